@@ -146,7 +146,7 @@ def print_handshake(name, suite, purpose, shard, psk, messages):
     print(f"\nhandshake {name}")
     initiator, initiator_seed, responder, responder_seed = secret(1), secret(2), secret(3), secret(4)
     indices = number(0xA1A2A3A4, 4), number(0x03B2B3B4, 4)
-    stamp, boots, epoch = number(1_700_000_000_123_456_789, 8), (secret(5)[:8], secret(6)[:8]), number(7, 1)
+    timestamp, incarnations, epoch = number(1_700_000_000_123_456_789, 8), (secret(5)[:8], secret(6)[:8]), number(7, 1)
     show("suite", number(suite, 1))
     show("purpose", number(purpose, 1))
     show("shard", number(shard, 1))
@@ -156,20 +156,20 @@ def print_handshake(name, suite, purpose, shard, psk, messages):
     show("initiator-seed", initiator_seed)
     show("initiator-index", indices[0])
     show("initiator-capabilities", number(1, 2))
-    show("initiator-boot", boots[0])
+    show("initiator-incarnation", incarnations[0])
     show("initiator-messages", messages[0])
     show("responder-secret", responder)
     show("responder-key", public(responder))
     show("responder-seed", responder_seed)
     show("responder-index", indices[1])
     show("responder-capabilities", number(1, 2))
-    show("responder-boot", boots[1])
+    show("responder-incarnation", incarnations[1])
     show("responder-messages", messages[1])
-    show("stamp", stamp)
+    show("handshake-timestamp", timestamp)
     show("epoch", epoch)
 
     header = bytes([4, 1, purpose, suite, shard, 0]) + number(1, 2) + indices[0]
-    payloads = stamp + boots[0] + epoch + messages[0], indices[1] + number(1, 2) + boots[1] + messages[1]
+    payloads = timestamp + incarnations[0] + epoch + messages[0], indices[1] + number(1, 2) + incarnations[1] + messages[1]
     first, second, forth, back = handshake(
         suite, b"byway" + header, initiator, initiator_seed, responder, responder_seed, psk, payloads
     )

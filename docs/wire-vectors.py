@@ -60,8 +60,8 @@ def flow_key(sender, receiver, flow):
     return encoded, [f"flow-key {sender} {kind} {receiver_number} {flow}"]
 
 
-def place(index, count):
-    return bytes([index << 4 | count]), [f"place {index} {count}"]
+def repair_index(index, count):
+    return bytes([index << 4 | count]), [f"repair-index {index} {count}"]
 
 
 def fill(start, length):
@@ -118,32 +118,32 @@ def refused_message(name, why, *parts):
 # --- the tables of wire.md ----------------------------------------------------------------------------------
 
 TYPES = {
-    "register": 1, "registered": 2, "aliases": 3, "aliases-known": 4, "unregister": 5, "unregistered": 6, "offer": 7,
-    "offered": 8, "early-packet": 9, "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19,
-    "ack": 20, "cooperative-request": 21, "lost": 22, "confirm": 23, "report": 24, "silence": 26, "probe": 32,
-    "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed": 36, "candidates": 37, "close": 38,
-    "relayed-on": 39, "unknown": 250,
+    "register": 1, "register-reply": 2, "aliases": 3, "aliases-reply": 4, "unregister": 5, "unregister-reply": 6, "offer": 7,
+    "offer-reply": 8, "early-packet": 9, "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19,
+    "ack": 20, "cooperative-request": 21, "cooperative-refusal": 22, "confirm": 23, "report": 24, "silence": 26, "probe": 32,
+    "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed-packet": 36, "candidates": 37, "close": 38,
+    "inter-relay-packet": 39, "unknown": 250,
 }
 PURPOSES = {"end-to-end": 1, "agent-to-relay": 2, "relay-to-relay": 3}
 SUITES = {"aes-256-gcm": 1, "chacha20-poly1305": 2}
 ENVELOPE_ROLES = {
-    "copy": 0, "resent-copy": 1, "carried": 2, "forwarded": 3, "cached-repair": 4, "cooperative-repair": 5,
+    "copy": 0, "resent-copy": 1, "relayed-copy": 2, "forwarded": 3, "cached-repair": 4, "cooperative-repair": 5,
     "cooperative-answer": 6,
 }
 FLOW_ROLES = {"sender": 1, "receiver": 2}
 SERVICES = {"internet": 0, "coding": 1, "caching": 2, "forwarding": 3, "both": 4}
 STATUSES = {
     "accepted": 0, "no-grant": 1, "grant-expired": 2, "grant-invalid": 3, "other-relay": 4, "service-not-granted": 5,
-    "no-room": 6, "unreachable": 7,
+    "full": 6, "unreachable": 7,
 }
 OFFER_OPTIONS = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
                  "coded-with-other-tenants", "mixture"]
 OFFER_STATUSES = {
-    "accepted": 0, "unknown-subject": 1, "not-allowed": 2, "no-room": 3, "not-yet": 4, "number-taken": 5,
+    "accepted": 0, "unknown-subject": 1, "not-allowed": 2, "full": 3, "not-yet": 4, "number-in-use": 5,
     "not-here": 6,
 }
 REASONS = {"leaving": 0, "restarting": 1, "no-longer-granted": 2}
-PIECES = ["whole", "first", "second", "again"]
+FRAGMENTS = ["whole", "first", "second", "resent"]
 ECN = ["not-capable", "capable1", "capable0", "congestion-experienced"]
 
 
@@ -151,9 +151,9 @@ def alias(value):
     return number("alias", 2, value)
 
 
-def source_flags(epoch, piece, ignored=0):
-    byte = epoch & 3 | PIECES.index(piece) << 2 | ignored
-    return bytes([byte]), [f"flags {byte}", f"epoch-low-bits {epoch & 3}", f"piece {piece}"]
+def source_flags(epoch, fragment, ignored=0):
+    byte = epoch & 3 | FRAGMENTS.index(fragment) << 2 | ignored
+    return bytes([byte]), [f"flags {byte}", f"epoch-low-bits {epoch & 3}", f"fragment {fragment}"]
 
 
 # --- packets ------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def print_packets():
     packet("source", *source_packet(0x01020304, 0x0506, 0x0708090A, source_flags(6, "whole"), fill(0, 21)))
     packet("source", *source_packet(2**32 - 1, 65535, 2**32 - 1, source_flags(255, "first"), fill(9, 40)))
     packet("source", *source_packet(0, 0, 0, source_flags(0, "second", 0xF0), fill(1, 22)))
-    packet("source", *source_packet(1, 2, 3, source_flags(1, "again"), fill(1, 27)))
+    packet("source", *source_packet(1, 2, 3, source_flags(1, "resent"), fill(1, 27)))
     for role in ENVELOPE_ROLES:
         packet("envelope", *envelope(role, 0x0A0B0C0D, 0x0E0F1011, 0x1213, 0x14151617, fill(8, 22), fill(9, 16)))
     packet("envelope", *envelope("copy", 0, 0, 1, 0, fill(0, 99), fill(1, 16)))
@@ -247,21 +247,21 @@ def print_refused_packets():
 
 def print_insides():
     section("What is inside packets")
-    for ecn, uncopied, datagram in [("not-capable", 0, b""), ("congestion-experienced", 0b100101, fill(3, 12))]:
-        marks = bytes([uncopied << 2 | ECN.index(ecn)]), [f"ecn {ecn}", f"uncopied {uncopied}"]
+    for ecn, unprotected, datagram in [("not-capable", 0, b""), ("congestion-experienced", 0b100101, fill(3, 12))]:
+        marks = bytes([unprotected << 2 | ECN.index(ecn)]), [f"ecn {ecn}", f"unprotected {unprotected}"]
         part("plaintext", number("sent", 4, 0x61626364), marks, data("datagram", datagram))
     part("plaintext-with-dscp", number("sent", 4, 5), marks, number("dscp", 1, 46), data("datagram", fill(3, 12)))
     part("coded", source_flags(2, "first"), data("sealed", fill(11, 21)))
     part("associated-data", number("flow", 2, 0x7172), number("sequence-low", 4, 0x73747576),
          source_flags(3, "second", 0x10))
-    part("initiation-payload", number("stamp", 8, 1_700_000_000_123_456_789), number("boot", 8, 0x8182838485868788),
+    part("initiation-payload", number("handshake-timestamp", 8, 1_700_000_000_123_456_789), number("incarnation", 8, 0x8182838485868788),
          number("epoch", 1, 200), data("messages", framed(20, b"\0\x01\0\0\0\x02")))
     part("response-payload", number("index", 4, 0x91929394), number("capabilities", 2, 1),
-         number("boot", 8, 5), data("messages", b""))
+         number("incarnation", 8, 5), data("messages", b""))
     refused("plaintext", bytes(4), "no marks")
     refused("coded", b"\x00" + bytes(20), "a byte too short")
     refused("initiation-payload", bytes(16), "no epoch")
-    refused("response-payload", bytes(13), "half a boot")
+    refused("response-payload", bytes(13), "half an incarnation")
 
 
 def mapped(ip, port):
@@ -367,10 +367,10 @@ VIDEO = terms("coding", (16, 1), (8, 2), ["selective", "standby"], 4_000, 200_00
 NOTHING = terms("internet", (0, 0), (0, 0), [], 0, 0)
 
 
-def early_packet(flow, sequence, piece, waited, sent, ecn, uncopied, datagram, *dscp):
-    marks = bytes([uncopied << 2 | ecn]), [f"ecn {ecn}", f"uncopied {uncopied}"]
-    piece = bytes([PIECES.index(piece) + 64 * len(dscp)]), [f"piece {piece}"]
-    return [number("flow", 2, flow), number("sequence", 8, sequence), piece, number("waited", 4, waited),
+def early_packet(flow, sequence, fragment, waited, sent, ecn, unprotected, datagram, *dscp):
+    marks = bytes([unprotected << 2 | ecn]), [f"ecn {ecn}", f"unprotected {unprotected}"]
+    fragment = bytes([FRAGMENTS.index(fragment) + 64 * len(dscp)]), [f"fragment {fragment}"]
+    return [number("flow", 2, flow), number("sequence", 8, sequence), fragment, number("waited", 4, waited),
             number("sent", 4, sent), marks, *(number("dscp", 1, value) for value in dscp), data("datagram", datagram)]
 
 
@@ -382,7 +382,7 @@ def print_offers():
         message("offer", *offer(65535, NOTHING, back, b""))
     message("offer", *offer(0, VIDEO, VIDEO, fill(1, 255)))
     for status in OFFER_STATUSES:
-        message("offered", number("flow", 2, 0x0304), word("status", OFFER_STATUSES, status))
+        message("offer-reply", number("flow", 2, 0x0304), word("status", OFFER_STATUSES, status))
     message("early-packet", *early_packet(0x0102, 1, "whole", 60_000, 0x03040506, 0, 0, b"first"))
     message("early-packet", *early_packet(65535, 2**64 - 2, "first", 2**32 - 1, 2**32 - 1, 3, 63, fill(1, 30)))
     message("early-packet", *early_packet(65535, 2**64 - 1, "second", 0, 0, 2, 1, b"", 46))
@@ -403,22 +403,22 @@ def print_registration():
     for status in STATUSES:
         value = 513 if status == "accepted" else 0
         outcome = bytes([STATUSES[status]]) + value.to_bytes(2, "big"), [f"status {status}", f"alias {value or '-'}"]
-        message("registered", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4), outcome, number("revision", 1, 7))
+        message("register-reply", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4), outcome, number("revision", 1, 7))
     message("aliases", silent(b"\x00"))
     message("aliases", silent(b"\x02"),
             alias(0x0102), UNICAST, word("service", SERVICES, "caching"), selective(False), number("rate", 4, 5_000),
             alias(65535), MULTICAST, word("service", SERVICES, "forwarding"), selective(True), number("rate", 4, 0))
-    message("aliases-known", silent(b"\x02"),
+    message("aliases-reply", silent(b"\x02"),
             alias(0x0102), number("known", 1, 1), alias(7), number("known", 1, 0))
     message("unregister", MULTICAST, word("role", FLOW_ROLES, "receiver"), far_relay(0, 0))
     message("unregister", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4))
-    message("unregistered", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(1, 0))
+    message("unregister-reply", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(1, 0))
 
 
 def in_stream_repair(number_of_alias, first, offsets, at, payload):
     mask = sum(1 << offset for offset in offsets)
     return [
-        alias(number_of_alias), number("first-low", 4, first), number("mask", 4, mask), place(*at),
+        alias(number_of_alias), number("first-low", 4, first), number("mask", 4, mask), repair_index(*at),
         data("length-symbol", b"\x02\x58"), data("payload", payload),
     ]
 
@@ -427,20 +427,20 @@ def cross_stream_repair(batch, at, entries, digests, payload):
     cover = bytes([len(entries) | (0x80 if digests else 0)]), []
     encoded = b"".join(a.to_bytes(2, "big") + s.to_bytes(4, "big") for a, s in entries)
     return [
-        number("batch", 4, batch), place(*at), cover, data("length-symbol", b"\xab\xcd"),
+        number("batch", 4, batch), repair_index(*at), cover, data("length-symbol", b"\xab\xcd"),
         (encoded, [f"entry {a} {s}" for a, s in entries]),
         (b"".join(digests), [f"digest {digest.hex()}" for digest in digests]), data("payload", payload),
     ]
 
 
-def nack(number_of_alias, open_from, timer, answers, patience, *pairs):
+def nack(number_of_alias, open_from, timer, answers, repair_lifetime, *pairs):
     flags = (open_from is not None) | timer << 1 | answers << 2
     yes = {False: "no", True: "yes"}
     opened = [f"open-from-low {'-' if open_from is None else open_from}"]
     return [
         alias(number_of_alias),
         (bytes([flags]), [f"noticed-by-timer {yes[timer]}", f"answers-confirm {yes[answers]}"]),
-        ((open_from or 0).to_bytes(4, "big"), opened), number("patience", 4, patience), ranges(*pairs),
+        ((open_from or 0).to_bytes(4, "big"), opened), number("repair-lifetime", 4, repair_lifetime), ranges(*pairs),
     ]
 
 
@@ -460,8 +460,8 @@ def print_repair():
     message("copy-nack", alias(5), ranges((0, 1)))
     message("copy-nack", alias(6), ranges(*[(3 * n, 2) for n in range(32)]))
     message("ack", alias(7), number("from-low", 4, 0xA1A2A3A4))
-    message("cooperative-request", alias(8), number("patience", 4, 30_000), ranges((40, 2), (50, 1)))
-    message("lost", alias(9), ranges((41, 1)))
+    message("cooperative-request", alias(8), number("repair-lifetime", 4, 30_000), ranges((40, 2), (50, 1)))
+    message("cooperative-refusal", alias(9), ranges((41, 1)))
     message("confirm", alias(10), ranges())
     counters = ["highest-low", "direct", "lost", "in-stream", "cooperative", "cached", "forwarded", "late",
                 "bursts", "longest-burst", "delay-p50", "delay-p95", "delay-p99"]
@@ -482,8 +482,8 @@ def print_paths():
     message("path-challenge", data("token", fill(1, 8)))
     message("path-response", data("token", fill(1, 8)))
     for kind in (4, 5, 6, 8):
-        message("relayed", number("agent", 4, 0x01020304), data("packet", bytes([kind]) + fill(2, 9)))
-        message("relayed-on", number("from", 4, 0x01020304), number("to", 4, 0x7FFFFFFF),
+        message("relayed-packet", number("agent", 4, 0x01020304), data("packet", bytes([kind]) + fill(2, 9)))
+        message("inter-relay-packet", number("from", 4, 0x01020304), number("to", 4, 0x7FFFFFFF),
                 data("packet", bytes([kind]) + fill(2, 9)))
     message("candidates", silent(b"\x00"))
     message("candidates", silent(b"\x03"), address("address", "192.0.2.1", 1), address("address", "::1", 2),
@@ -501,14 +501,14 @@ def print_accepted():
     accepted("close", word("reason", REASONS, "leaving"), later)
     accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1111_0111),
              number("rate", 4, 1), later)
-    accepted("aliases-known", silent(b"\x01"), alias(7), number("known", 1, 0), later)
+    accepted("aliases-reply", silent(b"\x01"), alias(7), number("known", 1, 0), later)
     options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), (1, 0), b"")
     options[5] = (bytes([0b1111_1000]), options[5][1])
     accepted("register", *options)
     options = offer(1, VIDEO, NOTHING, b"a")
     options[4] = (bytes([0b1001_1000]), options[4][1])
     accepted("offer", *options, later)
-    accepted("offered", number("flow", 2, 1), word("status", OFFER_STATUSES, "not-yet"), later)
+    accepted("offer-reply", number("flow", 2, 1), word("status", OFFER_STATUSES, "not-yet"), later)
     ignored = nack(1, None, False, True, 5)
     ignored[1] = (bytes([0b1111_1100]), ignored[1][1])
     ignored[2] = (b"\x12\x34\x56\x78", ignored[2][1])
@@ -531,23 +531,23 @@ def print_refused_messages():
     ]:
         refused_message("register", why, *key[:place_of_part], silent(wrong), *key[place_of_part + 1 :])
     role = silent(b"\x01" + bytes(5))
-    refused_message("registered", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
-    refused_message("registered", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
-    refused_message("registered", "status 9", UNICAST, role, silent(b"\x09\0\0"))
+    refused_message("register-reply", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
+    refused_message("register-reply", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
+    refused_message("register-reply", "status 9", UNICAST, role, silent(b"\x09\0\0"))
     refused_message("aliases", "alias 0", silent(b"\x01\0\0"), UNICAST, silent(b"\x01\0\0\0\0\0"))
     refused_message("aliases", "two announced, one there", silent(b"\x02\0\x01"), UNICAST, silent(b"\x01\0\0\0\0\0"))
-    refused_message("aliases-known", "known 2", silent(b"\x01\0\x01\x02"))
+    refused_message("aliases-reply", "known 2", silent(b"\x01\0\x01\x02"))
     refused_message("unregister", "no role", UNICAST)
     refused_message("unregister", "a far relay that is cut off", UNICAST, silent(b"\x01" + bytes(4)))
-    refused_message("unregistered", "role 3", UNICAST, silent(b"\x03" + bytes(5)))
+    refused_message("unregister-reply", "role 3", UNICAST, silent(b"\x03" + bytes(5)))
     print_refused_offers()
     print_refused_repairs()
-    refused_message("relayed", "a source packet", silent(b"\0\0\0\x01\x07"))
-    refused_message("relayed", "no packet", silent(b"\0\0\0\x01"))
-    refused_message("relayed", "no agent", silent(b"\x80\0\0\x01\x08"))
-    refused_message("relayed-on", "an envelope", silent(b"\0\0\0\x01\0\0\0\x02\x09"))
-    refused_message("relayed-on", "no packet", silent(b"\0\0\0\x01\0\0\0\x02"))
-    refused_message("relayed-on", "to no agent", silent(b"\0\0\0\x01\x80\0\0\x02\x08"))
+    refused_message("relayed-packet", "a source packet", silent(b"\0\0\0\x01\x07"))
+    refused_message("relayed-packet", "no packet", silent(b"\0\0\0\x01"))
+    refused_message("relayed-packet", "no agent", silent(b"\x80\0\0\x01\x08"))
+    refused_message("inter-relay-packet", "an envelope", silent(b"\0\0\0\x01\0\0\0\x02\x09"))
+    refused_message("inter-relay-packet", "no packet", silent(b"\0\0\0\x01\0\0\0\x02"))
+    refused_message("inter-relay-packet", "to no agent", silent(b"\0\0\0\x01\x80\0\0\x02\x08"))
     refused_message("candidates", "9 addresses", silent(b"\x09"), *[address("", "192.0.2.1", 1)] * 9)
     refused_message("candidates", "family 5", silent(b"\x01\x05\0\0\0\0\0\0"))
     refused_message("probe-reply", "an address that is cut off", silent(bytes(16) + b"\x06" + bytes(17)))
@@ -564,10 +564,10 @@ def print_refused_offers():
     ]:
         refused_message("offer", why, *right[:place_of_part], silent(wrong), *right[place_of_part + 1 :])
     refused_message("offer", "no subject", *right[:13])
-    refused_message("offered", "status 7", silent(b"\0\x01\x07"))
-    refused_message("offered", "no status", silent(b"\0\x01"))
+    refused_message("offer-reply", "status 7", silent(b"\0\x01\x07"))
+    refused_message("offer-reply", "no status", silent(b"\0\x01"))
     early = early_packet(1, 2, "whole", 3, 4, 0, 0, b"")
-    refused_message("early-packet", "piece 3", *early[:2], silent(b"\x03"), *early[3:])
+    refused_message("early-packet", "fragment 3", *early[:2], silent(b"\x03"), *early[3:])
     refused_message("early-packet", "no marks", *early[:5])
     refused_message("early-packet", "a sequence number that is cut off", early[0], silent(bytes(7)))
 
@@ -586,8 +586,8 @@ def print_refused_repairs():
     refused_message("copy-nack", "alias 0", silent(b"\0\0"), ranges((1, 1)))
     refused_message("copy-nack", "33 ranges", one, ranges(*[(2 * n, 1) for n in range(33)]))
     refused_message("copy-nack", "a range that is cut off", one, silent(b"\x01\0\0\0\0\0"))
-    refused_message("lost", "an empty range", one, ranges((1, 0)))
-    refused_message("lost", "a range too long", one, ranges((1, 8193)))
+    refused_message("cooperative-refusal", "an empty range", one, ranges((1, 0)))
+    refused_message("cooperative-refusal", "a range too long", one, ranges((1, 8193)))
     refused_message("confirm", "ranges that overlap", one, ranges((5, 2), (6, 1)))
     refused_message("confirm", "the third range before the second", one, ranges((5, 1), (9, 1), (7, 1)))
     refused_message("nack", "ranges that overlap across the wrap", *nack(1, None, False, False, 1, (2**32 - 1, 4), (2, 1)))

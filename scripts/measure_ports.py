@@ -24,8 +24,8 @@ import urllib.request
 
 NETWORK = "127.77.3"
 COUNTERS = ("proxy_evicted_unanswered", "proxy_evicted_answered", "proxy_evicted_idle", "proxy_evicted_share",
-            "proxy_mappings_refused", "proxy_no_room", "proxy_no_room_at_peer",
-            "proxy_waited_too_long", "proxy_unsolicited", "flows_unknown", "registrations_refused")
+            "proxy_mappings_refused", "proxy_mappings_full", "proxy_peer_mappings_full",
+            "proxy_pending_stale", "proxy_unsolicited", "flows_unknown", "registrations_refused")
 
 
 def at(host, port):

@@ -1,4 +1,4 @@
-//! A whole overlay with somebody on every path who does to packets as he likes.
+//! Fuzz target: a whole overlay with an on-path attacker on every path.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| byway_fuzz_targets::attacker(bytes));

@@ -1,4 +1,4 @@
-//! The block code's decoder, given repair packets that do not belong together.
+//! Fuzz target: the block code's decoder, with inconsistent repair packets.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| byway_fuzz_targets::decoders(bytes));

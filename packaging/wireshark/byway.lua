@@ -8,17 +8,17 @@ local kinds = {
   [4] = "Initiation", [5] = "Response", [6] = "Cookie", [7] = "Source packet", [8] = "Messages", [9] = "Envelope", [15] = "Grease",
 }
 local roles = {
-  [0] = "copy", [1] = "resent copy", [2] = "carried", [3] = "forwarded", [4] = "cached repair", [5] = "cooperative repair",
+  [0] = "copy", [1] = "resent copy", [2] = "relayed copy", [3] = "forwarded", [4] = "cached repair", [5] = "cooperative repair",
   [6] = "cooperative answer",
 }
 local types = {
-  [1] = "register", [2] = "registered", [3] = "aliases", [4] = "aliases known", [5] = "unregister", [6] = "unregistered",
-  [7] = "offer", [8] = "offered", [16] = "in-stream repair", [17] = "cross-stream repair", [18] = "NACK", [19] = "copy NACK",
-  [20] = "ACK", [21] = "cooperative request", [22] = "lost", [23] = "confirm", [24] = "report", [25] = "outage", [32] = "probe",
-  [33] = "probe reply", [34] = "path challenge", [35] = "path response", [36] = "relayed", [37] = "candidates", [38] = "close",
-  [39] = "relayed on",
+  [1] = "register", [2] = "register reply", [3] = "aliases", [4] = "aliases reply", [5] = "unregister", [6] = "unregister reply",
+  [7] = "offer", [8] = "offer reply", [16] = "in-stream repair", [17] = "cross-stream repair", [18] = "NACK", [19] = "copy NACK",
+  [20] = "ACK", [21] = "cooperative request", [22] = "cooperative refusal", [23] = "confirm", [24] = "report", [25] = "outage", [32] = "probe",
+  [33] = "probe reply", [34] = "path challenge", [35] = "path response", [36] = "relayed packet", [37] = "candidates", [38] = "close",
+  [39] = "inter-relay packet",
 }
-local pieces = { [0] = "whole", [1] = "first of two", [2] = "second of two" }
+local fragments = { [0] = "whole", [1] = "first of two", [2] = "second of two" }
 
 local f = {
   kind = ProtoField.uint8("byway.kind", "Kind", base.DEC, kinds),
@@ -30,7 +30,7 @@ local f = {
   sequence = ProtoField.uint32("byway.sequence", "Sequence number (low 32 bits)"),
   flags = ProtoField.uint8("byway.flags", "Flags", base.HEX),
   epoch = ProtoField.uint8("byway.epoch", "Epoch", base.DEC, nil, 0x03),
-  piece = ProtoField.uint8("byway.piece", "Piece", base.DEC, pieces, 0x0c),
+  fragment = ProtoField.uint8("byway.fragment", "Fragment", base.DEC, fragments, 0x0c),
   role = ProtoField.uint8("byway.role", "Role", base.DEC, roles),
   counter = ProtoField.uint32("byway.counter", "Counter (low 32 bits)"),
   alias = ProtoField.uint16("byway.alias", "Alias"),
@@ -60,7 +60,7 @@ end
 local function add_flags(tree, range)
   local flags = tree:add(f.flags, range)
   flags:add(f.epoch, range)
-  flags:add(f.piece, range)
+  flags:add(f.fragment, range)
 end
 
 local function source(buffer, tree)

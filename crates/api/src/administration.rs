@@ -1,4 +1,4 @@
-//! What administrators ask and are told.
+//! Requests of administrators, and the controller's answers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,119 +11,120 @@ use utoipa::ToSchema;
 use crate::join::Role;
 use crate::membership::RoundTrip;
 use crate::name::{NameError, checked_name};
-use crate::status::Counted;
+use crate::status::ReasonCount;
 
-/// A new token is wanted.
+/// Request for a new token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenRequest {
-    /// What those who come with it must be.
+    /// Role of the nodes that join with it.
     pub role: Role,
-    /// The tenant that agents will belong to; absent: `default`. A relay has none.
+    /// Tenant of the agents that join with it; absent: `default`. Relays have no tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// How many nodes may join with it; absent: any number.
+    /// Most nodes that may join with it; absent: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<u32>,
-    /// For how long, in seconds; absent: for ever.
+    /// Lifetime in seconds; absent: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_seconds: Option<u64>,
 }
 
-/// A new token.
+/// Answer of the controller with a new token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenAnswer {
-    /// What it is, without its secret.
+    /// Entry of the token, without its secret.
     pub entry: TokenEntry,
-    /// The token, to be given to a node. It cannot be had again.
+    /// The token itself, for the nodes that join with it. The controller does not show it again.
     pub token: String,
 }
 
-/// A token, without its secret.
+/// A token of the network, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenEntry {
-    /// Its number.
+    /// Number of the token.
     pub number: u32,
-    /// What those who come with it must be.
+    /// Role of the nodes that join with it.
     pub role: Role,
-    /// The tenant that agents will belong to.
+    /// Tenant of the agents that join with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// How many more nodes may join with it; absent: any number.
+    /// Number of nodes that may still join with it; absent: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses_left: Option<u32>,
-    /// When it ends, in seconds of Unix time; absent if it does not.
+    /// End of validity in seconds of Unix time; absent: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_unix_seconds: Option<u64>,
 }
 
-/// All tokens.
+/// All tokens of the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenList {
-    /// In the order of their numbers.
+    /// The tokens, by number.
     pub tokens: Vec<TokenEntry>,
 }
 
-/// A member of the network.
+/// Member of the network: an agent or a relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeEntry {
-    /// Its number.
+    /// Number of the member.
     pub number: u32,
-    /// What it is.
+    /// Role of the member.
     pub role: Role,
-    /// Its tenant; a relay has none.
+    /// Tenant of an agent; relays have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Its name.
+    /// Name of the member.
     pub name: String,
-    /// Its public key.
+    /// Public key of the member.
     pub key: String,
-    /// Where it may be reached.
+    /// Known addresses of the member.
     #[schema(value_type = Vec<String>)]
     pub addresses: Vec<SocketAddr>,
-    /// How many shards it has.
+    /// Number of shards of the member.
     pub shards: u16,
-    /// The number of the relay near it.
+    /// Number of the relay near an agent; absent: none, or the member is a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_relay: Option<u32>,
-    /// The round trips that it reported.
+    /// Round-trip times to relays that the member reported.
     pub round_trips: Vec<RoundTrip>,
-    /// When it was heard of last, in seconds of Unix time; absent: not since the controller started.
+    /// Time of the member's latest request, in seconds of Unix time; absent: none since the
+    /// controller started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen_unix_seconds: Option<u64>,
 }
 
-/// All members.
+/// All members of the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeList {
-    /// In the order of their numbers.
+    /// The members, by number.
     pub nodes: Vec<NodeEntry>,
 }
 
-/// An administrator pairs two agents, of one tenant or of two.
+/// An administrator's request to pair two agents, of one tenant or of two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PairRequest {
-    /// Both, as `tenant/name`.
+    /// Both agents, as `tenant/name`.
     #[schema(value_type = [String; 2])]
     pub agents: [AgentName; 2],
 }
 
-/// An agent, named from outside of its tenant: `tenant/name`.
+/// Full name of an agent, with its tenant: `tenant/name`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct AgentName {
-    /// The tenant's name.
+    /// Name of the tenant.
     pub tenant: String,
-    /// The agent's name within it.
+    /// Name of the agent within its tenant.
     pub name: String,
 }
 
-/// A text is no agent's full name.
+/// Error of a text that is not the full name of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AgentNameError {
-    /// The tenant is missing.
-    #[error("\"{0}\" names no tenant: write TENANT/NAME, as in `default/alice`")]
+    /// The text has no tenant.
+    #[error("tenant missing in \"{0}\": write TENANT/NAME, as in `default/alice`")]
     NoTenant(String),
-    /// A part of it is no name.
+    /// The tenant or the agent's name is not a valid name.
     #[error(transparent)]
     NoName(#[from] NameError),
 }
@@ -158,88 +159,90 @@ impl fmt::Display for AgentName {
     }
 }
 
-/// How the controller is.
+/// Status of the controller: members, storage, requests and connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ControllerStatus {
-    /// The network's name.
+    /// Name of the network.
     pub network: String,
-    /// The program's version.
+    /// Version of the program.
     pub version: String,
-    /// The controller's clock, in seconds of Unix time.
+    /// Time of the controller's clock, in seconds of Unix time.
     pub unix_seconds: u64,
-    /// How many agents are members.
+    /// Number of agents among the members.
     pub agents: usize,
-    /// How many relays are.
+    /// Number of relays among the members.
     pub relays: usize,
-    /// How many agents were heard of within the last minute.
+    /// Number of agents with a request within the last minute.
     pub agents_alive: usize,
-    /// How many relays were.
+    /// Number of relays with a request within the last minute.
     pub relays_alive: usize,
-    /// How many pairs of agents may exchange packets.
+    /// Number of pairs of agents that may exchange packets.
     pub pairs: usize,
-    /// How many members wait for a new map now.
+    /// Number of pending polls for a new map.
     pub polls: usize,
-    /// Why the last change could not be written to the disk; absent if it could.
+    /// Reason for which the last change could not be written to the disk; absent if it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_problem: Option<String>,
-    /// How many times changes were written to the disk since the start.
+    /// Number of changes written to the disk since the controller started.
     pub commits: u64,
-    /// How many times they could not be.
+    /// Number of changes that could not be written to the disk since the controller started.
     pub commits_failed: u64,
-    /// The size of the database; absent if it cannot be learned.
+    /// Size of the database in bytes; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_bytes: Option<u64>,
-    /// Requests answered since the start.
+    /// Number of requests answered since the start, by method, path and outcome.
     pub requests: Vec<RequestCount>,
-    /// Connections.
+    /// Current and ended connections to the controller.
     pub connections: ConnectionCounts,
-    /// Use of the shared tables by each tenant.
+    /// Use of the controller's shared tables by each tenant.
     pub tenants: Vec<TenantUse>,
 }
 
-/// Use of the shared tables by one tenant.
+/// Use of the controller's shared tables by one tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUse {
-    /// The tenant's name.
+    /// Name of the tenant.
     pub name: String,
-    /// Its agents.
+    /// Number of agents of the tenant.
     pub agents: usize,
-    /// Pairs with an agent of it.
+    /// Number of pairs with at least one agent of the tenant.
     pub pairs: usize,
-    /// Tokens that let its agents in.
+    /// Number of tokens for agents of the tenant.
     pub tokens: usize,
-    /// Requests refused since the start because a quota was reached.
+    /// Number of the tenant's requests that the controller refused since its start because of a
+    /// quota.
     pub refused: u64,
 }
 
-/// Connections to the controller: those there are now, and those that ended early.
+/// Connections to the controller: current ones, and those that ended early.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConnectionCounts {
-    /// Connections without a valid bearer secret.
+    /// Number of connections without a valid bearer secret.
     pub strangers: usize,
-    /// Connections of members and administrators.
+    /// Number of connections of members and administrators.
     pub members: usize,
-    /// Connections that ended early or were not let in since the start, by reason.
-    pub ended: Vec<Counted>,
+    /// Number of connections that ended early or were refused since the start, by reason.
+    pub ended: Vec<ReasonCount>,
 }
 
-/// How often one kind of request came to one outcome.
+/// Number of requests to the controller of one kind, with one outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RequestCount {
-    /// The method; `other` if the interface has none like it.
+    /// HTTP method; `other` if the interface does not define it.
     pub method: String,
-    /// The path, with `{number}` for numbers; `other` if the interface has none like it.
+    /// Path of the requests, with `{number}` for numbers; `other` if the interface does not define
+    /// it.
     pub path: String,
-    /// `ok`, or an [`ErrorCode`](crate::ErrorCode).
+    /// Outcome: `ok`, or an [`ErrorCode`](crate::ErrorCode).
     pub outcome: String,
-    /// How often.
+    /// Number of requests.
     pub count: u64,
 }
 
-/// The controller answers.
+/// Health of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// Whether it can do all that it should: also write to its disk.
+    /// True if the controller is fully functional, which includes writing to its disk.
     pub healthy: bool,
 }
 
@@ -255,6 +258,6 @@ mod tests {
         let error = serde_json::from_str::<AgentName>("\"alice\"").expect_err("no tenant");
         assert!(error.to_string().contains("write TENANT/NAME"), "{error}");
         let error = serde_json::from_str::<AgentName>("\"lab/al ice\"").expect_err("no name");
-        assert!(error.to_string().contains("\"al ice\" is no name"), "{error}");
+        assert!(error.to_string().contains("invalid name \"al ice\""), "{error}");
     }
 }

@@ -1,65 +1,66 @@
-//! What the controller says when it does not do what it was asked for.
+//! Errors that the controller returns.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The body of every answer that is no success.
+/// Body of every answer of the controller that reports a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorAnswer {
-    /// For programs.
+    /// Error code for programs.
     pub error: ErrorCode,
-    /// For people: what happened, and what to do about it.
+    /// Error text for people: the failure, and its remedy.
     pub message: String,
 }
 
-/// The kinds of refusals and failures.
+/// Kind of a refusal or failure of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The request says something that cannot be.
+    /// The request is invalid.
     BadRequest,
-    /// The node's clock and the controller's differ by more than grants and handshakes bear.
-    ClockOff,
-    /// The controller does not know the token: it was revoked, or is another controller's.
+    /// The clocks of the node and the controller differ by more than grants and handshakes
+    /// tolerate.
+    ClockSkew,
+    /// The controller does not know the token. It was revoked, or belongs to another controller.
     TokenUnknown,
-    /// The token's time is over.
+    /// The token has expired.
     TokenExpired,
-    /// As many nodes as the token was for have joined.
+    /// As many nodes have joined with the token as it permits.
     TokenUsedUp,
-    /// The token is for agents and a relay came with it, or the other way round.
+    /// The token is for the other role, agents or relays.
     WrongRole,
     /// Another node of the tenant has this name.
-    NameTaken,
+    NameInUse,
     /// The key belongs to another node.
     KeyRegistered,
-    /// The node does not prove that it has the secret of its key.
+    /// The node's proof of its key's secret is wrong.
     ProofWrong,
-    /// The bearer secret is none of a node's: it was removed, or never joined.
+    /// The bearer secret does not belong to a node. The node was removed, or has never joined.
     NotAMember,
     /// The bearer secret is not the administrator's.
     NotAdministrator,
-    /// There is nothing of this name or number.
+    /// The name or number does not exist.
     NotFound,
-    /// Agents of different tenants are paired by an administrator only.
+    /// Only an administrator may pair agents of different tenants.
     OtherTenant,
     /// One of the controller's limits is reached.
     LimitReached,
     /// One of the tenant's quotas is reached.
     QuotaReached,
-    /// Too many requests in too short a time; the header `Retry-After` has the seconds to wait.
+    /// Too many requests in a short time. The header `Retry-After` has the seconds to wait.
     TooManyRequests,
-    /// The body is longer than any request needs to be.
+    /// The body exceeds the greatest length of a request.
     TooLarge,
-    /// What was asked for could not be written to the disk, and was not done.
+    /// The change could not be written to the disk, and was not applied.
     Storage,
-    /// A code that this version does not know.
+    /// The controller is newer, and its code is not defined in this version.
     #[serde(other)]
     Unknown,
 }
 
-/// As in JSON.
+/// Writes the error code as in JSON.
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

@@ -1,4 +1,4 @@
-//! How a node becomes a member.
+//! Joining: a node becomes a member of a network.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a node is.
+/// Role of a node in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// At an application's side.
+    /// Node beside an application, which sends and receives its datagrams.
     Agent,
-    /// In between.
+    /// Node that stores, codes and forwards packets of agents.
     Relay,
 }
 
@@ -25,43 +25,45 @@ impl fmt::Display for Role {
     }
 }
 
-/// What a controller says of itself to anybody. The certificate, not this, proves who it is.
+/// Public information of a controller. Only its certificate proves the controller's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NetworkAnswer {
-    /// The network's name.
+    /// Name of the network.
     pub network: String,
-    /// The X25519 public key with which those who join prove that they have the secret of theirs.
+    /// X25519 public key of the controller, with which joining nodes prove possession of their
+    /// secrets.
     pub join_key: String,
-    /// The controller's clock, in seconds of Unix time.
+    /// Time of the controller's clock, in seconds of Unix time.
     pub unix_seconds: u64,
 }
 
-/// A node asks to be a member, for the first time or again.
+/// A node's request to join, for the first time or again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JoinRequest {
-    /// The secret of a token.
+    /// Secret of a token that permits the node to join.
     pub token: String,
-    /// What the node is.
+    /// Role of the node.
     pub role: Role,
-    /// What it wants to be called: 1 to 63 letters, digits, `-`, `_` and `.`.
+    /// Name that the node requests: 1 to 63 letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// Its X25519 public key.
+    /// X25519 public key of the node.
     pub key: String,
-    /// HMAC-SHA-256 of [`JoinRequest::proved`] under what the node's key and the controller's [`NetworkAnswer::join_key`]
-    /// agree on (RFC 7748): only who has the key's secret can compute it.
+    /// Proof that the node has the secret of its key: HMAC-SHA-256 of [`JoinRequest::proved`]. Its
+    /// key is the shared secret (RFC 7748) of the node's key and the controller's
+    /// [`NetworkAnswer::join_key`].
     pub proof: String,
-    /// Where it may be reached; a relay needs one.
+    /// Known addresses of the node; a relay needs at least one.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub addresses: Vec<SocketAddr>,
-    /// How many shards it has, from 1 to 256; 1 for an agent.
+    /// Number of shards of the node, 1 to 256; 1 for an agent.
     pub shards: u16,
-    /// The node's clock, in seconds of Unix time.
+    /// Time of the node's clock, in seconds of Unix time.
     pub unix_seconds: u64,
 }
 
 impl JoinRequest {
-    /// The text that the proof is over.
+    /// Returns the text that the proof of this request covers.
     #[must_use]
     pub fn proved(&self) -> String {
         format!(
@@ -71,20 +73,20 @@ impl JoinRequest {
     }
 }
 
-/// The node is a member.
+/// Answer of the controller to a node that has joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JoinAnswer {
-    /// Its number, which nobody else ever had or will have.
+    /// Number of the node. The controller never reuses a number.
     pub number: u32,
-    /// The tenant of an agent; a relay serves all.
+    /// Tenant of an agent; a relay serves all tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// What it shows from now on, as `Authorization: Bearer`. A secret.
+    /// Bearer secret of the node, for the header `Authorization: Bearer` of its requests.
     pub bearer: String,
-    /// The controller's Ed25519 public key, which maps and grants are verified with.
+    /// Ed25519 public key of the controller, which verifies maps and grants.
     pub verifying_key: String,
-    /// The network's name.
+    /// Name of the network.
     pub network: String,
-    /// The controller's clock, in seconds of Unix time.
+    /// Time of the controller's clock, in seconds of Unix time.
     pub unix_seconds: u64,
 }

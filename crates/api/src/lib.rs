@@ -1,11 +1,28 @@
-//! The public types of Byway's HTTP interface.
+//! Public types of Byway's HTTP interface: the controller's answers and the status of nodes, as
+//! JSON.
 //!
-//! What the controller answers and what every node's status says, as JSON. Keys and secrets are 64 hexadecimal digits,
-//! grants and signatures are in Base64, addresses are `192.0.2.1:4600` or `[2001:db8::1]:4600`; every number has its unit
-//! in its name. Whoever reads JSON passes over fields that it does not know.
+//! Formats:
+//! - Keys and secrets are 64 hexadecimal digits.
+//! - Grants and signatures are in Base64.
+//! - Addresses are `192.0.2.1:4600` or `[2001:db8::1]:4600`.
+//! - Names of quantities include their unit.
+//! - Readers must ignore unknown fields.
 //!
-//! Start with [`NetworkMap`]. How a node comes to have one: [`JoinRequest`], [`SignedMap`]. How nodes are: [`AgentStatus`],
-//! [`RelayStatus`].
+//! Start with [`NetworkMap`]. A node obtains its map by a [`JoinRequest`], and then as a
+//! [`SignedMap`]. Nodes report their status as [`AgentStatus`] and [`RelayStatus`].
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `administration` | tokens, members, pairs and status, for administrators |
+//! | `error` | errors of the controller |
+//! | `join` | joining a network |
+//! | `map` | a node's view of its network |
+//! | `membership` | maps, updates and pairings, for members |
+//! | `name` | valid names |
+//! | `reload` | answers to a reload of settings |
+//! | `status` | status of agents and relays |
 
 mod administration;
 mod error;
@@ -27,7 +44,7 @@ pub use membership::{MapQuery, PairingAnswer, PairingRequest, RoundTrip, SelfUpd
 pub use name::{NAME_BYTES_MAX, NameError, checked_name};
 pub use reload::{ChangeKind, ReloadAnswer, ReloadRefusal, SettingChange};
 pub use status::{
-    AgentStatus, CaptureStatus, ControllerState, Counted, FlowReceived, ForwardStatus, Histogram,
-    MappingStatus, NodeStatus, PathStatus, PeerReach, PeerTotals, RelayReach, RelayStatus, SegmentBytes,
+    AgentStatus, CaptureStatus, ControllerState, FlowDeliveries, ForwardStatus, Histogram, MappingStatus,
+    NodeStatus, PathStatus, PeerReach, PeerTotals, ReasonCount, RelayReach, RelayStatus, SegmentBytes,
     UplinkClass, UplinkStatus,
 };

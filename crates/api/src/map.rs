@@ -1,85 +1,88 @@
-//! What a node knows of its network.
+//! Maps: a node's view of its network.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The part of the network that one node has to know: who is there, and what may be sent between whom.
+/// The part of the network that one node needs: its relays and peers, and the permitted flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NetworkMap {
-    /// Grows with every change; two maps of one node with the same revision are the same.
+    /// Number of the map, which grows with every change. Two maps of one node with the same
+    /// revision are equal.
     pub revision: u64,
-    /// The relays that the node may use or, for a relay, exchanges repairs with.
+    /// The relays that the node may use. For a relay: those that it exchanges repairs with.
     pub relays: Vec<RelayEntry>,
-    /// The agents that the node may talk to.
+    /// The agents that the node may exchange packets with.
     pub agents: Vec<AgentEntry>,
-    /// What the node's agent may send to others, and others to it; none for a relay.
+    /// Permitted flows from and to the node's agent; none for a relay.
     pub pairings: Vec<Pairing>,
 }
 
-/// A relay.
+/// Relay in a node's map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RelayEntry {
-    /// Its number in this network.
+    /// Number of the relay in this network.
     pub number: u32,
-    /// Its name, for people.
+    /// Name of the relay, for people.
     pub name: String,
-    /// Its public key.
+    /// Public key of the relay.
     pub key: String,
-    /// Where it listens: an IPv4 address, an IPv6 address, or both.
+    /// Addresses of the relay's sockets: an IPv4 address, an IPv6 address, or both.
     #[schema(value_type = Vec<String>)]
     pub addresses: Vec<SocketAddr>,
-    /// How many shards it has, from 1 to 256.
+    /// Number of shards of the relay, 1 to 256.
     pub shards: u16,
 }
 
-/// An agent.
+/// Agent in a node's map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentEntry {
-    /// Its number in this network.
+    /// Number of the agent in this network.
     pub number: u32,
-    /// Its name, by which others' configurations refer to it.
+    /// Name of the agent, which other nodes' settings refer to.
     pub name: String,
-    /// Its public key.
+    /// Public key of the agent.
     pub key: String,
-    /// Where it may be reached directly, as far as is known. Behind a NAT, none may be.
+    /// Known addresses of the agent for the direct path. An agent behind a NAT may have none.
     #[schema(value_type = Vec<String>)]
     pub addresses: Vec<SocketAddr>,
 }
 
-/// What one agent may send to another, and by which relays.
+/// Permission for one agent to send to another, with the relay paths between them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pairing {
-    /// The sending agent's number.
+    /// Number of the sending agent.
     pub sender: u32,
-    /// The receiving agent's number.
+    /// Number of the receiving agent.
     pub receiver: u32,
-    /// The ways through relays, best first; those after the first stand by. None: the Internet alone.
+    /// Relay paths from sender to receiver, the best one first; the others are backups. If there
+    /// are none, only the direct path is used.
     pub paths: Vec<PairingPath>,
 }
 
-/// One way through relays.
+/// Relay path of a pairing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PairingPath {
-    /// Near the sender.
+    /// Ingress relay, near the sender.
     pub ingress: RelayShard,
-    /// Near the receiver.
+    /// Egress relay, near the receiver.
     pub egress: RelayShard,
-    /// The signed grant in Base64 (RFC 4648, section 4); empty where the relays' own configuration implies it.
+    /// Signed grant in Base64 (RFC 4648, section 4); empty if the relays' own configuration implies
+    /// it.
     pub grant: String,
-    /// When the grant ends, in seconds of Unix time; absent if it does not.
+    /// Time at which the grant ends, in seconds of Unix time; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_unix_seconds: Option<u64>,
-    /// Whether other pairings may be coded together with this one on this way.
-    pub has_company: bool,
+    /// True if other pairings may be coded together with this one on this path.
+    pub has_coding_peers: bool,
 }
 
-/// One shard of a relay.
+/// Shard of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RelayShard {
-    /// The relay's number.
+    /// Number of the relay.
     pub relay: u32,
-    /// Which of its shards, from 0.
+    /// Number of the shard within its relay, from 0.
     pub shard: u8,
 }

@@ -1,63 +1,63 @@
-//! What members and the controller tell each other.
+//! Requests of members, and the controller's answers.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Which map a node has.
+/// Query of a node for its map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MapQuery {
-    /// The revision of the map that the node has: the answer waits until there is another one, for up to 25 s. Absent: the
-    /// answer comes at once.
+    /// Revision of the node's current map. The controller answers after the next change, or after
+    /// 25 s. Absent: it answers at once.
     #[serde(default)]
     pub after: Option<u64>,
 }
 
-/// A map, as the controller signed it.
+/// Map of a node with the controller's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SignedMap {
-    /// The JSON text of a [`NetworkMap`](crate::NetworkMap), to the byte.
+    /// Exact JSON text of a [`NetworkMap`](crate::NetworkMap).
     pub map: String,
-    /// The Ed25519 signature over `byway map` and this text, in Base64.
+    /// Ed25519 signature over `byway map` and the text of the map, in Base64.
     pub signature: String,
 }
 
-/// What a node says of itself. What is absent stays as it was.
+/// A node's update of its own entry. Absent fields remain unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SelfUpdate {
-    /// Where it may be reached: addresses of its own, and those under which relays see it. At most 8.
+    /// Addresses of the node: its own, and those that relays observe. At most 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub addresses: Option<Vec<SocketAddr>>,
-    /// The round trips to the relays that answer it.
+    /// Round-trip times from the node to the relays that answer it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trips: Option<Vec<RoundTrip>>,
-    /// The name of the relay near it; empty: the one with the shortest round trip.
+    /// Name of the nearby relay; empty: the one with the shortest round-trip time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
 }
 
-/// How far away a relay is.
+/// Round-trip time of a member to a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct RoundTrip {
-    /// The relay's number.
+    /// Number of the relay.
     pub relay: u32,
-    /// The round trip to it, in microseconds.
+    /// Round-trip time in microseconds.
     pub microseconds: u64,
 }
 
-/// An agent wants to exchange packets with another one.
+/// An agent's request to exchange packets with another agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PairingRequest {
-    /// The other agent: its name, or `tenant/name`.
+    /// Name of the other agent, or `tenant/name`.
     pub peer: String,
 }
 
-/// The two agents are paired, in both directions.
+/// Answer of the controller to a pairing request: the two agents are paired, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PairingAnswer {
-    /// The numbers of both, the smaller one first.
+    /// Numbers of both agents, the smaller one first.
     pub agents: [u32; 2],
 }

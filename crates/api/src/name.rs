@@ -1,25 +1,27 @@
-//! What agents, relays, tenants, networks and what agents expose may be called.
+//! Names of agents, relays, tenants, networks and exposed services.
 
 use thiserror::Error;
 
-/// Longest name, in bytes: that of a label of the domain name system (RFC 1035, section 2.3.4), so that host names fit.
+/// Longest name in bytes. This is the limit of a DNS label (RFC 1035, section 2.3.4), so host names
+/// fit.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// A text is no name.
+/// Error of a text that is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "\"{text}\" is no name: use 1 to {NAME_BYTES_MAX} letters (a to z, A to Z), digits, `-`, `_` and `.`, the first a letter or digit"
+    "invalid name \"{text}\": use 1 to {NAME_BYTES_MAX} letters (a to z, A to Z), digits, `-`, `_` \
+    and `.`; the first must be a letter or digit"
 )]
 pub struct NameError {
-    /// As much of the text as a name could have.
+    /// Invalid text, truncated to the greatest length of a name.
     text: String,
 }
 
-/// The name, if it is one: 1 to 63 letters of ASCII, digits, `-`, `_` and `.`, the first a letter or digit. It can stand in a path, on a command line and
-/// behind a slash as it is.
+/// Returns the name if it is valid: 1 to 63 ASCII letters, digits, `-`, `_` and `.`, of which the
+/// first is a letter or digit. Names need no quoting in a path, on a command line or after a slash.
 ///
 /// # Errors
-/// If it is none.
+/// If the name is invalid.
 pub fn checked_name(text: &str) -> Result<&str, NameError> {
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let begins_well = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());

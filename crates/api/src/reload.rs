@@ -1,4 +1,4 @@
-//! Answer of a node that was asked to read its settings again.
+//! Answers of a node to a reload of its settings.
 
 use std::fmt;
 
@@ -8,34 +8,34 @@ use utoipa::ToSchema;
 /// A node's answer to `POST /v1/reload`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReloadAnswer {
-    /// The node's name; of a controller, the network's.
+    /// Name of the node; for a controller, the network's.
     pub name: String,
     /// Settings that are in force from now on.
     pub changes: Vec<SettingChange>,
-    /// Forwards, exposes and captures that stay as they were, with all their flows.
+    /// Number of unchanged forwards, exposes and captures. Their flows continue.
     pub unchanged: u32,
-    /// Settings that differ, and stay as they were until the node is started again.
+    /// Settings that differ, but change only with a restart of the node.
     pub needs_restart: Vec<String>,
 }
 
-/// A setting that is another one now.
+/// Setting that a reload has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SettingChange {
-    /// Its kind.
+    /// Kind of the change.
     pub change: ChangeKind,
-    /// The setting, as in `forward 127.0.0.1:5000` or `log.level`.
+    /// Name of the setting, such as `forward 127.0.0.1:5000` or `log.level`.
     pub setting: String,
 }
 
-/// The kind of a change.
+/// Kind of a setting's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeKind {
-    /// It was not there.
+    /// The setting did not exist before.
     Added,
-    /// It is there no more.
+    /// The setting was removed.
     Removed,
-    /// It has another value: flows by the former one were closed, and begin again.
+    /// The setting has another value. Flows of the former value were closed, and begin again.
     Changed,
 }
 
@@ -49,11 +49,11 @@ impl fmt::Display for ChangeKind {
     }
 }
 
-/// A node's answer when it keeps the settings that it has.
+/// A node's answer if it rejects the new settings and retains the old ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReloadRefusal {
-    /// The reason, and the remedy.
+    /// Problem of the new settings, and its remedy.
     pub error: String,
-    /// The exit code of `byway reload`.
+    /// Exit code of `byway reload`.
     pub exit_code: u8,
 }

@@ -1,4 +1,4 @@
-//! What nodes say of themselves.
+//! Status of agents and relays.
 
 use std::net::SocketAddr;
 
@@ -8,294 +8,300 @@ use utoipa::ToSchema;
 /// An agent's answer to `GET /v1/status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AgentStatus {
-    /// Who it is.
+    /// Identity and state of the node.
     #[serde(flatten)]
     pub node: NodeStatus,
-    /// Where relays see it: what a NAT made of its address.
+    /// Reflexive addresses: the agent's addresses as relays observe them, behind a NAT.
     #[schema(value_type = Vec<String>)]
     pub reflexive_addresses: Vec<SocketAddr>,
-    /// The longest datagram it takes from an application; longer ones are dropped and counted.
+    /// Longest datagram that the agent accepts from an application, in bytes. It drops and counts
+    /// longer ones.
     pub payload_bytes_max: u32,
-    /// Its relays.
+    /// State of the agent's sessions with relays.
     pub relays: Vec<RelayReach>,
-    /// The agents it may talk to.
+    /// State of the agent's sessions with the agents that it may exchange packets with.
     pub peers: Vec<PeerReach>,
-    /// Its forwards.
+    /// Forwards of the agent.
     pub forwards: Vec<ForwardStatus>,
-    /// Its captures.
+    /// Captures of the agent.
     pub captures: Vec<CaptureStatus>,
-    /// Its mappings: one for each endpoint of an application.
+    /// Mappings of the agent's proxy: one for each endpoint of an application.
     pub mappings: Vec<MappingStatus>,
-    /// What a person should know of what is not protected, beside the notes of mappings.
+    /// Notes for people about unprotected traffic, besides the notes of mappings.
     pub notes: Vec<String>,
-    /// What became of the packets that were exchanged with each peer, those of closed mappings included.
+    /// Delivery statistics of the packets exchanged with each peer, closed mappings included.
     pub totals: Vec<PeerTotals>,
-    /// IP bytes by segment.
+    /// IP bytes of the agent, by segment of the network.
     pub bytes: SegmentBytes,
-    /// What it, its sessions and its sockets did.
-    pub counters: Vec<Counted>,
-    /// Datagrams dropped by reason.
-    pub drops: Vec<Counted>,
+    /// Event counters of the agent, its sessions and its sockets.
+    pub counters: Vec<ReasonCount>,
+    /// Datagrams that the agent dropped, by reason.
+    pub drops: Vec<ReasonCount>,
 }
 
-/// What an agent and a relay both say of themselves.
+/// State that agents and relays both report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its number in the network.
+    /// Number of the node in its network.
     pub number: u32,
-    /// The version of the program.
+    /// Version of the program.
     pub version: String,
-    /// For how long it has run.
+    /// Time since the node started, in seconds.
     pub uptime_seconds: f64,
-    /// Where it meets others.
+    /// Addresses of the node's overlay sockets.
     #[schema(value_type = Vec<String>)]
     pub listen: Vec<SocketAddr>,
-    /// Whether there is a controller, and whether it answers.
+    /// State of the connection to the controller.
     pub controller: ControllerState,
-    /// Why the controller is of no help, and what to do about it, while it is `away`.
+    /// While `controller` is `disconnected`: the problem with the controller, and its remedy.
     pub controller_problem: Option<String>,
-    /// The revision of its map.
+    /// Revision of the node's map.
     pub map_revision: u64,
-    /// Of each DNS name of its settings that does not resolve: why, and what to do.
+    /// DNS names in the settings that do not resolve: one text each, with the reason and the
+    /// remedy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
 }
 
-/// Whether a node's controller answers.
+/// State of a node's connection to its controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControllerState {
-    /// There is none: static mode.
+    /// There is no controller: static mode.
     #[default]
     None,
-    /// It answers.
+    /// The controller answers.
     Connected,
-    /// It was not asked yet.
+    /// The node has not sent a request to the controller yet.
     Unknown,
-    /// It does not, or refuses; the node goes on with what it knows.
-    Away,
+    /// The controller does not answer, or refuses requests. The node continues with its current
+    /// map.
+    Disconnected,
 }
 
-/// How an agent reaches a relay.
+/// State of an agent's session with a relay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RelayReach {
-    /// Its name.
+    /// Name of the relay.
     pub name: String,
-    /// Its shard.
+    /// Shard of the relay.
     pub shard: u8,
-    /// Whether there is a session, and it answers.
+    /// True if there is a session with the relay, and the relay answers.
     pub is_alive: bool,
-    /// The round trip, if it was measured.
+    /// Round-trip time to the relay in milliseconds; absent if not measured.
     pub round_trip_ms: Option<f64>,
 }
 
-/// How an agent reaches another.
+/// State of an agent's session with a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PeerReach {
-    /// Its name.
+    /// Name of the peer.
     pub name: String,
-    /// Whether there is a session, and it answers.
+    /// True if there is a session with the peer, and the peer answers.
     pub is_alive: bool,
-    /// Where it is reached directly.
+    /// Address of the peer on the direct path.
     #[schema(value_type = Option<String>)]
     pub address: Option<SocketAddr>,
-    /// Whether it is reached through relays only.
+    /// True if packets to the peer pass relays only, not the direct path.
     pub is_relayed: bool,
-    /// The round trip, if it was measured.
+    /// Round-trip time to the peer in milliseconds; absent if not measured.
     pub round_trip_ms: Option<f64>,
 }
 
-/// A forward of an agent.
+/// Forward of an agent, from a local address to a name that a peer exposes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ForwardStatus {
-    /// Where applications send to.
+    /// Local address that applications send to.
     #[schema(value_type = Option<String>)]
     pub listen: Option<SocketAddr>,
-    /// The agent at the other end.
+    /// Name of the peer to which the forward sends.
     pub peer: String,
-    /// What it exposes.
+    /// Name that the peer exposes.
     pub to: String,
-    /// What is wrong, if anything is.
+    /// Problem of the forward, with its remedy; absent if there is none.
     pub problem: Option<String>,
 }
 
-/// A capture of an agent.
+/// Capture of an agent, which redirects packets to a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CaptureStatus {
-    /// The agent at the other end.
+    /// Name of the peer to which the agent sends captured packets.
     pub peer: String,
-    /// What it exposes.
+    /// Name that the peer exposes.
     pub to: String,
-    /// Whether packets are taken: the peer is there and lets them in.
-    pub is_open: bool,
-    /// How many were.
-    pub taken: u64,
+    /// True if packets are captured: the peer answers and accepts them.
+    pub is_active: bool,
+    /// Number of packets captured since the agent started.
+    pub captured: u64,
 }
 
-/// A mapping of an agent's proxy: two flows.
+/// Mapping of an agent's proxy: the pair of flows of one endpoint of an application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MappingStatus {
-    /// The other agent.
+    /// Name of the peer at the other end of the mapping.
     pub peer: String,
-    /// The flow's number, in both directions.
+    /// Number of the mapping's flow in each direction.
     pub flow: u16,
-    /// Whether the application is at this end.
+    /// True if the application that began the mapping is at this agent; false if the target is.
     pub is_from_here: bool,
-    /// The name of what is exposed.
+    /// Name that the agent with the target exposes.
     pub to: String,
-    /// The application's endpoint, or the target, whichever is here; none of packets that a device takes.
+    /// Local endpoint: the application's, or the target's. Absent for packets that a TUN device
+    /// captures.
     #[schema(value_type = Option<String>)]
     pub endpoint: Option<SocketAddr>,
-    /// Whether the other agent takes part: `asked`, `given` or `refused`.
+    /// State of the peer's consent: `requested`, `granted` or `refused`.
     pub consent: String,
-    /// What is received.
-    pub received: FlowReceived,
-    /// What the other end says of what is sent from here, once it has said so.
-    pub sent: Option<FlowReceived>,
-    /// The service in force for what is sent: `forwarding` in place of another while there is no direct path.
+    /// Delivery statistics of the flow from the peer.
+    pub received: FlowDeliveries,
+    /// Peer's report about the flow to it; absent before its first report.
+    pub sent: Option<FlowDeliveries>,
+    /// Current service of the flow to the peer. While there is no direct path, it is `forwarding`
+    /// in place of the configured service.
     pub service: String,
-    /// How what is sent stands with the relays of each of its paths.
+    /// State of the relay paths of the flow to the peer.
     pub paths: Vec<PathStatus>,
-    /// Whether all losses of late stayed unrepaired.
-    pub leaves_losses: bool,
-    /// What a person should know, if anything.
+    /// True if none of the flow's recent losses was repaired.
+    pub losses_unrepaired: bool,
+    /// Note for people about the mapping, such as an advice; absent if there is none.
     pub note: Option<String>,
 }
 
-/// What became of the packets that were exchanged with a peer since the agent began.
+/// Delivery statistics of the packets exchanged with a peer since the agent started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PeerTotals {
-    /// The other agent.
+    /// Name of the peer.
     pub peer: String,
-    /// What was received from it.
-    pub received: FlowReceived,
-    /// What it said of what was sent to it, once it has said so.
-    pub sent: Option<FlowReceived>,
+    /// Statistics of packets from the peer.
+    pub received: FlowDeliveries,
+    /// The peer's reports about packets to it, after its first report.
+    pub sent: Option<FlowDeliveries>,
 }
 
-/// One way of a flow through relays.
+/// Relay path of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PathStatus {
-    /// The relay near the sender.
+    /// Name of the relay near the flow's sender.
     pub ingress: String,
-    /// The relay near the receiver.
+    /// Name of the relay near the flow's receiver.
     pub egress: String,
-    /// Whether it is the one in use.
+    /// True if the flow uses this path now.
     pub is_in_use: bool,
-    /// `asking`, `accepted`, `unreachable` (its packets get no further than the near relay), `does not answer`, or why
-    /// it was refused.
+    /// State of the path: `registering`, `accepted`, `unreachable` (packets do not pass the ingress
+    /// relay), `does not answer`, or the reason for a refusal.
     pub state: String,
 }
 
-/// What became of a flow's packets, as its receiver saw it.
+/// Delivery statistics of a flow's packets, as measured by its receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct FlowReceived {
-    /// First delivered by the direct path.
+pub struct FlowDeliveries {
+    /// Packets that the direct path delivered first.
     pub direct: u64,
-    /// Lost on the direct path: the loss before repair.
+    /// Packets lost on the direct path: the loss before repair.
     pub lost_direct: u64,
-    /// Lost and restored from the flow's own repair packets.
+    /// Lost packets that the flow's own repair packets repaired.
     pub in_stream: u64,
-    /// Lost and restored with others' help.
+    /// Lost packets that were repaired with packets from other receivers.
     pub cooperative: u64,
-    /// Lost and taken from a cache.
+    /// Lost packets that were repaired from a relay's cache.
     pub cached: u64,
-    /// First delivered by the overlay, unasked.
+    /// Packets that relays delivered first, without a NACK.
     pub forwarded: u64,
-    /// Came too late, and were not delivered.
+    /// Packets that arrived after the latency budget, and were not delivered.
     pub late: u64,
-    /// Lost and not repaired: the loss after repair.
+    /// Packets lost and not repaired: the loss after repair.
     pub unrepaired: u64,
-    /// Came again, and were not delivered again.
+    /// Duplicates of packets, which were not delivered.
     pub duplicates: u64,
-    /// Repair times; only where the flow is received.
+    /// Distribution of repair times; only for a received flow.
     pub repair_times: Option<Histogram>,
 }
 
-/// How long repairs took from when the packets were due.
+/// Distribution of repair times, measured from the time at which each packet was due.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Histogram {
-    /// Upper bounds of the buckets but the last, which has none.
+    /// Upper bounds of the buckets in milliseconds. The last bucket has none.
     pub bounds_ms: Vec<f64>,
-    /// How many lie in each bucket, one more than there are bounds.
+    /// Number of repairs in each bucket. There is one bucket more than there are bounds.
     pub counts: Vec<u64>,
-    /// The sum of all.
+    /// Sum of all repair times in milliseconds.
     pub sum_ms: f64,
 }
 
-/// IP bytes by segment, as an agent sees them.
+/// IP bytes of an agent, by segment of the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SegmentBytes {
-    /// Originals sent on the direct path.
+    /// Bytes of source packets sent on the direct path.
     pub direct_sent: u64,
-    /// Originals received on it.
+    /// Bytes of source packets received on the direct path.
     pub direct_received: u64,
-    /// Copies and own repair packets sent to relays.
+    /// Bytes of copies and sender-FEC repair packets sent to relays.
     pub copies_sent: u64,
-    /// Answers sent for others' repairs.
+    /// Bytes of packets sent to relays for the repair of other flows.
     pub answers_sent: u64,
-    /// Handshakes, requests, reports and probes sent.
+    /// Bytes of handshakes, requests, reports and probes sent.
     pub messages_sent: u64,
-    /// Handshakes, reports, probes and in-stream repair packets received.
+    /// Bytes of handshakes, reports, probes and in-stream repair packets received.
     pub messages_received: u64,
-    /// Repairs received from relays.
+    /// Bytes of repairs received from relays.
     pub repairs_received: u64,
-    /// Deliveries over the overlay received.
+    /// Bytes of packets that relays delivered without a NACK.
     pub forwarded_received: u64,
 }
 
-/// How often something happened.
+/// Number of occurrences of an event or reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Counted {
-    /// What.
+pub struct ReasonCount {
+    /// Name of the event or reason.
     pub reason: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
 /// A relay's answer to `GET /v1/status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RelayStatus {
-    /// Who it is.
+    /// Identity and state of the node.
     #[serde(flatten)]
     pub node: NodeStatus,
-    /// Sessions with agents and relays, of all shards.
+    /// Number of sessions with agents and relays, of all shards.
     pub sessions: u64,
-    /// Bytes of memory that are taken, or set aside, by all that grows with what comes.
-    pub held_bytes: u64,
-    /// What all that it sends waits for; absent if nothing waits.
+    /// Bytes of memory used, or reserved, by all structures that grow with traffic.
+    pub buffered_bytes: u64,
+    /// Scheduler of the relay's uplink; absent if its packets do not queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uplink: Option<UplinkStatus>,
-    /// What its halves, sessions and sockets did, of all shards together.
-    pub counters: Vec<Counted>,
-    /// Packets dropped by reason.
-    pub drops: Vec<Counted>,
+    /// Event counters of all shards together: ingress and egress, sessions and sockets.
+    pub counters: Vec<ReasonCount>,
+    /// Packets that the relay dropped, by reason.
+    pub drops: Vec<ReasonCount>,
 }
 
-/// The uplink of a relay, of all shards together.
+/// Scheduler of a relay's uplink, of all shards together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UplinkStatus {
-    /// What it carries.
+    /// Configured rate of the uplink, in bits per second.
     pub rate_bits_per_second: u64,
-    /// What no low-delay packet waits longer than: what was asked for, or what one packet needs.
+    /// Upper bound of a low-delay packet's sojourn time: the configured one, or the transmission
+    /// time that one packet needs.
     pub delay_ms: f64,
-    /// What it is of high-rate packets.
+    /// State of the high-rate class.
     pub high_rate: UplinkClass,
-    /// What it is of low-delay packets.
+    /// State of the low-delay class.
     pub low_delay: UplinkClass,
 }
 
-/// A class of packets at the uplink of a relay.
+/// Service class of the scheduler at a relay's uplink.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UplinkClass {
-    /// About how many flows there are.
+    /// Estimated number of flows of the class.
     pub flows: u64,
-    /// What the class gets while both have something to send.
+    /// Rate of the class while both classes are backlogged, in bits per second.
     pub rate_bits_per_second: u64,
-    /// Bytes that wait.
-    pub waiting_bytes: u64,
-    /// How many may.
-    pub room_bytes: u64,
+    /// Bytes of the class's packets that wait at the uplink.
+    pub backlog_bytes: u64,
+    /// Buffer size of the class in bytes.
+    pub buffer_bytes: u64,
 }

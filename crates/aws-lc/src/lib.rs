@@ -8,7 +8,7 @@
 //! Handshakes, cookies and signatures: `byway_wire` does them by itself.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce as AwsNonce, UnboundKey};
-use byway_wire::seal::{Forged, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
+use byway_wire::seal::{ForgeryError, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
 
 /// The provider that calls AWS-LC, which chooses its code by the processor it runs on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,9 +41,9 @@ impl PacketKey for Keyed {
         associated: &[u8],
         in_out: &mut [u8],
         tag: &[u8; TAG_BYTES],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), ForgeryError> {
         let opened = self.0.open_in_place_separate_tag(aws_nonce(nonce), Aad::from(associated), tag, in_out);
-        opened.map(|_| ()).map_err(|_| Forged)
+        opened.map(|_| ()).map_err(|_| ForgeryError)
     }
 }
 

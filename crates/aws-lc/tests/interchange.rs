@@ -2,7 +2,7 @@
 
 use byway_aws_lc::AwsLc;
 use byway_units::FlowId;
-use byway_wire::seal::{Forged, Nonce, Portable, Provider, Suite};
+use byway_wire::seal::{ForgeryError, Nonce, PortableProvider, Provider, Suite};
 use byway_wire::{Counter, SequenceNumber};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 use proptest::sample::{Index, select};
@@ -33,7 +33,7 @@ proptest! {
         associated in bytes(),
         plaintext in bytes(),
     ) {
-        let providers = [AwsLc.key(suite, &key), Portable.key(suite, &key)];
+        let providers = [AwsLc.key(suite, &key), PortableProvider.key(suite, &key)];
         let sealed = providers.each_ref().map(|provider| {
             let mut in_out = plaintext.clone();
             let tag = provider.seal(&nonce, &associated, &mut in_out);
@@ -59,13 +59,13 @@ proptest! {
         let mut changed = [associated.as_slice(), &sealed, &tag].concat();
         let bit = bit.index(8 * changed.len());
         changed[bit / 8] ^= 1 << (bit % 8);
-        for provider in [&AwsLc as &dyn Provider, &Portable] {
+        for provider in [&AwsLc as &dyn Provider, &PortableProvider] {
             let (changed_associated, rest) = changed.split_at(associated.len());
             let (ciphertext, tag) = rest.split_last_chunk().expect("there is a tag");
             let key = provider.key(suite, &[7; 32]);
-            prop_assert_eq!(key.open(&nonce, changed_associated, &mut ciphertext.to_vec(), tag), Err(Forged));
+            prop_assert_eq!(key.open(&nonce, changed_associated, &mut ciphertext.to_vec(), tag), Err(ForgeryError));
             let other_key = provider.key(suite, &[8; 32]);
-            prop_assert_eq!(other_key.open(&nonce, changed_associated, &mut ciphertext.to_vec(), tag), Err(Forged));
+            prop_assert_eq!(other_key.open(&nonce, changed_associated, &mut ciphertext.to_vec(), tag), Err(ForgeryError));
         }
     }
 }
@@ -73,7 +73,7 @@ proptest! {
 #[test]
 fn packets_are_sealed_and_opened_without_allocation() {
     for &suite in Suite::ALL {
-        for provider in [&AwsLc as &dyn Provider, &Portable] {
+        for provider in [&AwsLc as &dyn Provider, &PortableProvider] {
             let key = provider.key(suite, &[7; 32]);
             let (nonce, mut packet) = (Nonce::of_counter(Counter::new(1)), [9; 1_200]);
             let counted = allocation_counter::measure(|| {

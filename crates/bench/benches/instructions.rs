@@ -1,9 +1,9 @@
-//! Gates: how many instructions coding one batch may take on the engines that valgrind can run.
+//! Gates: limits on the instructions for coding one batch, on the engines that valgrind can run.
 //!
-//! Valgrind knows neither AVX-512 nor GFNI on 32 bytes: those engines have goals in the comparison instead. Counts
-//! do not depend on what else the machine is doing, so a regression fails the run. They do depend on the compiler a
-//! little: each limit is the higher count of Rust 1.89 and 1.95 plus five per cent. An engine that becomes faster has
-//! its limit lowered.
+//! Valgrind supports neither AVX-512 nor GFNI on 32 bytes, so those engines have goals in the
+//! comparison instead. Counts are independent of other work on the machine, so a regression fails
+//! the run. Counts depend slightly on the compiler: each limit is the higher count of Rust 1.89 and
+//! 1.95 plus five per cent. If an engine becomes faster, lower its limit.
 
 #![allow(
     missing_docs,
@@ -23,7 +23,8 @@ const REPAIR_PACKETS: usize = 2;
 const PACKET_BYTES: usize = 1_200;
 const BATCH: BatchId = BatchId::new(1);
 
-/// A batch of 10 source packets of 1200 bytes with 2 repair packets, and room to restore two losses.
+/// Batch of 10 source packets of 1200 bytes with 2 repair packets, and the memory to restore two
+/// losses.
 struct Batch {
     engine: Engine,
     sources: Vec<AlignedBuffer>,
@@ -38,7 +39,7 @@ impl Batch {
         Self::with_lengths(engine, |_| PACKET_BYTES)
     }
 
-    /// Ten lengths, 10 bytes apart.
+    /// Makes a batch whose source packets have ten different lengths, 10 bytes apart.
     fn uneven(engine: &str) -> Self {
         Self::with_lengths(engine, |index| PACKET_BYTES - 10 * index)
     }
@@ -60,7 +61,7 @@ impl Batch {
             restored: buffers(),
             encoder,
         };
-        // Also loads every table before anything is counted.
+        // Loads every table before the count begins.
         batch.encode();
         batch
     }
@@ -72,7 +73,7 @@ impl Batch {
         self.length_symbols.copy_from_slice(encoded.length_symbols());
     }
 
-    /// The plain sum alone.
+    /// Encodes only the first repair packet, which is the plain sum of the source packets.
     fn encode_one(&mut self) {
         let sources: [&[u8]; SOURCE_PACKETS] = std::array::from_fn(|i| self.sources[i].as_ref());
         let encoded = encode(self.engine, &sources, &mut self.payloads[..1]);
@@ -86,7 +87,7 @@ impl Batch {
         }
     }
 
-    /// Restores source packets 2 and 7.
+    /// Restores source packets 2 and 7 of the batch.
     fn decode(&mut self) {
         let mut received: [_; SOURCE_PACKETS] = std::array::from_fn(|i| Some(self.sources[i].as_ref()));
         (received[2], received[7]) = (None, None);
@@ -102,7 +103,7 @@ impl Batch {
     }
 }
 
-/// Fails the run above so many instructions.
+/// Returns the configuration of a benchmark that fails above this number of instructions.
 fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
     let mut callgrind = Callgrind::default();
     callgrind.hard_limits([(EventKind::Ir, instructions)]);

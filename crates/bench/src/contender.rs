@@ -1,72 +1,74 @@
-//! What every coder in the comparison has to do.
+//! Interface of every coder in the comparison.
 
 use std::time::Instant;
 
 use crate::ring::Ring;
 use crate::shape::{Op, Shape};
 
-/// Whose time it is.
+/// Origin of a coder in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     /// One of Byway's engines.
     Byway,
-    /// Somebody else's coder, or the bare read loop.
+    /// Coder of another project, or the bare read loop.
     Peer,
 }
 
-/// One batch's packets in memory, and which of its source packets are lost.
+/// Packets of one batch in memory, and the indices of the source packets that count as lost.
 pub(crate) struct Batch<'a> {
     pub(crate) sources: Vec<&'a mut [u8]>,
     pub(crate) repairs: Vec<&'a mut [u8]>,
     pub(crate) lost: &'a [usize],
 }
 
-/// A coder under measurement.
+/// Coder whose time the comparison measures.
 ///
-/// Neither its set-up for a shape nor the filling of the arrays that its calls take is timed; its set-up for a
-/// loss pattern is. The arrays of all batches lie one behind the other, so that fetching them costs all contenders
-/// alike.
+/// The setup for a shape is not timed, and neither is the preparation of the arrays for its calls.
+/// The setup for a loss pattern is timed. The arrays of all batches are contiguous, so fetching
+/// them costs all contenders the same.
 pub(crate) trait Contender {
-    /// What encoding batches takes.
-    type Encode<'a>;
-    /// What decoding batches takes.
-    type Decode<'a>;
+    /// Arguments of the contender's coder for encoding batches.
+    type EncodeInput<'a>;
+    /// Arguments of the contender's coder for decoding batches.
+    type DecodeInput<'a>;
 
     const SIDE: Side;
 
-    /// Whether restored packets can be compared with what was lost.
+    /// True if the contender restores packets, so they can be compared with the lost ones.
     const RESTORES: bool = true;
 
     fn name(&self) -> &str;
 
-    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Self::Encode<'a>;
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Self::EncodeInput<'a>;
 
-    /// Makes the repair packets of all batches from their source packets.
-    fn encode(&mut self, prepared: &mut Self::Encode<'_>);
+    /// Encodes the repair packets of all batches.
+    fn encode(&mut self, prepared: &mut Self::EncodeInput<'_>);
 
-    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Self::Decode<'a>;
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Self::DecodeInput<'a>;
 
-    /// Restores the lost source packets of all batches, in place, from the others and the repair packets.
-    fn decode(&mut self, prepared: &mut Self::Decode<'_>);
+    /// Restores the lost source packets of all batches in place.
+    fn decode(&mut self, prepared: &mut Self::DecodeInput<'_>);
 }
 
-/// A contender of any kind, to be measured in turn with others.
-pub(crate) trait Measured {
+/// Contender with any kind of input, for lists of contenders that are measured in turn.
+pub(crate) trait AnyContender {
     fn side(&self) -> Side;
 
     fn name(&self) -> &str;
 
-    /// Encodes, loses and restores one batch, so that nobody is timed who does not do the work.
+    /// Encodes, loses and restores one batch, and panics if the batch is not restored: only coders
+    /// that do the work may be timed.
     fn verify(&mut self, shape: &Shape, ring: &mut Ring);
 
-    /// The time of a batch in nanoseconds, over `passes` passes through the first `batches` of the ring.
+    /// Returns the time of a batch in nanoseconds, over `passes` passes through the first `batches`
+    /// of the ring.
     fn time(&mut self, shape: &Shape, ring: &mut Ring, batches: usize, passes: usize) -> f64;
 }
 
-/// Makes a contender ready for one shape.
-pub(crate) type MakeContender = Box<dyn Fn(&Shape) -> Box<dyn Measured>>;
+/// Factory of a contender for one shape.
+pub(crate) type MakeContender = Box<dyn Fn(&Shape) -> Box<dyn AnyContender>>;
 
-impl<C: Contender> Measured for C {
+impl<C: Contender> AnyContender for C {
     fn side(&self) -> Side {
         C::SIDE
     }
@@ -110,14 +112,14 @@ impl<C: Contender> Measured for C {
     }
 }
 
-/// Gives each batch repair packets of the contender's own making.
+/// Encodes the repair packets of the ring's first `batches` batches with the contender.
 fn encode_all<C: Contender>(contender: &mut C, ring: &mut Ring, batches: usize) {
     let nothing_lost = vec![Vec::new(); batches];
     let mut prepared = contender.prepare_encode(ring.batches_mut(&nothing_lost));
     contender.encode(&mut prepared);
 }
 
-/// The mean time of one pass in nanoseconds.
+/// Returns the mean time of one call of `pass` in nanoseconds, over `passes` calls.
 fn timed(passes: usize, mut pass: impl FnMut()) -> f64 {
     let start = Instant::now();
     (0..passes).for_each(|_| pass());

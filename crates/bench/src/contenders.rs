@@ -1,4 +1,4 @@
-//! The coders in the comparison.
+//! Coders in the comparison: Byway's engines, and peers of other projects.
 
 mod byway;
 mod isa_l;
@@ -10,7 +10,7 @@ use byway_code::Engine;
 
 use crate::contender::MakeContender;
 
-/// All contenders this machine has: Byway's engines, then the peers; and remarks on what is measured.
+/// Returns all contenders of this machine, Byway's engines first, and remarks on the measurement.
 pub(crate) fn all(engines: &[Engine]) -> (Vec<MakeContender>, Vec<String>) {
     let mut contenders: Vec<MakeContender> = Vec::new();
     let mut remarks = Vec::new();
@@ -25,7 +25,7 @@ pub(crate) fn all(engines: &[Engine]) -> (Vec<MakeContender>, Vec<String>) {
         }
         Err(error) => remarks.push(format!("isa-l is left out: {error}; Debian's package is libisal2")),
     }
-    contenders.push(Box::new(|shape| Box::new(reed_solomon_erasure::Erasure::new(shape))));
-    contenders.push(Box::new(|shape| Box::new(reed_solomon_simd::Simd::new(shape))));
+    contenders.push(Box::new(|shape| Box::new(reed_solomon_erasure::ReedSolomonErasure::new(shape))));
+    contenders.push(Box::new(|shape| Box::new(reed_solomon_simd::ReedSolomonSimd::new(shape))));
     (contenders, remarks)
 }

@@ -1,21 +1,21 @@
-//! What the coder is meant to reach, and whether it does on this machine.
+//! Goals of the coder, and their verdicts on this machine.
 
 use std::fmt;
 
 use crate::report::{Report, Row};
 use crate::shape::Op;
 
-/// A bound on the ratios of one engine.
+/// Goal of the coder: a bound on the ratios of one of Byway's engines.
 struct Goal {
     what: &'static str,
-    /// Asked of this engine only.
+    /// Name of the engine to which the goal applies.
     engine: &'static str,
     concerns: fn(&Row) -> bool,
-    /// The least ratio, peer's time over Byway's.
+    /// Least ratio of the peer's time to Byway's that meets the goal.
     least: f64,
 }
 
-/// The bounds, for processors with GFNI and for those that have shuffles only.
+/// Goals of the coder, for processors with GFNI and for those that only have shuffles.
 const GOALS: [Goal; 5] = [
     Goal {
         what: "encoding 10+2 at 1200 B takes at most 1.35 times a loop that only reads",
@@ -49,11 +49,12 @@ const GOALS: [Goal; 5] = [
     },
 ];
 
-/// How one goal fares.
+/// Verdict of a report on one goal of the coder.
 pub(crate) struct Verdict {
     what: &'static str,
     engine: &'static str,
-    /// The worst ratio among all rows that it concerns; none without the engine or the peer.
+    /// Worst ratio among the rows that the goal concerns; `None` if the engine or the peer was not
+    /// measured.
     worst: Option<f64>,
     least: f64,
 }
@@ -77,7 +78,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The verdict on every goal.
+/// Returns the verdict of this report on each goal.
 pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     let judge = |goal: &Goal| {
         let rows = report.rows.iter().filter(|row| row.engine == goal.engine && (goal.concerns)(row));

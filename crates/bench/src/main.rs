@@ -1,7 +1,22 @@
-//! `byway-bench`: Byway's coder beside others', interleaved in one run; the protocol core, stage by stage; queues
-//! before a link; and relays on real sockets.
+//! `byway-bench`: Byway's coder and others, interleaved in one run; the protocol core, stage by
+//! stage; packet queues of a link; and relays on real sockets.
 //!
-//! Its own crate, so that the peers and what they pull in stay out of everybody else's build.
+//! It is a separate crate because other builds should not need the peers and their dependencies.
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `contender` | interface of every coder in the comparison |
+//! | `contenders` | Byway's engines, the peers, and the bare read loop |
+//! | `goals` | goals of the coder, and their verdicts |
+//! | `measure` | interleaved timing |
+//! | `protocol` | throughput of the protocol core, stage by stage |
+//! | `queues` | time of a packet through each queue of a link |
+//! | `report` | tables and JSON of the comparison |
+//! | `ring` | ring of batches, whose buffers are cold |
+//! | `shape` | shapes of the comparison |
+//! | `sockets` | throughput of relays on real sockets |
 
 #![allow(
     clippy::print_stdout,
@@ -33,41 +48,43 @@ use goals::Verdict;
 use report::Report;
 use shape::SHAPES;
 
-/// Compares Byway's erasure coder with others and prints how many times as long each of them takes.
+/// Compare Byway's erasure coder with others and print the ratios of their times.
 ///
-/// Every coder has one short turn in each round, in random order, on the same 4 MiB ring of buffers, pinned to one
-/// core; a ratio is the median over all rounds of the peer's time divided by Byway's in the same round. Machines
-/// differ and are noisy: carry over ratios, never nanoseconds; the layout of memory alone moves them by several per
-/// cent. "read-loop" is a plain loop that only reads the source packets. Decoding includes what it takes to set up
-/// for a pattern of losses; reed-solomon-erasure has seen every pattern before and looks it up, and a slow coder
-/// decodes few batches in a turn, which its cache may still hold: both are to the peers' advantage.
+/// Every coder has one short turn in each round, in random order, on the same 4 MiB ring of
+/// buffers, pinned to one core. A ratio is the median over all rounds of the peer's time divided by
+/// Byway's in the same round. Machines differ and are noisy: transfer ratios, never nanoseconds.
+/// The layout of memory alone changes ratios by several per cent. "read-loop" is a plain loop that
+/// only reads the source packets. Decoding includes the setup for a pattern of losses. Two effects
+/// favour peers: reed-solomon-erasure has cached every pattern, and slow coders decode few batches
+/// in a turn, which the cache may still contain.
 #[derive(Debug, Parser)]
 #[command(name = "byway-bench", version, args_conflicts_with_subcommands = true)]
 struct Options {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Rounds of each shape; more rounds, steadier medians.
+    /// Rounds of each shape; more rounds give steadier medians.
     #[arg(long, default_value_t = 101, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Measure this engine only (naive, table, ssse3, avx2, gfni-avx2, gfni-avx512, neon).
     #[arg(long, env = "BYWAY_ENGINE")]
     engine: Option<Engine>,
-    /// Where the result is written as JSON.
+    /// File for the result as JSON.
     #[arg(long, value_name = "FILE", default_value = "target/bench/code.json")]
     output: PathBuf,
     /// Print the JSON instead of the tables.
     #[arg(long)]
     json: bool,
-    /// Fail if a goal is missed or could not be measured; for a quiet machine with AVX-512, GFNI and ISA-L.
+    /// Fail if a goal is missed or could not be measured; for a quiet machine with AVX-512, GFNI
+    /// and ISA-L.
     #[arg(long)]
     check: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Protocol(protocol::Options),
-    Queues(queues::Options),
-    Sockets(sockets::Options),
+    Protocol(protocol::ProtocolOptions),
+    Queues(queues::QueuesOptions),
+    Sockets(sockets::SocketsOptions),
 }
 
 fn main() -> Result<ExitCode> {
@@ -80,16 +97,16 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-/// Measures the protocol core.
-fn protocol(options: &protocol::Options) -> Result<ExitCode> {
+/// Measures the protocol core stage by stage, and prints the results.
+fn protocol(options: &protocol::ProtocolOptions) -> Result<ExitCode> {
     pin();
     eprintln!("{}, one pinned thread", processor());
     let all_met = protocol::run(options)?;
     Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Measures queues before a link.
-fn queues(options: &queues::Options) -> Result<ExitCode> {
+/// Measures the packet queues of a link, and prints the results.
+fn queues(options: &queues::QueuesOptions) -> Result<ExitCode> {
     pin();
     if !options.is_for_machines() {
         eprintln!("{}, one pinned thread", processor());
@@ -98,14 +115,14 @@ fn queues(options: &queues::Options) -> Result<ExitCode> {
     Ok(if options.must_meet_goals() && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Measures relays on real sockets.
-fn sockets(options: &sockets::Options) -> Result<ExitCode> {
+/// Measures relays on real sockets, and prints the results.
+fn sockets(options: &sockets::SocketsOptions) -> Result<ExitCode> {
     eprintln!("{}, a core for the generator and one for the relay", processor());
     let all_met = sockets::run(options)?;
     Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Compares coders.
+/// Compares Byway's coder with others, and prints and writes the ratios.
 fn coder(options: &Options) -> Result<ExitCode> {
     pin();
     let engines = options.engine.map_or_else(|| Engine::available().collect(), |engine| vec![engine]);
@@ -142,7 +159,7 @@ fn coder(options: &Options) -> Result<ExitCode> {
     Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Stays on one core, where the system lets it.
+/// Pins this thread to one core; prints a note if the system does not permit it.
 fn pin() {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if !cores.last().is_some_and(|core| core_affinity::set_for_current(*core)) {

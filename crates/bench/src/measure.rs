@@ -1,13 +1,14 @@
-//! Interleaved timing.
+//! Interleaved timing of coders, in rounds with one short turn for each.
 
-use crate::contender::{MakeContender, Measured, Side};
+use crate::contender::{AnyContender, MakeContender, Side};
 use crate::ring::Ring;
 use crate::shape::Shape;
 
-/// How long one turn of one contender lasts, about: long against the clock, short against the machine's moods.
+/// Approximate time of a contender's turn in a round: long relative to the clock's resolution,
+/// short relative to the machine's fluctuations.
 const TURN_NANOS: f64 = 300_000.0;
 
-/// One contender's times for one shape, in nanoseconds a batch, one for each round.
+/// Times of a contender for one shape, in nanoseconds a batch: one for each round.
 pub(crate) struct Times {
     pub(crate) side: Side,
     pub(crate) name: String,
@@ -15,26 +16,27 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// The median time of a batch in nanoseconds.
+    /// Returns the median time of a batch in nanoseconds.
     pub(crate) fn median(&self) -> f64 {
         median(self.nanos.clone())
     }
 
-    /// The median over all rounds of this time divided by the other's in the same round.
+    /// Returns the median, over all rounds, of this contender's time divided by the other's in the
+    /// same round.
     pub(crate) fn ratio_to(&self, other: &Self) -> f64 {
         median(self.nanos.iter().zip(&other.nanos).map(|(mine, other)| mine / other).collect())
     }
 }
 
-/// Times all contenders on one shape: in each round every contender has one turn, in an order shuffled anew, so
-/// that nobody always follows the same neighbour.
+/// Times all contenders on one shape. In each round every contender has one turn, in shuffled
+/// order, because a contender should not always follow the same one.
 pub(crate) fn measure(shape: &Shape, contenders: &[MakeContender], rounds: usize) -> Vec<Times> {
     let mut ring = Ring::new(shape);
     let mut contenders: Vec<_> = contenders.iter().map(|make| make(shape)).collect();
     let mut turns = Vec::with_capacity(contenders.len());
     for contender in &mut contenders {
         contender.verify(shape, &mut ring);
-        turns.push(Turn::fitting(contender.as_mut(), shape, &mut ring));
+        turns.push(TurnSize::fitting(contender.as_mut(), shape, &mut ring));
     }
     let mut nanos = vec![Vec::with_capacity(rounds); contenders.len()];
     let mut order: Vec<_> = (0..contenders.len()).collect();
@@ -42,7 +44,7 @@ pub(crate) fn measure(shape: &Shape, contenders: &[MakeContender], rounds: usize
     for _ in 0..rounds {
         shuffle.shuffle(&mut order);
         for i in order.iter().copied() {
-            let Turn { batches, passes } = turns[i];
+            let TurnSize { batches, passes } = turns[i];
             nanos[i].push(contenders[i].time(shape, &mut ring, batches, passes));
         }
     }
@@ -52,15 +54,16 @@ pub(crate) fn measure(shape: &Shape, contenders: &[MakeContender], rounds: usize
         .collect()
 }
 
-/// How much work one turn is: a few of the ring's batches for the slow, several passes through it for the fast.
+/// Work of a contender's turn: a few of the ring's batches for slow contenders, several passes for
+/// fast ones.
 #[derive(Clone, Copy)]
-struct Turn {
+struct TurnSize {
     batches: usize,
     passes: usize,
 }
 
-impl Turn {
-    fn fitting(contender: &mut dyn Measured, shape: &Shape, ring: &mut Ring) -> Self {
+impl TurnSize {
+    fn fitting(contender: &mut dyn AnyContender, shape: &Shape, ring: &mut Ring) -> Self {
         const TRIAL: usize = 4;
         let nanos = contender.time(shape, ring, TRIAL, TRIAL);
         let mut batches = TRIAL;
@@ -72,7 +75,7 @@ impl Turn {
     }
 }
 
-/// A small generator of random orders, the same in every run.
+/// Pseudo-random generator of the contenders' orders, the same in every run.
 struct Shuffle(u64);
 
 impl Shuffle {

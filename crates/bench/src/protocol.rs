@@ -1,4 +1,4 @@
-//! How many packets each stage of the protocol core handles on one thread.
+//! Throughput of each stage of the protocol core on one thread.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -14,16 +14,18 @@ use byway_wire::{BlockShape, Service};
 use clap::Args;
 use serde::Serialize;
 
-/// Measures the protocol core: sealed source packets, copies through both relays, and delivery.
+/// Measure the protocol core: sealed source packets, copies through both relays, and delivery.
 ///
-/// Agents and relays are wired in memory; virtual time passes as it would at two million packets a second. In each
-/// step every stage handles 64 source packets, as many as drivers receive at once, and is timed alone: sending seals, and
-/// makes original and copy; the ingress relay verifies, accounts and codes copies; the egress relay opens and keeps
-/// repair packets; receiving opens, accounts, keeps and delivers. The copy of each datagram into the driver's buffer
-/// is included.
+/// Agents and relays are connected in memory. Virtual time advances as with two million packets a
+/// second. In each step every stage handles 64 source packets, as many as drivers receive at once,
+/// and is timed separately. Sending seals, and makes source packet and copy. The ingress relay
+/// verifies, accounts and codes copies. The egress relay opens and stores repair packets. Receiving
+/// opens, accounts, stores and delivers. The copy of each datagram into the driver's buffer is
+/// included.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
-    /// Rounds of which the median counts; each is short, so that what interrupts some does not count.
+pub(crate) struct ProtocolOptions {
+    /// Number of rounds; the median counts. Rounds are short, because an interruption should affect
+    /// few of them.
     #[arg(long, default_value_t = 3_001, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Pairs of agents.
@@ -35,7 +37,7 @@ pub(crate) struct Options {
     /// Bytes of each datagram.
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u16).range(16..=1_354))]
     bytes: u16,
-    /// Loses one in so many source packets on the direct path; 0 loses none.
+    /// Lose one in N source packets on the direct path; 0 loses none.
     #[arg(long, default_value_t = 0)]
     lose_one_in: u64,
     /// Measure this engine only.
@@ -52,19 +54,19 @@ pub(crate) struct Options {
     check: bool,
 }
 
-impl Options {
+impl ProtocolOptions {
     pub(crate) const fn must_meet_goals(&self) -> bool {
         self.check
     }
 }
 
-/// How the flows are coded.
+/// Code rates of the flows in the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Coding {
     /// Batches of 10 with 2 repair packets.
     CrossStream,
-    /// And in-stream blocks of 5 with 1.
+    /// Batches of 10 with 2 repair packets, and in-stream blocks of 5 with 1.
     Both,
 }
 
@@ -84,9 +86,9 @@ impl Coding {
     }
 }
 
-/// What a stage reaches, and is meant to.
+/// Result of one stage of the protocol core with one coding, and its goal.
 #[derive(Debug, Serialize)]
-struct Row {
+struct StageRow {
     coding: Coding,
     stage: &'static str,
     nanos_per_packet: f64,
@@ -95,20 +97,22 @@ struct Row {
     goal: Option<f64>,
 }
 
-impl Row {
+impl StageRow {
     fn is_met(&self) -> bool {
         self.goal.is_none_or(|goal| self.packets_per_second >= goal)
     }
 }
 
-/// Source packets a second on one thread.
+/// Goal of each stage with a goal, in source packets a second on one thread.
 const GOAL: f64 = 2e6;
 
-/// Between two packets: as fast as the goal, so that what is kept for a time is as much as it would be.
+/// Intervals of packets and of steps in virtual time at the rate of the goal, because buffers
+/// should have the size that they have at this rate.
 const INTERVAL: Duration = Duration::from_nanos(500);
 const STEP: Duration = Duration::from_micros(32);
 
-/// Steps of a round: long against the clock, short against the machine's moods.
+/// Number of steps that a round of the measurement times together: long relative to the clock's
+/// resolution, short relative to the machine's fluctuations.
 const STEPS: u16 = 16;
 
 const fn name(stage: Stage) -> &'static str {
@@ -127,15 +131,15 @@ const fn goal(stage: Stage) -> Option<f64> {
     }
 }
 
-/// Runs the comparison; whether all goals are met.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+/// Runs the measurement and prints its results; `true` if all goals are met.
+pub(crate) fn run(options: &ProtocolOptions) -> Result<bool> {
     let mut rows = Vec::new();
     for coding in Coding::ALL.into_iter().filter(|coding| options.coding.is_none_or(|only| only == *coding)) {
         let mut chain = warmed_up(options, coding)?;
         let nanos = measure(options, &mut chain);
         check(options, &chain)?;
         for (stage, nanos) in Stage::ALL.into_iter().zip(nanos) {
-            rows.push(Row {
+            rows.push(StageRow {
                 coding,
                 stage: name(stage),
                 nanos_per_packet: nanos,
@@ -146,11 +150,12 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     }
     println!("{}", if options.json { serde_json::to_string_pretty(&rows)? } else { table(&rows) });
-    Ok(rows.iter().all(Row::is_met))
+    Ok(rows.iter().all(StageRow::is_met))
 }
 
-/// A chain whose sessions are up, whose flows are registered and sending, and whose buffers have grown.
-fn warmed_up(options: &Options, coding: Coding) -> Result<Chain> {
+/// Makes a chain of agents and relays with established sessions, registered and active flows, and
+/// buffers of their full size.
+fn warmed_up(options: &ProtocolOptions, coding: Coding) -> Result<Chain> {
     let flow = FlowSettings {
         service: Service::Coding,
         rates: coding.rates(),
@@ -171,16 +176,16 @@ fn warmed_up(options: &Options, coding: Coding) -> Result<Chain> {
     }
     chain.run(20_000, false);
     chain.lose_one_in(options.lose_one_in);
-    // As long as anything is kept: two seconds.
+    // Buffers reach their full size after two seconds, the longest storage time.
     chain.run(66_000, true);
     let covered = chain.ingress().ingress_counters().covered;
     ensure!(covered > 0, "no packet is covered after warming up: {:?}", chain.ingress().ingress_counters());
     Ok(chain)
 }
 
-/// The median time of each stage in nanoseconds a source packet.
-fn measure(options: &Options, chain: &mut Chain) -> [f64; 4] {
-    let mut rounds = [const { Vec::new() }; 4];
+/// Returns the median time of each stage in nanoseconds a source packet.
+fn measure(options: &ProtocolOptions, chain: &mut Chain) -> [f64; 4] {
+    let mut times = [const { Vec::new() }; 4];
     let packets = chain.packets_per_step() * u64::from(STEPS);
     for _ in 0..options.rounds {
         let mut nanos = [0.0; 4];
@@ -192,15 +197,16 @@ fn measure(options: &Options, chain: &mut Chain) -> [f64; 4] {
             }
             chain.advance();
         }
-        for (rounds, nanos) in rounds.iter_mut().zip(nanos) {
-            rounds.push(nanos / f64::from(u32::try_from(packets).unwrap_or(u32::MAX)));
+        for (times, nanos) in times.iter_mut().zip(nanos) {
+            times.push(nanos / f64::from(u32::try_from(packets).unwrap_or(u32::MAX)));
         }
     }
-    rounds.map(crate::measure::median)
+    times.map(crate::measure::median)
 }
 
-/// That what was measured did what it is measured for.
-fn check(options: &Options, chain: &Chain) -> Result<()> {
+/// Checks that agents and relays did the measured work: delivered, copied, coded and stored all
+/// packets.
+fn check(options: &ProtocolOptions, chain: &Chain) -> Result<()> {
     let steps = u64::from(options.rounds) * u64::from(STEPS);
     let sent = steps * chain.packets_per_step();
     let (delivered, _) = chain.delivered();
@@ -213,14 +219,14 @@ fn check(options: &Options, chain: &Chain) -> Result<()> {
         ingress.covered
     );
     ensure!(
-        egress.repairs_kept >= sent / 5,
-        "of repair packets {} were kept: {egress:?}",
-        egress.repairs_kept
+        egress.repairs_stored >= sent / 5,
+        "only {} repair packets were stored: {egress:?}",
+        egress.repairs_stored
     );
     Ok(())
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[StageRow]) -> String {
     let mut table =
         format!("{:<20}{:>10}{:>14}{:>10}{:>12}", "stage", "ns/packet", "packets/s", "MB/s", "goal");
     let mut coding = None;
@@ -228,7 +234,7 @@ fn table(rows: &[Row]) -> String {
         if coding.replace(row.coding) != Some(row.coding) {
             let _ = write!(table, "\n{}", row.coding.name());
         }
-        let Row { stage, nanos_per_packet, packets_per_second, megabytes_per_second, .. } = row;
+        let StageRow { stage, nanos_per_packet, packets_per_second, megabytes_per_second, .. } = row;
         let verdict = match row.goal {
             None => "",
             Some(_) if row.is_met() => "met",

@@ -1,4 +1,4 @@
-//! Queues before a link: what a packet takes through each, of a million flows.
+//! Time of a packet through each queue of a link, with a million flows.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,20 +12,23 @@ use byway_sched::{
 use byway_units::{Bytes, Duration, Rate, Time};
 use clap::Args;
 
-/// What Rate-Delay may take for a packet that comes and leaves, hashing included.
+/// Goal for Rate-Delay: nanoseconds to hash, enqueue and dequeue one packet.
 const GOAL_NANOS: f64 = 80.0;
 
-/// Packets of one turn.
+/// Packets that pass a queue in one of its turns.
 const TURN: u32 = 20_000;
 
 const FLOWS: u32 = 1_000_000;
 const PACKET: Bytes = Bytes::new(1_500);
 
-/// Measures queues, one pinned thread: packets of a million flows come to a backlogged link of 10 Gbit/s, each is hashed and enqueued, and one
-/// is dequeued. Every queue has a short turn in each round; shown are medians over all rounds.
+/// Measure packet queues with a million flows at a backlogged link of 10 Gbit/s, on one pinned
+/// thread.
+///
+/// Each packet is hashed and enqueued, and one is dequeued. Every queue has a short turn in each
+/// round; the results are medians over all rounds.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// Rounds; more rounds, steadier medians.
+pub(crate) struct QueuesOptions {
+    /// Number of rounds; more rounds give steadier medians.
     #[arg(long, default_value_t = 201, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Print JSON.
@@ -36,7 +39,7 @@ pub(crate) struct Options {
     check: bool,
 }
 
-impl Options {
+impl QueuesOptions {
     pub(crate) const fn is_for_machines(&self) -> bool {
         self.json
     }
@@ -46,8 +49,8 @@ impl Options {
     }
 }
 
-/// A queue and its time.
-struct Contender<Q> {
+/// Queue that the benchmark times, with its packets' flows and virtual time.
+struct QueueContender<Q> {
     name: &'static str,
     queue: Q,
     key: FlowKey,
@@ -55,15 +58,16 @@ struct Contender<Q> {
     next: u32,
 }
 
-trait Turn {
+trait TimedQueue {
     fn name(&self) -> &'static str;
 
-    /// Nanoseconds for a packet, in the mean of a turn.
-    fn take(&mut self) -> f64;
+    /// Passes [`TURN`] packets through the queue, and returns the mean time of a packet in
+    /// nanoseconds.
+    fn time_turn(&mut self) -> f64;
 }
 
-impl<Q: Discipline<u32>> Contender<Q> {
-    /// One with so many packets in it.
+impl<Q: Discipline<u32>> QueueContender<Q> {
+    /// Makes a contender whose queue contains 400 packets.
     fn new(name: &'static str, queue: Q) -> Self {
         let mut contender = Self { name, queue, key: FlowKey::new(&[7; 16]), now: Time::START, next: 0 };
         (0..400).for_each(|_| contender.enqueue());
@@ -71,7 +75,7 @@ impl<Q: Discipline<u32>> Contender<Q> {
     }
 
     fn enqueue(&mut self) {
-        // A million flows in an order without pattern: steps of a large odd number.
+        // Steps of a large odd number visit a million flows without a pattern.
         self.next = (self.next + 618_033) % FLOWS;
         let flow = FlowTuple {
             source: IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + self.next)),
@@ -87,12 +91,12 @@ impl<Q: Discipline<u32>> Contender<Q> {
     }
 }
 
-impl<Q: Discipline<u32>> Turn for Contender<Q> {
+impl<Q: Discipline<u32>> TimedQueue for QueueContender<Q> {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn take(&mut self) -> f64 {
+    fn time_turn(&mut self) -> f64 {
         let begin = Instant::now();
         for _ in 0..TURN {
             self.enqueue();
@@ -103,51 +107,51 @@ impl<Q: Discipline<u32>> Turn for Contender<Q> {
     }
 }
 
-/// What one queue took.
-struct Found {
+/// Result of one queue: time of a packet, and its ratio to the time in a single queue.
+struct QueueTime {
     name: &'static str,
     nanos: f64,
     ratio: f64,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for QueueTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, nanos, ratio } = self;
         write!(f, "{name:<28} {nanos:6.1} ns a packet, {ratio:5.2} times as long as one queue")
     }
 }
 
-/// Whether the goal is met.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+/// Runs the measurement and prints its results; `true` if the goal is met.
+pub(crate) fn run(options: &QueuesOptions) -> Result<bool> {
     let settings = Settings::new(Rate::from_megabits_per_second(10_000), PACKET)?;
-    let room = Bytes::new(3_000_000);
+    let buffer_bytes = Bytes::new(3_000_000);
     let queue = |settings| RateDelay::new(settings, Time::START);
-    let mut contenders: Vec<Box<dyn Turn>> = vec![
-        Box::new(Contender::new("one queue", DropTail::new(room))),
-        Box::new(Contender::new("Rate-Delay", queue(settings))),
-        Box::new(Contender::new("Rate-Delay, guarded", queue(settings.with_guard(GuardMode::Strict)))),
-        Box::new(Contender::new(
+    let mut contenders: Vec<Box<dyn TimedQueue>> = vec![
+        Box::new(QueueContender::new("one queue", DropTail::new(buffer_bytes))),
+        Box::new(QueueContender::new("Rate-Delay", queue(settings))),
+        Box::new(QueueContender::new("Rate-Delay, guarded", queue(settings.with_guard(GuardMode::Strict)))),
+        Box::new(QueueContender::new(
             "Rate-Delay, guarded, ECN",
             queue(settings.with_guard(GuardMode::Strict).with_ecn()),
         )),
-        Box::new(Contender::new("strict priority", StrictPriority::new(room))),
-        Box::new(Contender::new("FQ-CoDel", FqCodel::new(room, PACKET))),
+        Box::new(QueueContender::new("strict priority", StrictPriority::new(buffer_bytes))),
+        Box::new(QueueContender::new("FQ-CoDel", FqCodel::new(buffer_bytes, PACKET))),
     ];
     let mut nanos = vec![Vec::new(); contenders.len()];
     for round in 0..=options.rounds {
         for (contender, nanos) in contenders.iter_mut().zip(&mut nanos) {
-            let taken = contender.take();
-            // The first round warms up.
+            let nanos_per_packet = contender.time_turn();
+            // The first round is a warm-up.
             if round > 0 {
-                nanos.push(taken);
+                nanos.push(nanos_per_packet);
             }
         }
     }
     let ratios = |of: &[f64]| of.iter().zip(&nanos[0]).map(|(one, base)| one / base).collect();
-    let found: Vec<Found> = contenders
+    let found: Vec<QueueTime> = contenders
         .iter()
         .zip(&nanos)
-        .map(|(contender, nanos)| Found {
+        .map(|(contender, nanos)| QueueTime {
             name: contender.name(),
             nanos: median(nanos.clone()),
             ratio: median(ratios(nanos)),
@@ -157,7 +161,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(found[1].nanos < GOAL_NANOS)
 }
 
-fn report(found: &[Found], json: bool) {
+fn report(found: &[QueueTime], json: bool) {
     if json {
         let rows: Vec<_> = found
             .iter()

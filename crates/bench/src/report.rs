@@ -1,4 +1,4 @@
-//! The comparison as a table for people and as JSON for machines.
+//! Report of the comparison of coders, as a table and as JSON.
 
 use std::fmt::Write as _;
 
@@ -8,15 +8,15 @@ use crate::contender::Side;
 use crate::measure::Times;
 use crate::shape::{Op, Shape};
 
-/// The machine-readable result.
+/// Results of the comparison of coders, for JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// The processor's name.
+    /// Model name of the processor.
     pub(crate) cpu: String,
     pub(crate) rows: Vec<Row>,
 }
 
-/// One of Byway's engines against one peer on one shape.
+/// Comparison of one of Byway's engines with one peer on one shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) op: Op,
@@ -26,17 +26,17 @@ pub(crate) struct Row {
     pub(crate) bytes: usize,
     pub(crate) engine: String,
     peer: String,
-    /// The peer's time divided by Byway's: above 1, Byway is faster.
+    /// Peer's time divided by that of Byway's engine: above 1, Byway is faster.
     pub(crate) ratio: f64,
 }
 
 impl Row {
-    /// Whether this row is about that peer.
+    /// True if this row compares with that peer.
     pub(crate) fn is(&self, peer: &str) -> bool {
         self.peer == peer
     }
 
-    /// Whether this row is about a coder in Rust.
+    /// True if this row compares with a coder written in Rust.
     pub(crate) fn is_rust(&self) -> bool {
         self.peer.starts_with("reed-solomon-")
     }
@@ -61,7 +61,7 @@ impl Report {
     }
 }
 
-/// One shape's table: a line for each engine, a column for each peer.
+/// Renders the table of one shape: a row for each of Byway's engines, a column for each peer.
 pub(crate) fn table(shape: &Shape, times: &[Times]) -> String {
     let peers: Vec<_> = of_side(times, Side::Peer).collect();
     let mut table = format!("{:<28}{:>9}", shape.to_string(), "ns/batch");

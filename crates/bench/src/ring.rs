@@ -1,15 +1,15 @@
-//! Fresh buffers: a ring of batches larger than a second-level cache, as packets come from a network card.
+//! Ring of batches larger than a second-level cache, so buffers are cold as if from a network card.
 
 use byway_code::{ALIGNMENT, AlignedBuffer};
 
 use crate::contender::Batch;
 use crate::shape::Shape;
 
-/// The ring's size: beyond any core's own cache, within the shared one.
+/// Size of the ring in bytes: larger than the own cache of any core, smaller than the shared one.
 const RING_BYTES: usize = 4 << 20;
 
-/// Batches one behind the other, each with its source packets and then its repair packets, every packet on a
-/// cache line of its own.
+/// Contiguous batches of packets in memory, each with its source packets and then its repair
+/// packets. Every packet begins at a cache line.
 pub(crate) struct Ring {
     bytes: AlignedBuffer,
     packet_bytes: usize,
@@ -19,7 +19,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring for this shape, filled with bytes that depend on their place only.
+    /// Makes a ring of batches of this shape, with pseudo-random bytes that are the same in every
+    /// run.
     pub(crate) fn new(shape: &Shape) -> Self {
         let mut bytes = AlignedBuffer::new(RING_BYTES);
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
@@ -36,17 +37,17 @@ impl Ring {
         }
     }
 
-    /// How many batches the ring holds.
+    /// Returns the number of batches in the ring.
     pub(crate) const fn batches(&self) -> usize {
         RING_BYTES / (self.stride * (self.source_packets + self.repair_packets))
     }
 
-    /// One packet of the first batch, source packets first.
+    /// Returns a packet of the ring's first batch by its index, source packets first.
     pub(crate) fn packet(&mut self, index: usize) -> &mut [u8] {
         &mut self.bytes.as_mut()[index * self.stride..][..self.packet_bytes]
     }
 
-    /// As many batches from the start of the ring as there are loss patterns.
+    /// Returns the first batches of the ring, one for each loss pattern in `losses`.
     pub(crate) fn batches_mut<'a>(&'a mut self, losses: &'a [Vec<usize>]) -> Vec<Batch<'a>> {
         let (packet_bytes, stride, source_packets) = (self.packet_bytes, self.stride, self.source_packets);
         let batch_bytes = stride * (source_packets + self.repair_packets);

@@ -1,31 +1,31 @@
-//! What is measured.
+//! Shapes of the comparison: numbers and lengths of a batch's packets.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Encoding, or decoding with everything it takes to set up for one pattern of losses.
+/// Timed operation: encoding, or decoding including the setup for one pattern of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Op {
-    /// Making all repair packets of a batch.
+    /// Encoding all repair packets of a batch.
     Encode,
     /// Restoring the lost source packets of a batch.
     Decode,
 }
 
-/// One row of the comparison.
+/// Operation, and numbers and length of packets, that one table of the comparison measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) op: Op,
     pub(crate) source_packets: usize,
     pub(crate) repair_packets: usize,
-    /// Source packets lost, for decoding.
+    /// Number of lost source packets; 0 for encoding.
     pub(crate) lost: usize,
     pub(crate) packet_bytes: usize,
 }
 
-/// The shapes of recovery: batches within one flow, then across 6, 10 and 20 flows.
+/// Shapes that occur in recovery: batches within one flow, then across 6, 10 and 20 flows.
 pub(crate) const SHAPES: [Shape; 7] = [
     Shape::encode(5, 1, 512),
     Shape::encode(6, 2, 1_200),
@@ -45,7 +45,8 @@ impl Shape {
         Self { op: Op::Decode, source_packets, repair_packets, lost, packet_bytes }
     }
 
-    /// The loss pattern of one batch: consecutive batches take turns over where the losses start.
+    /// Returns the indices of the lost source packets in the batch number `batch`. The first loss
+    /// moves from batch to batch.
     pub(crate) fn losses(&self, batch: usize) -> Vec<usize> {
         let first = batch % self.source_packets;
         let apart = 1 + batch / self.source_packets % (self.source_packets - 1);

@@ -1,4 +1,4 @@
-//! How many source packets a relay handles a second on real sockets, one thread, beside a bare loop of system calls.
+//! Throughput of a relay on real sockets and one thread, compared with a bare loop of system calls.
 
 mod bare;
 mod generator;
@@ -17,20 +17,23 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::measure::median;
-use generator::Order;
+use generator::GeneratorCommand;
 
-/// Measures relays on real sockets over loopback: a generator on one core, the relay on another.
+/// Measure relays on real sockets over loopback: a generator on one core, the relay on another.
 ///
-/// The generator keeps a window of packets under way, so that nothing is lost: "packets/s" is the rate of the slower of
-/// the two. "per CPU s" is how many packets the relay's thread handles in a second of processor time, the kernel's share
-/// included: its rate, had it a core and a fast enough generator. Ratios are of these. A relay that has to wait for its
-/// core finds more to do at once and looks a little better than it is: trust runs on a quiet machine.
-/// Rounds are interleaved, medians count. "bare" is recvmmsg and sendmmsg in a loop; "driver" forwards with Byway's
-/// driver; the others are whole ingress relays with authenticated copies from real agents: one forwards, one codes in
-/// batches of 10 with 2 repair packets and blocks of 5 with 1. What they send goes through the kernel too.
+/// The generator limits the packets in flight to a window, which prevents losses. "packets/s" is
+/// the rate of the slower of the two. "per CPU s" is the number of packets that the relay's thread
+/// handles in a second of processor time, including the kernel's. It is the rate with a core of its
+/// own and a fast enough generator. Ratios are of these. A relay that waits for its core handles
+/// more packets at once and seems a little faster, so trust only runs on a quiet machine.
+///
+/// Rounds are interleaved, and medians count. "bare" is recvmmsg and sendmmsg in a loop; "driver"
+/// forwards with Byway's driver. The others are whole ingress relays with authenticated copies from
+/// real agents. One forwards; one codes in batches of 10 with 2 repair packets, and in blocks of 5
+/// with one. Their output passes the kernel as well.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
-    /// Rounds of which the median counts.
+pub(crate) struct SocketsOptions {
+    /// Number of rounds; the median counts.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Milliseconds of each turn.
@@ -50,17 +53,17 @@ pub(crate) struct Options {
     check: bool,
 }
 
-impl Options {
+impl SocketsOptions {
     pub(crate) const fn must_meet_goals(&self) -> bool {
         self.check
     }
 }
 
-/// What a relay did so far, written by its thread.
+/// Progress of a relay under test, which its thread writes and the benchmark reads.
 #[derive(Debug, Default)]
 struct Progress {
     packets: AtomicU64,
-    /// Packets that were sent on, or that repair packets were made of.
+    /// Packets that the relay forwarded, or used for repair packets.
     served: AtomicU64,
     cpu_nanos: AtomicU64,
 }
@@ -86,24 +89,24 @@ impl Progress {
     }
 }
 
-/// A relay under test, with its generator.
-struct Contender {
+/// Relay under test with its generator of packets.
+struct RelayContender {
     name: &'static str,
-    generator: Handle<Order>,
+    generator: Handle<GeneratorCommand>,
     progress: Arc<Progress>,
-    /// What of a bare loop's rate it is meant to reach.
+    /// Least share of the bare loop's rate that the relay should reach; `None` without a goal.
     goal: Option<f64>,
 }
 
-/// How many packets went through in one turn.
+/// Rates of a relay in one turn.
 #[derive(Clone, Copy)]
-struct Turn {
+struct TurnRates {
     per_second: f64,
     per_cpu_second: f64,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct RelayRow {
     relay: &'static str,
     packets_per_second: f64,
     packets_per_cpu_second: f64,
@@ -111,13 +114,13 @@ struct Row {
     goal: Option<f64>,
 }
 
-impl Row {
+impl RelayRow {
     fn is_met(&self) -> bool {
         self.goal.is_none_or(|goal| self.ratio_to_bare >= goal)
     }
 }
 
-/// The core that the generator stays on, and the relays'; `None` where there is only one.
+/// Processor cores of the generator and of the relay under test.
 #[derive(Clone, Copy)]
 struct Cores {
     generator: core_affinity::CoreId,
@@ -132,11 +135,11 @@ fn cores() -> Result<Cores> {
     }
 }
 
-/// Whole relays are meant to reach so much of a bare loop's rate.
+/// Least share of the bare loop's rate that whole relays should reach.
 const GOAL: f64 = 0.7;
 
-/// Runs the comparison; whether the goals are met.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+/// Runs the comparison of relays and prints its results; `true` if all goals are met.
+pub(crate) fn run(options: &SocketsOptions) -> Result<bool> {
     let cores = cores()?;
     let contenders = [
         bare::contender(options, cores)?,
@@ -144,7 +147,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         relays::overlay("relay, forwarding", Service::Forwarding, options, cores)?,
         relays::overlay("relay, coding 10+2 and 5+1", Service::Coding, options, cores)?,
     ];
-    // Sessions come up and flows are registered.
+    // Sessions are established and flows registered in this time.
     sleep(Duration::from_secs(3));
     let mut turns = [const { Vec::new() }; 4];
     for round in 0..=options.rounds {
@@ -157,42 +160,43 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let rows = rows(&contenders, &turns);
     println!("{}", if options.json { serde_json::to_string_pretty(&rows)? } else { table(&rows) });
-    Ok(rows.iter().all(Row::is_met))
+    Ok(rows.iter().all(RelayRow::is_met))
 }
 
-impl Contender {
-    /// Lets it run, first a little, then for as long as is asked.
-    fn turn(&self, length: Duration) -> Result<Turn> {
-        self.order(Order::Run)?;
+impl RelayContender {
+    /// Runs a turn of a relay: a short warm-up, then the measured time. Fails if the relay served
+    /// less than nine tenths of the packets.
+    fn turn(&self, length: Duration) -> Result<TurnRates> {
+        self.send_command(GeneratorCommand::Run)?;
         sleep(length / 4);
         let (start, before) = (Instant::now(), self.progress.read());
         sleep(length);
         let (nanos, after) = (start.elapsed().as_nanos(), self.progress.read());
-        self.order(Order::Rest)?;
+        self.send_command(GeneratorCommand::Rest)?;
         sleep(Duration::from_millis(20));
         let [packets, served, cpu] = std::array::from_fn(|index| after[index] - before[index]);
         ensure!(packets > 0, "{}: no packet went through", self.name);
         ensure!(served * 10 > packets * 9, "{}: of {packets} packets only {served} were served", self.name);
         #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
         let (packets, nanos, cpu) = (packets as f64, nanos as f64, cpu as f64);
-        Ok(Turn { per_second: packets * 1e9 / nanos, per_cpu_second: packets * 1e9 / cpu })
+        Ok(TurnRates { per_second: packets * 1e9 / nanos, per_cpu_second: packets * 1e9 / cpu })
     }
 
-    fn order(&self, order: Order) -> Result<()> {
-        let ordered = self.generator.control(order);
-        ordered
+    fn send_command(&self, command: GeneratorCommand) -> Result<()> {
+        let controlled = self.generator.control(command);
+        controlled
             .map_err(|_| anyhow::anyhow!("no thread"))
             .with_context(|| format!("{}: the generator", self.name))
     }
 }
 
-fn rows(contenders: &[Contender], turns: &[Vec<Turn>]) -> Vec<Row> {
-    let of = |turns: &[Turn], what: fn(&Turn) -> f64| median(turns.iter().map(what).collect());
-    let ratio = |turns: &[Turn], bare: &[Turn]| {
+fn rows(contenders: &[RelayContender], turns: &[Vec<TurnRates>]) -> Vec<RelayRow> {
+    let of = |turns: &[TurnRates], rate: fn(&TurnRates) -> f64| median(turns.iter().map(rate).collect());
+    let ratio = |turns: &[TurnRates], bare: &[TurnRates]| {
         let ratios = turns.iter().zip(bare).map(|(turn, bare)| turn.per_cpu_second / bare.per_cpu_second);
         median(ratios.collect())
     };
-    let row = |(contender, of_it): (&Contender, &Vec<Turn>)| Row {
+    let row = |(contender, of_it): (&RelayContender, &Vec<TurnRates>)| RelayRow {
         relay: contender.name,
         packets_per_second: of(of_it, |turn| turn.per_second),
         packets_per_cpu_second: of(of_it, |turn| turn.per_cpu_second),
@@ -202,11 +206,11 @@ fn rows(contenders: &[Contender], turns: &[Vec<Turn>]) -> Vec<Row> {
     contenders.iter().zip(turns).map(row).collect()
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[RelayRow]) -> String {
     let mut table =
         format!("{:<28}{:>12}{:>12}{:>10}{:>7}", "relay", "packets/s", "per CPU s", "to bare", "goal");
     for row in rows {
-        let Row { relay, packets_per_second, packets_per_cpu_second, ratio_to_bare, .. } = row;
+        let RelayRow { relay, packets_per_second, packets_per_cpu_second, ratio_to_bare, .. } = row;
         let goal = row.goal.map_or_else(String::new, |goal| format!("{goal:.2}"));
         let verdict = match row.goal {
             None => "",

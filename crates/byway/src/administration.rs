@@ -1,18 +1,18 @@
-//! `byway token` and `byway node`: what an administrator does on the controller's machine.
+//! `byway token` and `byway node`: commands of an administrator on the controller's machine.
 
 use std::path::PathBuf;
 
 use byway_api::{AgentName, Role, TokenAnswer};
 use clap::{Args, Subcommand};
 
-use crate::controller::{Administration, node_table, token_table};
+use crate::controller::{AdminClient, node_table, token_table};
 use crate::exit::{Cause, Failure};
 use crate::node;
 use crate::settings::controller_state;
 use crate::token::Token;
-use byway_typed::TypedDuration;
+use byway_config_types::DurationSetting;
 
-/// Where the controller's state is.
+/// Location of the controller's state.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StateFlags {
     /// The controller's state folder.
@@ -21,7 +21,7 @@ pub(crate) struct StateFlags {
     /// The controller's configuration file, which may name its state folder.
     #[arg(long, short, env = "BYWAY_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -29,36 +29,36 @@ pub(crate) struct StateFlags {
 /// Invitations to a network.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Makes a token, and prints it: whoever has it may join.
+    /// Create a token and print it; any node that has it may join.
     Create {
         #[command(flatten)]
         state: StateFlags,
-        /// What joins with it.
+        /// Role of the nodes that join with it.
         #[arg(long)]
-        role: TypedRole,
-        /// Whose agents: agents of one tenant may talk to each other, and are coded together.
+        role: RoleSetting,
+        /// Tenant of the agents: agents of one tenant may exchange flows, and are coded together.
         #[arg(long)]
         tenant: Option<String>,
-        /// How many nodes may join with it; 0 for any number.
+        /// Number of nodes that may join with it; 0 for any number.
         #[arg(long, default_value_t = 1)]
         uses: u32,
-        /// For how long it may be used: 24h, 7d, or forever.
+        /// Lifetime of the token: 24h, 7d, or forever.
         #[arg(long, default_value = "24h")]
         expires: String,
     },
-    /// Lists the tokens, without their secrets.
+    /// List the tokens, without their secrets.
     List {
         #[command(flatten)]
         state: StateFlags,
     },
-    /// Makes a token useless. Nodes that have joined with it stay.
+    /// Revoke a token; nodes that have joined with it stay members.
     Revoke {
         #[command(flatten)]
         state: StateFlags,
         /// Its number in the list.
         number: u32,
     },
-    /// Says what is in a token, but for its secret.
+    /// Show the content of a token, without its secret.
     Show {
         /// The token.
         token: String,
@@ -68,42 +68,42 @@ pub(crate) enum TokenCommand {
 /// The members of a network.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// Lists agents and relays.
+    /// List agents and relays.
     List {
         #[command(flatten)]
         state: StateFlags,
     },
-    /// Removes a node: its bearer and its grants are renewed no more.
+    /// Remove a node; its bearer secret becomes invalid, and its grants are not renewed.
     Remove {
         #[command(flatten)]
         state: StateFlags,
         /// Its number in the list.
         number: u32,
     },
-    /// Lets two agents talk to each other, of different tenants too.
+    /// Permit two agents to exchange flows, also across tenants.
     Pair {
         #[command(flatten)]
         state: StateFlags,
-        /// Both, as TENANT/NAME.
+        /// Both agents, as TENANT/NAME.
         #[arg(num_args = 2, value_name = "TENANT/NAME")]
         agents: Vec<String>,
     },
 }
 
-/// What a node is.
+/// Role of the nodes that may join with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum TypedRole {
-    /// Protects applications.
+pub(crate) enum RoleSetting {
+    /// Agent: protects applications.
     Agent,
-    /// Repairs.
+    /// Relay: repairs losses.
     Relay,
 }
 
-/// Does what `byway token` was asked for.
+/// Runs a `byway token` command, and prints its result.
 ///
 /// # Errors
 /// If the controller does not answer, or refuses.
-pub(crate) fn tokens(command: TokenCommand) -> Result<(), Failure> {
+pub(crate) fn run_token_command(command: TokenCommand) -> Result<(), Failure> {
     match command {
         TokenCommand::Show { token } => {
             let token: Token = token.parse().map_err(|error| Failure::new(Cause::Settings, error))?;
@@ -113,52 +113,56 @@ pub(crate) fn tokens(command: TokenCommand) -> Result<(), Failure> {
         TokenCommand::Create { state, role, tenant, uses, expires } => {
             let lifetime = lifetime(&expires)?;
             let role = match role {
-                TypedRole::Agent => Role::Agent,
-                TypedRole::Relay => Role::Relay,
+                RoleSetting::Agent => Role::Agent,
+                RoleSetting::Relay => Role::Relay,
             };
             let uses = (uses > 0).then_some(uses);
             let answer = administer(&state, async |mut controller| {
                 controller.create_token(role, tenant, uses, lifetime).await
             })?;
             let token = |answer: &TokenAnswer| answer.token.clone();
-            say(&state, &answer, token);
+            print_answer(&state, &answer, token);
             Ok(())
         }
         TokenCommand::List { state } => {
             let list = administer(&state, async |mut controller| controller.tokens().await)?;
-            say(&state, &list, |list| token_table(list).trim_end().to_owned());
+            print_answer(&state, &list, |list| token_table(list).trim_end().to_owned());
             Ok(())
         }
         TokenCommand::Revoke { state, number } => {
             administer(&state, async |mut controller| controller.revoke_token(number).await)?;
-            say(&state, &serde_json::json!({ "revoked": number }), |_| format!("token {number} is revoked"));
+            print_answer(&state, &serde_json::json!({ "revoked": number }), |_| {
+                format!("token {number} revoked")
+            });
             Ok(())
         }
     }
 }
 
-/// Does what `byway node` was asked for.
+/// Runs a `byway node` command, and prints its result.
 ///
 /// # Errors
 /// If the controller does not answer, or refuses.
-pub(crate) fn nodes(command: NodeCommand) -> Result<(), Failure> {
+pub(crate) fn run_node_command(command: NodeCommand) -> Result<(), Failure> {
     match command {
         NodeCommand::List { state } => {
             let list = administer(&state, async |mut controller| controller.nodes().await)?;
-            say(&state, &list, |list| node_table(list).trim_end().to_owned());
+            print_answer(&state, &list, |list| node_table(list).trim_end().to_owned());
             Ok(())
         }
         NodeCommand::Remove { state, number } => {
             administer(&state, async |mut controller| controller.remove_node(number).await)?;
-            say(&state, &serde_json::json!({ "removed": number }), |_| format!("node {number} is removed"));
+            print_answer(&state, &serde_json::json!({ "removed": number }), |_| {
+                format!("node {number} removed")
+            });
             Ok(())
         }
         NodeCommand::Pair { state, agents } => {
             let named = agents.iter().map(|text| agent_name(text)).collect::<Result<Vec<_>, _>>()?;
             let named: [AgentName; 2] = named.try_into().expect("clap takes two names");
             let answer = administer(&state, async |mut controller| controller.pair(named).await)?;
-            say(&state, &answer, |answer| {
-                format!("agents {} and {} are paired", answer.agents[0], answer.agents[1])
+            print_answer(&state, &answer, |answer| {
+                format!("agents {} and {} paired", answer.agents[0], answer.agents[1])
             });
             Ok(())
         }
@@ -169,17 +173,17 @@ fn agent_name(text: &str) -> Result<AgentName, Failure> {
     text.parse().map_err(|error| Failure::new(Cause::Settings, error))
 }
 
-/// For how long a token may be used; `None`: for ever.
+/// Parses the lifetime of a token (`--expires`); `None` for no end.
 fn lifetime(text: &str) -> Result<Option<std::time::Duration>, Failure> {
     if text == "forever" {
         return Ok(None);
     }
     let wrong = |error| Failure::new(Cause::Settings, format!("--expires: {error}, or forever"));
-    let typed: TypedDuration = text.parse().map_err(wrong)?;
+    let typed: DurationSetting = text.parse().map_err(wrong)?;
     Ok(Some(std::time::Duration::from_nanos(typed.0.as_nanos())))
 }
 
-fn say<T: serde::Serialize>(flags: &StateFlags, answer: &T, text: impl Fn(&T) -> String) {
+fn print_answer<T: serde::Serialize>(flags: &StateFlags, answer: &T, text: impl Fn(&T) -> String) {
     if flags.json {
         println!("{}", serde_json::to_string(answer).expect("answers are JSON"));
     } else {
@@ -189,8 +193,8 @@ fn say<T: serde::Serialize>(flags: &StateFlags, answer: &T, text: impl Fn(&T) ->
 
 fn administer<T>(
     flags: &StateFlags,
-    act: impl AsyncFnOnce(Administration) -> Result<T, crate::membership::MembershipError>,
+    act: impl AsyncFnOnce(AdminClient) -> Result<T, crate::membership::MembershipError>,
 ) -> Result<T, Failure> {
     let state = controller_state(flags.state.clone(), flags.config.as_deref())?;
-    node::block_on(async { Ok(act(Administration::open(&state)?).await?) })
+    node::block_on(async { Ok(act(AdminClient::open(&state)?).await?) })
 }

@@ -1,12 +1,13 @@
-//! What happened to the classes of links, for people.
+//! Table of the counters of simulated links' classes, for people.
 
 use byway_scenario::{ClassOutcome, ClassesOutcome};
 
 use crate::table::aligned;
 
-/// A table of them, by the ends of the links; nothing if there are none.
+/// Formats the counters of links' classes as a table. Each link has the names of its two ends. The
+/// text is empty if no link has classes.
 pub(crate) fn table<'a>(links: impl Iterator<Item = (&'a str, &'a str, &'a ClassesOutcome)>) -> String {
-    let heads = ["classes", "offered", "dropped", "marked", "MB", "mean wait ms", "longest ms"];
+    let heads = ["classes", "offered", "dropped", "marked", "MB", "mean sojourn ms", "max sojourn ms"];
     let mut rows = vec![heads.map(str::to_owned)];
     for (from, to, classes) in links {
         let of_class = |(name, class)| row(format!("{from} → {to}, {name}"), class);
@@ -22,9 +23,9 @@ fn row(name: String, class: &ClassOutcome) -> [String; 7] {
         class.offered.to_string(),
         class.dropped.to_string(),
         class.marked.to_string(),
-        format!("{:.2}", class.left_bytes as f64 / 1e6),
-        class.waited_ms_mean.map_or_else(|| "–".to_owned(), |wait| format!("{wait:.2}")),
-        format!("{:.2}", class.waited_ms_max),
+        format!("{:.2}", class.dequeued_bytes as f64 / 1e6),
+        class.sojourn_ms_mean.map_or_else(|| "–".to_owned(), |wait| format!("{wait:.2}")),
+        format!("{:.2}", class.sojourn_ms_max),
     ]
 }
 
@@ -36,8 +37,8 @@ mod tests {
     fn each_class_of_a_link_has_a_row_and_without_classes_there_is_nothing() {
         let low_delay = ClassOutcome {
             offered: 7,
-            waited_ms_mean: Some(1.5),
-            waited_ms_max: 9.0,
+            sojourn_ms_mean: Some(1.5),
+            sojourn_ms_max: 9.0,
             ..ClassOutcome::default()
         };
         let classes = ClassesOutcome { low_delay, ..ClassesOutcome::default() };

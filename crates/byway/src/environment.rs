@@ -1,24 +1,26 @@
-//! Variables of the environment that look like settings and are none: a warning, never an error.
+//! Warnings about environment variables that look like settings and are not. They are never errors.
 //!
-//! A container orchestrator sets variables by itself: for a service `byway-relay`, Kubernetes sets `BYWAY_RELAY_PORT`,
-//! `BYWAY_RELAY_SERVICE_HOST` and so on in every container beside it.
+//! A container orchestrator sets variables by itself: for a service `byway-relay`, Kubernetes sets
+//! `BYWAY_RELAY_PORT`, `BYWAY_RELAY_SERVICE_HOST` and so on in each of its containers.
 
 use clap::CommandFactory as _;
 
-/// With what Byway's variables begin.
+/// Prefix of the environment variables that Byway reads.
 const PREFIX: &str = "BYWAY_";
 
-/// Most changes of one letter between a typing error and what was meant.
-const CHANGES_MAX: usize = 2;
+/// Largest edit distance between an unknown variable and a setting that it is reported as a typing
+/// error of.
+const EDIT_DISTANCE_MAX: usize = 2;
 
-/// A warning that names all variables that look like settings and are none.
+/// Returns a warning about environment variables that begin with `BYWAY_` and are no settings;
+/// `None` if there are none.
 pub(crate) fn foreign_variables() -> Option<String> {
     #[allow(clippy::disallowed_methods, reason = "this is where the program reads its settings")]
-    let given = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    warning(given, &known())
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    warning(names, &known())
 }
 
-/// The variables that flags know.
+/// Returns the names of the environment variables that flags of any subcommand read.
 fn known() -> Vec<String> {
     fn add(command: &clap::Command, names: &mut Vec<String>) {
         let variables = command.get_arguments().filter_map(clap::Arg::get_env);
@@ -32,37 +34,40 @@ fn known() -> Vec<String> {
     names
 }
 
-fn warning(given: impl Iterator<Item = String>, known: &[String]) -> Option<String> {
+fn warning(names: impl Iterator<Item = String>, known: &[String]) -> Option<String> {
     let is_foreign = |name: &String| name.starts_with(PREFIX) && !known.contains(name);
-    let mut foreign: Vec<String> = given.filter(is_foreign).collect();
+    let mut foreign: Vec<String> = names.filter(is_foreign).collect();
     foreign.sort_unstable();
-    let named = foreign.iter().map(|name| match meant(name, known) {
+    let named = foreign.iter().map(|name| match suggestion(name, known) {
         Some(meant) => format!("{name} (is {meant} meant?)"),
         None => name.clone(),
     });
     let named: Vec<String> = named.collect();
     (!named.is_empty()).then(|| {
         format!(
-            "variables of the environment that are no settings are ignored: {}; `--help` of a command names those that it reads",
+            "ignoring environment variables that are no settings: {}; `--help` of a command names \
+             those that it reads",
             named.join(", ")
         )
     })
 }
 
-/// The setting that a name is a typing error for.
-fn meant<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
-    let nearest = known.iter().map(|known| (changes(name, known), known)).min()?;
-    (nearest.0 <= CHANGES_MAX).then_some(nearest.1)
+/// Returns the known setting that an unknown variable's name most resembles; `None` if the
+/// difference is more than a typing error.
+fn suggestion<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
+    let nearest = known.iter().map(|known| (edit_distance(name, known), known)).min()?;
+    (nearest.0 <= EDIT_DISTANCE_MAX).then_some(nearest.1)
 }
 
-/// How many letters have to be added, removed or replaced to make one word the other (Levenshtein).
-fn changes(one: &str, other: &str) -> usize {
+/// Returns the Levenshtein distance: the number of letters to add, remove or replace in one word to
+/// get the other.
+fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.bytes().enumerate() {
+    for (position, letter) in one.bytes().enumerate() {
         let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, with) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(letter != with);
+        row[0] = position + 1;
+        for (column, other_letter) in other.bytes().enumerate() {
+            let replaced = diagonal + usize::from(letter != other_letter);
             diagonal = row[column + 1];
             row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
         }
@@ -74,8 +79,8 @@ fn changes(one: &str, other: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn warned(given: &[&str]) -> Option<String> {
-        warning(given.iter().map(|name| (*name).to_owned()), &known())
+    fn warned(names: &[&str]) -> Option<String> {
+        warning(names.iter().map(|name| (*name).to_owned()), &known())
     }
 
     #[test]
@@ -85,9 +90,9 @@ mod tests {
 
     #[test]
     fn a_typing_error_names_what_is_meant_and_an_orchestrators_variable_nothing() {
-        let said = warned(&["BYWAY_RELAY_PORT_4600_UDP_ADDR", "BYWAY_TOKENS"]).expect("a warning");
-        assert!(said.contains("BYWAY_TOKENS (is BYWAY_TOKEN meant?)"), "{said}");
-        assert!(said.contains("BYWAY_RELAY_PORT_4600_UDP_ADDR, "), "{said}");
+        let message = warned(&["BYWAY_RELAY_PORT_4600_UDP_ADDR", "BYWAY_TOKENS"]).expect("a warning");
+        assert!(message.contains("BYWAY_TOKENS (is BYWAY_TOKEN meant?)"), "{message}");
+        assert!(message.contains("BYWAY_RELAY_PORT_4600_UDP_ADDR, "), "{message}");
     }
 
     #[test]
@@ -95,7 +100,7 @@ mod tests {
         for (one, other, expected) in
             [("level", "level", 0), ("lexel", "level", 1), ("kitten", "sitting", 3), ("", "ab", 2)]
         {
-            assert_eq!(changes(one, other), expected, "{one} {other}");
+            assert_eq!(edit_distance(one, other), expected, "{one} {other}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the program ends, for scripts: each kind of failure has its own exit code.
+//! Exit codes of the program, one for each kind of failure, for scripts.
 
 use std::fmt;
 use std::io;
@@ -7,36 +7,36 @@ use std::process::ExitCode;
 use crate::controller::ControllerError;
 use crate::interrupt::Interrupted;
 use crate::membership::{KeyFileError, MembershipError};
-use byway_typed::Problem;
+use byway_config_types::Problem;
 
-/// Who has to do something about a failure.
+/// Cause of a failure, by the party that has to act. It decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// What was typed, on the command line or in a file.
+    /// An invalid setting, on the command line or in a file.
     Settings,
-    /// The machine: a port in use, a missing right, a full disk, a clock that is off.
+    /// The machine: a port in use, a missing permission, a full disk, or a wrong clock.
     Machine,
-    /// The network: nobody answers.
+    /// The network: another node does not answer.
     Network,
-    /// Somebody answers, and says no.
+    /// Another node, mostly the controller, which refuses a request.
     Refused,
-    /// What was tried, and did not come out as expected.
+    /// An unexpected result, such as a missed target or a failed program of a lab.
     Unmet,
-    /// Byway itself.
+    /// Byway itself, by a fault.
     Byway,
-    /// Ctrl-C.
+    /// The user interrupted the program, by Ctrl-C or a signal.
     Interrupted,
 }
 
 impl Cause {
-    /// The cause that a script sees by this code.
+    /// Returns the cause that an exit code stands for; unknown codes count as a fault of Byway.
     pub(crate) fn of_code(code: u8) -> Self {
         let all =
             [Self::Settings, Self::Machine, Self::Network, Self::Refused, Self::Unmet, Self::Interrupted];
         all.into_iter().find(|cause| cause.code() == code).unwrap_or(Self::Byway)
     }
 
-    /// The code that a script sees.
+    /// Returns the exit code of the cause.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Byway => 1,
@@ -45,13 +45,13 @@ impl Cause {
             Self::Network => 4,
             Self::Refused => 5,
             Self::Unmet => 6,
-            // As shells have it: 128 and the number of the signal.
+            // As in shells: 128 and the number of the signal.
             Self::Interrupted => 130,
         }
     }
 }
 
-/// Why the program ends without having done what it was asked for.
+/// Reason why the program ends without success: the cause, and a message for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     cause: Cause,
@@ -59,22 +59,22 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure with what happened and what to do about it.
+    /// Creates a failure with its cause and a message, which should contain the remedy.
     pub(crate) fn new(cause: Cause, message: impl fmt::Display) -> Self {
         Self { cause, message: message.to_string() }
     }
 
-    /// The machine does not let it.
+    /// Creates a failure whose cause is the machine.
     pub(crate) fn machine(message: impl fmt::Display) -> Self {
         Self::new(Cause::Machine, message)
     }
 
-    /// Who has to do something about it.
+    /// Returns the cause of the failure: the party that has to act.
     pub(crate) const fn cause(&self) -> Cause {
         self.cause
     }
 
-    /// The code that a script sees.
+    /// Returns the exit code with which the program ends.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.cause.code())
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// It may pass through errors of other kinds, and keeps its cause: see `From<anyhow::Error>`.
+/// A failure retains its cause even inside errors of other types: see `From<anyhow::Error>`.
 impl std::error::Error for Failure {}
 
 impl From<MembershipError> for Failure {
@@ -111,7 +111,7 @@ impl From<anyhow::Error> for Failure {
             None => Cause::Byway,
         };
         match cause {
-            // In the middle of what does not matter.
+            // The interrupted operation is irrelevant to the user.
             Cause::Interrupted => Self::new(cause, Interrupted),
             _ => Self::new(cause, format!("{error:#}")),
         }

@@ -1,4 +1,5 @@
-//! Ctrl-C: everything that waits looks here, so that children and files are put away on the ordinary way out.
+//! Ctrl-C in commands that wait. Each wait checks a flag, and the program removes its children and
+//! files on the ordinary return path.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,15 +10,16 @@ use thiserror::Error;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// How often one who waits looks here.
-const GLANCE: Duration = Duration::from_millis(20);
+/// Interval at which a sleeping thread checks for an interruption.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The user wants no more.
+/// Error of a wait: the user has interrupted the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("interrupted")]
 pub(crate) struct Interrupted;
 
-/// From now on, the first SIGINT, SIGTERM or SIGHUP ends what goes on in good order; a second one at once.
+/// Starts to handle signals. The first SIGINT, SIGTERM or SIGHUP makes waits fail, and so stops the
+/// program in good order. A second one stops it immediately.
 pub(crate) fn listen() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("signals")?;
     thread::Builder::new().name("signals".into()).spawn(move || {
@@ -25,7 +27,7 @@ pub(crate) fn listen() -> anyhow::Result<()> {
             signal().await;
             INTERRUPTED.store(true, Ordering::Relaxed);
             signal().await;
-            // The demo's children die with their parent.
+            // The demo's children end with their parent.
             std::process::exit(130);
         });
     })?;
@@ -39,7 +41,7 @@ async fn signal() {
         (of(SignalKind::interrupt()), of(SignalKind::terminate()), of(SignalKind::hangup()));
     let (Some(mut interrupt), Some(mut terminate), Some(mut hang_up)) = (interrupt, terminate, hang_up)
     else {
-        // Signals then do what they do by default.
+        // The default action of the signals then applies.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -50,20 +52,20 @@ async fn signal() {
 }
 
 /// # Errors
-/// [`Interrupted`] if the user wants no more.
+/// [`Interrupted`] if the user has interrupted the program.
 pub(crate) fn check() -> Result<(), Interrupted> {
     if INTERRUPTED.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
 }
 
-/// Sleeps for so long.
+/// Sleeps for this time, unless the user interrupts the program.
 ///
 /// # Errors
-/// [`Interrupted`] as soon as the user wants no more.
+/// [`Interrupted`] as soon as the user interrupts the program.
 pub(crate) fn sleep(time: Duration) -> Result<(), Interrupted> {
     let mut left = time;
     while !left.is_zero() {
         check()?;
-        let nap = left.min(GLANCE);
+        let nap = left.min(POLL_INTERVAL);
         #[allow(clippy::disallowed_methods, reason = "this is what the callers want")]
         thread::sleep(nap);
         left -= nap;

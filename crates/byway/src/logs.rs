@@ -1,4 +1,4 @@
-//! What the program logs, and where: its standard error stream.
+//! Log of the program, on its standard error stream.
 
 use std::sync::OnceLock;
 
@@ -8,23 +8,24 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::environment;
-use crate::settings::{LogSettings, TypedFormat, TypedLevel};
+use crate::settings::{LogFormatSetting, LogLevelSetting, LogSettings};
 
-/// Changes the level, once logging has started.
+/// Handle by which a reload changes the log level, once logging has started.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
-/// Starts logging, with a warning of foreign variables of the environment.
+/// Starts logging with these settings, and warns of unknown environment variables.
 pub(crate) fn start(settings: LogSettings) {
     let (filter, handle) = reload::Layer::new(filter_of(settings.level));
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
-    // Where nobody reads any more, as a terminal was closed, there is nobody to tell that either, and trying to would end the program.
+    // If the terminal was closed, an error message about it fails as well, and would end the
+    // program.
     let layer = layer.log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);
     match settings.format {
-        TypedFormat::Text => {
+        LogFormatSetting::Text => {
             registry.with(layer.with_ansi(rustix::termios::isatty(std::io::stderr()))).init();
         }
-        TypedFormat::Json => registry.with(layer.json()).init(),
+        LogFormatSetting::Json => registry.with(layer.json()).init(),
     }
     // A process starts logging once.
     let _ = LEVEL.set(handle);
@@ -33,20 +34,20 @@ pub(crate) fn start(settings: LogSettings) {
     }
 }
 
-/// Has messages of this level and of more important ones be logged from now on.
-pub(crate) fn set_level(level: TypedLevel) {
+/// Sets the least severity of the messages that are logged from now on.
+pub(crate) fn set_level(level: LogLevelSetting) {
     if let Some(handle) = LEVEL.get() {
-        // It fails only where nobody logs any more.
+        // It fails only after the end of logging.
         let _ = handle.reload(filter_of(level));
     }
 }
 
-const fn filter_of(level: TypedLevel) -> LevelFilter {
+const fn filter_of(level: LogLevelSetting) -> LevelFilter {
     match level {
-        TypedLevel::Error => LevelFilter::ERROR,
-        TypedLevel::Warn => LevelFilter::WARN,
-        TypedLevel::Info => LevelFilter::INFO,
-        TypedLevel::Debug => LevelFilter::DEBUG,
-        TypedLevel::Trace => LevelFilter::TRACE,
+        LogLevelSetting::Error => LevelFilter::ERROR,
+        LogLevelSetting::Warn => LevelFilter::WARN,
+        LogLevelSetting::Info => LevelFilter::INFO,
+        LogLevelSetting::Debug => LevelFilter::DEBUG,
+        LogLevelSetting::Trace => LevelFilter::TRACE,
     }
 }

@@ -1,4 +1,44 @@
-//! Byway, the program: `byway agent`, `byway relay`, `byway controller`, and what one needs beside them.
+//! The `byway` program: its command line, and the modules behind the subcommands.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `abstract_names` | claims as abstract addresses of Unix sockets |
+//! | `administration` | `byway token` and `byway node` |
+//! | `agent` | `byway agent`: the proxy and its packet thread |
+//! | `capture` | routing of an agent's captured packets, and its clean-up |
+//! | `child_process` | child processes that end with their parent |
+//! | `classes` | table of the counters of links' classes |
+//! | `connections` | limits of HTTP connections to a controller or a status server |
+//! | `controller` | `byway controller`: membership, grants and maps |
+//! | `demo` | `byway demo` |
+//! | `environment` | warnings about unknown environment variables |
+//! | `exit` | exit codes and failures |
+//! | `experiment` | `byway experiment` |
+//! | `interrupt` | Ctrl-C in commands that wait |
+//! | `lab` | `byway lab` |
+//! | `link` | `byway link`: two classes at a network device |
+//! | `listen_sockets` | sockets on addresses of supported families |
+//! | `logs` | log output |
+//! | `membership` | a node's client of the controller |
+//! | `name_resolution` | lookups of DNS names in the settings |
+//! | `node` | runtime and thread ends of a node |
+//! | `node_identity` | a node's key, number, map and membership |
+//! | `observe` | a node's status server: status, metrics, readiness |
+//! | `parallel` | parallel work on all cores |
+//! | `pid_namespace` | a program in a namespace of processes |
+//! | `platform` | randomness and fast ciphers of the machine |
+//! | `protect` | `byway protect`: WireGuard tunnels |
+//! | `relay` | `byway relay`: packet threads of the shards |
+//! | `reload` | `byway reload`, and a node's side of it |
+//! | `run_limits` | real time and memory that a run in virtual time may use |
+//! | `settings` | flags, environment variables and configuration files |
+//! | `signals` | stop and reload signals of a node |
+//! | `sim` | `byway sim` |
+//! | `status` | `byway status` |
+//! | `table` | aligned tables of text |
+//! | `temp_dir` | temporary folders that do not outlive the program |
+//! | `token` | tokens, as text |
+//! | `verdicts` | results of expectations on runs |
 
 #![allow(
     clippy::print_stdout,
@@ -7,43 +47,43 @@
 )]
 
 #[cfg(fuzzing)]
-compile_error!("a fuzzing build has no ciphers: build byway without `--cfg fuzzing`");
+compile_error!("no ciphers in a fuzzing build: build byway without `--cfg fuzzing`");
 
+mod abstract_names;
 mod administration;
 mod agent;
-mod allowance;
 mod capture;
-mod child;
+mod child_process;
 mod classes;
 mod connections;
 mod controller;
 mod demo;
-mod enclosed;
 mod environment;
 mod exit;
 mod experiment;
 mod interrupt;
 mod lab;
 mod link;
-mod listening;
+mod listen_sockets;
 mod logs;
 mod membership;
-mod names;
+mod name_resolution;
 mod node;
+mod node_identity;
 mod observe;
 mod parallel;
+mod pid_namespace;
 mod platform;
 mod protect;
 mod relay;
 mod reload;
-mod reserved;
-mod scratch;
+mod run_limits;
 mod settings;
 mod signals;
 mod sim;
-mod standing;
 mod status;
 mod table;
+mod temp_dir;
 mod token;
 mod verdicts;
 
@@ -57,11 +97,12 @@ use clap::{Parser, Subcommand};
 use exit::{Cause, Failure};
 use settings::{AgentFlags, ControllerFlags, RelayFlags};
 
-/// Network quality for applications: repairs what the Internet loses, with a few relays.
+/// Network quality for applications: repair losses of the Internet with a few relays.
 ///
-/// Start with one command on each machine: `byway controller`, then `byway token create`, `byway relay` and `byway agent` with the token. docs/guide.md
-/// goes through it step by step. Exit codes: 0 done, 1 a fault of Byway, 2 settings, 3 this machine, 4 the network, 5 refused,
-/// 6 not as expected.
+/// Start with one command on each machine: `byway controller`, then `byway token create`,
+/// `byway relay` and `byway agent` with the token. docs/guide.md explains the steps. Exit codes: 0
+/// success, 1 a fault of Byway, 2 settings, 3 this machine, 4 the network, 5 refused, 6 not as
+/// expected.
 #[derive(Debug, Parser)]
 #[command(name = "byway", version)]
 struct Cli {
@@ -71,76 +112,79 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs an agent: protects what applications on this machine send and receive.
+    /// Run an agent, which protects the traffic of applications on this machine.
     Agent(Box<AgentFlags>),
-    /// Runs a relay: keeps repairs near receivers, and makes them near senders.
+    /// Run a relay, which stores repairs near receivers and makes them near senders.
     Relay(Box<RelayFlags>),
-    /// Runs a controller: tells agents and relays of each other.
+    /// Run a controller, which makes agents and relays known to each other.
     Controller(Box<ControllerFlags>),
     #[command(
-        about = "Protects a WireGuard tunnel that is there already, at both ends, without touching its configuration"
+        about = "Protect an existing WireGuard tunnel, at both ends, without changing its configuration"
     )]
     Protect(Box<protect::ProtectFlags>),
-    /// Shows what a node says of itself.
+    /// Show a node's status.
     Status(status::StatusFlags),
-    #[command(about = "Have running nodes read their settings again, without cutting flows that stay")]
+    #[command(about = "Reload the settings of running nodes, without interrupting unchanged flows")]
     Reload(reload::ReloadFlags),
-    /// Invitations to a network, on the controller's machine.
+    /// Manage invitations to a network, on the controller's machine.
     #[command(subcommand)]
     Token(administration::TokenCommand),
-    /// The members of a network, on the controller's machine.
+    /// Manage the members of a network, on the controller's machine.
     #[command(subcommand)]
     Node(administration::NodeCommand),
-    /// Makes a node's secret key, and shows its public key.
+    /// Create a node's secret key, and print its public key.
     Keygen {
-        /// Where the secret key goes; must not exist yet.
+        /// File for the secret key; must not exist.
         file: PathBuf,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Checks configuration files, and explains them.
+    /// Check and explain configuration files.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Shows that a video call survives an outage, on this machine alone.
+    /// Demonstrate that a video call survives an outage, on this machine alone.
     Demo(Box<demo::DemoFlags>),
-    /// Networks in virtual time.
+    /// Run network simulations.
     #[command(subcommand)]
     Sim(sim::SimCommand),
-    /// Two classes at a network device, high rate and low delay, which senders choose by their packets' DSCP.
+    /// Manage a high-rate and a low-delay class at a network device, selected by DSCP.
     #[command(subcommand)]
     Link(link::LinkCommand),
-    /// Published results, measured again in virtual time.
+    /// Repeat published experiments in virtual time.
     #[command(subcommand)]
     Experiment(experiment::ExperimentCommand),
-    /// Networks of real programs on this machine.
+    /// Run scenarios with real programs in network namespaces.
     #[command(subcommand)]
     Lab(lab::LabCommand),
-    /// The emulated wide-area network of the demo.
+    /// Run the emulated wide-area network of the demo.
     #[command(hide = true)]
     DemoWan,
-    /// Undoes what an agent changed that was killed together with its guard: routing rules, and marks of the firewall.
+    /// Undo the changes of an agent that was killed together with its guard.
+    ///
+    /// The changes are routing rules and firewall marks.
     Uncapture {
-        /// The agent's routing table.
+        /// Routing table of the agent.
         #[arg(long, default_value_t = 4_600)]
         table: u32,
     },
-    /// A process that undoes what an agent changed when that has ended.
+    /// Run the process that undoes an agent's changes after the agent's end.
     #[command(hide = true)]
     CaptureGuard(capture::GuardFlags),
-    /// A process that ends with the one that started it.
+    /// Run a process that ends with its parent.
     #[command(hide = true)]
-    TiedChild(child::ChildFlags),
-    /// The process that has a program of a lab in a namespace of processes.
+    TiedChild(child_process::ChildFlags),
+    /// Run a program of a lab in a PID namespace: the outer process.
     #[command(hide = true)]
-    Enclose(enclosed::EnclosedFlags),
-    /// The first process of such a namespace.
+    Enclose(pid_namespace::NamespaceFlags),
+    /// Run the first process of such a namespace.
     #[command(hide = true)]
-    Enclosed(enclosed::EnclosedFlags),
+    Enclosed(pid_namespace::NamespaceFlags),
 }
 
 impl Command {
-    /// Whether it warns of foreign variables at once: nodes do in their logs, and processes of others leave it to those.
+    /// True if the command warns of unknown variables at once. Nodes warn in their logs, and child
+    /// processes leave it to their parents.
     const fn warns(&self) -> bool {
         let is_node =
             matches!(self, Self::Agent(_) | Self::Protect(_) | Self::Relay(_) | Self::Controller(_));
@@ -154,17 +198,17 @@ impl Command {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Says whether a file is right, without starting anything.
+    /// Check a file without starting anything.
     Check {
-        /// The file.
+        /// Configuration file.
         file: PathBuf,
-        /// Also resolves its DNS names, and shows their addresses.
+        /// Resolve its DNS names, too, and print their addresses.
         #[arg(long)]
         resolve: bool,
     },
-    /// Prints the reference of everything that a file may say, as Markdown.
+    /// Print the reference of all settings, as Markdown.
     Reference,
-    /// Prints the description of the controller's HTTP interface, as JSON.
+    /// Print the OpenAPI description of the controller's HTTP interface, as JSON.
     Openapi,
 }
 
@@ -172,7 +216,7 @@ fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Whoever listens may have gone: that is no failure of its own.
+            // The other end of standard error may be closed, which is no failure of its own.
             let _ = writeln!(io::stderr(), "error: {failure}");
             failure.exit_code()
         }
@@ -194,8 +238,8 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Reload(flags) => reload::run(&flags),
         Command::Status(flags) => status::run(&flags),
-        Command::Token(command) => administration::tokens(command),
-        Command::Node(command) => administration::nodes(command),
+        Command::Token(command) => administration::run_token_command(command),
+        Command::Node(command) => administration::run_node_command(command),
         Command::Keygen { file, json } => keygen(&file, json),
         Command::Config(ConfigCommand::Check { file, resolve }) => check(&file, resolve),
         Command::Config(ConfigCommand::Reference) => {
@@ -214,15 +258,15 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::DemoWan => demo::run_wan().map_err(Failure::from),
         Command::Uncapture { table } => uncapture(table),
         Command::CaptureGuard(flags) => capture::guard(&flags),
-        Command::TiedChild(flags) => child::run(&flags).map(drop).map_err(Failure::from),
-        Command::Enclose(flags) => enclosed::run_outer(&flags).map(drop).map_err(Failure::from),
-        Command::Enclosed(flags) => enclosed::run_inner(&flags).map(drop).map_err(Failure::from),
+        Command::TiedChild(flags) => child_process::run(&flags).map(drop).map_err(Failure::from),
+        Command::Enclose(flags) => pid_namespace::run_outer(&flags).map(drop).map_err(Failure::from),
+        Command::Enclosed(flags) => pid_namespace::run_inner(&flags).map(drop).map_err(Failure::from),
     }
 }
 
 fn uncapture(table: u32) -> Result<(), Failure> {
     let removed = node::block_on(capture::undo(table))?;
-    println!("{removed} rules of the table {table} removed");
+    println!("{removed} rules of routing table {table} removed");
     Ok(())
 }
 
@@ -242,21 +286,21 @@ fn check(file: &std::path::Path, resolves: bool) -> Result<(), Failure> {
     let roles = settings::check_file(file)?;
     if roles.is_empty() {
         let message = format!(
-            "{}: says nothing to an agent, a relay or a controller: see docs/configuration.md",
+            "{}: no [agent], [relay] or [controller] settings found: see docs/configuration.md",
             file.display()
         );
         return Err(Failure::new(Cause::Settings, message));
     }
-    println!("{}: right for {}", file.display(), roles.join(", "));
+    println!("{}: valid for {}", file.display(), roles.join(", "));
     if !resolves {
         return Ok(());
     }
     let hosts = settings::hosts_in_file(file)?;
     node::block_on(async {
         for host in hosts {
-            match names::look_up(&host).await {
-                Ok(addresses) => println!("  {host}: {}", names::listed(&addresses)),
-                Err(error) => println!("  {host}: cannot resolve it now: {error}"),
+            match name_resolution::resolve_host(&host).await {
+                Ok(addresses) => println!("  {host}: {}", name_resolution::format_addresses(&addresses)),
+                Err(error) => println!("  {host}: cannot resolve: {error}"),
             }
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! What agents and relays do alike beside their packet threads.
+//! Parts of the agent and relay processes besides their packet threads: event loop, status, maps
+//! and the end.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -6,37 +7,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byway_api::{ControllerState, NetworkMap, NodeStatus};
-use byway_net::{Clock, ControlError, Controls, EndError, Handle};
+use byway_net::{Clock, ControlError, Controls, Handle, ThreadError};
 use byway_units::Time;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::exit::{Cause, Failure};
-use crate::membership::{Contact, Membership};
-use crate::names::Resolved;
-use crate::standing::Standing;
+use crate::membership::{ControllerContact, Membership};
+use crate::name_resolution::ResolvedNames;
+use crate::node_identity::NodeIdentity;
 
-/// After how long a packet thread that takes no map is told again: it is busy for less.
-pub(crate) const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Interval between two attempts to send a map to a busy packet thread. A thread is busy for less
+/// than that.
+pub(crate) const MAP_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often packet threads are looked after: a node that carries nothing is started again before people notice.
-const LOOKED_AFTER_EVERY: Duration = Duration::from_millis(500);
+/// Interval between two checks whether all packet threads run. A node whose thread has ended
+/// restarts before people notice.
+const THREAD_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long packet threads have to end: an agent tells its peers and relays three times within a second.
-const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+/// Time that packet threads have to end. An agent notifies its peers and relays three times within
+/// a second.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often is looked whether they have.
-const CLOSING_INTERVAL: Duration = Duration::from_millis(10);
+/// Interval between two checks whether the packet threads have ended.
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Does on this thread what waits for the network, for disks and for people.
+/// Runs a future on this thread until it is complete, such as one that waits for the network, for
+/// disks and for people.
 ///
 /// # Errors
-/// As the work, or if the machine has no event loop.
+/// If the future fails, or the machine provides no event loop.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     block_on_with(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
 
-/// The same, on as many threads as there are cores: for those who sign for thousands.
+/// Runs a future like [`block_on`], with a thread for each core. It is for a controller, which
+/// signs for thousands of nodes.
 ///
 /// # Errors
 /// As [`block_on`].
@@ -51,47 +57,47 @@ fn block_on_with<T>(
     let runtime = builder.enable_all().build();
     let runtime = runtime.map_err(|error| {
         Failure::machine(format!(
-            "no event loop: {error}; give the process more file descriptors (LimitNOFILE)"
+            "cannot start the event loop: {error}; give the process more file descriptors (LimitNOFILE)"
         ))
     })?;
     runtime.block_on(work)
 }
 
-/// Who a node is, for whoever asks.
+/// Identity of a node, and the receivers of its state, for its status.
 #[derive(Clone)]
-pub(crate) struct About {
+pub(crate) struct NodeInfo {
     name: String,
     number: u32,
     listen: Vec<SocketAddr>,
     clock: Clock,
-    /// The revision of the first map.
+    /// Revision of the map with which the node started.
     revision: u64,
     maps: Option<watch::Receiver<Arc<NetworkMap>>>,
-    contact: Option<watch::Receiver<Contact>>,
-    names: watch::Receiver<Arc<Resolved>>,
+    contact: Option<watch::Receiver<ControllerContact>>,
+    names: watch::Receiver<Arc<ResolvedNames>>,
 }
 
-impl About {
+impl NodeInfo {
     pub(crate) fn new(
         name: &str,
-        standing: &Standing,
+        identity: &NodeIdentity,
         listen: &[SocketAddr],
         clock: Clock,
-        names: watch::Receiver<Arc<Resolved>>,
+        names: watch::Receiver<Arc<ResolvedNames>>,
     ) -> Self {
         Self {
             name: name.to_owned(),
-            number: standing.number,
+            number: identity.number,
             listen: listen.to_vec(),
             clock,
-            revision: standing.map.revision,
-            maps: standing.member().map(Membership::maps),
-            contact: standing.member().map(Membership::contact),
+            revision: identity.map.revision,
+            maps: identity.member().map(Membership::maps),
+            contact: identity.member().map(Membership::contact),
             names,
         }
     }
 
-    /// What status says.
+    /// Returns the part of the status that agents and relays have in common.
     pub(crate) fn status(&self) -> NodeStatus {
         let (controller, controller_problem) =
             controller(self.contact.as_ref().map(|contact| contact.borrow().clone()));
@@ -109,53 +115,56 @@ impl About {
     }
 }
 
-/// How it stands with the controller, and what is wrong.
-fn controller(contact: Option<Contact>) -> (ControllerState, Option<String>) {
+/// Converts a node's contact with its controller into the form of the status; `None` without a
+/// controller.
+fn controller(contact: Option<ControllerContact>) -> (ControllerState, Option<String>) {
     match contact {
         None => (ControllerState::None, None),
-        Some(Contact::Unknown) => (ControllerState::Unknown, None),
-        Some(Contact::Answers) => (ControllerState::Connected, None),
-        Some(Contact::Fails(problem)) => (ControllerState::Away, Some(problem)),
+        Some(ControllerContact::Unknown) => (ControllerState::Unknown, None),
+        Some(ControllerContact::Answers) => (ControllerState::Connected, None),
+        Some(ControllerContact::Fails(problem)) => (ControllerState::Disconnected, Some(problem)),
     }
 }
 
-/// Passes new maps on to all packet threads, until one has ended.
-pub(crate) async fn pass_on<C>(
+/// Sends each new map to all packet threads, until one of them has ended. Retries while a thread is
+/// busy.
+pub(crate) async fn distribute_maps<C>(
     mut maps: watch::Receiver<Arc<NetworkMap>>,
     threads: Vec<Controls<C>>,
     control: fn(Arc<NetworkMap>) -> C,
 ) {
     while maps.changed().await.is_ok() {
         let map = maps.borrow_and_update().clone();
-        let mut is_told = true;
+        let mut is_sent_to_all = true;
         for thread in &threads {
             match thread.control(control(map.clone())) {
                 Ok(()) => {}
-                Err(ControlError::Full(_)) => is_told = false,
+                Err(ControlError::Full(_)) => is_sent_to_all = false,
                 Err(ControlError::Ended(_)) => return,
             }
         }
-        if !is_told {
+        if !is_sent_to_all {
             tracing::warn!(
                 revision = map.revision,
-                "a packet thread is too busy for the new map, and is told again: if this goes on, the machine is too slow"
+                "packet thread too busy for the new map; retrying. If this does not stop, the machine \
+                 is too slow"
             );
-            tokio::time::sleep(TOLD_AGAIN_AFTER).await;
+            tokio::time::sleep(MAP_RETRY_INTERVAL).await;
             maps.mark_changed();
         }
     }
 }
 
-/// Makes a new map for all packet threads of a static network whenever its names stand for other addresses than after so many
-/// changes, which the threads know.
+/// Sends a new map of a static network to all packet threads when the addresses of its DNS names
+/// change. The threads already know the first `changes` changes.
 pub(crate) async fn follow_names<C>(
-    (mut names, mut changes): (watch::Receiver<Arc<Resolved>>, u64),
-    map: impl Fn(&Resolved) -> NetworkMap,
+    (mut names, mut changes): (watch::Receiver<Arc<ResolvedNames>>, u64),
+    map: impl Fn(&ResolvedNames) -> NetworkMap,
     threads: Vec<Controls<C>>,
     control: fn(Arc<NetworkMap>) -> C,
 ) {
     let maps = watch::Sender::new(Arc::new(NetworkMap::default()));
-    let told = maps.subscribe();
+    let receiver = maps.subscribe();
     let follow = async move {
         while names.changed().await.is_ok() {
             let resolved = names.borrow_and_update().clone();
@@ -165,54 +174,56 @@ pub(crate) async fn follow_names<C>(
             }
         }
     };
-    tokio::join!(follow, pass_on(told, threads, control));
+    tokio::join!(follow, distribute_maps(receiver, threads, control));
 }
 
-/// Waits until a packet thread has ended, which none does unasked: a node that has lost one must not look alive.
-pub(crate) async fn one_ended<C>(threads: &[Handle<C>]) {
-    let mut interval = tokio::time::interval(LOOKED_AFTER_EVERY);
+/// Waits until one of the packet threads ends. None does so without a request, and a node that has
+/// lost one must not look alive.
+pub(crate) async fn any_ended<C>(threads: &[Handle<C>]) {
+    let mut interval = tokio::time::interval(THREAD_POLL_INTERVAL);
     while threads.iter().all(Handle::is_running) {
         interval.tick().await;
     }
 }
 
-/// What is said where the machine has no thread for packets.
-pub(crate) fn no_thread(what: &str, error: &std::io::Error) -> Failure {
+/// Returns the failure of starting a packet thread. `what` names the thread.
+pub(crate) fn thread_failure(what: &str, error: &std::io::Error) -> Failure {
     Failure::machine(format!(
-        "{what} cannot be started: {error}; give the process more threads and file descriptors (TasksMax, LimitNOFILE)"
+        "cannot start {what}: {error}; give the process more threads and file descriptors (TasksMax, \
+         LimitNOFILE)"
     ))
 }
 
-/// Ends all packet threads.
+/// Ends all packet threads by the control message `close`, and waits for their end.
 ///
 /// # Errors
-/// The first one's that has ended for another reason than that it was asked to, or does not end.
+/// The error of the first thread that ended for another reason than the request, or does not end.
 pub(crate) async fn close<C>(threads: Vec<Handle<C>>, close: fn() -> C) -> Result<(), Failure> {
-    let deadline = Instant::now() + CLOSED_WITHIN;
+    let deadline = Instant::now() + CLOSE_TIMEOUT;
     for thread in &threads {
-        // One that has ended says why when it is joined.
+        // The join reports the reason of a thread that has ended.
         while let Err(ControlError::Full(_)) = thread.control(close()) {
             if Instant::now() >= deadline {
                 break;
             }
-            tokio::time::sleep(CLOSING_INTERVAL).await;
+            tokio::time::sleep(CLOSE_POLL_INTERVAL).await;
         }
     }
     while threads.iter().any(Handle::is_running) && Instant::now() < deadline {
-        tokio::time::sleep(CLOSING_INTERVAL).await;
+        tokio::time::sleep(CLOSE_POLL_INTERVAL).await;
     }
     let (stuck, ended): (Vec<_>, Vec<_>) = threads.into_iter().partition(Handle::is_running);
     let advice = "start the node again, and report this with its log";
     ended.into_iter().map(Handle::join).fold(Ok(()), Result::and).map_err(|error| match error {
-        EndError::Device { .. } => Failure::machine(format!(
-            "{error}; packets go without Byway: start the node again, and it makes the device anew"
+        ThreadError::Device { .. } => Failure::machine(format!(
+            "{error}; packets bypass Byway: start the node again, which creates a new device"
         )),
         _ => Failure::new(Cause::Byway, format!("{error}; {advice}")),
     })?;
     if stuck.is_empty() {
         return Ok(());
     }
-    let message = format!("{} packet threads did not end within {CLOSED_WITHIN:?}; {advice}", stuck.len());
+    let message = format!("{} packet threads did not end within {CLOSE_TIMEOUT:?}; {advice}", stuck.len());
     Err(Failure::new(Cause::Byway, message))
 }
 
@@ -222,19 +233,19 @@ mod tests {
 
     use super::*;
 
-    /// Panics when it is told to, and else ends.
-    struct Fragile(bool);
+    /// A role that panics if its flag is set, and otherwise ends.
+    struct PanickingRole(bool);
 
-    impl Role for Fragile {
+    impl Role for PanickingRole {
         type Control = bool;
 
         fn start(&mut self, _: &mut Io) {}
 
-        fn received(&mut self, _: Arrival<'_>, _: &mut Io) {}
+        fn on_datagram(&mut self, _: Arrival<'_>, _: &mut Io) {}
 
-        fn woken(&mut self, _: &mut Io) {}
+        fn on_deadline(&mut self, _: &mut Io) {}
 
-        fn controlled(&mut self, panics: bool, _: &mut Io) {
+        fn on_control(&mut self, panics: bool, _: &mut Io) {
             assert!(!panics, "an egg falls");
             self.0 = true;
         }
@@ -253,21 +264,24 @@ mod tests {
         let start = |_| {
             let sockets =
                 OverlaySockets::bind(&[SocketAddr::from(([127, 0, 0, 1], 0))]).expect("a free port");
-            spawn("shard", sockets, Fragile(false), Clock::start()).expect("a thread")
+            spawn("shard", sockets, PanickingRole(false), Clock::start()).expect("a thread")
         };
         let threads: Vec<_> = (0..2).map(start).collect();
         threads[1].control(true).expect("it takes it");
-        one_ended(&threads).await;
+        any_ended(&threads).await;
         let failure = close(threads, || false).await.expect_err("one panicked").to_string();
         assert!(failure.contains("an egg falls") && failure.contains("start the node again"), "{failure}");
     }
 
     #[test]
     fn a_controller_that_refuses_is_away_and_why_is_said() {
-        let why = "the controller does not know this node any more".to_owned();
-        assert_eq!(controller(Some(Contact::Fails(why.clone()))), (ControllerState::Away, Some(why)));
-        assert_eq!(controller(Some(Contact::Answers)), (ControllerState::Connected, None));
-        assert_eq!(controller(Some(Contact::Unknown)), (ControllerState::Unknown, None));
+        let why = "the controller no longer knows this node".to_owned();
+        assert_eq!(
+            controller(Some(ControllerContact::Fails(why.clone()))),
+            (ControllerState::Disconnected, Some(why))
+        );
+        assert_eq!(controller(Some(ControllerContact::Answers)), (ControllerState::Connected, None));
+        assert_eq!(controller(Some(ControllerContact::Unknown)), (ControllerState::Unknown, None));
         assert_eq!(controller(None), (ControllerState::None, None));
     }
 }

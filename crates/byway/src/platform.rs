@@ -1,19 +1,20 @@
-//! What the program asks of its machine: randomness, and which ciphers are fast.
+//! Randomness of the operating system, and the choice of the faster cipher suite.
 
 use aws_lc_rs::rand;
 use byway_wire::seal::Suite;
 
-/// Unpredictable bytes of the operating system.
+/// Returns unpredictable bytes of the operating system.
 ///
 /// # Panics
-/// If it has none, without which nothing may be sealed.
+/// If the operating system has none, because no packet may be sealed without them.
 pub(crate) fn random_bytes<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     rand::fill(&mut bytes).expect("the operating system has randomness");
     bytes
 }
 
-/// The suite that this processor is faster with.
+/// Returns the cipher suite that is faster on this processor: AES-256-GCM if it has AES
+/// instructions, otherwise `ChaCha20-Poly1305`.
 pub(crate) fn suite() -> Suite {
     #[cfg(target_arch = "x86_64")]
     let has_aes = std::arch::is_x86_feature_detected!("aes");

@@ -1,56 +1,58 @@
-//! How people and service managers stop the program.
+//! Signals with which people and service managers stop a node, and notifications to systemd.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::controller::Controller;
 use crate::exit::Failure;
 
-/// Waits for somebody to ask the program to stop: SIGTERM, or Ctrl-C. From when it is made, neither ends the program at once.
-pub(crate) struct Stop {
+/// Receiver of a stop request, which is SIGTERM or Ctrl-C. Once it exists, these signals do not end
+/// the program themselves.
+pub(crate) struct StopSignal {
     terminate: Signal,
     interrupt: Signal,
     hangup: Option<Signal>,
 }
 
-impl Stop {
-    /// Listens from now on.
+impl StopSignal {
+    /// Starts to receive stop requests.
     ///
     /// # Errors
-    /// If the operating system does not let it.
+    /// If the operating system refuses the signal handlers.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-        let interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+        let terminate = signal(SignalKind::terminate()).map_err(signal_failure)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(signal_failure)?;
         Ok(Self { terminate, interrupt, hangup: None })
     }
 
-    /// A terminal that is closed asks too (SIGHUP), unless whoever starts the program has it ignore that, as nohup(1) does.
+    /// Adds the signal of a closed terminal (SIGHUP), unless the program was started with that
+    /// signal ignored, as by nohup(1).
     ///
     /// # Errors
-    /// If the operating system does not let it.
+    /// If the operating system refuses the signal handler.
     pub(crate) fn or_hangup(self) -> Result<Self, Failure> {
         if is_hangup_ignored() {
             return Ok(self);
         }
-        let hangup = signal(SignalKind::hangup()).map_err(cannot)?;
+        let hangup = signal(SignalKind::hangup()).map_err(signal_failure)?;
         Ok(Self { hangup: Some(hangup), ..self })
     }
 
-    /// Waits until somebody asks.
-    pub(crate) async fn asked(&mut self) {
+    /// Waits for a stop request: one of the signals.
+    pub(crate) async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
-            () = heard(&mut self.hangup) => {}
+            () = recv_optional(&mut self.hangup) => {}
         }
     }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "as errors are mapped")]
-fn cannot(error: std::io::Error) -> Failure {
-    Failure::machine(format!("signals cannot be waited for: {error}"))
+fn signal_failure(error: std::io::Error) -> Failure {
+    Failure::machine(format!("cannot wait for signals: {error}"))
 }
 
-async fn heard(signal: &mut Option<Signal>) {
+async fn recv_optional(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => {
             signal.recv().await;
@@ -59,7 +61,8 @@ async fn heard(signal: &mut Option<Signal>) {
     }
 }
 
-/// As the kernel says (proc(5)): the signals that are ignored, the first one the lowest bit.
+/// True if this process ignores SIGHUP, according to the kernel's bit set (proc(5)). The first
+/// signal is the lowest bit.
 #[allow(clippy::disallowed_methods, reason = "the kernel says it in a file")]
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -68,29 +71,29 @@ fn is_hangup_ignored() -> bool {
     ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Lets a controller serve until somebody asks the program to stop.
+/// Runs a controller until a stop request arrives, then stops it.
 ///
 /// # Errors
-/// If it cannot serve any more.
-pub(crate) async fn until_stopped(mut controller: Controller, mut stop: Stop) -> Result<(), Failure> {
+/// If the controller cannot serve any more.
+pub(crate) async fn until_stopped(mut controller: Controller, mut stop: StopSignal) -> Result<(), Failure> {
     let ended = tokio::select! {
         ended = controller.ended() => ended.map_err(Failure::from),
-        () = stop.asked() => Ok(()),
+        () = stop.wait() => Ok(()),
     };
     controller.stop().await;
     ended
 }
 
-/// Tells systemd, if there is one, that the node can do its work.
-pub(crate) fn tell_ready() {
+/// Notifies systemd, if it started the process, that the node is ready.
+pub(crate) fn notify_ready() {
     if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
-        tracing::debug!(%error, "systemd was not told");
+        tracing::debug!(%error, "cannot notify systemd");
     }
 }
 
-/// Tells systemd, if there is one, that the node stops.
-pub(crate) fn tell_stopping() {
+/// Notifies systemd, if it started the process, that the node stops.
+pub(crate) fn notify_stopping() {
     if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Stopping]) {
-        tracing::debug!(%error, "systemd was not told");
+        tracing::debug!(%error, "cannot notify systemd");
     }
 }

@@ -1,26 +1,27 @@
-//! Tables in the terminal.
+//! Text tables for the terminal.
 
 use std::fmt::Write as _;
 
-/// Rows with their columns aligned, the first to the left and the others to the right; a line below the first row.
+/// Formats rows as a table with aligned columns, the first to the left and the others to the right.
+/// A horizontal rule separates the first row.
 pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut text = String::new();
-    for (row, place) in rows.iter().zip(0_u32..) {
+    for (row, index) in rows.iter().zip(0_u32..) {
         let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
             0 => format!("{cell:<width$}"),
             _ => format!("{cell:>width$}"),
         });
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-        if place == 0 {
+        if index == 0 {
             let _ = writeln!(text, "{}", "─".repeat(widths.iter().sum::<usize>() + 2 * (COLUMNS - 1)));
         }
     }
     text
 }
 
-/// A number of any unit, to the thousandth.
+/// Formats a number with up to three decimals, without zeros at the end.
 pub(crate) fn rounded(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

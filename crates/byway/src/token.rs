@@ -1,7 +1,12 @@
-//! Tokens: what a node has to be told to join a network, in one line.
+//! Tokens, which a node needs to join a network, as one line of text.
 //!
-//! `byway1.` and, in Base64 for URLs (RFC 4648, section 5), `count[1]`, then count times `length[1] ‖ address`, the SHA-256 of
-//! the controller's public key, the secret, and the first four bytes of the SHA-256 of all that.
+//! The line is `byway1.`, followed by these fields in Base64 for URLs (RFC 4648, section 5):
+//!
+//! - `count[1]`, the number of addresses;
+//! - count times `length[1] ‖ address`;
+//! - the SHA-256 of the controller's public key;
+//! - the secret;
+//! - the first four bytes of the SHA-256 of all that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,63 +19,67 @@ use zeroize::{Zeroize, Zeroizing};
 const PREFIX: &str = "byway1.";
 const CHECKSUM_BYTES: usize = 4;
 
-/// Most addresses of a controller: a name for each of its families, and spares.
+/// Maximum number of a controller's addresses in a token: a name for each of its address families,
+/// and spares.
 const ADDRESSES_MAX: usize = 8;
 
-/// Longest address: a name of the domain name system, a colon and a port.
+/// Longest address of a controller in a token, in bytes: a DNS name, a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 255;
 
-/// Why a text is no token.
+/// Reason why a text is no valid token, or a token cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TokenError {
-    /// It begins otherwise.
-    #[error("this is no token: a token begins with `{PREFIX}`; make one with `byway token create`")]
+    /// The text does not begin as a token does.
+    #[error("not a token, which begins with `{PREFIX}`: create one with `byway token create`")]
     NoToken,
-    /// It is of another version of the format.
+    /// The token has another version of the format.
     #[error(
-        "the token is of version {version}, and this program reads version 1: use a newer program, or make a token anew"
+        "token version {version} not supported, only version 1: use a newer program, or create a new token"
     )]
     OtherVersion {
-        /// Which.
+        /// Version of the token's format.
         version: String,
     },
-    /// Something that is no character of a token.
-    #[error("character {place} of the token is none that tokens have: copy the token anew")]
+    /// A character of the token is not in the alphabet.
+    #[error("invalid character {position} of the token: copy the token again")]
     Mistyped {
-        /// Which, from 1.
-        place: usize,
+        /// Position of the invalid character, from 1.
+        position: usize,
     },
-    /// Its end is missing.
-    #[error("the token is cut off: copy all of it, it is one line")]
+    /// The token is truncated: its end is missing.
+    #[error("token truncated: copy all of its line")]
     CutOff,
-    /// It goes on behind its end.
-    #[error("something follows the token: copy the token alone")]
+    /// Further text follows the end of the token.
+    #[error("extra characters after the token: copy the token alone")]
     TooLong,
-    /// All characters are possible, but not together.
-    #[error("a character of the token is wrong: copy the token anew instead of typing it")]
+    /// The token's checksum is wrong, although all characters are valid.
+    #[error("invalid token, a character is wrong: copy the token instead of typing it")]
     WrongChecksum,
-    /// It says what no token says.
+    /// The token contains no address of a controller.
     #[error(
-        "the token names no controller: make another with `byway token create`, and set `addresses` of [controller] before"
+        "token without a controller: set `addresses` of [controller], and create another with `byway \
+        token create`"
     )]
     NoAddress,
-    /// An address is none.
+    /// A controller's address in the token is invalid.
     #[error(
-        "\"{address}\" is no address of a controller: write it as host:port, with at most {ADDRESS_BYTES_MAX} bytes"
+        "invalid controller address \"{address}\": write it as host:port, with at most \
+        {ADDRESS_BYTES_MAX} bytes"
     )]
     BadAddress {
-        /// Which.
+        /// Invalid address of the controller.
         address: String,
     },
-    /// More than a token has room for.
-    #[error("{count} addresses are too many for a token: name at most {ADDRESSES_MAX}")]
+    /// The controller has more addresses than fit into a token.
+    #[error("too many addresses for a token, {count}: name at most {ADDRESSES_MAX}")]
     TooManyAddresses {
-        /// How many.
+        /// Number of the controller's addresses.
         count: usize,
     },
 }
 
-/// Where a controller is, how to know it, and a secret that it lets in with.
+/// Token with which a node joins a network: the controller's addresses, the hash of its public key,
+/// and a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     addresses: Vec<String>,
@@ -79,10 +88,11 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// A token for a controller at these addresses, each `host:port`, whose certificate has a public key with this SHA-256.
+    /// Creates a token for a controller at these addresses, each `host:port`, whose certificate has
+    /// a public key with this SHA-256.
     ///
     /// # Errors
-    /// If an address is none, or there are none or too many.
+    /// If an address is invalid, or there are none or too many.
     pub(crate) fn new(addresses: Vec<String>, pin: [u8; 32], secret: [u8; 32]) -> Result<Self, TokenError> {
         if addresses.is_empty() {
             return Err(TokenError::NoAddress);
@@ -96,22 +106,22 @@ impl Token {
         }
     }
 
-    /// Where the controller is: `host:port`.
+    /// Returns the controller's addresses, each `host:port`.
     pub(crate) fn addresses(&self) -> &[String] {
         &self.addresses
     }
 
-    /// The SHA-256 of the `SubjectPublicKeyInfo` of its certificate.
+    /// Returns the SHA-256 of the `SubjectPublicKeyInfo` of the controller's certificate.
     pub(crate) const fn pin(&self) -> &[u8; 32] {
         &self.pin
     }
 
-    /// What is shown to the controller, 64 hexadecimal digits.
+    /// Returns the token's secret as 64 hexadecimal digits, for requests to the controller.
     pub(crate) fn secret_text(&self) -> Zeroizing<String> {
         Zeroizing::new(HEXLOWER.encode(self.secret.as_ref()))
     }
 
-    /// The token in one line. A secret.
+    /// Returns the token as one line of text. The line contains the secret.
     pub(crate) fn to_text(&self) -> Zeroizing<String> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(512));
         bytes.push(u8::try_from(self.addresses.len()).expect("a token has at most 8 addresses"));
@@ -129,7 +139,7 @@ impl Token {
         text
     }
 
-    /// What may be shown of it, over several lines.
+    /// Describes the token for people, in several lines, without its secret.
     pub(crate) fn describe(&self) -> String {
         let addresses = self.addresses.join(", ");
         format!("controller: {addresses}\ncertificate: {}\nsecret: not shown\n", HEXLOWER.encode(&self.pin))
@@ -149,12 +159,12 @@ impl FromStr for Token {
         let text = text.trim();
         let body = text.strip_prefix(PREFIX).ok_or_else(|| other_prefix(text))?;
         let bytes = Zeroizing::new(decode(body)?);
-        let mut rest = Rest(&bytes);
+        let mut rest = TokenReader(&bytes);
         let count = rest.byte()?;
         let mut addresses = Vec::new();
         for _ in 0..count {
             let length = usize::from(rest.byte()?);
-            addresses.push(String::from_utf8_lossy(rest.take(length)?).into_owned());
+            addresses.push(String::from_utf8_lossy(rest.read_bytes(length)?).into_owned());
         }
         let pin = rest.array()?;
         let mut secret = rest.array()?;
@@ -172,14 +182,14 @@ impl FromStr for Token {
     }
 }
 
-/// What has not been read yet.
-struct Rest<'a>(&'a [u8]);
+/// Reader of a token's bytes, of which the remaining ones are stored.
+struct TokenReader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], TokenError> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(TokenError::CutOff)?;
+impl<'a> TokenReader<'a> {
+    fn read_bytes(&mut self, count: usize) -> Result<&'a [u8], TokenError> {
+        let (bytes, rest) = self.0.split_at_checked(count).ok_or(TokenError::CutOff)?;
         self.0 = rest;
-        Ok(taken)
+        Ok(bytes)
     }
 
     fn byte(&mut self) -> Result<u8, TokenError> {
@@ -187,8 +197,8 @@ impl<'a> Rest<'a> {
     }
 
     fn array<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], TokenError> {
-        let taken = self.take(BYTES)?;
-        Ok(taken.try_into().expect("as many were taken"))
+        let bytes = self.read_bytes(BYTES)?;
+        Ok(bytes.try_into().expect("`read_bytes` returns as many bytes"))
     }
 }
 
@@ -210,8 +220,8 @@ fn decode(body: &str) -> Result<Vec<u8>, TokenError> {
     BASE64URL_NOPAD.decode(body.as_bytes()).map_err(|error| match error.kind {
         DecodeKind::Length | DecodeKind::Trailing => TokenError::CutOff,
         DecodeKind::Symbol | DecodeKind::Padding => {
-            // The place is counted in bytes, and what is before it is ASCII.
-            TokenError::Mistyped { place: PREFIX.len() + error.position + 1 }
+            // The position is in bytes, and the text before it is ASCII.
+            TokenError::Mistyped { position: PREFIX.len() + error.position + 1 }
         }
     })
 }
@@ -267,7 +277,7 @@ mod tests {
         assert_eq!(error("hunter2"), TokenError::NoToken);
         assert_eq!(error("byway.abc"), TokenError::NoToken);
         assert_eq!(error("byway2.abc"), TokenError::OtherVersion { version: "2".to_owned() });
-        assert_eq!(error(&text.replacen('.', ".!", 1)), TokenError::Mistyped { place: 8 });
+        assert_eq!(error(&text.replacen('.', ".!", 1)), TokenError::Mistyped { position: 8 });
         assert_eq!(error(&format!("{}AAAA", *text)), TokenError::TooLong);
     }
 
@@ -298,12 +308,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mistyped_character_never_passes(place in 7_usize..150, character in "[0-9A-Za-z_-]") {
+        fn a_mistyped_character_never_passes(position in 7_usize..150, character in "[0-9A-Za-z_-]") {
             let text = token().to_text();
-            let place = place.min(text.len() - 1);
-            prop_assume!(text[place..=place] != character);
+            let position = position.min(text.len() - 1);
+            prop_assume!(text[position..=position] != character);
             let mut mistyped = text.to_string();
-            mistyped.replace_range(place..=place, &character);
+            mistyped.replace_range(position..=position, &character);
             prop_assert!(mistyped.parse::<Token>().is_err());
         }
 

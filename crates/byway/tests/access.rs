@@ -1,4 +1,4 @@
-//! An access line that loses packets at random, with real processes: relays repair what it loses.
+//! Access link that loses packets at random, with real processes: relays repair its losses.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks")]
 
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use sites::{ALICE, BOB, Mode, Plan, Sites};
 
-/// What the direct path and the way to the relays share: a fifth of the packets is lost each way.
+/// Link that the direct path and the relay paths share; it loses a fifth of the packets in each
+/// direction.
 const LOSSY: &str = "delay = \"3 ms\"\nrate = \"20 Mbit/s\"\nloss = [{ share = \"20 %\" }]";
 
-/// How long the stream lasts.
+/// Length of the stream.
 const STREAM: Duration = Duration::from_secs(20);
 
-fn repairs_a_lossy_line(mode: Mode, service: &str) {
+fn repairs_a_lossy_uplink(mode: Mode, service: &str) {
     let plan = Plan {
         mode,
         direct: String::new(),
@@ -35,19 +36,19 @@ fn repairs_a_lossy_line(mode: Mode, service: &str) {
     let (missing, twice) = (fate.missing(begun, ended), fate.twice());
     let sent = fate.sent.iter().filter(|sent| (begun..ended).contains(sent)).count();
     let received = &sites.status(BOB)["totals"][0]["received"];
-    let told = format!("{mode:?}, {service}: {missing} of {sent} missing, {received}");
+    let context = format!("{mode:?}, {service}: {missing} of {sent} missing, {received}");
     // A fifth is lost on the direct path, and at most one in twelve of that is not repaired.
-    assert!(missing * 12 * 5 <= sent && twice == 0, "{told}");
+    assert!(missing * 12 * 5 <= sent && twice == 0, "{context}");
     let repaired = ["cached", "forwarded"].map(|kind| received[kind].as_u64().unwrap_or(0));
-    assert!(repaired.iter().sum::<u64>() * 10 > sent as u64, "{told}");
+    assert!(repaired.iter().sum::<u64>() * 10 > sent as u64, "{context}");
 }
 
 #[test]
-fn losses_of_an_access_line_are_repaired_in_a_static_network() {
-    repairs_a_lossy_line(Mode::Static, "caching");
+fn losses_of_an_access_link_are_repaired_in_a_static_network() {
+    repairs_a_lossy_uplink(Mode::Static, "caching");
 }
 
 #[test]
-fn losses_of_an_access_line_are_repaired_by_both_ways_in_a_managed_network() {
-    repairs_a_lossy_line(Mode::Managed, "both");
+fn losses_of_an_access_link_are_repaired_by_both_paths_in_a_managed_network() {
+    repairs_a_lossy_uplink(Mode::Managed, "both");
 }

@@ -1,4 +1,4 @@
-//! Machines with several addresses: what is asked at one of them answers from that one.
+//! Machines with several addresses: the answer has the address to which the request was sent.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,9 +14,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use namespaces::Network;
-use support::{Bench, Node, PATIENCE, path, text};
+use support::{Bench, Node, TIMEOUT, path, text};
 
-/// Two agents and a relay, each a machine of one network.
+/// Site with two agents and a relay, each a machine of one network.
 struct Site {
     bench: Bench,
     network: Network,
@@ -26,7 +26,8 @@ struct Site {
 
 /// The hosts of a [`Site`]: the relay 10, alice 11, bob 12.
 impl Site {
-    /// The machines, with the relay known at `address`; agents are behind a NAT each, or not.
+    /// Makes the machines, with the relay known at `address`. If `has_nats`, each agent is behind a
+    /// NAT.
     fn new(address: &str, has_nats: bool) -> Option<Self> {
         let (bench, mut network) = (Bench::new(), Network::new()?);
         network.add("relay", 10);
@@ -68,14 +69,14 @@ impl Site {
         node
     }
 
-    /// All nodes, where alice's forwards listen on all addresses and bob exposes an echo.
+    /// Starts all nodes; alice's forwards listen on all addresses, and bob exposes an echo.
     fn start_all(&self) -> [Node; 3] {
         let nodes = self.start_all_with("127.0.0.1:7");
         self.network.run("bob", || support::echo("127.0.0.1:7".parse().expect("an address")));
         nodes
     }
 
-    /// The same with another target.
+    /// Starts all nodes with another target.
     fn start_all_with(&self, target: &str) -> [Node; 3] {
         let forward = |listen| format!("[[forward]]\nlisten = \"{listen}\"\npeer = \"bob\"\nto = \"echo\"\n");
         let forwards = forward("0.0.0.0:5000") + &forward("[::]:5000");
@@ -93,7 +94,7 @@ impl Site {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// What a node has counted under this name.
+    /// Returns a node's counter of this name.
     fn counted(&self, machine: &str, name: &str) -> u64 {
         let status = self.status(machine);
         let counters = status["counters"].as_array().expect("a list");
@@ -101,13 +102,13 @@ impl Site {
         counter.and_then(|counter| counter["count"].as_u64()).expect("there is such a counter")
     }
 
-    /// Has a machine's packets counted that leave by UDP from an address and port.
+    /// Starts to count a machine's outgoing UDP packets with this source address and port.
     fn count_leaving(&self, machine: &str, from: &str, port: u16) {
         let tables = if from.contains(':') { "ip6tables" } else { "iptables" };
         self.network.shell(machine, &format!("{tables} -A OUTPUT -p udp -s {from} --sport {port}"));
     }
 
-    /// How many have left.
+    /// Returns the number of packets counted so far.
     fn left(&self, machine: &str, from: &str) -> u64 {
         let tables = if from.contains(':') { "ip6tables" } else { "iptables" };
         let list = self.network.shell(machine, &format!("{tables} -L OUTPUT -nvx"));
@@ -117,21 +118,21 @@ impl Site {
     }
 }
 
-/// Sends to an address, and has what comes from there until something does.
+/// Sends requests until an answer arrives, and returns it.
 fn ask(socket: &UdpSocket) -> Vec<u8> {
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
     let (begun, mut buffer) = (Instant::now(), [0; 2_048]);
     loop {
-        // Nobody may listen yet.
+        // The target may not listen yet.
         let _ = socket.send(b"question");
         if let Ok(length) = socket.recv(&mut buffer) {
             return buffer[..length].to_vec();
         }
-        assert!(begun.elapsed() < PATIENCE, "{:?} does not answer", socket.peer_addr());
+        assert!(begun.elapsed() < TIMEOUT, "{:?} does not answer", socket.peer_addr());
     }
 }
 
-/// A socket of a machine that takes only what comes from this address.
+/// Opens a socket of a machine that receives only from this address.
 fn connected(network: &Network, machine: &str, to: &str) -> UdpSocket {
     let to: SocketAddr = to.parse().expect("an address");
     network.run(machine, || {
@@ -195,10 +196,10 @@ fn forwards_on_all_addresses_answer_clients_from_the_one_that_each_asked() {
     for to in ["127.0.0.1:5000", "127.0.0.9:5000", "198.51.100.111:5000", "[2001:db8::111]:5000"] {
         assert_eq!(ask(&connected(&site.network, "alice", to)), b"question", "{to} from the machine itself");
     }
-    assert_eq!(site.counted("alice", "socket_sources_gone"), 0);
+    assert_eq!(site.counted("alice", "socket_sources_unavailable"), 0);
 }
 
-/// Answers each datagram with this many, 5 ms apart: what a target sends whose client moves meanwhile.
+/// Number of answers to each datagram, 5 ms apart; the client moves to another address meanwhile.
 const ANSWERS: u16 = 200;
 
 fn answer_often(network: &Network) {
@@ -222,7 +223,7 @@ fn answers_leave_from_another_address_as_soon_as_the_one_that_was_asked_is_gone(
     let _nodes = site.start_all_with("127.0.0.1:9");
     answer_often(&site.network);
     let client = site.network.run("relay", || UdpSocket::bind(("198.51.100.10", 0)).expect("a port"));
-    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let mut sources = Vec::new();
     for round in 0..2 {
         client.send_to(b"question", "198.51.100.111:5000").expect("it leaves");
@@ -235,7 +236,7 @@ fn answers_leave_from_another_address_as_soon_as_the_one_that_was_asked_is_gone(
                 site.network.shell("alice", &format!("ip address del {second}"));
             }
         }
-        assert_eq!(site.counted("alice", "socket_sources_gone"), 1);
+        assert_eq!(site.counted("alice", "socket_sources_unavailable"), 1);
         if round == 0 {
             site.network.shell("alice", &format!("ip address add {second}"));
         }
@@ -253,7 +254,7 @@ fn a_relays_address_that_moves_to_another_machine_takes_its_agents_along() {
     let _nodes = site.start_all();
     let client = connected(&site.network, "alice", "127.0.0.1:5000");
     assert_eq!(ask(&client), b"question");
-    // A relay with the same key waits where the address goes.
+    // A relay with the same key waits at the address's next machine.
     let _spare = site.start_at("spare", "relay", "relay", "");
     site.network.shell("relay", "ip address del 198.51.100.20/24 dev eth0");
     site.network.shell("spare", floating);
@@ -264,7 +265,7 @@ fn a_relays_address_that_moves_to_another_machine_takes_its_agents_along() {
     let begun = Instant::now();
     while site.left("spare", "198.51.100.20") < 100 {
         assert_eq!(ask(&client), b"question");
-        assert!(begun.elapsed() < PATIENCE, "the agents do not come along");
+        assert!(begun.elapsed() < TIMEOUT, "the agents do not come along");
     }
 }
 
@@ -277,7 +278,7 @@ fn an_agent_on_all_addresses_answers_peers_behind_nats_at_its_second_address() {
         let key = site.bench.key(name);
         format!("[[network.agents]]\nname = \"{name}\"\nnumber = {number}\nkey = \"{key}\"\n{rest}")
     };
-    // No relay brings the two together: alice has to reach carol where that is.
+    // No relay introduces the two to each other, so alice must reach carol at this address.
     let carol = entry("carol", 3, "addresses = [\"198.51.100.113:4610\"]\n");
     let dave = entry("dave", 4, "");
     site.tables = format!("{carol}{dave}[[network.pairs]]\nagents = [\"dave\", \"carol\"]\n");
@@ -316,17 +317,17 @@ fn a_session_follows_the_route_of_a_machine_that_moves_and_loses_nothing() {
     let begun = Instant::now();
     while site.status("alice")["peers"][0]["address"] != "198.51.100.12:4610" {
         assert_eq!(ask(&client), b"question");
-        assert!(begun.elapsed() < PATIENCE, "no direct path opens");
+        assert!(begun.elapsed() < TIMEOUT, "direct path blocked");
     }
-    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    // Answers to questions that were asked twice.
+    client.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    // Repeated requests may have several answers.
     client.set_nonblocking(true).expect("any socket may");
     while client.recv(&mut [0; 64]).is_ok() {}
     client.set_nonblocking(false).expect("any socket may");
     assert_eq!(site.left("bob", "198.51.100.112"), 0);
     for number in 0..200_u16 {
         if number == 100 {
-            // The former address stays where it is, as that of an uplink that is no longer the best one.
+            // The former address remains, as with an uplink that is no longer the preferred one.
             let route =
                 "ip route replace 198.51.100.0/24 dev eth0 proto kernel scope link src 198.51.100.112";
             site.network.shell("bob", route);

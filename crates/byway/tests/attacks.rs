@@ -1,5 +1,5 @@
-//! Floods of a member at a real relay, beside repaired flows of another tenant that are cached, coded and forwarded in turn. Small here;
-//! `make attack` takes minutes.
+//! Floods by a member at a real relay, together with repaired flows of another tenant that are
+//! cached, coded and forwarded in turn. This is a small version; `make attack` takes minutes.
 
 #![allow(unreachable_pub, reason = "modules of tests")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "programs use sockets and clocks")]
@@ -24,14 +24,14 @@ use byway_proto::limits::{
 use flood::Members;
 use sites::{ALICE, BOB, Mode, Plan, Sites, WEST};
 
-/// The `memory` setting of the attacked relay: small, so that a flood that fills it shows.
+/// Setting `memory` of the attacked relay, small enough for a flood to fill it.
 const MEMORY_MB: u64 = 32;
 
-/// Memory of the process beside it: the program and its tables, 14 MB before the first session, and the sessions and
-/// registrations of one attacker with 4,000 flows.
+/// Memory of the process besides that: 14 MB for the program and its tables before the first
+/// session, and the sessions and registrations of one attacker with 4,000 flows.
 const BESIDE_MB: u64 = 48;
 
-/// Reading one datagram's messages: 131 of them, and some lookups.
+/// Work of reading one datagram's messages: 131 of them, and some look-ups.
 const READING_WORK: u64 = 160;
 
 #[derive(Clone, Copy)]
@@ -39,19 +39,19 @@ struct Size {
     rate: u32,
     /// Length of each attack in a round.
     time: Duration,
-    /// Times that control and attacks run, one after the other.
+    /// Number of rounds. In each, the control and the attacks run one after the other.
     rounds: u32,
-    /// Of the attacks, one in so many.
+    /// Interval of the attacks to run: one in so many.
     every: usize,
     flows: u16,
-    /// Packets lost beyond the control's: one in so many. A small size has too few packets for one in a thousand, and a busy
-    /// machine wakes agents late.
+    /// Limit on packets lost beyond the control's: one in so many. A small size has too few packets
+    /// for one in a thousand, and a busy machine delays agents.
     lost_share: usize,
-    /// Most that p99 may be above the control's.
+    /// Limit on the excess of p99 over the control's.
     delay_max: Option<Duration>,
 }
 
-/// For `make test`: a minute and a half in all.
+/// Size for `make test`: a minute and a half in all.
 const SMALL: Size = Size {
     rate: 5_000,
     time: Duration::from_millis(1_200),
@@ -62,23 +62,23 @@ const SMALL: Size = Size {
     delay_max: None,
 };
 
-/// For `make attack`. A pause of the machine of 30 ms sets the p99 of a run, in which 600 packets are sent. So control and attacks run
-/// in turn, and the medians of their p99s are compared: one such pause spoils one run of three.
+/// Size for `make attack`. The test compares medians of p99 over three rounds. A pause of the
+/// machine of 30 ms sets the p99 of a run of 600 packets, but spoils one round only.
 const LARGE: Size = Size {
     rate: 30_000,
     time: Duration::from_secs(3),
     rounds: 3,
     every: 1,
-    // Half of what 32 MB have room for: the share of the attackers' tenant.
+    // Half of the flows that fit into 32 MB, which is the share of the attackers' tenant.
     flows: 1_000,
     lost_share: 1_000,
     delay_max: Some(Duration::from_millis(2)),
 };
 
-/// A repair packet waits for others so long, and p99 of coded flows varies as much by itself.
+/// Longest time that a repair packet waits for others; p99 of coded flows varies by as much.
 const BATCH_DELAY: Duration = Duration::from_millis(45);
 
-/// Size beside a flow of this service.
+/// Returns the size for a service.
 fn size(service: &str) -> Size {
     let is_large = std::env::var("ATTACK").is_ok_and(|size| size == "large");
     match (is_large, service) {
@@ -92,7 +92,7 @@ fn size(service: &str) -> Size {
 const CACHING: &str = "caching";
 const CODING: &str = "coding";
 
-/// Services of the flows beside the attacks, in turn.
+/// Services of the flows, in turn.
 const SERVICES: [&str; 3] = [CACHING, CODING, "forwarding"];
 
 /// Resources that the relay's process has used: processor time, memory in use, and units of work.
@@ -168,7 +168,7 @@ impl fmt::Display for Outcome {
 fn run(attack: &Attack, size: &Size, sites: &Sites, members: &mut Members) -> Outcome {
     members.set_up(attack, size.flows);
     let streams = [ALICE, BOB].map(|from| sites.begin(from, 0));
-    // Flows that rested have to be known again.
+    // Idle flows need time to be registered again.
     std::thread::sleep(Duration::from_millis(400));
     let (before, begun) = (usage(sites), Instant::now());
     let datagrams = members.flood(attack, size.rate, size.time);
@@ -227,7 +227,8 @@ impl Outcome {
             + (SESSION_WORK_BURST * u64::from(size.rounds) + earned) / datagrams
             + READING_WORK
             + REGISTRATION_WORK;
-        // Codes do not repair all: four standard deviations of the control's losses are chance.
+        // Codes do not repair everything; four standard deviations of the control's losses are
+        // random.
         let chance = 4 * (control.lost as f64).sqrt() as usize;
         let lost_max = control.lost + chance + self.sent / size.lost_share;
         let memory_max = MEMORY_MB + BESIDE_MB;
@@ -246,7 +247,7 @@ impl Outcome {
     }
 }
 
-/// Packets that came by relays, for both directions.
+/// Counts the packets that arrived by relays, in both directions.
 fn relayed(sites: &Sites) -> u64 {
     let of = |agent| {
         let received = &sites.status(agent)["totals"][0]["received"];
@@ -262,7 +263,7 @@ fn no_flood_of_a_member_costs_another_tenants_flow_its_repairs() {
     assert_eq!(faults, Vec::<String>::new());
 }
 
-/// Waits until the relays repair flows in both directions.
+/// Waits until the relays have repaired packets of flows in both directions.
 fn wait_for_repairs(sites: &Sites) {
     let before = relayed(sites);
     let streams = [ALICE, BOB].map(|from| sites.begin(from, 0));
@@ -270,13 +271,14 @@ fn wait_for_repairs(sites: &Sites) {
     drop(streams.map(sites::Stream::finish));
 }
 
-/// Runs control and attacks in turn, as often as there are rounds; the control is the first.
+/// Runs the rounds of control and attacks. Returns their outcomes over all rounds; the first is the
+/// control.
 fn outcomes(size: &Size, sites: &mut Sites, members: &mut Members) -> Vec<Outcome> {
     let attacks = || std::iter::once(&CONTROL).chain(ATTACKS.iter().step_by(size.every));
     let mut runs: Vec<Vec<Outcome>> = attacks().map(|_| Vec::new()).collect();
     for round in 0..size.rounds {
         if round > 0 {
-            // The last attack leaves a relay that may ask the attackers for cookies.
+            // After the last attack, the relay may still demand cookies of the attackers.
             sites.kill(WEST);
             sites.revive(WEST);
         }
@@ -288,7 +290,8 @@ fn outcomes(size: &Size, sites: &mut Sites, members: &mut Members) -> Vec<Outcom
     runs.into_iter().map(Outcome::over).collect()
 }
 
-/// Runs control and attacks beside flows of a service, and prints a table; returns what is wrong.
+/// Runs control and attacks together with flows of a service, prints a table, and returns the
+/// faults.
 fn floods_beside(service: &str) -> Vec<String> {
     let size = size(service);
     let plan = Plan {

@@ -1,5 +1,5 @@
-//! An agent restarts beside an observer who forges answers, and beside a flood of initiations. Small here; `make attack` restarts it
-//! 20 times beside each.
+//! Restarts of an agent under attack: by an observer that forges answers, and by a flood of
+//! initiations. This is a small version; `make attack` restarts the agent 20 times for each.
 
 #![allow(unreachable_pub, reason = "modules of tests")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "programs use sockets and clocks")]
@@ -19,19 +19,20 @@ use byway_proto::limits::HANDSHAKE_RETRY;
 use byway_units::Time;
 use byway_wire::packets::Kind;
 use byway_wire::seal::StaticSecret;
-use support::{Node, PATIENCE, TwoSites};
+use support::{Node, TIMEOUT, TwoSites};
 
-/// A restarted agent has its session again within this time of its first initiation.
+/// Longest time from a restarted agent's first initiation to its session.
 const RESTARTED_WITHIN: Duration = Duration::from_secs(3);
 
-/// Delay that forgeries may add behind the true response: an idle core reads 2,000 forged ones in a fifth of a second, one that eight
-/// others use in 0.6 s.
+/// Delay that forgeries may add after the true response. An idle core reads 2,000 forged ones in a
+/// fifth of a second; a core that eight other processes use needs 0.6 s.
 const FORGERIES_TAKE: Duration = Duration::from_secs(1);
 
-/// Lead of a flood: what is read of it without a cookie, and with one, is used up by then.
+/// Lead of a flood, in which it exhausts the relay's budgets for initiations with and without a
+/// cookie.
 const LEAD: Duration = Duration::from_millis(500);
 
-/// Hosts of the observer, towards the agent and towards the relay, and of the flood.
+/// Hosts of the observer, on the agent's side and on the relay's, and of the flood.
 const NEAR: u8 = 51;
 const FAR: u8 = 52;
 const FLOOD: u8 = 60;
@@ -42,17 +43,17 @@ struct Size {
     rate: u32,
 }
 
-/// For `make test`: ten seconds in all.
+/// Size for `make test`: ten seconds in all.
 const SMALL: Size = Size { restarts: 2, rate: 5_000 };
 
-/// For `make attack`.
+/// Size for `make attack`.
 const LARGE: Size = Size { restarts: 20, rate: 50_000 };
 
 fn size() -> Size {
     if std::env::var("ATTACK").is_ok_and(|size| size == "large") { LARGE } else { SMALL }
 }
 
-/// Packets since the agent was started.
+/// Observations since the start of the agent.
 #[derive(Default)]
 struct Seen {
     agent: Option<SocketAddr>,
@@ -66,7 +67,7 @@ struct Seen {
     established: Option<Instant>,
 }
 
-/// An observer in the middle, and the NAT of the agent: it passes on all that the agent and its relay send each other, from the
+/// Observer between the agent and its relay, and the agent's NAT. It forwards all packets from the
 /// agent's port, and adds forged answers.
 struct Observer {
     seen: Arc<Mutex<Seen>>,
@@ -102,7 +103,7 @@ impl Observer {
     }
 }
 
-/// Passes the agent's packets on to its relay, and adds forged answers.
+/// Forwards the agent's packets to its relay, and adds forged answers.
 fn pass_out(
     near: &UdpSocket,
     (far, relay): (IpAddr, SocketAddr),
@@ -110,35 +111,35 @@ fn pass_out(
     ends: &Arc<AtomicBool>,
     mut forger: Forger,
 ) {
-    let mut outside: Option<Outside> = None;
+    let mut outside: Option<SourcePort> = None;
     let mut packet = [0; 2_000];
     while !ends.load(Ordering::Relaxed) {
         let Ok((bytes, agent)) = near.recv_from(&mut packet) else { continue };
         let packet = &packet[..bytes];
         let count = note(&mut seen.lock().expect("no panic"), packet, agent);
         for answer in forger.answers(packet, count, Time::START) {
-            // What a full buffer does not take is lost, as on any line.
+            // A datagram that a full buffer refuses is lost, as on any link.
             let _ = near.send_to(&answer, agent);
         }
         if outside.as_ref().is_none_or(|outside| outside.port != agent.port()) {
             // The socket of another port is closed first.
             drop(outside.take());
             let near = near.try_clone().expect("a socket");
-            outside = Some(Outside::open(SocketAddr::new(far, agent.port()), near, Arc::clone(seen)));
+            outside = Some(SourcePort::open(SocketAddr::new(far, agent.port()), near, Arc::clone(seen)));
         }
         let _ = outside.as_ref().expect("as opened").socket.send_to(packet, relay);
     }
 }
 
 /// The NAT's mapping of the agent's port.
-struct Outside {
+struct SourcePort {
     port: u16,
     socket: UdpSocket,
     ends: Arc<AtomicBool>,
     passing: Option<JoinHandle<()>>,
 }
 
-impl Outside {
+impl SourcePort {
     /// Passes what the relay sends to this address on to the agent.
     fn open(address: SocketAddr, near: UdpSocket, seen: Arc<Mutex<Seen>>) -> Self {
         let (socket, ends) = (open(address), Arc::new(AtomicBool::new(false)));
@@ -160,14 +161,14 @@ impl Outside {
     }
 }
 
-impl Drop for Outside {
+impl Drop for SourcePort {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         self.passing.take().map(JoinHandle::join).expect("it passes packets on").expect("no panic");
     }
 }
 
-/// Notes a packet of the agent; returns how many forged answers of each kind there are to it.
+/// Records a packet of the agent, and returns the number of forged answers of each kind to it.
 fn note(seen: &mut Seen, packet: &[u8], from: SocketAddr) -> usize {
     seen.agent = Some(from);
     match packet.first().copied().and_then(Kind::from_first_byte) {
@@ -184,10 +185,10 @@ fn note(seen: &mut Seen, packet: &[u8], from: SocketAddr) -> usize {
     }
 }
 
-/// Initiations of a stranger without end, and how many there are.
+/// Continuous flood of initiations from a stranger.
 struct Flooding {
     ends: Arc<AtomicBool>,
-    /// Returns how many a second there were.
+    /// Thread that returns the number of initiations a second.
     sending: Option<JoinHandle<u64>>,
 }
 
@@ -209,13 +210,13 @@ impl Flooding {
                 let due = u128::from(rate) * begun.elapsed().as_millis() / 1_000;
                 while u128::from(sent) < due {
                     let (port, packet) = flood.next();
-                    // What a full buffer does not take is lost, as on any line.
+                    // A datagram that a full buffer refuses is lost, as on any link.
                     let _ = sockets[port].send_to(packet, relay);
                     sent += 1;
                 }
                 for (port, socket) in sockets.iter().enumerate() {
                     while let Ok(bytes) = socket.recv(&mut answer) {
-                        flood.take(port, &answer[..bytes]);
+                        flood.on_packet(port, &answer[..bytes]);
                     }
                 }
                 sleep(Duration::from_millis(1));
@@ -249,17 +250,18 @@ impl Restarts {
             *observer.seen() = Seen { forged, ..Seen::default() };
             let alice: Node = sites.alice("caching");
             let begun = Instant::now();
-            while observer.seen().established.is_none() && begun.elapsed() < PATIENCE {
+            while observer.seen().established.is_none() && begun.elapsed() < TIMEOUT {
                 sleep(Duration::from_millis(1));
             }
             let seen = observer.seen();
-            // The observer itself takes its time to forge.
+            // The time before the true response includes the observer's own work.
             let begun = if forged > 0 { seen.answered } else { seen.first };
             let both = seen.established.zip(begun);
             restarts.took.push(both.map(|(established, begun)| established.saturating_duration_since(begun)));
-            // A retry is due where a busy machine takes long to forge: it is not what forgeries bring about.
+            // On a busy machine, forging takes so long that a retry is due; forgeries do not cause
+            // it.
             let attempt = seen.established.zip(seen.first).map(|(established, first)| established - first);
-            let retries = attempt.unwrap_or(PATIENCE).as_millis() / u128::from(HANDSHAKE_RETRY.as_millis());
+            let retries = attempt.unwrap_or(TIMEOUT).as_millis() / u128::from(HANDSHAKE_RETRY.as_millis());
             let initiations = seen.initiations.saturating_sub(usize::try_from(retries).expect("few retries"));
             restarts.initiations_max = restarts.initiations_max.max(initiations);
             drop((seen, alice));
@@ -269,7 +271,7 @@ impl Restarts {
     }
 
     fn slowest(&self) -> Duration {
-        self.took.iter().map(|took| took.unwrap_or(PATIENCE)).max().unwrap_or(PATIENCE)
+        self.took.iter().map(|took| took.unwrap_or(TIMEOUT)).max().unwrap_or(TIMEOUT)
     }
 
     fn faults(&self, slowest_max: Duration, initiations_max: usize) -> Vec<String> {
@@ -290,7 +292,7 @@ impl fmt::Display for Restarts {
 #[test]
 fn nobody_keeps_a_restarted_agent_from_its_relay() {
     let size = size();
-    // She has her port of the last start, as by default.
+    // The agent has the port of its last start, as by default.
     let mut sites = TwoSites { alice_port: 0, ..TwoSites::new() };
     let [relay, near] = [1, NEAR].map(|host| sites.bench.at(host, 4_600));
     let _relay = sites.relay(1);

@@ -1,4 +1,5 @@
-//! Attackers of a controller's interface, beside a member that asks for its map. Small here; `make attack` takes a minute.
+//! Attacks on a controller's interface while a member requests its map. This is a small version;
+//! `make attack` takes a minute.
 
 #![allow(unreachable_pub, reason = "modules of tests")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "programs use sockets and clocks")]
@@ -18,39 +19,43 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use controller_attackers::{ATTACKS, Attack, CONTROL, PATIENCE, Target};
-use support::{Managed, Node};
+use controller_attackers::{ATTACKS, Attack, CONTROL, TIMEOUT, Target};
+use support::{ManagedNetwork, Node};
 
-/// From one request of the member to the next.
+/// Interval of the member's requests.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Memory of the controller's process: 17 MB at rest, and buffers of a thousand connections with TLS.
+/// Limit on the memory of the controller's process: 17 MB at rest, and buffers of a thousand
+/// connections with TLS.
 const MEMORY_MAX_MB: u64 = 128;
 
-/// Share of a core that an attacker with one thread may cost the controller: TLS handshakes cost both sides as much.
+/// Limit on the share of a core that an attacker with one thread may cost the controller: a TLS
+/// handshake costs both sides as much.
 const PROCESSOR_MAX_PERCENT: u64 = 90;
 
-/// Delay that an attack may add to the member's p99: a few TLS handshakes of others on the same core.
+/// Limit on the delay that an attack may add to the member's p99: a few TLS handshakes of others on
+/// the same core.
 const DELAY_MAX: Duration = Duration::from_millis(100);
 
-struct Size {
+struct LoadSize {
     time: Duration,
-    /// Of the connections that an attack has at full size, one in so many.
+    /// Divisor of an attack's full number of connections.
     part: usize,
     has_delay_verdict: bool,
 }
 
-/// For `make test`: ten seconds in all.
-const SMALL: Size = Size { time: Duration::from_secs(1), part: 10, has_delay_verdict: false };
+/// LoadSize for `make test`: ten seconds in all.
+const SMALL: LoadSize = LoadSize { time: Duration::from_secs(1), part: 10, has_delay_verdict: false };
 
-/// For `make attack`.
-const LARGE: Size = Size { time: Duration::from_secs(8), part: 1, has_delay_verdict: true };
+/// LoadSize for `make attack`.
+const LARGE: LoadSize = LoadSize { time: Duration::from_secs(8), part: 1, has_delay_verdict: true };
 
-fn size() -> Size {
+fn size() -> LoadSize {
     if std::env::var("ATTACK").is_ok_and(|size| size == "large") { LARGE } else { SMALL }
 }
 
-/// Lets this process, and the controller that it starts, have as many open files as the system gives it.
+/// Raises the limit on open files to the system's maximum, at most 16,384, for this process and the
+/// controller that it starts.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -58,19 +63,19 @@ fn raise_open_files() {
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("it may have as many");
 }
 
-/// The controller, a member's request, and where both are.
-struct Scene {
-    network: Managed,
+/// The controller and a member's request, with their addresses.
+struct Testbed {
+    network: ManagedNetwork,
     controller: Node,
     request: String,
 }
 
-impl Scene {
+impl Testbed {
     fn new() -> Self {
         raise_open_files();
-        let (network, controller) = Managed::new();
+        let (network, controller) = ManagedNetwork::new();
         let mut relay = network.relay(1);
-        // Its node polls no more: the requests here are the member's only ones.
+        // The relay's node polls no more, so the requests here are the member's only ones.
         relay.kill();
         let file = network.bench.path("east").join("membership.json");
         let membership = std::fs::read_to_string(file).expect("the relay joined");
@@ -87,7 +92,7 @@ impl Scene {
         Target::new(self.network.bench.at(9, 4_443), from, connections)
     }
 
-    /// Processor time and memory of the controller's process.
+    /// Returns processor time and memory of the controller's process.
     fn usage(&self) -> (Duration, u64) {
         let process = self.controller.process();
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{process}/{file}")).expect("it lives");
@@ -101,7 +106,7 @@ impl Scene {
         (Duration::from_millis(ticks * 10), number(kilobytes.trim().trim_end_matches(" kB")) / 1_024)
     }
 
-    fn run(&self, attack: &Attack, size: &Size) -> Outcome {
+    fn run(&self, attack: &Attack, size: &LoadSize) -> Outcome {
         let hosts = if attack.connections == 1 { 100..101 } else { 100..120 };
         let target = self.target(hosts, (attack.connections / size.part).max(1));
         let mut attacker = (attack.begin)(target);
@@ -136,7 +141,7 @@ impl Scene {
             rate: (f64::from(attempts.load(Ordering::Relaxed)) / seconds) as u32,
             asked,
             answered: took.len(),
-            p99: took.get(took.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(PATIENCE),
+            p99: took.get(took.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(TIMEOUT),
             memory_mb,
             processor_percent: (processor.saturating_sub(processor_before).as_secs_f64() / seconds * 100.0)
                 as u64,
@@ -169,7 +174,7 @@ impl fmt::Display for Outcome {
 }
 
 impl Outcome {
-    fn faults(&self, control: &Self, size: &Size) -> Vec<String> {
+    fn faults(&self, control: &Self, size: &LoadSize) -> Vec<String> {
         let p99_max = control.p99 + DELAY_MAX;
         let mut faults = Vec::new();
         let mut expect = |is_so: bool, fault: String| faults.extend((!is_so).then_some(fault));
@@ -191,7 +196,7 @@ impl Outcome {
 
 #[test]
 fn no_attacker_of_its_interface_keeps_a_controller_from_answering_its_members() {
-    let (size, scene) = (size(), Scene::new());
+    let (size, scene) = (size(), Testbed::new());
     eprintln!(
         "| attack | attempts a second | answered | p99 | RSS of the controller | its share of a core |"
     );

@@ -1,4 +1,4 @@
-//! Flows that begin on a direct path that loses a third of the packets, with real processes.
+//! Begin of flows on a direct path that loses a third of the packets, with real processes.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks")]
 
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use sites::{ALICE, BurstTo, Mode, Plan, Sites};
 
-/// As many flows begin, one after the other.
+/// Number of flows, which begin one after the other.
 const FLOWS: usize = 5;
 
-/// The direct path takes 40 ms each way.
+/// Round trip of the direct path.
 const ROUND_TRIP: Duration = Duration::from_millis(80);
 
-/// Returns the time from an application's first packet to the first that arrives. No packet arrives twice.
+/// Returns the time from an application's first packet to the first that arrives. No packet arrives
+/// twice.
 fn first_packet(sites: &Sites, forward: usize) -> Duration {
     let begun = Instant::now();
     let stream = sites.begin(ALICE, forward);

@@ -1,5 +1,5 @@
-//! Packets of programs that know nothing of Byway, captured by real agents in machines of their own, over emulated links. Where the
-//! kernel makes no namespaces for this process, it says so.
+//! Capture of the packets of programs without Byway by real agents, in machines of their own, over
+//! emulated links. Skipped if the kernel refuses namespaces to this process.
 
 #![allow(
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use byway_lab::addresses;
 
-use machines::{ALICE, BOB, Lab, NAMES, OTHER_PORT, PATIENCE, PORT, PUSH, PUSHED, talk};
+use machines::{ALICE, BOB, Lab, NAMES, OTHER_PORT, PORT, PUSH, PUSHED, TIMEOUT, talk};
 use names::Stranger;
 
 #[test]
@@ -29,20 +29,20 @@ fn programs_talk_through_agents_that_they_do_not_know_and_losses_are_repaired() 
         assert_eq!(stream.local_addr().expect("it has one").ip().is_ipv4(), address.is_ipv4());
         talk(&mut stream, 200_000);
     }
-    let (taken, delivered) =
-        (lab.counted(ALICE, "proxy_taken_bytes"), lab.counted(BOB, "proxy_delivered_bytes"));
-    assert!(taken > 400_000 && delivered > 400_000, "{taken} bytes taken, {delivered} delivered");
-    // Bursts come several times a second, and one is soon met.
-    let until = Instant::now() + PATIENCE;
+    let (accepted, delivered) =
+        (lab.counted(ALICE, "proxy_accepted_bytes"), lab.counted(BOB, "proxy_delivered_bytes"));
+    assert!(accepted > 400_000 && delivered > 400_000, "{accepted} bytes accepted, {delivered} delivered");
+    // Bursts occur several times a second, so the wait is short.
+    let until = Instant::now() + TIMEOUT;
     while lab.repaired(BOB) == 0 {
         assert!(Instant::now() < until, "nothing was repaired");
         talk(&mut lab.connect(addresses(BOB)[0], PORT), 200_000);
     }
-    let taken = lab.counted(ALICE, "proxy_taken_bytes");
-    // What is not captured goes its own way.
+    let accepted = lab.counted(ALICE, "proxy_accepted_bytes");
+    // Packets that are not captured use the ordinary path.
     lab.serve(addresses(BOB)[0], OTHER_PORT);
     talk(&mut lab.connect(addresses(BOB)[0], OTHER_PORT), 1_000);
-    assert!(lab.counted(ALICE, "proxy_taken_bytes") < taken + 1_000);
+    assert!(lab.counted(ALICE, "proxy_accepted_bytes") < accepted + 1_000);
 }
 
 #[test]
@@ -56,18 +56,18 @@ fn datagrams_go_both_ways_and_keep_their_addresses() {
             socket.set_read_timeout(Some(Duration::from_secs(2))).expect("more than nothing");
         }
         let (mut buffer, mut answered) = ([0; 2_000], 0);
-        // The longest that an Ethernet takes: two packets of the device.
+        // The longest payload of an Ethernet becomes two packets of the device.
         for length in [4, 1_326, 1_472].into_iter().cycle().take(60) {
             alice.send_to(&vec![7; length], (there, PORT)).expect("it is sent");
-            let Ok((came, from)) = bob.recv_from(&mut buffer) else { continue };
-            assert_eq!((came, from.ip()), (length, own));
-            bob.send_to(&buffer[..came], from).expect("it is sent");
-            answered += u32::from(alice.recv(&mut buffer).is_ok_and(|came| came == length));
+            let Ok((arrived, from)) = bob.recv_from(&mut buffer) else { continue };
+            assert_eq!((arrived, from.ip()), (length, own));
+            bob.send_to(&buffer[..arrived], from).expect("it is sent");
+            answered += u32::from(alice.recv(&mut buffer).is_ok_and(|arrived| arrived == length));
         }
         assert!(answered >= 50, "{answered} of 60 came back");
     }
     assert!(lab.repaired(BOB) > 0, "nothing was repaired");
-    assert!(lab.counted(ALICE, "proxy_taken") >= 120 && lab.counted(ALICE, "proxy_delivered") >= 100);
+    assert!(lab.counted(ALICE, "proxy_accepted") >= 120 && lab.counted(ALICE, "proxy_delivered") >= 100);
 }
 
 #[test]
@@ -82,49 +82,49 @@ fn after_a_kill_connections_go_on_without_byway_and_nothing_is_left() {
         lab.kill(killed);
         talk(&mut stream, 10_000);
         talk(&mut lab.connect(address, PORT), 10_000);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !String::from_utf8_lossy(&lab.run(killed, &["uncapture"]).stdout).starts_with("0 rules") {
             assert!(Instant::now() < until, "rules are left of {}", NAMES[killed]);
         }
-        // Back again, it captures again, and what only comes goes on meanwhile.
+        // After its return, the agent captures again; a one-way transfer continues meanwhile.
         let mut pushed = lab.connect(address, PORT);
         pushed.write_all(PUSH).expect("it is taken");
         lab.start(killed);
-        lab.wait(killed, "the agent works");
+        lab.wait(killed, "agent started");
         pushed.read_exact(&mut vec![0; PUSHED * 1_000]).expect("all of it comes");
-        let taken = lab.counted(ALICE, "proxy_taken");
-        let until = Instant::now() + PATIENCE;
-        while lab.counted(ALICE, "proxy_taken") == taken {
+        let accepted = lab.counted(ALICE, "proxy_accepted");
+        let until = Instant::now() + TIMEOUT;
+        while lab.counted(ALICE, "proxy_accepted") == accepted {
             talk(&mut lab.connect(address, PORT), 1_000);
             assert!(Instant::now() < until, "nothing is captured after {} is back", NAMES[killed]);
         }
     }
 }
 
-/// Has an agent read its settings again, with these tables before its first one of this kind.
-fn reload(lab: &Lab, place: usize, first: &str, kind: &str, tables: &str) {
-    std::fs::write(lab.file(place), first.replacen(kind, &format!("{tables}{kind}"), 1))
-        .expect("room on the disk");
-    let reloaded = lab.run(place, &["reload"]);
+/// Reloads an agent's settings, with these tables inserted before its first one of this kind.
+fn reload(lab: &Lab, index: usize, first: &str, kind: &str, tables: &str) {
+    std::fs::write(lab.file(index), first.replacen(kind, &format!("{tables}{kind}"), 1))
+        .expect("space on the disk");
+    let reloaded = lab.run(index, &["reload"]);
     let log =
-        std::fs::read_to_string(lab.folder.path().join(format!("agent-{place}.log"))).unwrap_or_default();
+        std::fs::read_to_string(lab.folder.path().join(format!("agent-{index}.log"))).unwrap_or_default();
     assert!(reloaded.status.success(), "{}\n{log}", String::from_utf8_lossy(&reloaded.stderr));
 }
 
-/// Talks over connections of their own until they are captured.
+/// Opens connections until one is captured.
 fn until_captured(lab: &Lab, port: u16) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
-        let taken = lab.counted(ALICE, "proxy_taken_bytes");
+        let accepted = lab.counted(ALICE, "proxy_accepted_bytes");
         talk(&mut lab.connect(addresses(BOB)[0], port), 10_000);
-        if lab.counted(ALICE, "proxy_taken_bytes") >= taken + 10_000 {
+        if lab.counted(ALICE, "proxy_accepted_bytes") >= accepted + 10_000 {
             return;
         }
         assert!(Instant::now() < until, "nothing is captured to port {port}");
     }
 }
 
-/// The flows that an agent has to what the other one exposes by this name.
+/// Returns the flows of an agent to this service of the other agent.
 fn flows(lab: &Lab, name: &str) -> Vec<u64> {
     let output = lab.run(ALICE, &["status", "--json"]);
     let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -142,7 +142,7 @@ fn a_capture_keeps_its_flows_while_others_come_and_go_and_the_last_one_takes_the
     }
     let mut stream = lab.connect(address, PORT);
     talk(&mut stream, 10_000);
-    let first = [ALICE, BOB].map(|place| std::fs::read_to_string(lab.file(place)).expect("it was written"));
+    let first = [ALICE, BOB].map(|index| std::fs::read_to_string(lab.file(index)).expect("it was written"));
     let flows_before = flows(&lab, "all");
     assert_eq!(flows_before.len(), 2, "one of TCP, and one of all else");
     let own = addresses(ALICE)[0];
@@ -160,9 +160,9 @@ fn a_capture_keeps_its_flows_while_others_come_and_go_and_the_last_one_takes_the
         reload(&lab, ALICE, &first[0], "[[capture]]", "");
         reload(&lab, BOB, &first[1], "[[expose]]", "");
         talk(&mut stream, 10_000);
-        let taken = lab.counted(ALICE, "proxy_taken_bytes");
+        let accepted = lab.counted(ALICE, "proxy_accepted_bytes");
         talk(&mut lab.connect(address, OTHER_PORT), 10_000);
-        assert!(lab.counted(ALICE, "proxy_taken_bytes") < taken + 10_000, "it is captured still");
+        assert!(lab.counted(ALICE, "proxy_accepted_bytes") < accepted + 10_000, "it is captured still");
         assert_eq!((flows(&lab, "all"), flows(&lab, "more")), (flows_before.clone(), vec![]));
     }
     let (before, rest) = first[0].split_once("[[capture]]").expect("there is one");
@@ -195,8 +195,8 @@ fn names_that_a_local_user_holds_keep_no_agent_from_its_table() {
     let names = ["byway-capture-4600", "byway-capture-4600-00", "byway-capture-4601-00"];
     let Some(_stranger) = lab.machines[ALICE].run(move || Stranger::hold(&names)) else { return };
     lab.start(ALICE);
-    lab.wait(ALICE, "(python3) of user 65534 holds the name @byway-capture-4600-00, which is Byway's");
-    lab.wait(ALICE, "the agent works");
+    lab.wait(ALICE, "(python3) of user 65534: it has bound the name @byway-capture-4600-00");
+    lab.wait(ALICE, "agent started");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn what_an_agent_may_not_or_cannot_do_is_said() {
     let Some(mut lab) = Lab::new() else { return };
     let file = lab.file(ALICE);
     let file = file.to_str().expect("text");
-    // Anybody may look what would be done.
+    // A dry run needs no rights.
     let shown = lab.run(ALICE, &["agent", "--config", file, "--dry-run"]);
     let shown = String::from_utf8(shown.stdout).expect("text");
     let [ipv4, ipv6] = addresses(BOB);
@@ -215,22 +215,22 @@ fn what_an_agent_may_not_or_cannot_do_is_said() {
         assert!(shown.contains(&rule), "{rule} is not in {shown}");
     }
     if let Some(refused) = lab.run_as_nobody(ALICE) {
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(refused.status.code() == Some(3) && said.contains("CAP_NET_ADMIN"), "{said}");
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(3) && message.contains("CAP_NET_ADMIN"), "{message}");
     }
     lab.start(ALICE);
-    lab.wait(ALICE, "the agent works");
-    // Another one with the same table, and one of which the rules would be among those of the first.
+    lab.wait(ALICE, "agent started");
+    // A second agent has the same table, or its rules would be among those of the first.
     for (table, says) in
-        [("", "another agent of this machine has the table 4600"), ("table = 4650", "table = 4750")]
+        [("", "another agent of this machine uses the routing table 4600"), ("table = 4650", "table = 4750")]
     {
         let text = std::fs::read_to_string(file).expect("it was written");
         let other = lab.folder.path().join("other.toml");
-        std::fs::write(&other, format!("{text}\n[tunnel]\n{table}\n")).expect("room on the disk");
+        std::fs::write(&other, format!("{text}\n[tunnel]\n{table}\n")).expect("space on the disk");
         let other = other.to_str().expect("text");
         let ports = ["--observe", "127.0.0.1:4690", "--listen", "127.0.0.1:0"];
         let second = lab.run(ALICE, &[&["agent", "--config", other], &ports[..]].concat());
-        let said = String::from_utf8_lossy(&second.stderr);
-        assert!(second.status.code() == Some(2) && said.contains(says), "{said}");
+        let message = String::from_utf8_lossy(&second.stderr);
+        assert!(second.status.code() == Some(2) && message.contains(says), "{message}");
     }
 }

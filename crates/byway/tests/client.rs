@@ -1,4 +1,4 @@
-//! Applications with the library, in Rust and in C, beside real relays and real agents.
+//! Applications with the library, in Rust and in C, with real relays and real agents.
 
 #![allow(
     clippy::disallowed_methods,
@@ -22,12 +22,13 @@ use byway_client::{
 use byway_units::Time;
 use byway_wire::packets::Kind;
 
-use support::{App, PATIENCE, TwoSites, echo, path, text};
+use support::{App, TIMEOUT, TwoSites, echo, path, text};
 
-/// Of so many packets of the direct path, one is dropped.
+/// Interval of dropped packets on the direct path.
 const DROP_EVERY: usize = 8;
 
-/// An application with the library and a socket of its own, which loses a part of what comes on the direct path.
+/// Application with the library and its own socket, which drops a part of the packets from the
+/// direct path.
 struct Application {
     client: Client,
     socket: UdpSocket,
@@ -55,7 +56,7 @@ impl Application {
         while let Some(output) = self.client.poll() {
             match output {
                 Output::Transmit(transmit) => {
-                    // What the network loses is the business of those who are tested.
+                    // Losses of the network are part of the test.
                     let _ = self.socket.send_to(transmit.bytes, transmit.to);
                 }
                 Output::Delivered { flow, datagram, delivery } => {
@@ -67,7 +68,7 @@ impl Application {
         answer
     }
 
-    /// Takes what comes within this time or until the deadline.
+    /// Handles packets until the deadline, at most for this time.
     fn step(&mut self, time: Duration) {
         let deadline = self.client.deadline().map(|deadline| deadline.saturating_since(self.clock.now()));
         let time = deadline.map_or(time, |deadline| time.min(deadline.into())).max(Duration::from_millis(1));
@@ -86,10 +87,10 @@ impl Application {
         self.input(Client::timer);
     }
 
-    /// Sends back what came.
+    /// Echoes the delivered datagrams.
     fn send_back(&mut self) {
         for (flow, datagram, _) in std::mem::take(&mut self.delivered) {
-            // A flow that was closed meanwhile wants nothing.
+            // The flow may have been closed meanwhile.
             let _ = self.input(|client, now| client.send(flow, &datagram, true, now));
         }
     }
@@ -97,13 +98,13 @@ impl Application {
     fn until(&mut self, mut is_done: impl FnMut(&Self) -> bool) {
         let begun = Instant::now();
         while !is_done(self) {
-            assert!(begun.elapsed() < PATIENCE, "it does not come; events: {:?}", self.events);
+            assert!(begun.elapsed() < TIMEOUT, "it does not come; events: {:?}", self.events);
             self.step(Duration::from_millis(10));
         }
     }
 }
 
-/// What the library is told where the program has the tables of `[network]`.
+/// Converts the program's tables of `[network]` for the library.
 fn network(sites: &TwoSites) -> Network {
     let table: toml::Table = sites.network.parse().expect("the file is TOML");
     let entries = |name: &str| table["network"][name].as_array().expect("a list").clone();
@@ -160,7 +161,7 @@ fn an_application_calls_what_an_agent_exposes_and_its_losses_are_repaired() {
     let begun = Instant::now();
     while repaired(&alice) < 5 {
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "{} of {sent} came back, nothing is repaired",
             alice.delivered.len()
         );
@@ -186,17 +187,17 @@ fn an_agents_forward_reaches_what_an_application_exposes() {
     assert_eq!((datagram.as_slice(), bob.client.subject(flow)), (&b"hello"[..], Some("echo")));
     assert!(bob.events.iter().any(|event| matches!(event, Event::Incoming { .. })));
     bob.send_back();
-    // The answer may wait for the flow back, which opens once Bob takes what Alice says of it.
+    // The answer may wait for the reverse flow, which opens after Bob has accepted Alice's offer.
     let (begun, mut answer) = (Instant::now(), None);
     while answer.is_none() {
-        assert!(begun.elapsed() < PATIENCE, "no answer comes; events: {:?}", bob.events);
+        assert!(begun.elapsed() < TIMEOUT, "no answer comes; events: {:?}", bob.events);
         bob.step(Duration::from_millis(10));
         answer = app.receive_within(Duration::from_millis(1));
     }
     assert_eq!(answer, Some((b"hello".to_vec(), sites.forward())));
 }
 
-/// The example in C, compiled and linked; `None` where there is no compiler.
+/// Compiles and links the example in C; `None` without a compiler.
 fn compiled(sites: &TwoSites) -> Option<PathBuf> {
     if Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("skipped: the example in C needs a C compiler, cc");
@@ -216,7 +217,7 @@ fn compiled(sites: &TwoSites) -> Option<PathBuf> {
     Some(program)
 }
 
-/// The network as the examples read it.
+/// Formats the network for the examples.
 fn lines(network: &Network) -> String {
     let mut lines = String::new();
     for relay in &network.relays {
@@ -232,7 +233,7 @@ fn lines(network: &Network) -> String {
     lines
 }
 
-/// The number behind a word of a line: `lost 12 (...)`.
+/// Parses the number after a word of a line: `lost 12 (...)`.
 fn number_after(line: &str, word: &str) -> u64 {
     let (_, rest) = line.split_once(word).unwrap_or_else(|| panic!("no {word:?} in {line:?}"));
     let digits = rest.trim_start().split(|character: char| !character.is_ascii_digit()).next();
@@ -260,17 +261,17 @@ fn the_example_in_c_calls_loses_packets_and_has_them_repaired() {
     while alice.try_wait().expect("it can be asked").is_none() {
         bob.step(Duration::from_millis(10));
         bob.send_back();
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             alice.kill().expect("it runs");
         }
     }
-    let said = alice.wait_with_output().expect("it has ended");
-    let (output, errors) = (text(&said.stdout), text(&said.stderr));
-    assert!(said.status.success(), "{output}{errors}");
+    let ended = alice.wait_with_output().expect("it has ended");
+    let (output, errors) = (text(&ended.stdout), text(&ended.stderr));
+    assert!(ended.status.success(), "{output}{errors}");
     assert!(output.starts_with("service: caching, "), "{output}");
     let last = output.lines().last().expect("it reports");
     assert!(last.starts_with("sent 200, "), "{output}");
     let (losses, repairs) = (number_after(last, " lost"), number_after(last, " repaired"));
     assert!(losses >= 10 && repairs >= 5, "nothing was repaired: {output}");
-    assert!(number_after(last, "came back") > 100, "{output}");
+    assert!(number_after(last, "echoed") > 100, "{output}");
 }

@@ -1,12 +1,12 @@
-//! A controller as its administrator sees it: what it counts, and how it goes on when its disk is full.
+//! Controller from its administrator's view: its counters, and its behaviour on a full disk.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use files and processes")]
 
 mod support;
 
-use support::{Managed, ask, byway, path, text};
+use support::{ManagedNetwork, ask, byway, path, text};
 
-/// The value of a line of metrics.
+/// Returns the value of a series in the metrics.
 fn value(metrics: &str, series: &str) -> f64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let line = line.unwrap_or_else(|| panic!("{series} is not in:\n{metrics}"));
@@ -15,7 +15,7 @@ fn value(metrics: &str, series: &str) -> f64 {
 
 #[test]
 fn members_requests_refusals_and_commits_are_counted() {
-    let (network, _controller) = Managed::new();
+    let (network, _controller) = ManagedNetwork::new();
     let _relay = network.relay(1);
     let token = std::fs::read_to_string(network.bench.path("relay.token")).expect("it was made");
     let observe = network.observe(11).to_string();
@@ -43,17 +43,18 @@ fn members_requests_refusals_and_commits_are_counted() {
 
 #[test]
 fn a_controller_whose_disk_gets_full_serves_its_members_and_says_what_to_do() {
-    let (network, mut controller) = Managed::new();
+    let (network, mut controller) = ManagedNetwork::new();
     let _relay = network.relay(1);
     assert_eq!(controller.stop(), Some(0));
     let mut controller = network.controller_on_a_full_disk();
     let state = network.bench.path("controller");
     let create = ["token", "create", "--role", "agent", "--state", path(&state)];
     let refused = byway(&create);
-    let said = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(4), "{said}");
-    for phrase in ["the controller cannot write", "controller.redb", "the disk is full: free some space"] {
-        assert!(said.contains(phrase), "{phrase:?} is not in: {said}");
+    let message = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(4), "{message}");
+    for phrase in ["the controller cannot store the change", "controller.redb", "disk full: free some space"]
+    {
+        assert!(message.contains(phrase), "{phrase:?} is not in: {message}");
     }
     let members = byway(&["node", "list", "--state", path(&state)]);
     assert!(text(&members.stdout).contains("east"), "{}", text(&members.stderr));
@@ -62,7 +63,7 @@ fn a_controller_whose_disk_gets_full_serves_its_members_and_says_what_to_do() {
     {
         assert!(value(&metrics, series) > 0.5, "{series}:\n{metrics}");
     }
-    // With room again, what was refused is not half there, and is done.
+    // After space is available again, the refused change succeeds; no half of it exists.
     assert_eq!(controller.stop(), Some(0));
     let _controller = network.controller();
     let tokens = text(&byway(&["token", "list", "--state", path(&state)]).stdout);

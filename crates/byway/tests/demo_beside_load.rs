@@ -1,4 +1,4 @@
-//! `byway demo` on a machine that has other things to do: a file of its own, as other tests' processes would be late beside it.
+//! `byway demo` on a busy machine. It is a separate file, because the load would delay other tests.
 
 #![allow(
     clippy::disallowed_methods,
@@ -6,27 +6,27 @@
     reason = "tests of the program use files, processes and threads"
 )]
 
-mod stage;
+mod demo_bench;
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stage::Stage;
+use demo_bench::DemoBench;
 use support::text;
 
-/// Programs for each core that never wait.
+/// Number of busy programs for each core.
 const LOAD_PER_CORE: usize = 2;
 
-/// Ends the load however the test ends.
-struct Ends<'a>(&'a AtomicBool);
+/// Guard that ends the load at any end of the test.
+struct LoadGuard<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for LoadGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Does something while this machine computes for others on all its cores.
+/// Runs `work` while other threads keep all cores of this machine busy.
 fn beside_load<T>(work: impl FnOnce() -> T) -> T {
     let ends = &AtomicBool::new(false);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -38,28 +38,28 @@ fn beside_load<T>(work: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        let _ends = Ends(ends);
+        let _ends = LoadGuard(ends);
         work()
     })
 }
 
 #[test]
 fn a_busy_machine_gets_a_report_that_names_what_it_spoiled_and_a_run_that_fails_is_a_row() {
-    let stage = Stage::new();
-    stage.put_ffmpeg_that_decodes_all_but("caching");
-    let output = beside_load(|| stage.run(&[]));
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}{}", text(&output.stderr));
-    let row = said.lines().find(|line| line.starts_with("Caching ")).expect("a row");
-    assert!(row.contains(" failed "), "{said}");
-    assert!(said.contains("Caching failed: ") && said.contains("Invalid data found"), "{said}");
-    assert!(said.contains("What it spoiled:") && said.contains(" * "), "{said}");
+    let bench = DemoBench::new();
+    bench.put_ffmpeg_that_decodes_all_but("caching");
+    let output = beside_load(|| bench.run(&[]));
+    let message = text(&output.stdout);
+    assert!(output.status.success(), "{message}{}", text(&output.stderr));
+    let row = message.lines().find(|line| line.starts_with("Caching ")).expect("a row");
+    assert!(row.contains(" failed "), "{message}");
+    assert!(message.contains("Caching failed: ") && message.contains("Invalid data found"), "{message}");
+    assert!(message.contains("Affected figures:") && message.contains(" * "), "{message}");
     let read =
-        |name: &str| std::fs::read_to_string(stage.bench.path("output").join(name)).expect("it is there");
+        |name: &str| std::fs::read_to_string(bench.bench.path("output").join(name)).expect("it is there");
     let result: serde_json::Value = serde_json::from_str(&read("result.json")).expect("JSON");
     assert_eq!(result["failed"][0]["service"], "caching");
     assert_eq!(result["runs"].as_array().map(Vec::len), Some(6));
     let page = read("report.html");
-    assert!(page.contains("Caching failed: ") && page.contains("What it spoiled:"), "{page}");
-    assert_eq!(stage.left_behind(), 0);
+    assert!(page.contains("Caching failed: ") && page.contains("Affected figures:"), "{page}");
+    assert_eq!(bench.left_behind(), 0);
 }

@@ -1,4 +1,5 @@
-//! DNS names of relays and targets, resolved from `/etc/hosts` of each machine, which changes meanwhile.
+//! DNS names of relays and targets, resolved from `/etc/hosts` of each machine, which changes
+//! during the test.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,17 +15,17 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use namespaces::Network;
-use support::{Bench, Node, PATIENCE, path, text};
+use support::{Bench, Node, TIMEOUT, path, text};
 
-/// Two agents and a relay by its name, `relay.test`, on machines of one network.
-struct Site {
+/// Site with two agents and a relay known by its name `relay.test`, on machines of one network.
+struct NamedRelaySite {
     bench: Bench,
     network: Network,
     tables: String,
 }
 
-/// The hosts of a [`Site`]: the relay 10, alice 11, bob 12, and a spare machine 13.
-impl Site {
+/// The hosts of a [`NamedRelaySite`]: the relay 10, alice 11, bob 12, and a spare machine 13.
+impl NamedRelaySite {
     fn new() -> Option<Self> {
         let (bench, mut network) = (Bench::new(), Network::new()?);
         for (machine, host) in [("relay", 10), ("alice", 11), ("bob", 12), ("spare", 13)] {
@@ -47,7 +48,7 @@ impl Site {
         Some(Self { bench, network, tables })
     }
 
-    /// Has these machines know `relay.test`, or nothing of it.
+    /// Sets the address of `relay.test` on these machines, or removes it.
     fn relay_is_at(&self, machines: &[&str], address: Option<&str>) {
         let entry = address.map(|address| format!("{address} relay.test\n")).unwrap_or_default();
         for machine in machines {
@@ -92,21 +93,21 @@ impl Site {
     }
 }
 
-/// Asks until that is so: what comes back, and what is.
+/// Sends requests until an answer satisfies the condition.
 fn ask_until(socket: &UdpSocket, mut is_so: impl FnMut(&[u8]) -> bool) {
     let (begun, mut buffer) = (Instant::now(), [0; 64]);
     loop {
-        // Nobody may listen yet.
+        // The target may not listen yet.
         let _ = socket.send(b"question");
         let length = socket.recv(&mut buffer).unwrap_or(0);
         if is_so(&buffer[..length]) {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "it does not come to that");
+        assert!(begun.elapsed() < TIMEOUT, "it does not come to that");
     }
 }
 
-/// A target that answers with one word.
+/// Starts a target that answers with one word.
 fn answer(network: &Network, address: &str, word: &'static str) {
     let socket = network.run("bob", || UdpSocket::bind(address).expect("the address is free"));
     std::thread::spawn(move || {
@@ -119,7 +120,7 @@ fn answer(network: &Network, address: &str, word: &'static str) {
 
 #[test]
 fn a_relay_that_moves_is_found_by_its_name_without_a_restart() {
-    let Some(site) = Site::new() else { return };
+    let Some(site) = NamedRelaySite::new() else { return };
     site.relay_is_at(&["relay", "alice", "bob", "spare"], Some("198.51.100.10"));
     let mut relay = site.start("relay", "relay", "relay", "");
     let _agents = site.start_agents("127.0.0.1:7");
@@ -139,7 +140,7 @@ fn a_relay_that_moves_is_found_by_its_name_without_a_restart() {
 
 #[test]
 fn a_name_that_does_not_resolve_is_a_warning_with_the_remedy_and_is_tried_again() {
-    let Some(site) = Site::new() else { return };
+    let Some(site) = NamedRelaySite::new() else { return };
     site.relay_is_at(&["relay", "bob"], Some("198.51.100.10"));
     let _relay = site.start("relay", "relay", "relay", "");
     let agents = site.start_agents("127.0.0.1:7");
@@ -151,17 +152,17 @@ fn a_name_that_does_not_resolve_is_a_warning_with_the_remedy_and_is_tried_again(
     let application = site.application();
     ask_until(&application, |answer| answer == b"here" && site.is_relay_alive("alice"));
     assert!(site.status("alice").get("unresolved").is_none());
-    // It does not resolve any more: the last address stays in use.
+    // If the name no longer resolves, the last address remains in use.
     site.relay_is_at(&["alice"], None);
     agents[1].hang_up();
-    agents[1].wait_for("its last addresses are used (198.51.100.10)", 1);
+    agents[1].wait_for("using its last addresses (198.51.100.10)", 1);
     ask_until(&application, |answer| answer == b"here");
     assert!(site.is_relay_alive("alice"));
 }
 
 #[test]
 fn a_target_that_moves_is_found_by_its_name() {
-    let Some(site) = Site::new() else { return };
+    let Some(site) = NamedRelaySite::new() else { return };
     site.relay_is_at(&["relay", "alice"], Some("198.51.100.10"));
     let hosts = |target| format!("198.51.100.10 relay.test\n{target} target.test\n");
     site.network.write_setting("bob", "hosts", &hosts("127.0.0.8"));
@@ -170,7 +171,7 @@ fn a_target_that_moves_is_found_by_its_name() {
     answer(&site.network, "127.0.0.9:7", "there");
     let application = site.application();
     let first = site.network.run("bob", || UdpSocket::bind("127.0.0.8:7").expect("the address is free"));
-    first.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    first.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let mut buffer = [0; 64];
     application.send(b"question").expect("it leaves");
     let (_, from) = first.recv_from(&mut buffer).expect("the target is asked");
@@ -178,25 +179,25 @@ fn a_target_that_moves_is_found_by_its_name() {
     ask_until(&application, |answer| answer == b"here");
     drop(first);
     site.network.write_setting("bob", "hosts", &hosts("127.0.0.9"));
-    // Names are looked up now and then, and at once when settings are read again.
+    // Names are resolved regularly, and at once after a reload.
     agents[0].hang_up();
     ask_until(&application, |answer| answer == b"there");
 }
 
 #[test]
 fn a_check_accepts_names_and_says_what_they_resolve_to_if_that_is_asked() {
-    let Some(site) = Site::new() else { return };
+    let Some(site) = NamedRelaySite::new() else { return };
     site.relay_is_at(&["alice"], Some("198.51.100.10"));
     let rest = "[[expose]]\nname = \"echo\"\ntarget = \"no-such.test:7\"\n";
     let file = site.bench.write("alice.toml", &format!("[agent]\nname = \"alice\"\n{rest}\n{}", site.tables));
-    let said = |arguments: &[&str]| {
+    let printed = |arguments: &[&str]| {
         let output = site.network.byway("alice", arguments).output().expect("the program runs");
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     };
-    let silent = said(&["config", "check", path(&file)]);
-    assert!(silent.contains("right for agent") && !silent.contains("198.51.100.10"), "{silent}");
-    let resolved = said(&["config", "check", "--resolve", path(&file)]);
+    let silent = printed(&["config", "check", path(&file)]);
+    assert!(silent.contains("valid for agent") && !silent.contains("198.51.100.10"), "{silent}");
+    let resolved = printed(&["config", "check", "--resolve", path(&file)]);
     assert!(resolved.contains("relay.test: 198.51.100.10"), "{resolved}");
-    assert!(resolved.contains("no-such.test: cannot resolve it now"), "{resolved}");
+    assert!(resolved.contains("no-such.test: cannot resolve"), "{resolved}");
 }

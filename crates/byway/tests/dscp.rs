@@ -1,4 +1,4 @@
-//! The DSCP of a forward's datagrams arrives with them, both ways, with real processes.
+//! DSCP of a forward's datagrams: preserved in both directions, with real processes.
 
 #![allow(
     clippy::disallowed_methods,
@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 use namespaces::Network;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use socket2::SockRef;
-use support::{Bench, Node, PATIENCE, path, text};
+use support::{Bench, Node, TIMEOUT, path, text};
 
-/// DSCPs of Expedited Forwarding (RFC 3246), of Assured Forwarding (RFC 2597) and of network control.
+/// DSCPs of Expedited Forwarding (RFC 3246), of Assured Forwarding (RFC 2597) and of network
+/// control.
 const EF: u8 = 46;
 const AF41: u8 = 34;
 const CS6: u8 = 48;
@@ -28,14 +29,15 @@ const CS6: u8 = 48;
 /// Addresses of the targets, at bob.
 const TARGETS: [&str; 2] = ["127.0.0.1:7", "[::1]:7"];
 
-/// Two agents and a relay, each a machine of one network: alice forwards to what bob exposes.
-struct Site {
+/// Site with two agents and a relay, each a machine of one network; alice forwards to targets that
+/// bob exposes.
+struct DscpSite {
     network: Network,
     _bench: Bench,
     _nodes: Vec<Node>,
 }
 
-impl Site {
+impl DscpSite {
     fn new(forward_keys: &str, expose_keys: &str) -> Option<Self> {
         let (bench, mut network) = (Bench::new(), Network::new()?);
         for (machine, host) in [("relay", 10), ("alice", 11), ("bob", 12)] {
@@ -84,17 +86,17 @@ impl Site {
         Some(Self { network, _bench: bench, _nodes: nodes })
     }
 
-    /// A client of a machine that speaks with this address alone.
-    fn client(&self, machine: &str, to: &str) -> Marked {
+    /// Opens a client on a machine that communicates with this address only.
+    fn client(&self, machine: &str, to: &str) -> DscpSocket {
         let to: SocketAddr = to.parse().expect("an address");
         self.network.run(machine, || {
-            let client = Marked::bind(if to.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" });
+            let client = DscpSocket::bind(if to.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" });
             client.0.connect(to).expect("there is a route");
             client
         })
     }
 
-    /// Packets that bob received, of all flows.
+    /// Returns bob's counters of received packets, over all flows.
     fn received(&self) -> serde_json::Value {
         let output = self.network.byway("bob", &["status", "--json"]).output().expect("the program runs");
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -103,10 +105,10 @@ impl Site {
     }
 }
 
-/// A socket that reads and chooses the traffic class of each datagram.
-struct Marked(UdpSocket);
+/// Socket that reads and sets the traffic class of each datagram.
+struct DscpSocket(UdpSocket);
 
-impl Marked {
+impl DscpSocket {
     fn bind(address: &str) -> Self {
         let socket = UdpSocket::bind(address).expect("the port is free");
         let options = SockRef::from(&socket);
@@ -118,7 +120,7 @@ impl Marked {
         Self(socket)
     }
 
-    /// Has what follows leave with this traffic class.
+    /// Sets the traffic class of the next datagrams.
     fn mark(&self, class: u8) {
         let options = SockRef::from(&self.0);
         let is_ipv4 = self.0.local_addr().expect("it is bound").is_ipv4();
@@ -127,7 +129,7 @@ impl Marked {
         marked.expect("anybody may mark");
     }
 
-    /// The next datagram with its traffic class, and who sent it.
+    /// Receives a datagram with its traffic class and its sender.
     fn receive(&self, time: Duration) -> Option<(Vec<u8>, u8, SocketAddr)> {
         self.0.set_read_timeout(Some(time)).expect("a timeout");
         let (mut bytes, mut control) = ([0; 2_048], nix::cmsg_space!([i32; 4]));
@@ -150,52 +152,54 @@ impl Marked {
         Some((bytes[..length].to_vec(), classes.expect("a traffic class"), from.expect("an address")))
     }
 
-    /// Asks with a traffic class until an answer to this question comes: the class that the target saw, and that of the answer.
+    /// Sends requests with a traffic class until the answer to this one arrives. Returns the class
+    /// that the target saw, and that of the answer.
     fn ask(&self, class: u8, number: u16) -> (u8, u8) {
         let begun = Instant::now();
         self.mark(class);
         loop {
-            // Nobody may listen yet.
+            // The target may not listen yet.
             let _ = self.0.send(&number.to_be_bytes());
             while let Some((answer, of_answer, _)) = self.receive(Duration::from_millis(300)) {
                 if answer[..2] == number.to_be_bytes() {
                     return (answer[2], of_answer);
                 }
             }
-            assert!(begun.elapsed() < PATIENCE, "{:?} does not answer", self.0.peer_addr());
+            assert!(begun.elapsed() < TIMEOUT, "{:?} does not answer", self.0.peer_addr());
         }
     }
 }
 
-/// The traffic class of the answer to a question with this one: another DSCP, and the same ECN field.
+/// Returns the traffic class of the answer to a request with this one: another DSCP, and the same
+/// ECN field.
 const fn answered(class: u8) -> u8 {
     class ^ 0b100
 }
 
-/// A target at bob that says with which traffic class each question came.
+/// Starts a target at bob that reports the traffic class of each request.
 fn answer(network: &Network, target: &str) {
-    let socket = network.run("bob", || Marked::bind(target));
+    let socket = network.run("bob", || DscpSocket::bind(target));
     std::thread::spawn(move || {
         loop {
-            let Some((question, class, from)) = socket.receive(Duration::from_secs(600)) else { return };
+            let Some((request, class, from)) = socket.receive(Duration::from_secs(600)) else { return };
             socket.mark(answered(class));
-            let _ = socket.0.send_to(&[&question[..], &[class]].concat(), from);
+            let _ = socket.0.send_to(&[&request[..], &[class]].concat(), from);
         }
     });
 }
 
 #[test]
 fn each_datagram_arrives_with_its_dscp_both_ways_over_both_families_and_overlay_packets_have_none() {
-    let Some(site) = Site::new("", "") else { return };
+    let Some(site) = DscpSite::new("", "") else { return };
     for machine in ["alice", "bob"] {
         let rule = "-A OUTPUT -d 198.51.100.0/24 -p udp -m dscp ! --dscp 0";
         site.network
             .shell(machine, &format!("iptables {rule}; iptables -A OUTPUT -d 198.51.100.0/24 -p udp"));
     }
     for (forward, target) in ["127.0.0.1:5000", "[::1]:5000"].into_iter().zip(TARGETS) {
-        // Plain UDP beside it.
+        // Plain UDP behaves the same.
         for client in [site.client("alice", forward), site.client("bob", target)] {
-            // One flow whose DSCP changes with each datagram, and its ECN field as well.
+            // One flow, in which the DSCP and the ECN field change with each datagram.
             let classes = [EF << 2, AF41 << 2, 0, EF << 2 | 0b10, 47 << 2, AF41 << 2 | 0b01, EF << 2, 0b10];
             for (number, class) in (0..).zip(classes) {
                 assert_eq!(client.ask(class, number), (class, answered(class)), "{forward}, {class:#x}");
@@ -215,14 +219,14 @@ fn each_datagram_arrives_with_its_dscp_both_ways_over_both_families_and_overlay_
 
 #[test]
 fn repaired_datagrams_keep_their_dscp() {
-    let Some(site) = Site::new("service = \"caching\"", "") else { return };
+    let Some(site) = DscpSite::new("service = \"caching\"", "") else { return };
     let client = site.client("alice", "127.0.0.1:5000");
     let begun = Instant::now();
     let loss = "iptables -A INPUT -s 198.51.100.11 -p udp -m length --length 300:2000 -m statistic --mode nth --every 4 --packet 0 -j DROP";
     site.network.shell("bob", loss);
     let mut rounds = 0;
     while site.received()["cached"].as_u64().unwrap_or(0) < 20 {
-        assert!(begun.elapsed() < PATIENCE, "too little was repaired: {}", site.received());
+        assert!(begun.elapsed() < TIMEOUT, "too little was repaired: {}", site.received());
         rounds += 1;
         for number in 0..50_u16 {
             let class = [EF << 2, AF41 << 2][usize::from(number % 2)];
@@ -244,14 +248,14 @@ fn repaired_datagrams_keep_their_dscp() {
 #[test]
 fn either_end_may_refuse_dscps_and_those_of_network_control_are_not_put_back() {
     for (forward, expose) in [("", ""), ("keep_dscp = false", ""), ("", "keep_dscp = false")] {
-        let Some(site) = Site::new(forward, expose) else { return };
+        let Some(site) = DscpSite::new(forward, expose) else { return };
         for to in ["127.0.0.1:5000", "[::1]:5000"] {
             let client = site.client("alice", to);
             let is_kept = forward.is_empty() && expose.is_empty();
             let kept = |class: u8| if is_kept { class } else { 0b10 };
             let ef = EF << 2 | 0b10;
             let seen = kept(ef);
-            // Whoever gets no DSCP answers with DSCP 1, which goes the same way.
+            // The target that gets DSCP 0 answers with DSCP 1, which is handled in the same manner.
             assert_eq!(client.ask(ef, 1), (seen, kept(answered(seen))), "{to}, {forward:?}, {expose:?}");
             let (control, answer) = client.ask(CS6 << 2 | 0b10, 2);
             assert_eq!((control, answer), (0b10, kept(answered(0b10))), "{to}, {forward:?}, {expose:?}");

@@ -1,4 +1,4 @@
-//! Nodes whose file descriptors run out, and logs that traffic would fill, with real processes.
+//! Nodes without free file descriptors, and bounded logs under load, with real processes.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,9 +12,9 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::{App, Managed, Node, PATIENCE, TwoSites, byway, echo, path, text};
+use support::{App, ManagedNetwork, Node, TIMEOUT, TwoSites, byway, echo, path, text};
 
-/// A node with 64 file descriptors.
+/// Returns the command of a node with 64 file descriptors.
 fn with_few_files(arguments: &[&str]) -> Command {
     let mut shell = Command::new("sh");
     let limits = "ulimit -n 64; exec \"$0\" \"$@\"";
@@ -22,7 +22,7 @@ fn with_few_files(arguments: &[&str]) -> Command {
     shell
 }
 
-/// Bob again, with few files; his settings were written when he started before.
+/// Starts bob again with few file descriptors; his first start wrote his settings.
 fn bob_with_few_files(sites: &TwoSites) -> Node {
     drop(sites.bob());
     let file = sites.bench.path("bob.toml");
@@ -44,34 +44,34 @@ fn an_agent_without_file_descriptors_answers_about_itself_and_says_so_once() {
     echo(sites.echo());
     let first = App::at(sites.bench.at(30, 9_999));
     first.call(sites.forward());
-    // Conversations, which make no room for others.
+    // Active mappings, which are not evicted for others.
     let apps: Vec<App> = (0..150).map(|number| App::at(sites.bench.at(30, 10_000 + number))).collect();
     let begun = Instant::now();
-    while times(&bob, "no socket towards what is exposed") == 0 {
+    while times(&bob, "cannot open a socket to the exposed target") == 0 {
         for app in &apps {
             app.send(b"hello", sites.forward());
             app.receive_within(Duration::from_millis(1));
         }
-        assert!(begun.elapsed() < PATIENCE, "{}", bob.log());
+        assert!(begun.elapsed() < TIMEOUT, "{}", bob.log());
     }
     let observe = sites.observe(12).to_string();
     for _ in 0..3 {
         let asked = Instant::now();
         let status = byway(&["status", "--at", &observe, "--json"]);
         assert!(status.status.success(), "{}", text(&status.stderr));
-        assert!(asked.elapsed() < PATIENCE / 4, "it takes {:?}", asked.elapsed());
+        assert!(asked.elapsed() < TIMEOUT / 4, "it takes {:?}", asked.elapsed());
         for app in &apps {
             app.send(b"again", sites.forward());
         }
     }
-    assert!(first.call(sites.forward()) < PATIENCE, "the first one is served as before");
-    assert_eq!(times(&bob, "no socket towards what is exposed"), 1, "{}", bob.log());
-    assert!(times(&alice, "the peer has no mapping left") <= 1, "{}", alice.log());
+    assert!(first.call(sites.forward()) < TIMEOUT, "the first one is served as before");
+    assert_eq!(times(&bob, "cannot open a socket to the exposed target"), 1, "{}", bob.log());
+    assert!(times(&alice, "mapping table of the peer full") <= 1, "{}", alice.log());
 }
 
 #[test]
 fn a_controller_without_file_descriptors_serves_its_administrator_and_its_members() {
-    let (network, mut controller) = Managed::new();
+    let (network, mut controller) = ManagedNetwork::new();
     assert_eq!(controller.stop(), Some(0));
     let file = network.bench.path("controller.toml");
     let command = with_few_files(&["controller", "--config", path(&file)]);
@@ -86,8 +86,12 @@ fn a_controller_without_file_descriptors_serves_its_administrator_and_its_member
     assert!(text(&members.stdout).contains("east"), "{}", text(&members.stderr));
     let observe = network.observe(9).to_string();
     let status = byway(&["status", "--at", &observe]);
-    let said = text(&status.stdout);
-    assert!(status.status.success() && said.contains("address share"), "{said}: {}", text(&status.stderr));
+    let message = text(&status.stdout);
+    assert!(
+        status.status.success() && message.contains("address share"),
+        "{message}: {}",
+        text(&status.stderr)
+    );
     let silent: Vec<TcpStream> =
         (0..100).filter_map(|_| TcpStream::connect(network.observe(9)).ok()).collect();
     let status = byway(&["status", "--at", &observe]);
@@ -103,7 +107,7 @@ fn clients_of_what_is_not_exposed_make_one_line_of_the_log() {
     sites.bench.write("bob.toml", &settings);
     let bob = sites.bench.start("bob", &["agent", "--config", path(&file)]);
     let alice = sites.alice("internet");
-    let refused = "the peer does not take what is sent there";
+    let refused = "peer refused the mapping";
     for number in 0..188 {
         App::at(sites.bench.at(30, 10_000 + number)).send(b"hello", sites.forward());
     }
@@ -116,12 +120,12 @@ fn clients_of_what_is_not_exposed_make_one_line_of_the_log() {
         refused.and_then(|counted| counted["count"].as_u64()).unwrap_or(0)
     };
     let begun = Instant::now();
-    // Its offer came after all others, and so did the answer to it.
+    // Its offer follows all others, and so does the answer.
     while count() == 0 {
         last.send(b"hello", sites.forward());
         last.receive_within(Duration::from_millis(20));
-        assert!(begun.elapsed() < PATIENCE, "{}", alice.log());
+        assert!(begun.elapsed() < TIMEOUT, "{}", alice.log());
     }
     assert_eq!(times(&alice, refused), 1, "{}", alice.log());
-    assert_eq!(times(&bob, "refused what a peer offers"), 1, "{}", bob.log());
+    assert_eq!(times(&bob, "refused a mapping that the peer offered"), 1, "{}", bob.log());
 }

@@ -59,13 +59,13 @@ x = "ms"
 y = "share of repairs"
 "#;
 
-/// A folder with an experiment, and the path of what comes of it.
+/// Writes a folder with an experiment. Returns the folder, its path and the path of the results.
 fn folder(experiment: &str) -> (tempfile::TempDir, String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let call =
         fs::read_to_string(repository().join("experiments/scenarios/one-call.toml")).expect("it is there");
-    fs::write(folder.path().join("call.toml"), call).expect("room on the disk");
-    fs::write(folder.path().join("small.toml"), experiment).expect("room on the disk");
+    fs::write(folder.path().join("call.toml"), call).expect("space on the disk");
+    fs::write(folder.path().join("small.toml"), experiment).expect("space on the disk");
     let [experiments, output] =
         [folder.path().to_owned(), folder.path().join("out")].map(|path| path.display().to_string());
     (folder, experiments, output)
@@ -84,7 +84,7 @@ fn an_experiment_is_run_written_and_reported_and_is_the_same_each_time() {
     let value: serde_json::Value = serde_json::from_str(&written).expect("JSON");
     assert_eq!((value["id"].as_str(), value["rows"].as_array().map(Vec::len)), (Some("small"), Some(3)));
     let met: Vec<_> = (0..3).map(|row| value["rows"][row]["met"].as_bool()).collect();
-    // The third holds without the overlay, too: it proves nothing, and is not met.
+    // Target 3 holds without the overlay as well, so it proves nothing and is not met.
     assert_eq!(met, [Some(true), Some(false), Some(false)], "{written}");
     assert!(
         value["series"]["times"]["curves"][0]["points"].as_array().is_some_and(|points| !points.is_empty())
@@ -109,15 +109,15 @@ fn an_experiment_with_a_run_that_was_stopped_has_met_nothing() {
     let run = |more: &[&str]| byway(&[&["experiment", "run", "small"], &folders[..], more].concat());
     assert!(text(&run(&[]).stdout).contains("small: 1 of 3 targets met"));
     let stopped = run(&["--memory", "20 kB"]);
-    let said = text(&stopped.stdout);
-    assert!(said.contains("small: 0 of 3 targets met"), "{said}");
-    assert!(said.contains("STOPPED: on, seed 2: stopped after"), "{said}");
+    let message = text(&stopped.stdout);
+    assert!(message.contains("small: 0 of 3 targets met"), "{message}");
+    assert!(message.contains("STOPPED: on, seed 2: stopped after"), "{message}");
     let result = fs::read_to_string(folder.path().join("out/small/result.json")).expect("a result");
     let value: serde_json::Value = serde_json::from_str(&result).expect("JSON");
     assert_eq!(value["stopped"].as_array().map(Vec::len), Some(4), "two arms, two seeds: {result}");
     assert!(value["rows"][0]["measured"].is_number(), "it has what it has: {result}");
     let nothing = run(&["--at-most", "0 s"]);
-    assert!(text(&nothing.stdout).contains("stops elsewhere"), "{}", text(&nothing.stdout));
+    assert!(text(&nothing.stdout).contains("not repeatable"), "{}", text(&nothing.stdout));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_swarm_is_as_it_must_be() {
     assert!(text(&checked.stdout).contains(&format!("Swarm, seed {seed}")), "{}", text(&checked.stderr));
     let wrong = byway(&["sim", "swarm", "--replay", "Cargo.toml"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong.stderr).contains("is no seed"), "{}", text(&wrong.stderr));
+    assert!(text(&wrong.stderr).contains("invalid seed"), "{}", text(&wrong.stderr));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_seed_of_a_swarm_that_takes_too_long_has_failed() {
 fn measurements_become_loss_traces() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("measured.csv");
-    fs::write(&file, "1,40\n2,41\n4,300\n").expect("room on the disk");
+    fs::write(&file, "1,40\n2,41\n4,300\n").expect("space on the disk");
     let file = file.display().to_string();
     let trace = byway(&["sim", "import", &file, "--format", "columns", "--late", "150ms"]);
     assert_eq!(text(&trace.stdout), "0011\n", "{}", text(&trace.stderr));

@@ -1,4 +1,4 @@
-//! Relays that all die beside running calls, with real processes: the direct path carries every service.
+//! Death of all relays during calls, with real processes: the direct path takes over every service.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks")]
 
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use sites::{ALICE, BOB, EAST, Mode, Plan, Sites, WEST};
 
-/// How long packets may be lost after the death of all relays.
+/// Longest time of losses after the death of all relays.
 const MOVED: Duration = Duration::from_millis(600);
 
-/// How long the relays are dead.
+/// Time for which the relays are dead.
 const DEAD_FOR: Duration = Duration::from_secs(5);
 
 const SERVICES: [&str; 4] = ["forwarding", "both", "caching", "coding"];
@@ -49,9 +49,12 @@ fn kill_all_relays(mode: Mode) {
         sites.kill(relay);
     }
     std::thread::sleep(DEAD_FOR);
-    let told = sites.mapping(ALICE, FORWARDING);
-    let note = told["note"].as_str().unwrap_or_default();
-    assert!(note.contains("everything takes the direct path") && told["service"] == "internet", "{told}");
+    let mapping = sites.mapping(ALICE, FORWARDING);
+    let note = mapping["note"].as_str().unwrap_or_default();
+    assert!(
+        note.contains("all packets use the direct path") && mapping["service"] == "internet",
+        "{mapping}"
+    );
     let dead = forwarded(&sites);
     for relay in [EAST, WEST] {
         sites.revive(relay);

@@ -1,6 +1,6 @@
-//! The guide, executed: the very text of its commands and files, on machines with its names and addresses, whose direct
-//! path loses packets and goes dark. Each section has its losses repaired, by the service that it stands for. Where the
-//! kernel makes no namespaces for this process, it says so.
+//! The guide, executed: its literal commands and files, on machines with its names and addresses,
+//! over a direct path with losses and outages. In each section, its service repairs the losses.
+//! Skipped if the kernel refuses namespaces to this process.
 
 #![allow(dead_code, unreachable_pub, reason = "modules of tests")]
 #![allow(
@@ -36,15 +36,15 @@ use byway_net::{Device, DeviceSettings};
 use page::{Block, commands, table};
 use script::{Guide, headings, read};
 use services::{Mode, alternatives};
-use traffic::{Caller, Listener, call_through_an_outage, call_through_losses, fate, fate_of_all};
-use world::{Sites, Weather, World};
+use traffic::{Caller, Listener, call_through_an_outage, call_through_losses, flow_counts, total_counts};
+use world::{Impairments, Sites, World};
 
-/// The longest that anything here may take: a guard, not a measure.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time of any step: a guard, not a measure.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 const GUIDE: &str = "docs/guide.md";
 
-/// Headings of the guide with blocks, by the test that plays them.
+/// Headings of the guide with blocks, by the test that executes them.
 const MANAGED: [&str; 10] = [
     "Install",
     "2. Start the controller, on `east`",
@@ -62,14 +62,14 @@ const PROTECTED: [&str; 1] = ["A tunnel that is there already"];
 const CAPTURED: [&str; 2] =
     ["D. Applications that know nothing of Byway", "Packets that rules of the firewall choose"];
 
-/// The same block with other words, at other machines.
-fn analogous(block: &Block, words: &[(&str, &str)], places: &[&str]) -> Block {
+/// Returns the block with other words, at other machines.
+fn analogous(block: &Block, words: &[(&str, &str)], targets: &[&str]) -> Block {
     let replaced = |text: &str| words.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
-    let places = places.iter().map(|place| (*place).to_owned()).collect();
-    Block { text: replaced(&block.text), places, ..block.clone() }
+    let targets = targets.iter().map(|target| (*target).to_owned()).collect();
+    Block { text: replaced(&block.text), targets, ..block.clone() }
 }
 
-/// What the guide says of West is what it shows of East, with another name and address.
+/// Replacements that turn the guide's example of East into West.
 const WEST: [(&str, &str); 2] = [("east", "west"), ("203.0.113.11", "203.0.113.12")];
 
 #[test]
@@ -101,7 +101,7 @@ fn the_table_of_features_names_a_test_for_each_line_that_works() {
     }
 }
 
-/// The README's quick start, in terminals: on one relay, which is the controller too.
+/// Runs the README's quick start, in terminals, with one relay that is also the controller.
 #[test]
 fn the_quick_start_of_the_readme_protects_a_call() {
     let Some(mut guide) = Guide::new("README.md", Sites::Homes) else { return };
@@ -114,74 +114,78 @@ fn the_quick_start_of_the_readme_protects_a_call() {
             command.host.as_deref().expect("a name")
         };
         for line in command.line.split("; ") {
-            guide.type_in(host, &page::Typed { host: None, line: line.to_owned(), shown: Vec::new() });
+            guide.type_in(
+                host,
+                &page::ConsoleCommand { host: None, line: line.to_owned(), shown: Vec::new() },
+            );
         }
     }
     let _application = Listener::new(&guide.world, "bob", "127.0.0.1:6000", true);
     let caller = Caller::new(&guide.world, "alice", "127.0.0.1:5000");
     caller.reach();
     call_through_an_outage(&guide.world, &[&caller]);
-    Mode::Caching.check(fate(&guide.world, &caller));
+    Mode::Caching.check(flow_counts(&guide.world, &caller));
 }
 
 #[test]
 fn with_a_controller_what_a_call_loses_comes_from_the_cache() {
     let Some(mut guide) = Guide::new(GUIDE, Sites::Homes) else { return };
     for heading in &MANAGED[..3] {
-        guide.play(heading);
+        guide.run_section(heading);
     }
     let relay = guide.blocks_of("4. Start the relays");
     let [file, start] = &relay[..] else { panic!("a file and its start: {relay:?}") };
     let west = [analogous(file, &WEST, &["west:/etc/byway/relay.toml"]), analogous(start, &WEST, &["west"])];
     for block in relay.iter().chain(&west) {
-        guide.play_block(block, &mut |_, _| {});
+        guide.run_block(block, &mut |_, _| {});
     }
-    guide.play("5. Start the agents");
-    guide.play("6. Call");
+    guide.run_section("5. Start the agents");
+    guide.run_section("6. Call");
     let caller = Caller::new(&guide.world, "alice", "127.0.0.1:5000");
     caller.reach();
     call_through_an_outage(&guide.world, &[&caller]);
-    Mode::Caching.check(fate(&guide.world, &caller));
+    Mode::Caching.check(flow_counts(&guide.world, &caller));
     see_a_repair(&mut guide);
-    guide.play("Upgrades");
-    let before = fate(&guide.world, &caller);
+    guide.run_section("Upgrades");
+    let before = flow_counts(&guide.world, &caller);
     call_through_an_outage(&guide.world, &[&caller]);
-    Mode::Caching.check(fate(&guide.world, &caller).since(before));
+    Mode::Caching.check(flow_counts(&guide.world, &caller).since(before));
     change_settings(&mut guide);
-    let before = fate(&guide.world, &caller);
+    let before = flow_counts(&guide.world, &caller);
     caller.call(50);
-    let after = fate(&guide.world, &caller).since(before);
+    let after = flow_counts(&guide.world, &caller).since(before);
     assert!(after.direct >= 45, "the flow goes on where it was: {after:?}");
-    guide.play("Changes");
+    guide.run_section("Changes");
 }
 
-/// Adds a forward as the unit is reloaded, and plays the section when there is another one in its place.
+/// Adds a forward and reloads the unit, then runs the section with another forward in its place.
 fn change_settings(guide: &mut Guide) {
     let with =
         |port: u16| format!("[[forward]]\nlisten = \"127.0.0.1:{port}\"\npeer = \"bob\"\nto = \"call\"\n");
     let before = read_file(guide, "alice");
     guide.write("alice:/etc/byway/agent.toml+", &with(5_002));
     let line = "sudo systemctl reload byway-agent".to_owned();
-    guide.type_in("alice", &page::Typed { host: None, line, shown: Vec::new() });
+    guide.type_in("alice", &page::ConsoleCommand { host: None, line, shown: Vec::new() });
     let agent = &guide.running[&("alice".to_owned(), "byway-agent".to_owned())];
     units::wait_for(agent, "127.0.0.1:5002");
     let forwards = guide.world.status("alice")["forwards"].to_string();
     assert!(forwards.contains("127.0.0.1:5002"), "{forwards}");
-    // The node's own copy of its file.
+    // The unit's node reads its own copy of the file.
     guide.write("alice:/run/byway-agent/agent.toml", &format!("{before}\n{}", with(5_001)));
-    guide.play("Change settings without a restart");
+    guide.run_section("Change settings without a restart");
 }
 
-/// Plays the section with a call in the background, then the outage that it describes, and takes the rule away.
+/// Runs the section with a call in the background, then the outage that it describes, and removes
+/// the rule.
 fn see_a_repair(guide: &mut Guide) {
     let caller = Caller::new(&guide.world, "alice", "127.0.0.1:5000");
     caller.reach();
-    guide.play_with("See a repair happen", |_, command| {
+    guide.run_section_with("See a repair happen", |_, command| {
         if command.line.contains("iptables") {
             caller.call(traffic::PACKETS);
         }
     });
-    let lossy = fate(&guide.world, &caller);
+    let lossy = flow_counts(&guide.world, &caller);
     assert!(lossy.lost > 0 && lossy.cached > 0, "{lossy:?}");
     let block = guide.blocks_of("See a repair happen").remove(0);
     let mut rule = commands(&block).remove(0);
@@ -192,11 +196,11 @@ fn see_a_repair(guide: &mut Guide) {
         guide.type_in("bob", &rule);
         caller.call(packets);
     }
-    let dark = fate(&guide.world, &caller).since(lossy);
+    let dark = flow_counts(&guide.world, &caller).since(lossy);
     assert!(dark.lost >= 80 && dark.repaired() >= 0.9, "{dark:?}");
 }
 
-/// Further calls, of two seconds, in which a loss has to come alone.
+/// Most additional calls, of two seconds, until an isolated loss occurs.
 const LOSSY_CALLS_MAX: usize = 20;
 
 #[test]
@@ -208,15 +212,15 @@ fn without_a_controller_each_service_repairs_what_it_stands_for() {
     let agents = [("relay", "agent")];
     let at_agents = |block: &Block| analogous(block, &agents, &["bob", "alice"]);
     for block in [keys, &at_agents(keys), network] {
-        guide.play_block(block, &mut |_, _| {});
+        guide.run_block(block, &mut |_, _| {});
     }
     let rows = own_files(&mut guide);
     for block in [files, &analogous(files, &[("east", "west"), ("bob", "alice")], &[])] {
-        guide.play_block(block, &mut |_, _| {});
+        guide.run_block(block, &mut |_, _| {});
     }
-    guide.play("Through a forward");
+    guide.run_section("Through a forward");
     for block in [start, &at_agents(start)] {
-        guide.play_block(block, &mut |_, _| {});
+        guide.run_block(block, &mut |_, _| {});
     }
     let world = &guide.world;
     let _applications =
@@ -232,22 +236,22 @@ fn without_a_controller_each_service_repairs_what_it_stands_for() {
         caller.reach();
     }
     call_through_an_outage(world, &flows.iter().map(|(caller, _)| caller).collect::<Vec<_>>());
-    let fates = || flows.iter().map(|(caller, mode)| (*mode, fate(world, caller))).collect::<Vec<_>>();
+    let fates = || flows.iter().map(|(caller, mode)| (*mode, flow_counts(world, caller))).collect::<Vec<_>>();
     let mut seen = fates();
-    // A call has so few losses that come alone that it may have none which a block of sixteen repairs.
+    // A call has few isolated losses, possibly none that a block of sixteen repairs.
     for _ in 0..LOSSY_CALLS_MAX {
-        if seen.iter().all(|(mode, fate)| *mode != Mode::OwnRepairs || fate.in_stream > 0) {
+        if seen.iter().all(|(mode, fate)| *mode != Mode::SenderFec || fate.in_stream > 0) {
             break;
         }
-        let own = flows.iter().filter(|(_, mode)| *mode == Mode::OwnRepairs);
+        let own = flows.iter().filter(|(_, mode)| *mode == Mode::SenderFec);
         call_through_losses(world, &own.map(|(caller, _)| caller).collect::<Vec<_>>());
         seen = fates();
     }
     services::check_all(&seen, || world.status("alice").to_string());
 }
 
-/// Writes `own.toml` of Bob and Alice; hers has a forward for each choice of the guide's table of services. Where those
-/// listen, and what is to come of them.
+/// Writes `own.toml` of Bob and Alice. Alice's has a forward for each choice in the guide's table
+/// of services. Returns the forwards' addresses and modes.
 fn own_files(guide: &mut Guide) -> Vec<(String, Mode)> {
     let own = guide.blocks_of("5. Start the agents");
     let without_token = |block: &Block| {
@@ -273,7 +277,7 @@ fn own_files(guide: &mut Guide) -> Vec<(String, Mode)> {
 #[test]
 fn where_no_direct_path_opens_relays_carry_a_call() {
     let Some(mut guide) = Guide::new(GUIDE, Sites::Homes) else { return };
-    guide.world.weather(Weather::Dark);
+    guide.world.set_impairments(Impairments::Outage);
     static_network(&mut guide, "");
     let own = guide.blocks_of("5. Start the agents");
     for (host, block) in ["bob", "alice"].into_iter().zip(&own) {
@@ -286,13 +290,13 @@ fn where_no_direct_path_opens_relays_carry_a_call() {
     caller.reach();
     let before = application.count();
     caller.call(200);
-    let came = traffic::settled(|| application.count()) - before;
+    let arrived = traffic::settled(|| application.count()) - before;
     let peer = guide.world.status("alice")["peers"][0].clone();
-    assert!(peer["is_relayed"] == true && came >= 198, "{came} of 200 came: {peer}");
+    assert!(peer["is_relayed"] == true && arrived >= 198, "{arrived} of 200 arrived: {peer}");
 }
 
-/// Has a network without a controller be there, with relays at work: each agent's file is what the guide says but for
-/// flows, with an address for Bob where he has one.
+/// Sets up a network without a controller, with running relays. Each agent's file follows the guide
+/// except for flows; Bob's entry may have an address.
 fn static_network(guide: &mut Guide, of_bob: &str) {
     guide.install();
     let blocks = guide.blocks_of("B. Without a controller");
@@ -301,13 +305,13 @@ fn static_network(guide: &mut Guide, of_bob: &str) {
     let bob = format!("name = \"bob\"\n{of_bob}");
     let network = Block { text: network.text.replace("name = \"bob\"\n", &bob), ..network.clone() };
     for block in [keys, &at_agents, &network] {
-        guide.play_block(block, &mut |_, _| {});
+        guide.run_block(block, &mut |_, _| {});
     }
     let listen = if of_bob.is_empty() { "" } else { "listen = [\"0.0.0.0:4600\"]\n" };
     guide.write("bob:own.toml", &format!("[agent]\nname = \"bob\"\n{listen}"));
     guide.write("alice:own.toml", "[agent]\nname = \"alice\"\n");
     for block in [files, &analogous(files, &[("east", "west"), ("bob", "alice")], &[]), start] {
-        guide.play_block(block, &mut |_, _| {});
+        guide.run_block(block, &mut |_, _| {});
     }
 }
 
@@ -317,24 +321,24 @@ fn a_tunnel_that_is_there_already_has_its_losses_repaired_from_the_cache() {
     static_network(&mut guide, "addresses = [\"203.0.113.9:4600\"]\n");
     let ends = [("alice", 51_821, "203.0.113.9:51820", 1), ("bob", 51_820, "198.51.100.21:51821", 2)];
     let _devices = ends.map(|(host, port, peer, number)| tunnel(&guide.world, host, port, peer, number));
-    guide.play("A tunnel that is there already");
-    units::wait_for(&guide.running[&("alice".to_owned(), "protect".to_owned())], "packets are captured");
+    guide.run_section("A tunnel that is there already");
+    units::wait_for(&guide.running[&("alice".to_owned(), "protect".to_owned())], "capture active");
     let world = &guide.world;
     let _far = Listener::new(world, "bob", "0.0.0.0:51820", true);
     let near = Caller::from_port(world, "alice", 51_821, "203.0.113.9:51820");
     near.reach();
     call_through_an_outage(world, &[&near]);
-    Mode::Caching.check(fate_of_all(world, "bob"));
-    let answers = fate_of_all(world, "alice");
+    Mode::Caching.check(total_counts(world, "bob"));
+    let answers = total_counts(world, "alice");
     assert!(answers.lost > 0 && answers.repaired() >= 0.9, "{answers:?}");
-    let taken = ["alice", "bob"].map(|host| traffic::counted(world, host, "proxy_taken"));
+    let accepted = ["alice", "bob"].map(|host| traffic::counted(world, host, "proxy_accepted"));
     assert!(
-        taken.iter().all(|taken| *taken >= u64::from(traffic::PACKETS)),
-        "{taken:?} packets are captured"
+        accepted.iter().all(|accepted| *accepted >= u64::from(traffic::PACKETS)),
+        "{accepted:?} packets captured"
     );
 }
 
-/// A device as that of a tunnel, and a program in the place of `wg` that says what there is.
+/// Makes a tunnel's device, and a program in place of `wg` that reports it.
 fn tunnel(world: &World, host: &str, port: u16, peer: &str, number: u8) -> Device {
     let dump = format!(
         "cHJpdmF0ZQ==\tcHVibGlj\t{port}\toff\na2V5AAAAAAA=\t(none)\t{peer}\t10.7.0.0/24\t0\t0\t0\toff"
@@ -350,27 +354,27 @@ fn applications_that_know_nothing_of_byway_have_their_losses_repaired() {
     let Some(mut guide) = Guide::new(GUIDE, Sites::Public) else { return };
     static_network(&mut guide, "");
     let without = read_file(&guide, "alice");
-    guide.play("D. Applications that know nothing of Byway");
+    guide.run_section("D. Applications that know nothing of Byway");
     start_capturing(&mut guide);
     let world = &guide.world;
     let server = Listener::new(world, "bob", "203.0.113.9:443", true);
     let client = Caller::new(world, "alice", "203.0.113.9:443");
     client.reach();
     call_through_an_outage(world, &[&client]);
-    let fate = fate_of_all(world, "bob");
+    let fate = total_counts(world, "bob");
     assert!(fate.lost >= 45 && fate.repaired() >= 0.9 && fate.cached * 10 >= fate.lost * 9, "{fate:?}");
-    let came = server.count();
-    assert!(came * 100 >= traffic::PACKETS as usize * 99, "{came} packets came: {fate:?}");
-    assert!(traffic::counted(world, "alice", "proxy_taken") >= u64::from(traffic::PACKETS));
+    let arrived = server.count();
+    assert!(arrived * 100 >= traffic::PACKETS as usize * 99, "{arrived} packets arrived: {fate:?}");
+    assert!(traffic::counted(world, "alice", "proxy_accepted") >= u64::from(traffic::PACKETS));
     capture_by_a_queue(&mut guide, &without);
 }
 
-/// The text of an agent's file.
+/// Reads an agent's file.
 fn read_file(guide: &Guide, host: &str) -> String {
     std::fs::read_to_string(guide.world.path(host, "/etc/byway/agent.toml")).expect("it was written")
 }
 
-/// Starts both agents, hers by a unit with the right to capture, and waits until she does.
+/// Starts both agents, Alice's by a unit with the right to capture, and waits until it captures.
 fn start_capturing(guide: &mut Guide) {
     for host in ["bob", "alice"] {
         let more = "mkdir -p /etc/systemd/system/byway-agent.service.d && \
@@ -382,15 +386,15 @@ fn start_capturing(guide: &mut Guide) {
     let rules = guide.world.shell("alice", "byway agent --config /etc/byway/agent.toml --dry-run");
     assert!(rules.contains("203.0.113.9"), "{rules}");
     let agent = &guide.running[&("alice".to_owned(), "byway-agent".to_owned())];
-    units::wait_for(agent, "packets are captured");
+    units::wait_for(agent, "capture active");
 }
 
-/// Has rules of the firewall choose what is captured, where there are such rules.
+/// Tests capture by firewall rules with a queue, if the system has such rules.
 fn capture_by_a_queue(guide: &mut Guide, without: &str) {
     guide.write("alice:/etc/byway/agent.toml", without);
     let blocks = guide.blocks_of("Packets that rules of the firewall choose");
     let [settings, rules] = &blocks[..] else { panic!("{blocks:?}") };
-    guide.play_block(settings, &mut |_, _| {});
+    guide.run_block(settings, &mut |_, _| {});
     guide.world.shell("alice", "byway config check /etc/byway/agent.toml");
     let rule = rules.text.lines().find(|line| line.starts_with("iptables ")).expect("a rule");
     let made = guide.world.try_shell("alice", rule);
@@ -399,13 +403,13 @@ fn capture_by_a_queue(guide: &mut Guide, without: &str) {
         return;
     }
     guide.start("alice", "byway-agent");
-    let before = fate_of_all(&guide.world, "bob");
-    guide.world.weather(Weather::Lossy(traffic::LOSS));
-    let until = std::time::Instant::now() + PATIENCE;
+    let before = total_counts(&guide.world, "bob");
+    guide.world.set_impairments(Impairments::Lossy(traffic::LOSS));
+    let until = std::time::Instant::now() + TIMEOUT;
     traffic::serve_tcp(&guide.world, "bob", "203.0.113.9:443");
-    while fate_of_all(&guide.world, "bob").since(before).cached < 5 {
+    while total_counts(&guide.world, "bob").since(before).cached < 5 {
         traffic::fetch_tcp(&guide.world, "alice", "203.0.113.9:443");
         assert!(std::time::Instant::now() < until, "nothing was repaired");
     }
-    assert!(traffic::counted(&guide.world, "alice", "proxy_queued_taken") > 0);
+    assert!(traffic::counted(&guide.world, "alice", "proxy_queued_captured") > 0);
 }

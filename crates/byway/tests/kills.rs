@@ -1,18 +1,18 @@
-//! Processes that are killed and come back, in any order.
+//! Processes that are killed and restarted, in any order.
 
 mod support;
 
 use std::time::Duration;
 
-use support::{App, Managed, Node, echo, status};
+use support::{App, ManagedNetwork, Node, echo, status};
 
-/// What a restart may take until applications are served again.
+/// Longest time from a restart until applications are served again.
 const HEALED: Duration = Duration::from_secs(2);
 
-/// Numbers by chance, the same each time (the constants are those of Knuth's MMIX).
-struct Chance(u64);
+/// Random numbers, the same each time (the constants are those of Knuth's MMIX).
+struct TestRng(u64);
 
-impl Chance {
+impl TestRng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).expect("31 bits") % bound
@@ -21,7 +21,7 @@ impl Chance {
 
 #[test]
 fn a_hundred_kills_leave_nothing_stuck() {
-    let (network, controller) = Managed::new();
+    let (network, controller) = ManagedNetwork::new();
     echo(network.echo());
     let starts: [&dyn Fn() -> Node; 5] =
         [&|| network.controller(), &|| network.relay(1), &|| network.relay(2), &|| network.bob(), &|| {
@@ -31,22 +31,22 @@ fn a_hundred_kills_leave_nothing_stuck() {
     nodes.extend(starts.iter().skip(1).map(|start| start()));
     let app = App::at(network.bench.at(30, 0));
     app.call(network.forward());
-    let mut chance = Chance(1);
+    let mut chance = TestRng(1);
     let mut kills = 0;
     while kills < 100 {
         let first = chance.below(nodes.len());
         let second = chance.below(nodes.len());
-        let mut places = vec![first, second];
-        places.dedup();
-        for place in &places {
-            nodes[*place].kill();
+        let mut indexes = vec![first, second];
+        indexes.dedup();
+        for index in &indexes {
+            nodes[*index].kill();
         }
-        for place in &places {
-            nodes[*place] = starts[*place]();
+        for index in &indexes {
+            nodes[*index] = starts[*index]();
         }
-        kills += places.len();
+        kills += indexes.len();
         let took = app.call(network.forward());
-        let names: Vec<_> = places.iter().map(|place| nodes[*place].name()).collect();
+        let names: Vec<_> = indexes.iter().map(|index| nodes[*index].name()).collect();
         assert!(took < HEALED, "after {kills} kills, the last of {names:?}: {took:?}");
     }
     let alice = status(network.observe(11));
@@ -56,15 +56,15 @@ fn a_hundred_kills_leave_nothing_stuck() {
 
 #[test]
 fn the_data_plane_needs_no_controller() {
-    let (network, mut controller) = Managed::new();
+    let (network, mut controller) = ManagedNetwork::new();
     echo(network.echo());
     let mut nodes = [network.relay(1), network.relay(2), network.bob(), network.alice("caching")];
     let app = App::at(network.bench.at(30, 0));
     app.call(network.forward());
     controller.kill();
-    for (place, node) in nodes.iter_mut().enumerate() {
+    for (index, node) in nodes.iter_mut().enumerate() {
         node.kill();
-        *node = match place {
+        *node = match index {
             0 => network.relay(1),
             1 => network.relay(2),
             2 => network.bob(),

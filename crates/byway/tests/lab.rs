@@ -1,5 +1,5 @@
-//! `byway lab`, as a process: what real agents and relays do beside what the simulator says of the same scenario. Where the kernel makes no
-//! namespaces for this process, only that it says so.
+//! `byway lab` as a process: real agents and relays, compared with the simulator on the same
+//! scenario. Skipped if the kernel refuses namespaces to this process.
 
 #![allow(clippy::disallowed_methods, reason = "the program reads files that are written here")]
 #![allow(clippy::print_stderr, reason = "says what is skipped")]
@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A call over a path with bursts of losses; three seconds of it.
+/// Scenario of a call of three seconds, over a path with bursts of losses.
 const CALL: &str = r#"
 title = "A call"
 length = "6 s"
@@ -38,17 +38,18 @@ fn text(bytes: &[u8]) -> &str {
 
 fn written(folder: &Path, scenario: &str) -> String {
     let file = folder.join("scenario.toml");
-    std::fs::write(&file, scenario).expect("room on the disk");
+    std::fs::write(&file, scenario).expect("space on the disk");
     file.display().to_string()
 }
 
-/// What came of the only flow; `None` where this machine does not let a lab be, or is too busy for it.
+/// Returns the outcome of the only flow; `None` if this machine cannot run a lab, or is too busy
+/// for it.
 fn call(arguments: &[&str]) -> Option<serde_json::Value> {
     let output = byway(arguments);
     if output.status.code() == Some(3) {
-        let said = text(&output.stderr);
-        assert!(said.contains("need root") || said.contains("the run is void"), "{said}");
-        eprintln!("skipped: {said}");
+        let message = text(&output.stderr);
+        assert!(message.contains("need root") || message.contains("run void"), "{message}");
+        eprintln!("skipped: {message}");
         return None;
     }
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -60,7 +61,8 @@ fn number(flow: &serde_json::Value, name: &str) -> u64 {
     flow[name].as_u64().unwrap_or_else(|| panic!("{name} of {flow}"))
 }
 
-/// Four calls that are coded together, one of them over a path that is dark for a second.
+/// Scenario of four calls that are coded together, one of them over a path with an outage of a
+/// second.
 const CALLS: &str = r#"
 title = "Four calls and an outage"
 length = "8 s"
@@ -85,7 +87,7 @@ step = [
 ]
 "#;
 
-/// A path that is always bad, and relays that carry everything.
+/// Scenario of a path that is always bad, and relays that forward all packets.
 const FORWARDED: &str = r#"
 title = "A call by relays"
 length = "6 s"
@@ -104,8 +106,9 @@ flow = [
 ]
 "#;
 
-/// How far both worlds may be apart. Bursts are the same in both, as functions of time; a packet that real programs send some tenths of a
-/// millisecond later may meet one or miss it, and probes of agents are at other times.
+/// Compares both worlds within tolerances. Both have the same bursts, as functions of time. But
+/// real packets leave some tenths of a millisecond later and may miss a burst, and agents' probes
+/// are at other times.
 #[test]
 fn both_worlds_agree() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Programs in a lab, as processes. Where the kernel makes no namespaces for this process, only that it says so.
+//! Programs in a lab, as processes. Skipped if the kernel refuses namespaces to this process.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Two machines, a service and three tasks of a shell.
+/// Scenario of two machines, a service and three shell tasks.
 const COMMANDS: &str = r#"
 title = "Programs"
 length = "1500 ms"
@@ -61,22 +61,24 @@ fn text(bytes: &[u8]) -> &str {
 
 fn written(folder: &Path, scenario: &str) -> String {
     let file = folder.join("scenario.toml");
-    std::fs::write(&file, scenario).expect("room on the disk");
+    std::fs::write(&file, scenario).expect("space on the disk");
     file.display().to_string()
 }
 
-/// A run of a lab; `None` where this machine does not let one be, or is too busy for it.
+/// Runs a lab; `None` if this machine cannot run one, or is too busy for it.
 fn lab(arguments: &[&str]) -> Option<Output> {
     let output = byway(arguments);
-    let said = text(&output.stderr);
-    if output.status.code() == Some(3) && (said.contains("need root") || said.contains("the run is void")) {
-        eprintln!("skipped: {said}");
+    let message = text(&output.stderr);
+    if output.status.code() == Some(3)
+        && (message.contains("need root") || message.contains("the run is void"))
+    {
+        eprintln!("skipped: {message}");
         return None;
     }
     Some(output)
 }
 
-/// Part of the scenario, or another text in its place.
+/// Returns the scenario with another text in place of a part.
 fn with(part: &str, instead: &str) -> String {
     assert!(COMMANDS.contains(part), "{part}");
     COMMANDS.replacen(part, instead, 1)
@@ -115,7 +117,7 @@ fn without_byway_the_same_programs_and_flows_run() {
     let call = &outcome["flows"][0];
     assert_eq!((&call["delivered"], &call["missing"]), (&40.into(), &0.into()), "{outcome}");
     assert_eq!(outcome["world"], "bare");
-    // Nothing else is on the path: no handshakes, no probes.
+    // The path has no other packets: neither handshakes nor probes.
     let sent: u64 =
         outcome["nodes"].as_array().into_iter().flatten().filter_map(|node| node["sent"].as_u64()).sum();
     assert!((40..60).contains(&sent), "{outcome}");
@@ -151,7 +153,7 @@ fn worlds_stand_side_by_side_and_what_machines_sent_can_be_looked_at() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     for machine in ["alice", "bob"] {
         let capture = std::fs::read(captures.join(format!("{machine}.pcapng"))).expect("a capture");
-        // 40 datagrams of 500 bytes, and what is around them.
+        // The capture has 40 datagrams of 500 bytes, with their headers.
         assert!((20_000..40_000).contains(&capture.len()), "{}", capture.len());
     }
     let again = byway(&["lab", "run", &file, "--capture", &into]);
@@ -169,9 +171,9 @@ fn without_flows_programs_run_over_links_with_classes_and_are_judged() {
                    run = [\"sh\", \"-c\", \"exec perl -MSocket -e 'socket(my $s, PF_INET, SOCK_DGRAM, 17); \
                    my $to = sockaddr_in(9, inet_aton(shift)); send($s, q(x) x 1000, 0, $to) for 1 .. 3; print qq({\\\"ok\\\": 1}\\\\n)' {address:bob}\"]\n";
     let expect = |most: &str| {
-        format!("[[expect]]\nlink = \"middle\"\nmeasure = \"low-delay-wait-max\"\nat_most = \"{most}\"\n")
+        format!("[[expect]]\nlink = \"middle\"\nmeasure = \"low-delay-sojourn-max\"\nat_most = \"{most}\"\n")
     };
-    // The third waits for two of 1,028 bytes, which take 2 ms each.
+    // Packet 3 waits for two of 1,028 bytes, which take 2 ms each.
     let file =
         written(folder.path(), &format!("{scenario}\n{program}\n{}\n{}", expect("10 ms"), expect("1 ms")));
     let Some(output) = lab(&["lab", "run", &file, "--json"]) else { return };
@@ -181,26 +183,26 @@ fn without_flows_programs_run_over_links_with_classes_and_are_judged() {
     let met = |nth: usize| outcome["expectations"][nth]["is_met"].as_bool();
     assert_eq!((met(0), met(1)), (Some(true), Some(false)), "{outcome}");
     let Some(output) = lab(&["lab", "compare", &file]) else { return };
-    let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("run 1 of 1: seed 1, bare"), "{said}");
+    let message = text(&output.stderr);
+    assert!(output.status.success() && message.contains("run 1 of 1: seed 1, bare"), "{message}");
 }
 
 #[test]
 fn what_is_not_as_expected_and_what_fails_has_its_exit_code() {
     let folder = tempfile::tempdir().expect("a folder");
     for (part, instead, words) in [
-        ("at_least = 42", "at_least = 43", "not as expected"),
+        ("at_least = 42", "at_least = 43", "expectations not met"),
         ("echo hello;", "echo hello; echo all is lost >&2; exit 7;", "all is lost"),
-        ("echo hello;", "kill -9 $$;", "task tell has failed (exit status: 137)"),
-        ("echo hello;", "sleep 60;", "task tell has not ended within 1.3 s"),
-        ("while :; do sleep 0.05; done", "exit 0", "service server has ended"),
+        ("echo hello;", "kill -9 $$;", "task tell failed (exit status: 137)"),
+        ("echo hello;", "sleep 60;", "task tell did not end within 1.3 s"),
+        ("while :; do sleep 0.05; done", "exit 0", "service server ended"),
     ] {
         let file = written(folder.path(), &with(part, instead));
-        // Without Byway, nothing is judged.
+        // Without Byway, expectations are not judged.
         let world = if part.starts_with("at_least") { "--json" } else { "--bare" };
         let Some(output) = lab(&["lab", "run", &file, world]) else { return };
-        let said = text(&output.stderr);
-        assert!(output.status.code() == Some(6) && said.contains(words), "{instead}: {said}");
+        let message = text(&output.stderr);
+        assert!(output.status.code() == Some(6) && message.contains(words), "{instead}: {message}");
     }
 }
 
@@ -220,7 +222,7 @@ fn what_is_wrong_with_commands_is_said_before_anything_is_made() {
             3,
             "write {here}/nginx-light/nginx",
         ),
-        ("{address:bob}", "{place:bob}", 2, "is none of {address:MACHINE}"),
+        ("{address:bob}", "{place:bob}", 2, "is not one of {address:MACHINE}"),
         (
             "kind = \"steady\", every = \"10 ms\", bytes = 500, begin = \"100 ms\", end = \"500 ms\"",
             "kind = \"command\", listen = \"127.0.0.1:4600\", target = \"127.0.0.1:53\"",
@@ -229,8 +231,8 @@ fn what_is_wrong_with_commands_is_said_before_anything_is_made() {
         ),
     ] {
         let output = byway(&["lab", "run", &written(folder.path(), &with(part, instead))]);
-        let said = text(&output.stderr);
-        assert!(output.status.code() == Some(code) && said.contains(words), "{instead}: {said}");
+        let message = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && message.contains(words), "{instead}: {message}");
     }
 }
 
@@ -239,9 +241,9 @@ fn virtual_time_passes_over_commands_and_refuses_what_programs_send() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = written(folder.path(), COMMANDS);
     let output = byway(&["sim", "run", &file]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("2 commands are passed over") && said.contains("is not judged"), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(message.contains("ignoring 2 commands") && message.contains("are not judged"), "{message}");
     let sends = "kind = \"steady\", every = \"10 ms\", bytes = 500, begin = \"100 ms\", end = \"500 ms\"";
     let file = written(
         folder.path(),
@@ -249,18 +251,18 @@ fn virtual_time_passes_over_commands_and_refuses_what_programs_send() {
     );
     assert_eq!(byway(&["sim", "check", &file]).status.code(), Some(0));
     let output = byway(&["sim", "run", &file]);
-    let said = text(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("use byway lab run"), "{said}");
+    let message = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && message.contains("use byway lab run"), "{message}");
 }
 
-/// How many processes have this text on their command line.
+/// Counts the processes with this text in their command line.
 fn alive(marker: &str) -> usize {
     let processes = std::fs::read_dir("/proc").expect("the kernel tells it").flatten();
     let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
     lines.filter(|line| String::from_utf8_lossy(line).contains(marker)).count()
 }
 
-/// Waits until so many processes have this text, for a bounded time.
+/// Waits until the number of processes with this text is right, for a bounded time.
 fn wait_for(marker: &str, is_enough: impl Fn(usize) -> bool, lab: &mut Child) -> bool {
     let until = Instant::now() + Duration::from_secs(30);
     while !is_enough(alive(marker)) {
@@ -278,7 +280,7 @@ fn however_a_lab_ends_what_its_programs_have_started_ends_too() {
     for signal in ["KILL", "TERM"] {
         let marker =
             format!("86400.{}{signal}", std::process::id()).replace("KILL", "1").replace("TERM", "2");
-        // One in a session of its own, whose parent has ended; it hears no SIGTERM.
+        // This process is in a session of its own, has no living parent and ignores SIGTERM.
         let run =
             format!("run = [\"sh\", \"-c\", \"trap '' TERM; (setsid sleep {marker} &); sleep {marker}; :\"]");
         let scenario = with("run = [\"sh\", \"{folder}/serve.sh\"]\nready = \"output:serves\"", &run);
@@ -288,9 +290,9 @@ fn however_a_lab_ends_what_its_programs_have_started_ends_too() {
         let mut lab = command.spawn().expect("it starts");
         if !wait_for(&format!("sleep\0{marker}"), |count| count == 2, &mut lab) {
             let output = lab.wait_with_output().expect("it has ended");
-            let said = text(&output.stderr);
-            assert!(said.contains("need root"), "{said}");
-            eprintln!("skipped: {said}");
+            let message = text(&output.stderr);
+            assert!(message.contains("need root"), "{message}");
+            eprintln!("skipped: {message}");
             return;
         }
         let killed = Command::new("kill").args([format!("-{signal}"), lab.id().to_string()]).status();

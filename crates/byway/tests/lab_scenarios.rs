@@ -1,4 +1,5 @@
-//! The scenarios of programs that come with this repository are right. That they come to what they expect takes a lab, and minutes.
+//! Scenarios of programs in this repository: all are valid. Checking their results needs a lab, and
+//! minutes.
 
 #![allow(clippy::disallowed_methods, reason = "the program is run, and files are listed")]
 
@@ -18,7 +19,7 @@ fn scenarios_of_programs_are_right() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = std::fs::read_to_string(&file).expect("text");
         assert!(text.contains("[[expect]]"), "{}: what is expected?", file.display());
-        // What it names beside itself is there.
+        // The files that it names must exist.
         for word in text.split("{here}/").skip(1) {
             let name = word.split([' ', '"', '\'', ',']).next().unwrap_or_default();
             assert!(name.starts_with("..") || folder.join(name).is_file(), "{}: {name}", file.display());

@@ -1,5 +1,5 @@
-//! `byway link` at devices of the kernel, each test in a network namespace of its own. Where the kernel makes none for this process, or there
-//! is no tc, it says so.
+//! `byway link` at devices of the kernel, each test in a network namespace of its own. Skipped if
+//! the kernel refuses one to this process, or tc is missing.
 
 #![allow(
     clippy::disallowed_methods,
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 fn send(flows: &[(UdpSocket, SocketAddr)]) {
     for (socket, to) in flows {
-        // A link that is down takes nothing.
+        // A link that is down refuses packets.
         let _ = socket.send_to(&[7; 400], to);
     }
 }
@@ -48,12 +48,12 @@ fn what_was_there_is_back_after_a_detach_a_signal_and_a_kill() {
         "tc qdisc replace dev v0 root codel target 3ms interval 77ms ce_threshold 1ms".into(),
     ];
     for prepare in before {
-        let said = bench.shell(&prepare);
-        if said.contains("kind is unknown") {
+        let message = bench.shell(&prepare);
+        if message.contains("kind is unknown") {
             eprintln!("skipped: this kernel has not what it takes: {prepare}");
             continue;
         }
-        assert_eq!(said, "", "{prepare}");
+        assert_eq!(message, "", "{prepare}");
         let seen = bench.seen("v0");
         for way in ["detach", "signal", "hangup", "kill"] {
             let attached = bench.attach(&["v0", "--rate", "100 Mbit/s", "--replace"]);
@@ -70,7 +70,7 @@ fn what_was_there_is_back_after_a_detach_a_signal_and_a_kill() {
                 _ => {
                     attached.signal(Signal::KILL);
                     attached.ended();
-                    assert!(bench.done(&["detach", "v0"]).contains("put back"));
+                    assert!(bench.done(&["detach", "v0"]).contains("restored"));
                 }
             }
             assert_eq!(bench.seen("v0"), seen, "{prepare} {way}");
@@ -78,7 +78,7 @@ fn what_was_there_is_back_after_a_detach_a_signal_and_a_kill() {
         }
     }
     let (code, said) = bench.refused(&["detach", "v0"]);
-    assert!(code == Some(2) && said.contains("v0 is not attached"), "{said}");
+    assert!(code == Some(2) && said.contains("v0 not attached"), "{said}");
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn records_that_another_user_could_have_written_are_refused() {
     let folder = bench.folder.path();
     let refused_all = |expected: &str| {
         for words in [&["attach", "v0", "--rate", "1 Mbit/s"][..], &["status"], &["detach", "v0"]] {
-            let (code, said) = bench.refused(words);
-            assert!(code == Some(3) && said.contains(expected), "{words:?}: {said}");
+            let (code, message) = bench.refused(words);
+            assert!(code == Some(3) && message.contains(expected), "{words:?}: {message}");
         }
         assert_eq!(bench.seen("v0"), seen);
     };
@@ -113,9 +113,9 @@ fn records_that_another_user_could_have_written_are_refused() {
     bench.done(&["detach", "v0"]);
     let (record, shown) = (entry.path(), folder.display());
     bench.shell(&format!("mkfifo '{}'", record.display()));
-    refused_all("it is no plain file");
+    refused_all("not a regular file");
     bench.shell(&format!("rm '{0}'; ln -s /etc/passwd '{0}'", record.display()));
-    refused_all("it is a symbolic link");
+    refused_all("is a symbolic link");
     std::fs::remove_file(&record).expect("it is ours");
     bench.shell(&format!("echo '{{}}' > '{}'; chmod o+w '{shown}'", record.display()));
     refused_all("chmod go-w");
@@ -133,7 +133,8 @@ fn records_that_another_user_could_have_written_are_refused() {
 fn packets_are_classified_and_classes_share_the_link_by_their_flows() {
     let Some(bench) = Bench::new() else { return };
     let _attached = bench.usual();
-    // DSCP 45 and 4, whatever the ECN field says; best effort, and CS5, which nobody has mapped.
+    // DSCP 45 and 4, with any ECN field, are low-delay; best effort and CS5, which is not mapped,
+    // are high-rate.
     let mut low = bench.flows(45 << 2, &BOTH, 2);
     low.extend(bench.flows(4 << 2 | 2, &BOTH, 1));
     let mut high = bench.flows(0, &BOTH, 1);
@@ -144,7 +145,7 @@ fn packets_are_classified_and_classes_share_the_link_by_their_flows() {
         status["high_rate"]["flows"] == 3 && status["low_delay"]["flows"] == 6
     });
     let rate = |class: &str| status[class]["rate_bits_per_second"].as_u64().expect("a rate");
-    // Twice three to six.
+    // The ratio of the rates is 2, and that of the flows three to six.
     assert_eq!((rate("high_rate"), rate("low_delay")), (50_000_000, 50_000_000));
     assert_eq!(status["low_delay"]["longest_packet_bytes"], 400 + 8 + 40 + 14);
     assert_eq!((&status["delay_us"], &status["delay_promised_us"]), (&10_000.into(), &10_000.into()));
@@ -153,7 +154,7 @@ fn packets_are_classified_and_classes_share_the_link_by_their_flows() {
         let line = shown.lines().find(|line| line.contains(class)).expect("it is there");
         assert!(line.contains("rate 50Mbit ceil 100Mbit"), "{shown}");
     }
-    // Each packet is counted where it went.
+    // Each packet is counted in its own class.
     let sent = || bench.status()["low_delay"]["sent_packets"].as_u64().expect("a number");
     let before = sent();
     (0..5).for_each(|_| send(&low));
@@ -182,10 +183,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let Some(bench) = Bench::new() else { return };
     let seen = bench.seen("v0");
     let refusals: [(&[&str], &str); 10] = [
-        (&["nowhere0", "--rate", "1 Mbit/s"], "no such network device"),
-        (&["much-too-long-a-name", "--rate", "1 Mbit/s"], "no such network device"),
-        (&["lo", "--rate", "1 Mbit/s"], "leads back"),
-        (&["v0", "--rate", "0 bit/s"], "sends nothing"),
+        (&["nowhere0", "--rate", "1 Mbit/s"], "network device not found"),
+        (&["much-too-long-a-name", "--rate", "1 Mbit/s"], "network device not found"),
+        (&["lo", "--rate", "1 Mbit/s"], "is a loopback device"),
+        (&["v0", "--rate", "0 bit/s"], "is 0 bit/s"),
         (&["v0", "--rate", "101 Gbit/s"], "give at most 100 Gbit/s"),
         (&["v0", "--rate", "1 Mbit/s", "--delay", "10 ms"], "give at least that much, or --raise"),
         (&["v0", "--rate", "50 kbit/s"], "give at least 60.72 kbit/s"),
@@ -194,26 +195,29 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (&["v0", "--rate", "1 Mbit/s", "--tos", "0x10"], "--dscp"),
     ];
     for (words, expected) in refusals {
-        let (code, said) = bench.refused(&[&["attach"], words].concat());
-        assert!(code == Some(2) && said.contains(expected), "{words:?}: {said}");
+        let (code, message) = bench.refused(&[&["attach"], words].concat());
+        assert!(code == Some(2) && message.contains(expected), "{words:?}: {message}");
     }
     assert_eq!(bench.seen("v0"), seen);
     for (foreign, flags, expected) in [
-        ("pfifo limit 9", &[][..], "--replace puts it aside"),
+        ("pfifo limit 9", &[][..], "--replace replaces it"),
         ("tbf rate 1mbit burst 10k latency 10ms", &["--replace"], "which has classes"),
         ("htb", &["--replace"], "which has classes"),
-        ("stab overhead 9 linklayer atm pfifo", &["--replace"], "could not be put back"),
+        ("stab overhead 9 linklayer atm pfifo", &["--replace"], "cannot be restored"),
     ] {
         assert_eq!(bench.shell(&format!("tc qdisc replace dev v0 root handle 7: {foreign}")), "");
         let seen = bench.seen("v0");
-        let (code, said) = bench.refused(&[&["attach", "v0", "--rate", "1 Mbit/s"], flags].concat());
-        assert!(code == Some(3) && said.contains(expected) && said.contains(" 7:"), "{foreign}: {said}");
+        let (code, message) = bench.refused(&[&["attach", "v0", "--rate", "1 Mbit/s"], flags].concat());
+        assert!(
+            code == Some(3) && message.contains(expected) && message.contains(" 7:"),
+            "{foreign}: {message}"
+        );
         assert_eq!(bench.seen("v0"), seen, "{foreign}");
         bench.shell("tc qdisc del dev v0 root");
     }
     bench.shell("tc qdisc add dev v0 ingress");
-    let (code, said) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
-    assert!(code == Some(3) && said.contains("ingress") && said.contains("clsact"), "{said}");
+    let (code, message) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
+    assert!(code == Some(3) && message.contains("ingress") && message.contains("clsact"), "{message}");
 }
 
 #[test]
@@ -226,8 +230,8 @@ fn names_that_a_local_user_holds_keep_no_link_from_being_shared_and_answer_nobod
     let attached = bench.usual();
     assert_eq!(bench.status()["device"], "v0");
     attached.signal(Signal::TERM);
-    let (code, said) = attached.ended();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, message) = attached.ended();
+    assert_eq!(code, Some(0), "{message}");
     assert_eq!(bench.seen("v0"), seen);
 }
 
@@ -252,8 +256,8 @@ fn it_takes_two_capabilities_and_says_which_it_lacks() {
     ] {
         let mut command = with(own);
         let output = bench.machine.run(move || command.output().expect("it starts"));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(3) && said.contains(lacks), "{own}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(3) && message.contains(lacks), "{own}: {message}");
     }
     assert_eq!(bench.seen("v0"), seen);
     let attached = bench.attach_by(with(",+net_admin,+bpf"));
@@ -265,25 +269,26 @@ fn it_takes_two_capabilities_and_says_which_it_lacks() {
 #[test]
 fn a_link_is_changed_while_it_works_and_only_to_what_can_be() {
     let Some(bench) = Bench::new() else { return };
-    let (code, said) = bench.refused(&["change", "v0", "--rate", "1 Mbit/s"]);
+    let (code, message) = bench.refused(&["change", "v0", "--rate", "1 Mbit/s"]);
     assert!(
-        code == Some(2) && said.ends_with("it is not attached: byway link attach v0 --rate RATE\n"),
-        "{said}"
+        code == Some(2)
+            && message.ends_with("because it is not attached; run byway link attach v0 --rate RATE\n"),
+        "{message}"
     );
     let _attached = bench.usual();
-    let (code, said) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
-    assert!(code == Some(2) && said.contains("attached already"), "{said}");
-    let said = bench.done(&["change", "v0", "--rate", "40 Gbit/s", "--delay", "5 ms", "--ratio", "2.5"]);
+    let (code, message) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
+    assert!(code == Some(2) && message.contains("already attached"), "{message}");
+    let message = bench.done(&["change", "v0", "--rate", "40 Gbit/s", "--delay", "5 ms", "--ratio", "2.5"]);
     assert_eq!(
-        said,
-        "v0: 40 Gbit/s; a high-rate flow gets 2.5 times the rate of a low-delay one; low-delay packets wait 5 ms at most\n"
+        message,
+        "v0: 40 Gbit/s; a high-rate flow gets 2.5 times the rate of a low-delay one; low-delay sojourn time at most 5 ms\n"
     );
     let status = bench.status();
     assert_eq!(status["rate_bits_per_second"], 40_000_000_000_u64);
     assert_eq!((&status["delay_us"], &status["ratio"]), (&5_000.into(), &2.5.into()));
     assert!(bench.shell("tc class show dev v0").contains("rate 40Gbit ceil 40Gbit"));
-    let (code, said) = bench.refused(&["change", "v0", "--rate", "1 Mbit/s"]);
-    assert!(code == Some(2) && said.contains("--raise"), "the delay of 5 ms stays wanted: {said}");
+    let (code, message) = bench.refused(&["change", "v0", "--rate", "1 Mbit/s"]);
+    assert!(code == Some(2) && message.contains("--raise"), "the delay of 5 ms stays wanted: {message}");
     assert_eq!(bench.status()["rate_bits_per_second"], 40_000_000_000_u64);
     bench.done(&["change", "v0", "--rate", "1 Mbit/s", "--raise"]);
     assert!(bench.shell("tc class show dev v0").contains("rate 1Mbit ceil 1Mbit"));
@@ -299,13 +304,16 @@ fn after_a_kill_it_is_said_and_the_next_one_begins_anew() {
     attached.ended();
     let status = bench.status();
     assert_eq!(status["state"], "unattended");
-    assert!(status["low_delay"]["flows"].is_null() && status["low_delay"]["room_bytes"].is_u64(), "{status}");
+    assert!(
+        status["low_delay"]["flows"].is_null() && status["low_delay"]["buffer_bytes"].is_u64(),
+        "{status}"
+    );
     assert!(bench.done(&["status"]).starts_with("v0: attached, but its controller is not running"));
-    // What the kernel was given works on.
+    // The kernel's queues still work.
     send(&bench.flows(45 << 2, &BOTH, 1));
     assert_eq!(bench.status()["low_delay"]["sent_packets"], 2);
     let attached = bench.usual();
-    assert!(attached.said.contains("is put back first"), "{}", attached.said);
+    assert!(attached.startup_log.contains("restoring the device first"), "{}", attached.startup_log);
     assert_eq!(bench.status()["state"], "attached");
     attached.signal(Signal::TERM);
     attached.ended();
@@ -329,20 +337,23 @@ fn without_its_record_a_device_is_left_alone_until_somebody_says_so() {
     assert!(left.contains("htb") && left.contains("gso_max_segs 1 "), "{left}");
     let folder = bench.folder.path().to_string_lossy();
     for words in [&["detach", "v0"][..], &["status", "v0"], &["change", "v0", "--rate", "1 Mbit/s"]] {
-        let (code, said) = bench.refused(words);
-        assert!(code == Some(3) && said.contains(&*folder) && said.contains("--state"), "{words:?}: {said}");
-        assert!(said.contains("byway link detach v0 --without-record"), "{words:?}: {said}");
+        let (code, message) = bench.refused(words);
+        assert!(
+            code == Some(3) && message.contains(&*folder) && message.contains("--state"),
+            "{words:?}: {message}"
+        );
+        assert!(message.contains("byway link detach v0 --without-record"), "{words:?}: {message}");
     }
     assert_eq!(bench.seen("v0"), left);
-    let said = bench.done(&["detach", "v0", "--without-record"]);
-    assert_eq!(said, "v0: Byway's queues are removed; what was there before is not known\n");
-    // Nothing that somebody had chosen was there.
+    let message = bench.done(&["detach", "v0", "--without-record"]);
+    assert_eq!(message, "v0: Byway's queues removed; the former qdisc is unknown\n");
+    // The former state had no user's settings.
     assert_eq!(bench.seen("v0"), seen);
     assert_eq!(bench.refused(&["detach", "v0", "--without-record"]).0, Some(2));
-    // The next one begins with what the kernel has by itself.
+    // The next attachment starts from the kernel's defaults.
     forget();
     let attached = bench.usual();
-    assert!(attached.said.contains("without a record"), "{}", attached.said);
+    assert!(attached.startup_log.contains("which have no record"), "{}", attached.startup_log);
     attached.signal(Signal::TERM);
     assert_eq!(attached.ended().0, Some(0));
     assert_eq!(bench.seen("v0"), seen);
@@ -375,18 +386,18 @@ fn longer_packets_raise_the_delay_and_that_is_said() {
     bench.shell("ip link set v0 mtu 9000");
     let status = bench.status_when(|status| status["delay_promised_us"].as_u64() > Some(2_000));
     assert_eq!(status["delay_us"], 2_000);
-    assert!(bench.done(&["status", "v0"]).contains("more than the 2 ms that are wanted"));
-    let said = bench.done(&["change", "v0", "--ratio", "3"]);
-    assert!(said.contains("3 times") && said.contains("more than the 2 ms that are wanted"), "{said}");
-    let (code, said) = bench.refused(&["change", "v0", "--delay", "1 ms"]);
-    assert!(code == Some(2) && said.contains("--raise"), "{said}");
+    assert!(bench.done(&["status", "v0"]).contains("above the requested 2 ms"));
+    let message = bench.done(&["change", "v0", "--ratio", "3"]);
+    assert!(message.contains("3 times") && message.contains("above the requested 2 ms"), "{message}");
+    let (code, message) = bench.refused(&["change", "v0", "--delay", "1 ms"]);
+    assert!(code == Some(2) && message.contains("--raise"), "{message}");
 }
 
 #[test]
 fn a_bound_that_is_longer_than_asked_for_is_warned_of_at_once() {
     let Some(bench) = Bench::new() else { return };
     let asked = ["v0", "--rate", "1 Mbit/s", "--delay", "10 ms", "--raise"];
-    let warned = |words: &[&str]| bench.attach(words).said.contains("wait longer than was asked for");
+    let warned = |words: &[&str]| bench.attach(words).startup_log.contains("above the requested delay");
     assert!(warned(&asked) && warned(&asked[..3]));
     assert!(!warned(&["v0", "--rate", "100 Mbit/s"]));
     bench.done(&["detach", "v0"]);
@@ -413,16 +424,19 @@ fn what_somebody_else_puts_there_stays_and_is_said() {
     bench.shell("tc qdisc del dev v0 root");
     let status = bench.status_when(|status| status["state"] == "displaced");
     assert!(status["note"].as_str().is_some_and(|note| note.contains("kernel's own")), "{status}");
-    let (code, said) = bench.refused(&["change", "v0", "--rate", "9 Mbit/s"]);
-    assert!(code == Some(3) && said.contains("attach it again"), "{said}");
+    let (code, message) = bench.refused(&["change", "v0", "--rate", "9 Mbit/s"]);
+    assert!(code == Some(3) && message.contains("attach it again"), "{message}");
     bench.done(&["detach", "v0"]);
     assert_eq!(attached.ended().0, Some(0));
     assert_eq!(bench.seen("v0"), seen);
     let attached = bench.usual();
     bench.shell("tc qdisc replace dev v0 root handle 9: pfifo limit 5; tc filter add dev v0 ingress pref 3 protocol ip u32 match u32 0 0 flowid 1:1");
     bench.status_when(|status| status["note"].as_str().is_some_and(|note| note.contains("pfifo 9:")));
-    let said = bench.done(&["detach", "v0"]);
-    assert!(said.contains("root, which stays") && said.contains("filters, which stay"), "{said}");
+    let message = bench.done(&["detach", "v0"]);
+    assert!(
+        message.contains("root qdisc, which stays") && message.contains("filters: they stay"),
+        "{message}"
+    );
     assert_eq!(attached.ended().0, Some(0));
     let left = bench.shell("tc qdisc show dev v0; tc filter show dev v0 egress");
     assert!(left.contains("pfifo 9:") && left.contains("clsact") && !left.contains("byway"), "{left}");
@@ -433,18 +447,18 @@ fn what_the_kernel_refuses_is_no_change() {
     let Some(bench) = Bench::new() else { return };
     let attached = bench.usual();
     bench.shell("tc qdisc del dev v0 root");
-    let (code, said) = bench.refused(&["change", "v0", "--rate", "20 Mbit/s"]);
-    assert!(code == Some(3) && said.contains("attach it again"), "{said}");
+    let (code, message) = bench.refused(&["change", "v0", "--rate", "20 Mbit/s"]);
+    assert!(code == Some(3) && message.contains("attach it again"), "{message}");
     assert_eq!(bench.status()["rate_bits_per_second"], 100_000_000);
     attached.signal(Signal::KILL);
     attached.ended();
     assert_eq!(bench.status()["rate_bits_per_second"], 100_000_000, "nor has the record another rate");
     bench.done(&["detach", "v0"]);
-    // The queue of a class has gone, which no longer look shows: the kernel says so.
+    // The queue of a class is missing, which only the kernel reports.
     let _attached = bench.usual();
     bench.shell("tc qdisc replace dev v0 parent 6277:20 handle 99: pfifo limit 9");
-    let (code, said) = bench.refused(&["change", "v0", "--rate", "20 Mbit/s"]);
-    assert!(code == Some(3) && said.contains("v0: "), "{said}");
+    let (code, message) = bench.refused(&["change", "v0", "--rate", "20 Mbit/s"]);
+    assert!(code == Some(3) && message.contains("v0: "), "{message}");
     assert_eq!(bench.status()["rate_bits_per_second"], 100_000_000);
     assert!(bench.shell("tc class show dev v0").contains("rate 100Mbit ceil 100Mbit"));
 }
@@ -454,8 +468,8 @@ fn a_device_that_was_renamed_is_detached_by_its_old_name_too() {
     let Some(bench) = Bench::new() else { return };
     let attached = bench.usual();
     bench.shell("ip link set v0 down; ip link set v0 name w0; ip link set w0 up");
-    let said = bench.done(&["detach", "v0"]);
-    assert_eq!(said, "w0 (attached as v0): what was there is put back\n");
+    let message = bench.done(&["detach", "v0"]);
+    assert_eq!(message, "w0 (attached as v0): former qdisc restored\n");
     assert_eq!(attached.ended().0, Some(0));
     assert!(!bench.seen("w0").contains("htb"));
 }
@@ -465,22 +479,22 @@ fn a_device_that_goes_ends_it_and_is_forgotten() {
     let Some(bench) = Bench::new() else { return };
     let attached = bench.usual();
     bench.shell("ip link delete v0");
-    let (code, said) = attached.ended();
-    assert!(code == Some(3) && said.contains("v0 has gone"), "{said}");
+    let (code, message) = attached.ended();
+    assert!(code == Some(3) && message.contains("v0 was removed"), "{message}");
     assert_eq!(std::fs::read_dir(bench.folder.path()).expect("a folder").count(), 0);
-    // Of one that was killed, another device may have the name.
+    // After a kill, another device may have the name.
     bench.make_link("v0");
     let attached = bench.usual();
     attached.signal(Signal::KILL);
     attached.ended();
     bench.shell("ip link delete v0");
-    assert!(bench.done(&["status"]).contains("the device has gone"));
+    assert!(bench.done(&["status"]).contains("the device was removed"));
     bench.make_link("v0");
     let seen = bench.seen("v0");
-    assert!(bench.done(&["detach", "v0"]).contains("has gone"));
+    assert!(bench.done(&["detach", "v0"]).contains("device was removed"));
     assert_eq!(bench.seen("v0"), seen);
     assert_eq!(bench.refused(&["detach", "v0"]).0, Some(2));
-    // Or the same device has another name.
+    // After a kill, the same device may have another name.
     let attached = bench.usual();
     attached.signal(Signal::KILL);
     attached.ended();

@@ -1,5 +1,5 @@
-//! Paths whose MTU shrinks while applications speak: a router's link, with ICMP and without, and the machine's own
-//! interface; plain UDP, which is fragmented, beside it.
+//! Reduction of the path MTU during traffic: at a router's link, with ICMP and without, and at the
+//! machine's own interface. Plain UDP, which is fragmented, is the control.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,22 +17,22 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns};
-use sites::{PATIENCE, Stream, key};
+use sites::{Stream, TIMEOUT, key};
 
-/// Datagrams longer than the narrow link carries, and its MTU.
+/// Bytes of datagrams that exceed the narrow link's MTU, and this MTU.
 const LONG_BYTES: usize = 1_350;
 const NARROW: &str = "1300";
 
-/// Until when datagrams may be lost after the path has narrowed: two round trips, of hardly anything here, and 100 ms;
-/// twice that, as the machine may be busy.
+/// Longest time of losses after the path MTU shrinks: two round trips, which are short here, and
+/// 100 ms. The limit is twice that, because the machine may be busy.
 const DETECTED: Duration = Duration::from_millis(200);
 
-/// What becomes narrow.
+/// Part of the path whose MTU shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Narrowing {
-    /// The router's link to bob; it says so by ICMP.
+enum MtuReduction {
+    /// The router's link to bob; the router sends ICMP.
     Router,
-    /// The same, with ICMP filtered.
+    /// The router's link to bob, with ICMP filtered.
     SilentRouter,
     /// Alice's own interface.
     Interface,
@@ -44,15 +44,15 @@ const BOB: usize = 2;
 const NAMES: [&str; 3] = ["alice", "router", "bob"];
 const ADDRESSES: [&str; 3] = ["10.81.1.2", "10.81.1.1", "10.81.2.2"];
 
-/// Three machines in a row, the relay on the one in the middle.
+/// Three machines in a row, with the relay on the middle one.
 struct Row {
     folder: tempfile::TempDir,
     nodes: Vec<Child>,
 }
 
-/// The name of a machine's namespace: tests run side by side.
-fn namespace(place: usize, narrowing: Narrowing) -> String {
-    format!("byway-{}-{narrowing:?}-{}", NAMES[place], std::process::id()).to_lowercase()
+/// Returns the name of a machine's namespace, unique among concurrent tests.
+fn namespace(index: usize, narrowing: MtuReduction) -> String {
+    format!("byway-{}-{narrowing:?}-{}", NAMES[index], std::process::id()).to_lowercase()
 }
 
 fn ip(arguments: &str) -> bool {
@@ -65,7 +65,7 @@ fn run_in(namespace: &str, command: &str) -> bool {
     ip(&format!("netns exec {namespace} {command}"))
 }
 
-/// A socket of a machine.
+/// Opens a socket of a machine.
 fn bind_in(namespace: &str, address: SocketAddr) -> UdpSocket {
     let file = File::open(format!("/run/netns/{namespace}")).expect("the namespace is there");
     let bind = move || {
@@ -75,7 +75,7 @@ fn bind_in(namespace: &str, address: SocketAddr) -> UdpSocket {
     std::thread::spawn(bind).join().expect("the socket is bound")
 }
 
-/// Makes the machines; false where the system has none, or no firewall.
+/// Makes the machines; false if the system lacks namespaces or a firewall.
 fn make_machines(names: &[String]) -> bool {
     let [alice, router, bob] = names else { return false };
     let set_up = [
@@ -94,36 +94,36 @@ fn make_machines(names: &[String]) -> bool {
         && ip(&format!("-n {alice} route add default via 10.81.1.1"))
         && ip(&format!("-n {bob} route add default via 10.81.2.1"))
         && run_in(router, "sysctl -qw net.ipv4.ip_forward=1")
-        // Plain UDP is fragmented, by the first who has to.
+        // Plain UDP is fragmented by the first node whose link is too narrow.
         && run_in(alice, "sysctl -qw net.ipv4.ip_no_pmtu_disc=1")
 }
 
 impl Row {
-    fn start(narrowing: Narrowing, names: &[String]) -> Self {
+    fn start(narrowing: MtuReduction, names: &[String]) -> Self {
         let mut row = Self { folder: tempfile::tempdir().expect("a folder"), nodes: Vec::new() };
         row.write_files();
-        for place in [ROUTER, BOB, ALICE] {
-            let role = if place == ROUTER { "relay" } else { "agent" };
-            let log = File::create(row.file(place, "log")).expect("room on the disk");
+        for index in [ROUTER, BOB, ALICE] {
+            let role = if index == ROUTER { "relay" } else { "agent" };
+            let log = File::create(row.file(index, "log")).expect("space on the disk");
             let mut command = Command::new("ip");
-            command.args(["netns", "exec", &names[place], env!("CARGO_BIN_EXE_byway"), role, "--config"]);
-            command.arg(row.file(place, "toml")).stdin(Stdio::null());
+            command.args(["netns", "exec", &names[index], env!("CARGO_BIN_EXE_byway"), role, "--config"]);
+            command.arg(row.file(index, "toml")).stdin(Stdio::null());
             command.stdout(log.try_clone().expect("a file")).stderr(log);
             row.nodes.push(command.spawn().unwrap_or_else(|error| panic!("{narrowing:?}: {error}")));
         }
         row
     }
 
-    fn file(&self, place: usize, suffix: &str) -> PathBuf {
-        self.folder.path().join(format!("{}.{suffix}", NAMES[place]))
+    fn file(&self, index: usize, suffix: &str) -> PathBuf {
+        self.folder.path().join(format!("{}.{suffix}", NAMES[index]))
     }
 
     fn write_files(&self) {
         let keys = NAMES.map(|name| key(&self.folder.path().join(name)));
-        let node = |place: usize| {
-            let (name, key, address) = (NAMES[place], &keys[place], ADDRESSES[place]);
-            let near = if place == ROUTER { "" } else { "relays = [\"router\"]\n" };
-            let (table, number) = if place == ROUTER { ("relays", 1) } else { ("agents", place + 1) };
+        let node = |index: usize| {
+            let (name, key, address) = (NAMES[index], &keys[index], ADDRESSES[index]);
+            let near = if index == ROUTER { "" } else { "relays = [\"router\"]\n" };
+            let (table, number) = if index == ROUTER { ("relays", 1) } else { ("agents", index + 1) };
             format!(
                 "[[network.{table}]]\nname = \"{name}\"\nnumber = {number}\nkey = \"{key}\"\n\
                  addresses = [\"{address}:4600\"]\n{near}"
@@ -139,28 +139,28 @@ impl Row {
              [[forward]]\nlisten = \"127.0.0.1:5001\"\npeer = \"bob\"\nto = \"relayed\"\nservice = \"forwarding\"\n";
         let exposes = "[[expose]]\nname = \"direct\"\ntarget = \"127.0.0.1:7\"\n\
              [[expose]]\nname = \"relayed\"\ntarget = \"127.0.0.1:8\"\n";
-        for place in [ALICE, ROUTER, BOB] {
-            let (role, tables) = [("agent", forwards), ("relay", ""), ("agent", exposes)][place];
-            let (name, address) = (NAMES[place], ADDRESSES[place]);
+        for index in [ALICE, ROUTER, BOB] {
+            let (role, tables) = [("agent", forwards), ("relay", ""), ("agent", exposes)][index];
+            let (name, address) = (NAMES[index], ADDRESSES[index]);
             let state = self.folder.path().join(name);
             let text = format!(
                 "[{role}]\nname = \"{name}\"\nstate = \"{}\"\nlisten = [\"{address}:4600\"]\n{tables}\
                  [observe]\nlisten = \"127.0.0.1:4680\"\n{network}",
                 state.display()
             );
-            std::fs::write(self.file(place, "toml"), text).expect("room on the disk");
+            std::fs::write(self.file(index, "toml"), text).expect("space on the disk");
         }
     }
 
-    /// What a node says of itself; null before it does.
-    fn status(names: &[String], place: usize) -> serde_json::Value {
-        let arguments = ["netns", "exec", &names[place], env!("CARGO_BIN_EXE_byway"), "status", "--json"];
+    /// Returns the status of a node; null before it answers.
+    fn status(names: &[String], index: usize) -> serde_json::Value {
+        let arguments = ["netns", "exec", &names[index], env!("CARGO_BIN_EXE_byway"), "status", "--json"];
         let output = Command::new("ip").args(arguments).output().expect("it starts");
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
     fn logs(&self) -> String {
-        let log = |place| std::fs::read_to_string(self.file(place, "log")).unwrap_or_default();
+        let log = |index| std::fs::read_to_string(self.file(index, "log")).unwrap_or_default();
         [ALICE, ROUTER, BOB].map(log).join("\n")
     }
 }
@@ -173,7 +173,7 @@ impl Drop for Row {
     }
 }
 
-/// Removes the namespaces at the end, whatever comes of the test.
+/// Guard that removes the namespaces at the end of the test.
 struct Namespaces(Vec<String>);
 
 impl Drop for Namespaces {
@@ -192,10 +192,10 @@ fn counted(status: &serde_json::Value, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Narrows the path in the middle of a call, and checks that it goes on as plain UDP does.
-fn narrow(narrowing: Narrowing) {
-    let names = Namespaces([ALICE, ROUTER, BOB].map(|place| namespace(place, narrowing)).to_vec());
-    let is_filtered = narrowing == Narrowing::SilentRouter;
+/// Narrows the path during a call, and checks that the call continues as plain UDP does.
+fn narrow(narrowing: MtuReduction) {
+    let names = Namespaces([ALICE, ROUTER, BOB].map(|index| namespace(index, narrowing)).to_vec());
+    let is_filtered = narrowing == MtuReduction::SilentRouter;
     let has_filter = !is_filtered || Command::new("iptables").arg("--version").output().is_ok();
     if !has_filter || !make_machines(&names.0) {
         eprintln!("skipped: the system makes no machines, or has no iptables");
@@ -207,7 +207,7 @@ fn narrow(narrowing: Narrowing) {
     }
     let row = Row::start(narrowing, &names.0);
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !Row::status(&names.0, ALICE).is_object() {
         assert!(Instant::now() < until, "alice does not run: {}", row.logs());
         std::thread::sleep(Duration::from_millis(20));
@@ -222,48 +222,56 @@ fn narrow(narrowing: Narrowing) {
         ("relayed", stream(5_101, local(5_001), local(8))),
         ("plain", stream(5_102, bobs, bobs)),
     ];
-    // Until all paths are known to carry long datagrams whole.
+    // In this time all path MTUs are discovered.
     std::thread::sleep(Duration::from_secs(4));
     let settled =
         Instant::now().checked_sub(Duration::from_secs(1)).expect("the machine has run for a second");
     let narrowed = Instant::now();
     let is_narrow = match narrowing {
-        Narrowing::Router | Narrowing::SilentRouter => ip(&format!("-n {router} link set rb mtu {NARROW}")),
-        Narrowing::Interface => ip(&format!("-n {alice} link set a0 mtu {NARROW}")),
+        MtuReduction::Router | MtuReduction::SilentRouter => {
+            ip(&format!("-n {router} link set rb mtu {NARROW}"))
+        }
+        MtuReduction::Interface => ip(&format!("-n {alice} link set a0 mtu {NARROW}")),
     };
     assert!(is_narrow, "the MTU is set");
     std::thread::sleep(Duration::from_secs(3));
     let (alices, bobs) = (Row::status(&names.0, ALICE), Row::status(&names.0, BOB));
-    let fates = streams.map(|(told, stream)| (told, stream.finish()));
+    let fates = streams.map(|(context, stream)| (context, stream.finish()));
     let end = Instant::now();
-    for (told, fate) in &fates {
+    for (context, fate) in &fates {
         let meanwhile = fate.missing(narrowed, narrowed + DETECTED);
         let (before, after) = (fate.missing(settled, narrowed), fate.missing(narrowed + DETECTED, end));
         let last = fate.last_missing(narrowed, end).map(|sent| sent - narrowed);
         eprintln!(
-            "{narrowing:?}, {told}: {before} missing before, {meanwhile} meanwhile, {after} after; last {last:?}"
+            "{narrowing:?}, {context}: {before} missing before, {meanwhile} meanwhile, {after} after; last {last:?}"
         );
-        assert_eq!(before, 0, "{told}: the path is sound before: {}", row.logs());
-        assert_eq!(after, 0, "{narrowing:?}, {told}: the last one missing was sent {last:?} after: {alices}");
-        assert!(meanwhile <= 4, "{narrowing:?}, {told}: those in time are sent again: {meanwhile}, {alices}");
-        assert_eq!(fate.twice(), 0, "{told}: something came twice");
+        assert_eq!(before, 0, "{context}: the path is sound before: {}", row.logs());
+        assert_eq!(
+            after, 0,
+            "{narrowing:?}, {context}: the last one missing was sent {last:?} after: {alices}"
+        );
+        assert!(
+            meanwhile <= 4,
+            "{narrowing:?}, {context}: those in time are sent again: {meanwhile}, {alices}"
+        );
+        assert_eq!(fate.twice(), 0, "{context}: a packet arrived twice");
     }
     assert!(counted(&alices, "datagrams_split_again") > 0, "they were sent whole before: {alices}");
     let lost = bobs["totals"][0]["received"]["lost_direct"].as_u64();
-    assert!(narrowing == Narrowing::Interface || lost > Some(0), "losses are counted: {bobs}");
+    assert!(narrowing == MtuReduction::Interface || lost > Some(0), "losses are counted: {bobs}");
 }
 
 #[test]
 fn a_call_goes_on_when_a_router_says_that_packets_are_too_long() {
-    narrow(Narrowing::Router);
+    narrow(MtuReduction::Router);
 }
 
 #[test]
 fn a_call_goes_on_when_a_router_drops_long_packets_in_silence() {
-    narrow(Narrowing::SilentRouter);
+    narrow(MtuReduction::SilentRouter);
 }
 
 #[test]
 fn a_call_goes_on_when_the_interface_refuses_long_packets() {
-    narrow(Narrowing::Interface);
+    narrow(MtuReduction::Interface);
 }

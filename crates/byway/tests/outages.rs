@@ -1,5 +1,5 @@
-//! Outages of the direct path that meet a flow which does not copy, and relays that send in a sender's stead, with real
-//! processes.
+//! Outages of the direct path for flows without copies, and relays that take over sending, with
+//! real processes.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks")]
 
@@ -9,21 +9,23 @@ use std::time::{Duration, Instant};
 
 use sites::{ALICE, BOB, Fate, Mode, Plan, Sites};
 
-/// When the direct path goes dark, after the links began, and for how long.
-const DARK_AT: Duration = Duration::from_secs(20);
-const DARK_FOR: Duration = Duration::from_secs(3);
+/// Begin of the direct path's outage, after that of the links, and its length.
+const OUTAGE_AT: Duration = Duration::from_secs(20);
+const OUTAGE_DURATION: Duration = Duration::from_secs(3);
 
-/// An access line of one and a half times what a stream takes: its packets of 200 bytes are 260 with all headers.
+/// Access link with one and a half times the rate of a stream, whose packets of 200 bytes have 260
+/// with all headers.
 const NARROW: &str = "delay = \"1 ms\"\nrate = \"312 kbit/s\"";
 
-/// What becomes of a forward with these keys over an outage of the direct path, both ways, and the agents' counters.
+/// Runs a forward with these keys over an outage of the direct path in both directions; returns the
+/// fate of its packets, and the sites.
 fn over_an_outage(mode: Mode, access: Option<&str>, keys: &str) -> Option<(Fate, Sites)> {
     let plan = Plan {
         mode,
         direct: format!(
             "outage = [{{ at = \"{} s\", for = \"{} s\" }}]",
-            DARK_AT.as_secs(),
-            DARK_FOR.as_secs()
+            OUTAGE_AT.as_secs(),
+            OUTAGE_DURATION.as_secs()
         ),
         uplink: String::new(),
         access: access.map(str::to_owned),
@@ -37,9 +39,9 @@ fn over_an_outage(mode: Mode, access: Option<&str>, keys: &str) -> Option<(Fate,
         let paths = sites.mapping(ALICE, 0)["paths"].as_array().cloned().unwrap_or_default();
         paths.iter().any(|path| path["is_in_use"] == true)
     });
-    assert!(sites.age() + Duration::from_secs(1) < DARK_AT, "the nodes took {:?} to begin", sites.age());
+    assert!(sites.age() + Duration::from_secs(1) < OUTAGE_AT, "the nodes took {:?} to begin", sites.age());
     let stream = sites.begin(ALICE, 0);
-    std::thread::sleep((DARK_AT + DARK_FOR + Duration::from_secs(2)).saturating_sub(sites.age()));
+    std::thread::sleep((OUTAGE_AT + OUTAGE_DURATION + Duration::from_secs(2)).saturating_sub(sites.age()));
     Some((stream.finish(), sites))
 }
 
@@ -59,13 +61,14 @@ fn repairs_an_outage(mode: Mode, access: Option<&str>, keys: &str) {
     let (missing, twice) = (fate.missing(fate.sent[0], Instant::now()), fate.twice());
     let received = &sites.status(BOB)["totals"][0]["received"];
     let lost = received["lost_direct"].as_u64().unwrap_or(0) + received["forwarded"].as_u64().unwrap_or(0);
-    let told = format!("{mode:?}, {access:?}, {keys}: {missing} missing, {received}");
-    assert!(lost >= 250, "{told}");
-    // By a narrow uplink, copies begin a tenth of a second later, and the trains that measure it take some packets.
+    let context = format!("{mode:?}, {access:?}, {keys}: {missing} missing, {received}");
+    assert!(lost >= 250, "{context}");
+    // With a narrow uplink, copies begin a tenth of a second later, and the packet trains that
+    // probe it cost some packets.
     let most = if access.is_some() { 40 } else { 30 };
-    assert!(missing <= most && twice == 0, "{told}");
+    assert!(missing <= most && twice == 0, "{context}");
     let copies = counted(&sites, "copies");
-    assert!(copies >= 250, "{told}: {copies} copies");
+    assert!(copies >= 250, "{context}: {copies} copies");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! More client ports than an agent has mappings, with real processes: the longest idle one makes room, as at a NAT.
+//! More client ports than an agent has mappings, with real processes: the longest idle mapping is
+//! evicted, as at a NAT.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use files and clocks")]
 
@@ -6,30 +7,31 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{App, PATIENCE, TwoSites, echo, status};
+use support::{App, TIMEOUT, TwoSites, echo, status};
 
-/// More clients than an agent has mappings by default, and more than twice those of one peer.
+/// Number of clients, which exceeds an agent's default number of mappings, and is more than twice
+/// those of one peer.
 const PORTS: u16 = 2_300;
 
-/// Ports of a flood: some seven times the mappings of an agent.
+/// Ports of a flood: about seven times the mappings of an agent.
 const FLOOD_PORTS: u16 = 15_000;
 
-/// Asks once from a new port; true if the answer came.
+/// Sends a request from a new port; true if the answer arrived.
 fn ask(sites: &TwoSites, number: u16) -> bool {
     let app = App::at(sites.bench.at(30, 10_000 + number));
     app.send(&number.to_be_bytes(), sites.forward());
-    let answer = app.receive_within(PATIENCE / 10);
+    let answer = app.receive_within(TIMEOUT / 10);
     answer.is_some_and(|(answer, _)| answer == number.to_be_bytes())
 }
 
-/// What an agent counted under this name, as work or as drops.
+/// Returns an agent's counter of this name, among those of work or of drops.
 fn counted(status: &serde_json::Value, list: &str, name: &str) -> u64 {
     let counters = status[list].as_array().expect("a list");
     let counter = counters.iter().find(|counter| counter["reason"] == name);
     counter.and_then(|counter| counter["count"].as_u64()).unwrap_or(0)
 }
 
-/// Mappings that made room, for all reasons together.
+/// Counts the evicted mappings, over all reasons.
 fn evicted(status: &serde_json::Value) -> u64 {
     let reasons = ["unanswered", "answered", "idle", "share"];
     reasons.iter().map(|reason| counted(status, "counters", &format!("proxy_evicted_{reason}"))).sum()
@@ -54,7 +56,7 @@ fn each_of_more_clients_than_there_are_mappings_gets_its_answer_one_after_the_ot
     assert_eq!(counted(&bob, "drops", "proxy_mappings_refused"), 0);
 }
 
-/// Sends a datagram from each of many ports, not faster than they are taken from the forward's socket.
+/// Sends a datagram from each of many ports, not faster than the forward reads its socket.
 fn flood(from: impl Fn(u16) -> std::net::SocketAddr, to: std::net::SocketAddr) {
     for number in 0..FLOOD_PORTS {
         App::at(from(number)).send(b"flood", to);
@@ -64,18 +66,18 @@ fn flood(from: impl Fn(u16) -> std::net::SocketAddr, to: std::net::SocketAddr) {
     }
 }
 
-/// Asks until an answer to this question comes.
-fn ask_until_answered(app: &App, question: &[u8], to: std::net::SocketAddr) {
+/// Sends a request until its answer arrives.
+fn ask_until_answered(app: &App, request: &[u8], to: std::net::SocketAddr) {
     let begun = Instant::now();
     loop {
-        app.send(question, to);
+        app.send(request, to);
         let until = Instant::now() + Duration::from_millis(100);
         while let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
-            if app.receive_within(rest).is_some_and(|(answer, _)| answer == question) {
+            if app.receive_within(rest).is_some_and(|(answer, _)| answer == request) {
                 return;
             }
         }
-        assert!(begun.elapsed() < PATIENCE, "nobody answers at {to}");
+        assert!(begun.elapsed() < TIMEOUT, "nobody answers at {to}");
     }
 }
 
@@ -102,12 +104,12 @@ fn a_flood_of_ports_cuts_no_call_and_keeps_no_application_out() {
         ask_until_answered(&newcomer, &newcomers.to_be_bytes(), to);
     }
     flooding.join().expect("no panic");
-    // One of the host that floods gets in as soon as it stops.
+    // A client on the flooding host is accepted as soon as the flood stops.
     let late = App::at(sites.bench.at(40, 9_999));
     ask_until_answered(&late, b"late", to);
     assert_eq!(flow_of(&sites, &call), before, "the call has the mapping that it had");
     let [alice, bob] = [11, 12].map(|host| status(sites.observe(host)));
-    // The end whose limit is reached first evicts for both.
+    // The agent whose limit is reached first evicts for both.
     let made_room = evicted(&alice) + evicted(&bob);
     assert!(made_room > 1_000, "the flood came to {made_room} mappings that made room");
     for (status, name) in [(&alice, "alice"), (&bob, "bob")] {
@@ -116,7 +118,7 @@ fn a_flood_of_ports_cuts_no_call_and_keeps_no_application_out() {
     }
 }
 
-/// The number of the flow of an application's mapping.
+/// Returns the flow number of an application's mapping.
 fn flow_of(sites: &TwoSites, app: &App) -> serde_json::Value {
     let (status, endpoint) = (status(sites.observe(11)), app.address().to_string());
     let mappings = status["mappings"].as_array().expect("a list");
@@ -124,8 +126,8 @@ fn flow_of(sites: &TwoSites, app: &App) -> serde_json::Value {
     its.unwrap_or_else(|| panic!("{endpoint} has no mapping"))["flow"].clone()
 }
 
-/// Bob with room for so many ports of alice.
-fn bob_with_room_for(sites: &TwoSites, ports: u8) -> support::Node {
+/// Starts bob with this number of mappings for alice's ports.
+fn bob_with_mappings_for(sites: &TwoSites, ports: u8) -> support::Node {
     let mut bob = sites.bob();
     bob.kill();
     let file = sites.bench.path("bob.toml");
@@ -137,10 +139,10 @@ fn bob_with_room_for(sites: &TwoSites, ports: u8) -> support::Node {
 #[test]
 fn a_port_too_many_is_refused_by_name_of_the_setting_while_all_others_are_in_use_and_served_after() {
     let sites = TwoSites::new();
-    let (bob, alice) = (bob_with_room_for(&sites, 3), sites.alice("internet"));
+    let (bob, alice) = (bob_with_mappings_for(&sites, 3), sites.alice("internet"));
     echo(sites.echo());
     let busy: Vec<App> = (0..3).map(|_| App::at(sites.bench.at(30, 0))).collect();
-    let call = |apps: &[App]| apps.iter().for_each(|app| assert!(app.call(sites.forward()) < PATIENCE));
+    let call = |apps: &[App]| apps.iter().for_each(|app| assert!(app.call(sites.forward()) < TIMEOUT));
     call(&busy);
     let newcomer = App::at(sites.bench.at(30, 0));
     let begun = Instant::now();
@@ -148,14 +150,14 @@ fn a_port_too_many_is_refused_by_name_of_the_setting_while_all_others_are_in_use
     while !is_said() {
         newcomer.send(b"room?", sites.forward());
         call(&busy);
-        assert!(begun.elapsed() < PATIENCE, "{}", bob.log());
+        assert!(begun.elapsed() < TIMEOUT, "{}", bob.log());
     }
     assert!(!alice.log().contains("[[expose]]"), "that is not to blame");
     let [alice, bob] = [11, 12].map(|host| status(sites.observe(host)));
     assert!(counted(&bob, "drops", "proxy_mappings_refused") > 0, "{bob}");
-    assert!(counted(&alice, "drops", "proxy_no_room_at_peer") > 0, "{alice}");
+    assert!(counted(&alice, "drops", "proxy_peer_mappings_full") > 0, "{alice}");
     assert_eq!(evicted(&bob), 0, "{bob}");
-    // The others are silent from now on.
+    // The others are idle from now on.
     newcomer.call(sites.forward());
     let bob = status(sites.observe(12));
     assert_eq!(evicted(&bob), 1, "{bob}");
@@ -166,14 +168,17 @@ fn a_port_too_many_is_refused_by_name_of_the_setting_while_all_others_are_in_use
 fn limits_of_mappings_out_of_their_range_are_named_with_it() {
     let sites = TwoSites::new();
     for (limits, says) in [
-        ("max = 0", "0 is not between 1 and 4096"),
-        ("max = 4097", "4097 is not between 1 and 4096"),
-        ("max = 10\npeer_max = 11", "11 is not between 1 and 10"),
+        ("max = 0", "0 is out of range: 1 to 4096"),
+        ("max = 4097", "4097 is out of range: 1 to 4096"),
+        ("max = 10\npeer_max = 11", "11 is out of range: 1 to 10"),
     ] {
         let file =
             sites.bench.write("limits.toml", &format!("[mappings]\n{limits}\n[agent]\nname = \"a\"\n"));
         let output = support::byway(&["config", "check", support::path(&file)]);
-        let said = support::text(&output.stderr);
-        assert!(!output.status.success() && said.contains(says) && said.contains("mappings."), "{said}");
+        let message = support::text(&output.stderr);
+        assert!(
+            !output.status.success() && message.contains(says) && message.contains("mappings."),
+            "{message}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What the program says when something is wrong, and how it ends: the code, the thing, the place and the remedy.
+//! Errors of the program: exit code, subject, location and remedy.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,16 +12,16 @@ use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 use std::time::Instant;
 
-use support::{Bench, Managed, PATIENCE, TwoSites, byway, on_a_full_disk, path, status, text};
+use support::{Bench, ManagedNetwork, TIMEOUT, TwoSites, byway, on_a_full_disk, path, status, text};
 
-/// That the program ends with this code, and says all of these.
+/// Asserts that the program ends with this code, and that its output contains all of these texts.
 fn assert_refuses(arguments: &[&str], code: i32, says: &[&str]) {
     let output = byway(arguments);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.starts_with("error: "), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(message.starts_with("error: "), "{message}");
     for phrase in says {
-        assert!(said.contains(phrase), "{phrase:?} is not in: {said}");
+        assert!(message.contains(phrase), "{phrase:?} is not in: {message}");
     }
 }
 
@@ -44,7 +44,7 @@ fn destinations_that_nothing_can_be_sent_to_are_named_with_line_key_and_remedy()
         (expose("media.example.org:0"), &[":3: expose[0].target: ", "port 0"]),
         (expose("[fe80::1]:5000"), &[":3: expose[0].target: ", "\"[fe80::1%eth0]:5000\"", "ip -6 address"]),
         (expose("[fe80::1%no-such0]:5000"), &[":3: ", "no-such0", "ip link"]),
-        (expose("192.0.2.300:5000"), &[":3: ", "is no endpoint: write an address or a DNS name"]),
+        (expose("192.0.2.300:5000"), &[":3: ", ": write an address or a DNS name"]),
         (forward("239.1.1.1:5000"), &[":2: forward[0].listen: ", "multicast group"]),
         (forward("[fe80::1]:5000"), &[":2: forward[0].listen: ", "fe80::1%eth0"]),
         (relay("224.0.0.1:4600"), &[":5: network.relays[0].addresses[0]: ", "multicast group"]),
@@ -69,7 +69,7 @@ fn what_the_system_does_not_send_is_not_delivered_and_said_with_the_remedy() {
     bob.kill();
     let file = sites.bench.path("bob.toml");
     let text = std::fs::read_to_string(&file).expect("the file");
-    // A broadcast address that only the machine itself knows to be one.
+    // Only the machine itself knows that this is a broadcast address.
     let to = "127.255.255.255:9";
     let text = text.replace(&format!("target = \"{}\"", sites.echo()), &format!("target = \"{to}\""));
     sites.bench.write("bob.toml", &text);
@@ -90,11 +90,11 @@ fn what_the_system_does_not_send_is_not_delivered_and_said_with_the_remedy() {
         if counted(&status, "drops", "socket_dropped_refused") >= 3 {
             break status;
         }
-        assert!(begun.elapsed() < PATIENCE, "{status}");
+        assert!(begun.elapsed() < TIMEOUT, "{status}");
     };
     assert_eq!(counted(&status, "counters", "proxy_delivered"), 0, "{status}");
     let note = status["mappings"][0]["note"].as_str().unwrap_or_default();
-    assert!(note.contains(&format!("does not send to {to}")) && note.contains("ip route get"), "{note}");
+    assert!(note.contains(&format!("refuses to send to {to}")) && note.contains("ip route get"), "{note}");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_malformed_file_is_named_with_line_key_and_remedy() {
         ("[agent]\ntitle = \"alice\"\n", &[":2: ", "title", "expected one of", "`name`"][..]),
         ("[agent\n", &[":1: "]),
         (&format!("{forward}service = \"code\"\n"), &[":5: ", "code", "`coding`"]),
-        (&format!("{forward}rate = \"4 Mbps\"\n"), &[":5: ", "\"4 Mbps\" is no rate", "\"4 Mbit/s\""]),
+        (&format!("{forward}rate = \"4 Mbps\"\n"), &[":5: ", "invalid rate \"4 Mbps\"", "\"4 Mbit/s\""]),
         (
             &format!("{forward}latency_budget = \"1 h\"\n"),
             &[":5: forward[0].latency_budget: ", "1 ms to 10 s"],
@@ -120,7 +120,7 @@ fn a_malformed_file_is_named_with_line_key_and_remedy() {
         ("[relay]\nshards = 0\naddresses = [\"192.0.2.1:4600\"]\n", &[":2: relay.shards: ", "1 to 64"]),
         (
             "[relay]\naddresses = [\"192.0.2.1:4600\"]\nshards = 2\nmemory = \"15 MB\"\n",
-            &[":4: relay.memory: ", "2 shards at least 8 MB"],
+            &[":4: relay.memory: ", "at least 8 MB for each of 2 shards"],
         ),
         ("[relay]\nname = \"east\"\n", &["relay.addresses: ", "--address"]),
         ("[uplink]\ndelay = \"10 ms\"\n", &[":1: ", "missing field `rate`"]),
@@ -137,7 +137,7 @@ fn a_malformed_file_is_named_with_line_key_and_remedy() {
         ("[uplink]\nrate = \"9 Mbit/s\"\nratio = 1\n", &[":3: uplink.ratio: ", "more than 1"]),
         ("[uplink]\nrate = \"9 Mbit/s\"\nbound = \"5 ms\"\n", &[":3: ", "bound", "`delay`"]),
         ("[controller]\ngrant_lifetime = \"1 h\"\n", &[":2: controller.grant_lifetime: ", "24 h"]),
-        ("[agent]\nname = \"x\"\n[network]\n", &[":2: agent.name: ", "[network] has no agent \"x\""]),
+        ("[agent]\nname = \"x\"\n[network]\n", &[":2: agent.name: ", "agent \"x\" not found in [network]"]),
         ("title = 1\n", &[":1: ", "title", "expected one of"]),
         ("[agent]\nname = \"alice's laptop\"\n", &[":2: agent.name: ", "1 to 63 letters"]),
         ("[agent]\nrelay = \"é\"\n", &[":2: agent.relay: ", "1 to 63 letters"]),
@@ -179,10 +179,10 @@ fn a_network_whose_parts_do_not_fit_is_refused_where_they_do_not() {
             format!("{east}{}", agent("alice", 1, "east\", \"east")),
             ["network.agents[0].relays[1]", "name each relay once"],
         ),
-        (agent("alice", 1, "east"), ["network.agents[0].relays[0]", "there is no relay \"east\""]),
+        (agent("alice", 1, "east"), ["network.agents[0].relays[0]", "relay \"east\" not found"]),
         (
             format!("{east}{alice}[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n"),
-            ["agents[1]", "no agent \"bob\""],
+            ["agents[1]", "agent \"bob\" not found"],
         ),
         (
             format!("{east}{alice}[[network.pairs]]\nagents = [\"alice\", \"alice\"]\n"),
@@ -225,7 +225,7 @@ fn a_key_that_is_not_the_named_one_is_refused() {
     sites.bench.key("east");
     let mut relay = sites.spawn_relay(1);
     assert_eq!(relay.code(), Some(2), "{}", relay.log());
-    assert!(relay.log().contains("[network] names"), "{}", relay.log());
+    assert!(relay.log().contains("[network] has"), "{}", relay.log());
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn a_node_without_a_token_is_told_how_to_get_one() {
     assert_refuses(&arguments, 2, &["byway token create --role agent"]);
 }
 
-/// What an agent of this network is started with; it has not joined yet.
-fn alice(network: &Managed, token: &str) -> Vec<String> {
+/// Returns the arguments of an agent of this network that has not joined yet.
+fn alice(network: &ManagedNetwork, token: &str) -> Vec<String> {
     let observe = network.observe(11);
     let text = format!(
         "[agent]\nname = \"alice\"\ntoken = \"{}\"\n[observe]\nlisten = \"{observe}\"\n",
@@ -266,7 +266,7 @@ fn words(arguments: &[String]) -> Vec<&str> {
 
 #[test]
 fn who_shows_no_good_token_is_refused_and_who_finds_nobody_says_so() {
-    let (network, mut controller) = Managed::new();
+    let (network, mut controller) = ManagedNetwork::new();
     let state = network.bench.path("controller");
     let administer = |words: &[&str]| {
         let done = byway(&[words, &["--state", path(&state)]].concat());
@@ -283,7 +283,7 @@ fn who_shows_no_good_token_is_refused_and_who_finds_nobody_says_so() {
     assert_refuses(
         &words(&alice(&network, &ended)),
         5,
-        &["the token ended at", "byway token create --role agent"],
+        &["token expired at", "byway token create --role agent"],
     );
     let revoked = administer(&["token", "create", "--role", "agent"]);
     let list: serde_json::Value =
@@ -292,27 +292,31 @@ fn who_shows_no_good_token_is_refused_and_who_finds_nobody_says_so() {
     let number = tokens.last().expect("there are some")["number"].to_string();
     administer(&["token", "revoke", &number]);
     let arguments = alice(&network, &revoked);
-    assert_refuses(&words(&arguments), 5, &["does not know this token", "byway token create --role agent"]);
+    assert_refuses(
+        &words(&arguments),
+        5,
+        &["token unknown to the controller", "byway token create --role agent"],
+    );
     let again = ["token", "revoke", &number, "--state", path(&state)];
-    assert_refuses(&again, 5, &["there is no token", "byway token list"]);
+    assert_refuses(&again, 5, &["not found", "byway token list"]);
     assert_refuses(
         &["node", "remove", "77", "--state", path(&state)],
         5,
-        &["there is no node 77", "byway node list"],
+        &["node 77 not found", "byway node list"],
     );
     controller.kill();
     let at = network.bench.at(9, 4_443).to_string();
-    assert_refuses(&words(&arguments), 4, &[&at, "cannot be reached", "byway status"]);
+    assert_refuses(&words(&arguments), 4, &[&at, "cannot reach the controller", "byway status"]);
 }
 
 #[test]
 fn a_controller_with_another_key_is_not_believed() {
-    let (network, mut controller) = Managed::new();
+    let (network, mut controller) = ManagedNetwork::new();
     let token = std::fs::read_to_string(network.bench.path("agent.token")).expect("it was made");
     controller.kill();
     std::fs::remove_dir_all(network.bench.path("controller")).expect("it is ours");
     let _other = network.controller();
-    let says = ["is not the one that the token names", "byway token create"];
+    let says = ["does not match the token", "byway token create"];
     assert_refuses(&words(&alice(&network, &token)), 5, &says);
 }
 
@@ -324,10 +328,10 @@ fn a_controllers_port_in_use_is_named() {
     let config = format!("[controller]\nlisten = [\"{listen}\"]\n[observe]\nlisten = \"{observe}\"\n");
     let (config, state) = (bench.write("controller.toml", &config), bench.path("controller"));
     let arguments = ["controller", "--config", path(&config), "--state", path(&state)];
-    assert_refuses(&arguments, 3, &[&listen.to_string(), "a port that is free", "`listen`"]);
+    assert_refuses(&arguments, 3, &[&listen.to_string(), "a free port", "`listen`"]);
 }
 
-/// A library that shows a process a clock that is an hour late: what stands in front of the C library's own function.
+/// Library that shows a process a clock an hour late, by overriding the C library's function.
 const LATE_CLOCK: &str = r"
 #include <time.h>
 #include <unistd.h>
@@ -341,32 +345,32 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 
 #[test]
 fn a_clock_that_is_far_off_is_the_machines_fault_and_is_told_by_how_much() {
-    let (network, _controller) = Managed::new();
+    let (network, _controller) = ManagedNetwork::new();
     let (source, library) = (network.bench.write("late.c", LATE_CLOCK), network.bench.path("late.so"));
-    // Whoever builds this has a C compiler: it links.
+    // Building this program requires a C compiler for linking.
     let made = Command::new("cc").args(["-shared", "-fPIC", "-o", path(&library), path(&source)]).output();
     let made = made.expect("there is a C compiler");
     assert!(made.status.success(), "{}", text(&made.stderr));
     let token = std::fs::read_to_string(network.bench.path("agent.token")).expect("it was made");
     let mut late = Command::new(env!("CARGO_BIN_EXE_byway"));
     let output = late.args(alice(&network, &token)).env("LD_PRELOAD", &library).output().expect("it runs");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
     for phrase in ["1 h 0 min behind the controller's", "timedatectl set-ntp true", "chronyc"] {
-        assert!(said.contains(phrase), "{phrase:?} is not in: {said}");
+        assert!(message.contains(phrase), "{phrase:?} is not in: {message}");
     }
 }
 
 #[test]
 fn a_full_disk_is_the_machines_fault_and_leaves_nothing_half_done() {
-    let (network, _controller) = Managed::new();
+    let (network, _controller) = ManagedNetwork::new();
     let token = std::fs::read_to_string(network.bench.path("agent.token")).expect("it was made");
     let arguments = alice(&network, &token);
     let refused_for = |file: &str| {
         let output = on_a_full_disk(0, &words(&arguments)).output().expect("it runs");
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{said}");
-        assert!(said.contains(file) && said.contains("the disk is full: free some space"), "{said}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{message}");
+        assert!(message.contains(file) && message.contains("disk full: free some space"), "{message}");
         assert!(!network.bench.path(file).exists(), "{file}");
     };
     refused_for("alice/key");
@@ -374,7 +378,7 @@ fn a_full_disk_is_the_machines_fault_and_leaves_nothing_half_done() {
     std::fs::rename(network.bench.path("alice/key.key"), network.bench.path("alice/key"))
         .expect("it is ours");
     refused_for("alice/membership.json");
-    // With room again, it is let in as the node that it is.
+    // With free space again, the node is accepted with its own identity.
     let _agent = network.bench.start("alice", &words(&arguments));
     let state = network.bench.path("controller");
     let nodes = text(&byway(&["node", "list", "--state", path(&state)]).stdout);
@@ -389,14 +393,17 @@ fn a_controller_whose_disk_is_full_does_not_start_for_the_first_time() {
     let (config, state) = (bench.write("controller.toml", &config), bench.path("controller"));
     let arguments = ["controller", "--config", path(&config), "--state", path(&state)];
     let output = on_a_full_disk(1, &arguments).output().expect("it runs");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("controller.redb") && said.contains("the disk is full: free some space"), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(
+        message.contains("controller.redb") && message.contains("disk full: free some space"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_node_that_was_removed_says_so_and_how_to_come_back() {
-    let (network, _controller) = Managed::new();
+    let (network, _controller) = ManagedNetwork::new();
     let bob = network.bob();
     let observe = network.observe(12);
     let number = status(observe)["number"].to_string();
@@ -405,11 +412,11 @@ fn a_node_that_was_removed_says_so_and_how_to_come_back() {
     assert!(removed.status.success(), "{}", text(&removed.stderr));
     let begun = Instant::now();
     while !status(observe)["controller_problem"].as_str().is_some_and(|why| why.contains("new token")) {
-        assert!(begun.elapsed() < PATIENCE, "{}\n{}", status(observe), bob.log());
+        assert!(begun.elapsed() < TIMEOUT, "{}\n{}", status(observe), bob.log());
     }
     let shown = byway(&["status", "--at", &observe.to_string()]);
     let shown = text(&shown.stdout);
-    assert!(shown.contains("controller away") && shown.contains("join with a new token"), "{shown}");
+    assert!(shown.contains("controller disconnected") && shown.contains("join with a new token"), "{shown}");
 }
 
 #[test]
@@ -419,17 +426,17 @@ fn an_unknown_variable_is_a_warning_that_names_what_may_be_meant() {
         .env("BYWAY_TOKENS", "x")
         .output()
         .expect("the program runs");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.starts_with("warning: "), "{said}");
-    assert!(said.contains("BYWAY_TOKENS (is BYWAY_TOKEN meant?)"), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(message.starts_with("warning: "), "{message}");
+    assert!(message.contains("BYWAY_TOKENS (is BYWAY_TOKEN meant?)"), "{message}");
 }
 
 #[test]
 fn status_of_nobody_says_so() {
     let bench = Bench::new();
     let nobody = bench.at(1, 4_680).to_string();
-    assert_refuses(&["status", "--at", &nobody], 4, &[&nobody, "no node answers"]);
+    assert_refuses(&["status", "--at", &nobody], 4, &[&nobody, "cannot reach a node"]);
 }
 
 #[test]
@@ -438,6 +445,10 @@ fn keygen_overwrites_nothing() {
     bench.key("node");
     let key = bench.path("node.key");
     let before = std::fs::read(&key).expect("there is one");
-    assert_refuses(&["keygen", path(&key)], 2, &["node.key exists", "name another file, or remove this one"]);
+    assert_refuses(
+        &["keygen", path(&key)],
+        2,
+        &["node.key already exists", "name another file, or remove this one"],
+    );
     assert_eq!(std::fs::read(&key).expect("it is still there"), before);
 }

@@ -1,6 +1,7 @@
-//! Relays that are killed while applications speak: what protects a flow moves to another relay, and status says so.
+//! Death of relays during traffic: the protection of a flow moves to another relay, and the status
+//! shows it.
 //!
-//! Small here; `make kills` kills each relay twenty times.
+//! This is a small version; `make kills` kills each relay twenty times.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks and settings")]
 #![allow(clippy::print_stderr, reason = "says what was measured")]
@@ -11,30 +12,31 @@ use std::time::{Duration, Instant};
 
 use sites::{ALICE, BOB, EAST, Fate, Mode, Plan, Sites, Stream, WEST};
 
-/// How long packets may be lost after a relay's death.
+/// Longest time of losses after a relay's death.
 const MOVED: Duration = Duration::from_millis(600);
 
-/// Until when status has to be right.
+/// Longest time until the status is correct.
 const SHOWN: Duration = Duration::from_secs(2);
 
-/// What a packet that is lost takes to be repaired: its relay may die meanwhile.
-const UNDER_WAY: Duration = Duration::from_millis(300);
+/// Time that the repair of a lost packet takes, in which its relay may die.
+const REPAIR_TIME: Duration = Duration::from_millis(300);
 
 const CACHING: usize = 0;
 const FORWARDING: usize = 1;
 
-/// How often each relay is killed.
+/// Returns the number of kills of each relay.
 fn kills() -> usize {
     std::env::var("KILLS").ok().map_or(1, |kills| kills.parse().expect("KILLS is a number"))
 }
 
-/// Whether the agent's first path is in use again, and the others stand by.
+/// True if the agent's first path is in use again, and the others are available.
 fn is_steady(sites: &Sites, agent: usize, forward: usize) -> bool {
     let paths = sites.mapping(agent, forward)["paths"].as_array().cloned().unwrap_or_default();
     paths.len() == 3 && paths[0]["is_in_use"] == true && paths.iter().all(|path| path["state"] == "accepted")
 }
 
-/// Whether an agent's status says that another relay protects a flow, and nothing by the one that is dead.
+/// True if an agent's status shows that a path without the dead relay protects a flow, and that no
+/// path over the dead one is accepted.
 fn shows_death(sites: &Sites, agent: usize, forward: usize, dead: &str) -> bool {
     let paths = sites.mapping(agent, forward)["paths"].as_array().cloned().unwrap_or_default();
     let is_through = |path: &serde_json::Value| path["ingress"] == dead || path["egress"] == dead;
@@ -50,7 +52,7 @@ fn wait_until_steady(sites: &Sites) {
     }
 }
 
-/// Kills a relay, and revives it; when it was killed.
+/// Kills a relay and restarts it; returns the time of the kill.
 fn kill_once(sites: &mut Sites, relay: usize) -> Instant {
     wait_until_steady(sites);
     let killed = Instant::now();
@@ -67,19 +69,22 @@ fn kill_once(sites: &mut Sites, relay: usize) -> Instant {
     killed
 }
 
-/// What a change of paths may cost beside: a lost packet or two whose repair was under way.
-const UNDER_WAY_MAX: usize = 2;
+/// Additional losses of a path change: packets whose repair was in progress.
+const REPAIRS_LOST_MAX: usize = 2;
 
-fn check(told: &str, fate: &Fate, kills: &[Instant], until: Instant) {
-    for (place, killed) in kills.iter().enumerate() {
-        let next = kills.get(place + 1).and_then(|next| next.checked_sub(UNDER_WAY)).unwrap_or(until);
+fn check(context: &str, fate: &Fate, kills: &[Instant], until: Instant) {
+    for (index, killed) in kills.iter().enumerate() {
+        let next = kills.get(index + 1).and_then(|next| next.checked_sub(REPAIR_TIME)).unwrap_or(until);
         let moved = fate.last_missing(*killed, *killed + SHOWN).map(|sent| sent - *killed);
-        eprintln!("{told}: the last one missing after kill {place}: {moved:?}");
-        assert!(moved.is_none_or(|moved| moved <= MOVED), "{told}: {moved:?} after kill {place}");
+        eprintln!("{context}: the last one missing after kill {index}: {moved:?}");
+        assert!(moved.is_none_or(|moved| moved <= MOVED), "{context}: {moved:?} after kill {index}");
         let after = fate.missing(*killed + SHOWN, next);
-        assert!(after <= UNDER_WAY_MAX, "{told}: {after} missing once the relay of kill {place} is back");
+        assert!(
+            after <= REPAIRS_LOST_MAX,
+            "{context}: {after} missing once the relay of kill {index} is back"
+        );
     }
-    assert_eq!(fate.twice(), 0, "{told}: something came twice");
+    assert_eq!(fate.twice(), 0, "{context}: a packet arrived twice");
 }
 
 fn kill_each_relay(mode: Mode) {
@@ -107,8 +112,8 @@ fn kill_each_relay(mode: Mode) {
     }
     wait_until_steady(&sites);
     let until = Instant::now();
-    for (told, stream) in streams {
-        check(&told, &stream.finish(), &killed, until);
+    for (context, stream) in streams {
+        check(&context, &stream.finish(), &killed, until);
     }
     let status = sites.status(BOB);
     let received = &status["totals"][0]["received"];

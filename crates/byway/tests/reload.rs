@@ -1,4 +1,4 @@
-//! Settings that are read again by real nodes at work: by SIGHUP, and by `byway reload`.
+//! Reload of settings by running nodes: by SIGHUP, and by `byway reload`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,15 +17,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use support::{App, Bench, Managed, Node, PATIENCE, TwoSites, byway, echo, path, status, text};
+use support::{App, Bench, ManagedNetwork, Node, TIMEOUT, TwoSites, byway, echo, path, status, text};
 
-const READ_AGAIN: &str = "the settings were read again";
-const KEPT: &str = "the settings stay as they were";
+const READ_AGAIN: &str = "settings reloaded";
+const SETTINGS_UNCHANGED: &str = "cannot reload the settings";
 
-/// Datagrams that are under way at a time.
-const UNDER_WAY: u32 = 16;
+/// Most datagrams in flight.
+const IN_FLIGHT_MAX: u32 = 16;
 
-/// A number for each datagram, sent back by the other end: each comes once, or the thread panics.
+/// Stream of numbered datagrams, echoed by the other end. The thread panics unless each arrives
+/// exactly once.
 struct Stream {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<u32>,
@@ -35,14 +36,14 @@ impl Stream {
     fn begin(from: SocketAddr, to: SocketAddr) -> Self {
         let app = App::at(from);
         app.call(to);
-        // What was sent again while nobody answered comes late.
+        // Repeated requests may be answered late.
         while app.receive_within(Duration::from_millis(300)).is_some() {}
         let ends = Arc::new(AtomicBool::new(false));
         let asked = ends.clone();
         Self { ends, thread: std::thread::spawn(move || exchange(&app, to, &asked)) }
     }
 
-    /// How many datagrams there were.
+    /// Ends the stream, and returns the number of datagrams.
     fn end(self) -> u32 {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().expect("each datagram comes back once")
@@ -51,14 +52,14 @@ impl Stream {
 
 fn exchange(app: &App, to: SocketAddr, ends: &AtomicBool) -> u32 {
     let send = |number: u32| app.send(&(1_000_000 + number).to_be_bytes(), to);
-    for number in 0..UNDER_WAY {
+    for number in 0..IN_FLIGHT_MAX {
         send(number);
     }
-    let (mut count, mut back) = (UNDER_WAY, BTreeSet::new());
+    let (mut count, mut back) = (IN_FLIGHT_MAX, BTreeSet::new());
     while back.len() < count as usize {
         let (datagram, _) = app.receive();
         let number = u32::from_be_bytes(datagram.try_into().expect("four bytes"));
-        assert!(back.insert(number), "{number} came twice");
+        assert!(back.insert(number), "{number} arrived twice");
         if !ends.load(Ordering::Relaxed) {
             send(count);
             count += 1;
@@ -68,7 +69,7 @@ fn exchange(app: &App, to: SocketAddr, ends: &AtomicBool) -> u32 {
     count
 }
 
-/// A node's configuration file, which a test changes.
+/// Configuration file of a node, which a test changes.
 struct File<'a> {
     bench: &'a Bench,
     name: String,
@@ -82,13 +83,13 @@ impl<'a> File<'a> {
         Self { bench, name, first }
     }
 
-    /// Writes another one in its place, as editors do.
+    /// Replaces the file by another one, as editors do.
     fn write(&self, text: &str) {
         let new = self.bench.write("new.toml", text);
         std::fs::rename(new, self.bench.path(&self.name)).expect("it is ours");
     }
 
-    /// The first one, with these tables at its end.
+    /// Writes the first version with these tables at its end.
     fn add(&self, tables: &str) {
         self.write(&format!("{}\n{tables}", self.first));
     }
@@ -98,31 +99,31 @@ fn forward(listen: SocketAddr, to: &str) -> String {
     format!("[[forward]]\nlisten = \"{listen}\"\npeer = \"bob\"\nto = \"{to}\"\n")
 }
 
-/// Has the node that answers there read its settings again.
+/// Reloads the settings of the node at this address.
 fn reload(at: SocketAddr) -> Output {
     byway(&["reload", "--json", "--at", &at.to_string()])
 }
 
-/// The answer of one that did.
+/// Reloads the settings, and returns the node's answer.
 fn reloaded(at: SocketAddr) -> serde_json::Value {
     let output = reload(at);
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Has a node read its settings again, and waits until it has done so this often.
+/// Sends SIGHUP to a node, and waits until its number of reloads is right.
 fn hang_up(node: &Node, times: usize) {
     node.hang_up();
     node.wait_for(READ_AGAIN, times);
 }
 
-/// The numbers of the flows that alice has.
+/// Returns the numbers of alice's flows.
 fn flows(at: SocketAddr) -> Vec<serde_json::Value> {
     let mappings = status(at)["mappings"].clone();
     mappings.as_array().expect("a list").iter().map(|mapping| mapping["flow"].clone()).collect()
 }
 
-/// The relays, and both agents.
+/// Starts the relays and both agents.
 fn all(sites: &TwoSites) -> [Node; 4] {
     echo(sites.echo());
     [sites.relay(1), sites.relay(2), sites.bob(), sites.alice("caching")]
@@ -138,7 +139,7 @@ fn a_flow_that_stays_loses_and_doubles_nothing_while_others_come_and_go() {
     let before = flows(sites.observe(11));
     for round in 0..5 {
         if round % 2 == 0 {
-            // What stays moves to another place of the list.
+            // The unchanged forward moves to another position of the list.
             file.write(
                 &file.first.replace("[[forward]]", &format!("{}[[forward]]", forward(passing, "more"))),
             );
@@ -187,12 +188,15 @@ fn a_wrong_file_changes_nothing_and_says_why() {
     let stream = Stream::begin(sites.bench.at(11, 6_000), sites.forward());
     file.write("[agent]\nname = \"alice\"\ntitle = \"of an ar");
     alice.hang_up();
-    alice.wait_for(KEPT, 1);
+    alice.wait_for(SETTINGS_UNCHANGED, 1);
     let refused = reload(observe);
-    let said = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("alice.toml:3") && said.contains("keeps the settings"), "{said}");
-    // A right file that this machine does not let the node follow: another program has the port.
+    let message = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("alice.toml:3") && message.contains("continues with its current settings"),
+        "{message}"
+    );
+    // The file is valid, but this machine does not permit the change: another program has the port.
     let taken = UdpSocket::bind(sites.bench.at(11, 5_001)).expect("the port is free");
     let other = forward(sites.bench.at(11, 5_002), "echo");
     let gone = forward(sites.bench.at(11, 5_001), "echo");
@@ -202,7 +206,7 @@ fn a_wrong_file_changes_nothing_and_says_why() {
     let refused = reload(observe);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
-    assert!(said.contains(":5001 cannot be had"), "{said}");
+    assert!(said.contains(":5001 for a forward"), "{said}");
     assert_eq!(status(observe)["forwards"].as_array().map(Vec::len), Some(1));
     UdpSocket::bind(sites.bench.at(11, 5_002)).expect("none of it is in force");
     drop(taken);
@@ -216,7 +220,7 @@ fn a_port_moves_from_a_forward_to_a_wider_one() {
     let sites = TwoSites::new();
     let [_east, _west, _bob, _alice] = all(&sites);
     let file = File::of(&sites.bench, "alice");
-    // As long as the first one has it, nobody gets the port at all addresses.
+    // While the first forward uses the port, no other one can bind it at all addresses.
     let port = sites.forward().port() + u16::from(sites.bench.host(1).octets()[2]) + 1_000;
     let narrow = SocketAddr::from((sites.bench.host(11), port));
     file.add(&forward(narrow, "echo"));
@@ -241,7 +245,7 @@ fn what_waits_for_a_restart_is_named_and_the_rest_is_in_force() {
     assert_eq!(answer["changes"][0]["setting"], "log.level");
     assert_eq!((&answer["name"], &answer["unchanged"]), (&"alice".into(), &1.into()));
     App::at(sites.bench.at(11, 6_000)).call(sites.forward());
-    // For people, and again: what waits still waits, and nothing else differs.
+    // The text for readers repeats the pending changes, and has no others.
     let shown = byway(&["reload", "--at", &sites.observe(11).to_string()]);
     let shown = text(&shown.stdout);
     assert!(shown.contains("changes: 0") && shown.contains("agent.listen takes effect"), "{shown}");
@@ -272,7 +276,7 @@ fn what_is_exposed_no_more_or_not_to_this_peer_is_closed() {
 
 #[test]
 fn a_relay_and_a_controller_outlive_sighup_and_an_uplink_comes_changes_and_goes() {
-    let (managed, mut controller) = Managed::new();
+    let (managed, mut controller) = ManagedNetwork::new();
     echo(managed.echo());
     let (mut east, _west) = (managed.relay(1), managed.relay(2));
     let (_bob, _alice) = (managed.bob(), managed.alice("forwarding"));
@@ -286,17 +290,18 @@ fn a_relay_and_a_controller_outlive_sighup_and_an_uplink_comes_changes_and_goes(
         let uplink = megabits.map(|rate| format!("[uplink]\nrate = \"{rate} Mbit/s\"\n"));
         file.add(&uplink.unwrap_or_default());
         hang_up(&east, times + 1);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while rate(managed.observe(1)) != expected {
             assert!(Instant::now() < until, "{:?}, not {expected:?}", rate(managed.observe(1)));
         }
-        // A datagram that waits longer than its budget is late: that the relay loses none is shown in virtual time.
+        // A datagram that waits longer than its latency budget is late; a test in virtual time
+        // shows that the relay loses none.
         app.call(managed.forward());
     }
     let file = File::of(&managed.bench, "controller");
     file.add("[log]\nlevel = \"warn\"\n");
     controller.hang_up();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !reloaded(managed.observe(9))["changes"].as_array().is_some_and(Vec::is_empty) {
         assert!(Instant::now() < until, "the level changes for ever");
     }
@@ -305,11 +310,11 @@ fn a_relay_and_a_controller_outlive_sighup_and_an_uplink_comes_changes_and_goes(
 
 #[test]
 fn an_agent_with_a_controller_reads_its_settings_again() {
-    let (managed, _controller) = Managed::new();
+    let (managed, _controller) = ManagedNetwork::new();
     echo(managed.echo());
     let _relays = [managed.relay(1), managed.relay(2)];
     let _bob = managed.bob();
-    // Whom it forwards to is named later: it is paired with nobody before.
+    // The peer of its forward is named later, and before that the agent has no pair.
     let alice = managed.alice("caching");
     let file = File::of(&managed.bench, "alice");
     let (own, _) = file.first.split_once("[[forward]]").expect("it has one");
@@ -339,7 +344,7 @@ fn only_a_command_of_this_machine_reloads() {
     assert_eq!(nobody.status.code(), Some(4), "{}", text(&nobody.stderr));
 }
 
-/// What Kubernetes sets in each container beside services that are called byway-relay and byway.
+/// Variables that Kubernetes sets in each container next to services named byway-relay and byway.
 const ORCHESTRATOR: [(&str, &str); 6] = [
     ("BYWAY_RELAY_PORT", "tcp://10.0.0.1:4600"),
     ("BYWAY_RELAY_PORT_4600_UDP", "udp://10.0.0.1:4600"),
@@ -363,12 +368,12 @@ fn variables_of_an_orchestrator_stop_nothing_and_are_a_warning() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
         let output = command.args(arguments).envs(ORCHESTRATOR).output().expect("the program runs");
-        let said = text(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let log = text(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {log}");
+        assert_eq!(log.lines().count(), 1, "{log}");
         assert!(
-            said.starts_with("warning: ") && ORCHESTRATOR.iter().all(|(name, _)| said.contains(name)),
-            "{said}"
+            log.starts_with("warning: ") && ORCHESTRATOR.iter().all(|(name, _)| log.contains(name)),
+            "{log}"
         );
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
@@ -376,9 +381,9 @@ fn variables_of_an_orchestrator_stop_nothing_and_are_a_warning() {
     drop(relay);
     let relay = sites.bench.spawn_command("again", command);
     relay.wait_until_ready();
-    let said = relay.log();
-    assert_eq!(said.matches("BYWAY_RELAY_PORT_4600_UDP_ADDR").count(), 1, "{said}");
-    for line in said.lines() {
+    let log = relay.log();
+    assert_eq!(log.matches("BYWAY_RELAY_PORT_4600_UDP_ADDR").count(), 1, "{log}");
+    for line in log.lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
 }

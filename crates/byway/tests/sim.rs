@@ -15,14 +15,14 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// The scenario of one call with another line in the place of one.
+/// Returns the scenario of one call with one line replaced.
 fn altered(folder: &Path, line: &str, instead: &str) -> String {
     #[allow(clippy::disallowed_methods, reason = "reads a file of the repository")]
     let right = std::fs::read_to_string(scenario("one-call.toml")).expect("it is there");
     assert!(right.contains(line), "{line}");
     let file = folder.join("call.toml");
     #[allow(clippy::disallowed_methods, reason = "the program reads it")]
-    std::fs::write(&file, right.replace(line, instead)).expect("room on the disk");
+    std::fs::write(&file, right.replace(line, instead)).expect("space on the disk");
     file.display().to_string()
 }
 
@@ -49,14 +49,14 @@ fn a_scenario_may_have_other_values() {
     let changed = byway(&["run", &file, "--set", "flow.call.service=internet", "--set", "length=20 s"]);
     assert_eq!(changed.status.code(), Some(6), "nothing is repaired: {}", text(&changed.stderr));
     assert!(text(&changed.stdout).contains("MISSED"), "{}", text(&changed.stdout));
-    for (set, said) in [
-        ("flow.calls.service=internet", "no \"calls\" there"),
+    for (set, message) in [
+        ("flow.calls.service=internet", "\"calls\" not found"),
         ("flow.call.service=carrier", "carrier"),
         ("length", "KEY=VALUE"),
     ] {
         let wrong = byway(&["run", &file, "--set", set]);
         assert_eq!(wrong.status.code(), Some(2), "{set}");
-        assert!(text(&wrong.stderr).contains(said), "{set}: {}", text(&wrong.stderr));
+        assert!(text(&wrong.stderr).contains(message), "{set}: {}", text(&wrong.stderr));
     }
 }
 
@@ -66,7 +66,11 @@ fn what_is_missed_and_what_is_wrong_end_with_their_codes() {
     let missed = byway(&["run", &altered(folder.path(), "service = \"caching\"", "service = \"internet\"")]);
     assert_eq!(missed.status.code(), Some(6));
     assert!(text(&missed.stdout).contains("MISSED"), "{}", text(&missed.stdout));
-    assert!(text(&missed.stderr).contains("not as expected with 1 of 1 seeds"), "{}", text(&missed.stderr));
+    assert!(
+        text(&missed.stderr).contains("expectations not met by 1 of 1 seeds"),
+        "{}",
+        text(&missed.stderr)
+    );
     let wrong = byway(&["check", &altered(folder.path(), "delay = \"50 ms\"", "delay = \"50\"")]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
@@ -105,9 +109,9 @@ fn a_run_that_takes_too_much_ends_with_what_it_has() {
     let file = scenario("one-call.toml").display().to_string();
     let slow = byway(&["run", &file, "--at-most", "0 s"]);
     assert_eq!(slow.status.code(), Some(6), "{}", text(&slow.stderr));
-    let words = "STOPPED after 0.1 s of 20 s, as it took 0 s of real time";
+    let words = "STOPPED after 0.1 s of 20 s, because it took 0 s of real time";
     assert!(text(&slow.stdout).contains(words), "{}", text(&slow.stdout));
-    assert!(text(&slow.stdout).contains("not the same each time"), "{}", text(&slow.stdout));
+    assert!(text(&slow.stdout).contains("not repeatable"), "{}", text(&slow.stdout));
     let [large, again] = [(); 2].map(|()| byway(&["run", &file, "--memory", "10 kB", "--json"]));
     assert_eq!((large.status.code(), &large.stdout), (Some(6), &again.stdout));
     let outcome: serde_json::Value = serde_json::from_str(text(&large.stdout)).expect("JSON");
@@ -120,7 +124,7 @@ fn a_run_that_takes_too_much_ends_with_what_it_has() {
 fn a_trace_has_a_line_for_each_change() {
     let file = scenario("one-call.toml").display().to_string();
     let trace = byway(&["trace", &file]);
-    assert!(text(&trace.stdout).contains("alice: has a session with bob"), "{}", text(&trace.stdout));
+    assert!(text(&trace.stdout).contains("alice: session with bob established"), "{}", text(&trace.stdout));
     let packets = byway(&["trace", &file, "--packets"]);
     assert!(text(&packets.stdout).lines().count() > 5_000);
     assert!(text(&packets.stdout).contains("lost: outage"));

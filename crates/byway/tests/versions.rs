@@ -1,7 +1,8 @@
-//! This version of the program beside the one before it, with real processes: both kinds of networks repair what a path
-//! loses, and flows go on while one node after the other changes its version.
+//! This version of the program with the previous one, with real processes. Both kinds of networks
+//! repair a path's losses, and flows continue while one node after the other changes its version.
 //!
-//! `BYWAY_PREVIOUS` names the binary of the version before, which scripts/previous.sh builds: run `make versions`.
+//! `BYWAY_PREVIOUS` names the binary of the previous version, which scripts/previous.sh builds: run
+//! `make versions`.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks and settings")]
 
@@ -16,23 +17,23 @@ use sites::{ALICE, BOB, BYWAY, CONTROLLER, EAST, Fate, Mode, Plan, Sites, Stream
 const LOSS_PER_CENT: usize = 5;
 
 /// Start of the direct path's outage, after its links began anew, and its length.
-const DARK_AT: Duration = Duration::from_secs(2);
-const DARK_FOR: Duration = Duration::from_secs(2);
+const OUTAGE_AT: Duration = Duration::from_secs(2);
+const OUTAGE_DURATION: Duration = Duration::from_secs(2);
 
-/// Least packets of a stream that the direct path loses: about 200 fall into the outage, and 20 get lost beside it.
+/// Fewest packets of a stream that the direct path loses: about 200 in the outage, and 20 others.
 const LOST_MIN: usize = 150;
 
-/// Time in which more than the path's own share may be lost, once a node is there again.
+/// Time after a node's return in which losses may exceed the path's own rate.
 const MOVED: Duration = Duration::from_millis(600);
 
-/// Time that the repair of a lost packet takes: the next node may stop meanwhile.
-const UNDER_WAY: Duration = Duration::from_millis(300);
+/// Time that the repair of a lost packet takes, in which the next node may stop.
+const REPAIR_TIME: Duration = Duration::from_millis(300);
 
-/// Packets that may be missing beside: repairs that a busy machine delays.
+/// Most additional missing packets: repairs that a busy machine delays.
 const MISSING_MAX: usize = 3;
 
-/// Share of its losses, in per cent, that a flow alone in its batches may keep: an outage takes all packets of a batch, which
-/// no decoding restores then.
+/// Largest unrepaired share of losses, in per cent, for a flow alone in its batches. An outage
+/// loses all packets of such a batch, and decoding cannot restore them.
 const CODED_MISSING_PER_CENT: usize = 40;
 
 const SERVICES: [&str; 3] = ["caching", "coding", "forwarding"];
@@ -42,7 +43,7 @@ fn previous() -> PathBuf {
     program.expect("BYWAY_PREVIOUS names the binary of the version before: run `make versions`").into()
 }
 
-/// Most packets of a stream that may be missing where the direct path loses so many.
+/// Returns the most packets of a stream that may be missing if the direct path loses this many.
 fn missing_max(stream: &str, lost: usize) -> usize {
     let kept = if stream.starts_with("coding") { lost * CODED_MISSING_PER_CENT / 100 } else { 0 };
     MISSING_MAX + kept
@@ -58,7 +59,7 @@ fn plan(mode: Mode, outage: &str) -> Plan {
     }
 }
 
-/// True if relays serve all flows by the first path, and by no other one.
+/// True if all flows use their first path, and relays have accepted all paths.
 fn is_steady(sites: &Sites) -> bool {
     let has_paths = |agent, forward| {
         let paths = sites.mapping(agent, forward)["paths"].as_array().cloned().unwrap_or_default();
@@ -68,7 +69,7 @@ fn is_steady(sites: &Sites) -> bool {
     [ALICE, BOB].into_iter().all(|agent| (0..SERVICES.len()).all(|forward| has_paths(agent, forward)))
 }
 
-/// Begins a stream of each service in both directions, and waits until relays serve them.
+/// Starts a stream of each service in both directions, and waits until relays serve them.
 fn begin(sites: &Sites) -> Vec<(String, Stream)> {
     let mut streams = Vec::new();
     for (from, name) in [(ALICE, "alice"), (BOB, "bob")] {
@@ -86,11 +87,15 @@ fn received(sites: &Sites, agent: usize, what: &str) -> u64 {
     totals.map(|total| total["received"][what].as_u64().unwrap_or(0)).sum()
 }
 
-/// Nodes of this version at these places, and the version before at the others: losses and an outage are repaired.
+/// Tests nodes of this version at these indices together with the previous version at the others:
+/// losses and an outage are repaired.
 fn stand_beside(mode: Mode, current: &[usize]) {
-    let program = |place| if current.contains(&place) { BYWAY.into() } else { previous() };
-    let outage =
-        format!("outage = [{{ at = \"{} s\", for = \"{} s\" }}]", DARK_AT.as_secs(), DARK_FOR.as_secs());
+    let program = |index| if current.contains(&index) { BYWAY.into() } else { previous() };
+    let outage = format!(
+        "outage = [{{ at = \"{} s\", for = \"{} s\" }}]",
+        OUTAGE_AT.as_secs(),
+        OUTAGE_DURATION.as_secs()
+    );
     let Some(mut sites) = Sites::start_with(plan(mode, &outage), std::array::from_fn(program)) else {
         return;
     };
@@ -98,75 +103,76 @@ fn stand_beside(mode: Mode, current: &[usize]) {
     let lost_before = [ALICE, BOB].map(|agent| received(&sites, agent, "lost_direct"));
     let begun = Instant::now();
     sites.begin_links();
-    std::thread::sleep(DARK_AT + DARK_FOR + Duration::from_secs(2));
-    let streams: Vec<_> = streams.into_iter().map(|(told, stream)| (told, stream.finish())).collect();
-    for (told, fate) in streams {
-        // What is on its way when the links begin anew is lost.
-        let missing = fate.missing(begun + UNDER_WAY, Instant::now());
-        let most = missing_max(&told, LOST_MIN);
-        assert!(missing <= most, "{mode:?}, {current:?}, {told}: {missing} missing");
-        assert_eq!(fate.twice(), 0, "{mode:?}, {current:?}, {told}");
+    std::thread::sleep(OUTAGE_AT + OUTAGE_DURATION + Duration::from_secs(2));
+    let streams: Vec<_> = streams.into_iter().map(|(context, stream)| (context, stream.finish())).collect();
+    for (context, fate) in streams {
+        // Packets in flight at the restart of the links are lost.
+        let missing = fate.missing(begun + REPAIR_TIME, Instant::now());
+        let most = missing_max(&context, LOST_MIN);
+        assert!(missing <= most, "{mode:?}, {current:?}, {context}: {missing} missing");
+        assert_eq!(fate.twice(), 0, "{mode:?}, {current:?}, {context}");
     }
     for (agent, before) in [ALICE, BOB].into_iter().zip(lost_before) {
         let lost = received(&sites, agent, "lost_direct") - before;
-        // Forwarded packets go by relays first, and are none of these.
+        // Forwarded packets arrive by relays first, and do not count here.
         assert!(lost >= 2 * LOST_MIN as u64, "{mode:?}, {current:?}, agent {agent}: {lost} lost");
     }
 }
 
-/// A node that changed its version.
+/// Change of a node's version.
 #[derive(Debug)]
-struct Change {
-    place: usize,
+struct Upgrade {
+    node_index: usize,
     stopped: Instant,
     serving: Instant,
 }
 
-/// Has one node after the other run this version; each waits for the flows of the one before.
-fn change_versions(sites: &mut Sites, mode: Mode) -> Vec<Change> {
+/// Changes one node after the other to this version, and waits for its flows each time.
+fn change_versions(sites: &mut Sites, mode: Mode) -> Vec<Upgrade> {
     let mut changes = Vec::new();
-    for place in [CONTROLLER, EAST, WEST, BOB, ALICE] {
-        if place == CONTROLLER && mode == Mode::Static {
+    for index in [CONTROLLER, EAST, WEST, BOB, ALICE] {
+        if index == CONTROLLER && mode == Mode::Static {
             continue;
         }
         let stopped = Instant::now();
-        sites.replace(place, BYWAY.as_ref());
-        if place == CONTROLLER {
+        sites.replace(index, BYWAY.as_ref());
+        if index == CONTROLLER {
             sites.token_with(&["--role", "agent"]);
         } else {
-            sites.wait_for("the node serves its status", || sites.status(place).is_object());
+            sites.wait_for("the node serves its status", || sites.status(index).is_object());
         }
-        changes.push(Change { place, stopped, serving: Instant::now() });
+        changes.push(Upgrade { node_index: index, stopped, serving: Instant::now() });
         sites.wait_for("relays serve all flows again", || is_steady(sites));
-        std::thread::sleep(MOVED + UNDER_WAY);
+        std::thread::sleep(MOVED + REPAIR_TIME);
     }
     changes
 }
 
-/// Most packets that the direct path loses of so many, but for one time in 30,000: four standard deviations.
+/// Returns the most packets that the direct path loses, exceeded once in 30,000 times: four
+/// standard deviations.
 fn losses_max(fate: &Fate, from: Instant, until: Instant) -> usize {
     let sent = fate.sent.iter().filter(|sent| (from..until).contains(*sent)).count();
     let deviation = (sent * LOSS_PER_CENT * (100 - LOSS_PER_CENT)).isqrt().div_ceil(100);
     sent * LOSS_PER_CENT / 100 + 4 * deviation
 }
 
-fn check_changes((mode, told): (Mode, &str), fate: &Fate, changes: &[Change]) {
+fn check_changes((mode, context): (Mode, &str), fate: &Fate, changes: &[Upgrade]) {
     for (nth, change) in changes.iter().enumerate() {
-        let &Change { place, stopped, serving } = change;
-        let next = changes.get(nth + 1).and_then(|next| next.stopped.checked_sub(UNDER_WAY));
+        let &Upgrade { node_index: index, stopped, serving } = change;
+        let next = changes.get(nth + 1).and_then(|next| next.stopped.checked_sub(REPAIR_TIME));
         let next = next.unwrap_or_else(Instant::now);
         let after = fate.missing(serving + MOVED, next);
-        let most = missing_max(told, losses_max(fate, serving + MOVED, next));
-        assert!(after <= most, "{mode:?}, {told}: {after} missing after place {place} was back");
+        let most = missing_max(context, losses_max(fate, serving + MOVED, next));
+        assert!(after <= most, "{mode:?}, {context}: {after} missing after node {index} was back");
         let meanwhile = fate.missing(stopped + MOVED, serving + MOVED);
         let lost = losses_max(fate, stopped + MOVED, serving + MOVED);
-        let most = match place {
-            CONTROLLER => missing_max(told, lost),
+        let most = match index {
+            CONTROLLER => missing_max(context, lost),
             EAST | WEST => MISSING_MAX + lost,
-            // Nobody takes the packets of an agent that is away.
+            // The packets to a stopped agent are lost.
             _ => continue,
         };
-        assert!(meanwhile <= most, "{mode:?}, {told}: {meanwhile} missing while place {place} was away");
+        assert!(meanwhile <= most, "{mode:?}, {context}: {meanwhile} missing while node {index} was away");
     }
 }
 
@@ -181,10 +187,10 @@ fn upgrade(mode: Mode) {
         let repaired = received(&sites, agent, "cached") - before;
         assert!(repaired > 0, "{mode:?}: nothing is repaired at agent {agent} after the upgrade");
     }
-    for (told, stream) in streams {
+    for (context, stream) in streams {
         let fate = stream.finish();
-        check_changes((mode, &told), &fate, &changes);
-        assert_eq!(fate.twice(), 0, "{mode:?}, {told}");
+        check_changes((mode, &context), &fate, &changes);
+        assert_eq!(fate.twice(), 0, "{mode:?}, {context}");
     }
 }
 

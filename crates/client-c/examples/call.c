@@ -1,12 +1,13 @@
 /*
- * A call of 50 marked packets a second to a peer, with its true loss and its repairs. From the root of the repository:
+ * Example: a call of 50 marked packets a second to a peer, with reports of its true loss and its
+ * repairs. Build it in the root of the repository:
  *
  *   cargo build --release -p byway-client-c
  *   cc -Wall -o call crates/client-c/examples/call.c -Icrates/client-c/include target/release/libbyway_client_c.a -lpthread -ldl -lm
  *
- *   ./call network.txt alice alice.key bob    # calls Bob's "call", for ten seconds, or so many as are named behind
+ *   ./call network.txt alice alice.key bob    # calls Bob's "call" for ten seconds; a last argument sets the seconds
  *
- * docs/client.md has a network to try it in. Its file has lines such as
+ * docs/client.md has a network for it. Its file has lines such as
  *
  *   relay east 1 <public key> 127.0.0.1:4600
  *   agent alice 1 <public key> 127.0.0.1:4610 east
@@ -23,7 +24,7 @@
 #define PACKETS_PER_SECOND 50
 #define SECOND_NS UINT64_C(1000000000)
 
-/* Ends the program if something failed. */
+/* Exits if a call failed. */
 static void check(byway_error error, const char *what) {
   if (error != BYWAY_ERROR_OK) {
     fprintf(stderr, "%s: %s: %s\n", what, byway_error_text(error), byway_last_error());
@@ -36,7 +37,7 @@ static void give_up(const char *what) {
   exit(1);
 }
 
-/* Reads the network; where the agent of this name listens. */
+/* Reads the network, and writes the address of the agent `own` to `listen`. */
 static void read_network(const char *path, const char *own, byway_network *network, char listen[128]) {
   char line[512], name[64], other[64], key[65], address[128], relay[64];
   unsigned number;
@@ -74,7 +75,7 @@ static uint64_t now(byway_client *client) {
   return now_ns;
 }
 
-/* Steps until this event, or until then if no event is wanted; how many datagrams came. */
+/* Steps until this event, or until end_ns if the event is 0. Returns the number of datagrams delivered. */
 static unsigned wait_for(byway_client *client, int32_t event, uint64_t end_ns) {
   unsigned came = 0;
   for (;;) {
@@ -87,7 +88,7 @@ static unsigned wait_for(byway_client *client, int32_t event, uint64_t end_ns) {
       if (output.kind == BYWAY_OUTPUT_NONE) break;
       if (output.kind == BYWAY_OUTPUT_DELIVERED) came++;
       if (output.kind != BYWAY_OUTPUT_EVENT) continue;
-      if (output.event == BYWAY_EVENT_REFUSED) give_up("the peer refuses: it exposes no \"call\" to this agent");
+      if (output.event == BYWAY_EVENT_REFUSED) give_up("the peer refused the flows: it exposes no \"call\" to this agent");
       if (output.event == event) return came;
     }
   }
@@ -97,22 +98,22 @@ static void print_report(byway_client *client, uint64_t flow, unsigned sent, uns
   byway_report report;
   check(byway_client_report(client, flow, &report), "the report");
   if (!report.has_sent) return;
-  printf("sent %u, lost %" PRIu64 " (%.2f %%), repaired %" PRIu64 ", late %" PRIu64 "; came back %u, of these repaired %" PRIu64 "\n",
+  printf("sent %u, lost %" PRIu64 " (%.2f %%), repaired %" PRIu64 ", late %" PRIu64 "; echoed %u, %" PRIu64 " of them repaired\n",
          sent, report.sent_lost, (double)report.sent_lost_per_million / 10000, report.sent_repaired, report.sent_late, back,
          report.received_repaired);
   fflush(stdout);
 }
 
 static void call(byway_client *client, const char *peer, unsigned seconds) {
-  /* What is lost is worth something for 150 ms. */
+  /* Packets are useful for 150 ms, so later repairs are pointless. */
   byway_registration wanted = {.latency_budget_us = 150000, .copies = BYWAY_COPIES_MARKED};
-  byway_registered registered;
+  byway_registration_outcome registered;
   uint8_t packet[160] = {0};
   uint64_t begun, next_report;
   unsigned sent, back = 0;
 
   wait_for(client, BYWAY_EVENT_PEER_ESTABLISHED, 0);
-  /* Meanwhile, round trips are measured: they tell which service is fast enough. */
+  /* The choice of a service needs measured round-trip times, which take half a second. */
   wait_for(client, 0, now(client) + SECOND_NS / 2);
   check(byway_client_register(client, peer, "call", &wanted, 0, &registered), "the registration");
   printf("service: %s\n", registered.reason);
@@ -130,7 +131,7 @@ static void call(byway_client *client, const char *peer, unsigned seconds) {
       print_report(client, registered.flow, sent, back);
     }
   }
-  /* The last report of the peer is under way. */
+  /* The peer's last report arrives within a second. */
   back += wait_for(client, 0, now(client) + SECOND_NS);
   print_report(client, registered.flow, sent, back);
   check(byway_client_leave(client, 0), "leaving");

@@ -1,16 +1,18 @@
 /*
- * Byway as a library: an agent inside the application, which marks packets, states latency budgets and sees true loss.
- * docs/client.md explains it, and crates/client-c/examples/call.c is a program to begin with.
+ * Byway as a library: an agent inside the application. The application can mark packets, set latency
+ * budgets and measure the true loss of the direct path. docs/client.md is the guide, and
+ * crates/client-c/examples/call.c an example.
  *
- * This file is made by cbindgen of crates/client-c/src: change it there.
+ * cbindgen generates this file from crates/client-c/src: change the sources.
  *
- * Memory: what a function makes is freed by the function named for it, and by nothing else. What is passed in is read during the
- * call and belongs to the caller. Pointers that come out point into the client, and are good until the next call with it.
- * Threads: a network or a client may be used by one thread at a time, whichever.
- * Errors: each function that can fail gives a byway_error. Null pointers and lengths out of range are errors. A failure inside
- * the library is BYWAY_ERROR_FAILED, and the client is of no use afterwards but to be freed.
- * Texts: UTF-8, ended by a zero byte.
- * Times: in nanoseconds since any start, the same for all calls with one client. They never fall.
+ * Memory: free an object only with the function that its documentation names. The library reads
+ * arguments during the call; they belong to the caller. Returned pointers point into the client,
+ * and are valid until the next call with it.
+ * Threads: only one thread at a time may use a network or a client; it may be any thread.
+ * Errors: each function that can fail returns a byway_error. Null pointers and lengths out of range
+ * are errors. After BYWAY_ERROR_FAILED, an internal failure, the client can only be freed.
+ * Texts: UTF-8, with a zero byte at the end.
+ * Times: nanoseconds since any start, the same for all calls with one client. They must not decrease.
  */
 
 #ifndef BYWAY_H
@@ -25,117 +27,118 @@
 #define BYWAY_SERVICE_BY_BUDGET 0
 
 /*
- The direct path alone.
+ Service without relays: the direct path alone.
  */
 #define BYWAY_SERVICE_INTERNET 1
 
 /*
- Repair packets.
+ Repair packets, in-stream and cross-stream.
  */
 #define BYWAY_SERVICE_CODING 2
 
 /*
- Repair from copies near the receiver.
+ Repair from copies in a relay's cache near the receiver.
  */
 #define BYWAY_SERVICE_CACHING 3
 
 /*
- Through relays, and not directly.
+ Delivery through relays, without the direct path.
  */
 #define BYWAY_SERVICE_FORWARDING 4
 
 /*
- Through relays and directly.
+ Delivery through relays and on the direct path.
  */
 #define BYWAY_SERVICE_BOTH 5
 
 /*
- Datagrams whose order does not matter.
+ Datagrams that may be delivered out of order.
  */
 #define BYWAY_TRAFFIC_DATAGRAMS 0
 
 /*
- TCP or QUIC.
+ Traffic of TCP or QUIC, which controls congestion itself.
  */
 #define BYWAY_TRAFFIC_CONGESTION_CONTROLLED 1
 
 /*
- Both, and nobody can tell which packets are which.
+ Datagrams and congestion-controlled traffic, which the agent cannot distinguish.
  */
 #define BYWAY_TRAFFIC_MIXTURE 2
 
 /*
- All packets are copied to the relay; of congestion-controlled traffic, those that are marked.
+ All packets are copied to the relay. Of congestion-controlled traffic, only marked packets are
+ copied.
  */
 #define BYWAY_COPIES_USUAL 0
 
 /*
- All packets are copied.
+ All packets of the flow are copied to the relay.
  */
 #define BYWAY_COPIES_ALL 1
 
 /*
- Packets are copied that are marked.
+ Only marked packets are copied.
  */
 #define BYWAY_COPIES_MARKED 2
 
 /*
- The relay gets the packets, and sends them on; nothing leaves by the direct path.
+ All packets go to the relay, which forwards them. The direct path is not used.
  */
 #define BYWAY_COPIES_BY_RELAY 3
 
 /*
- The relay gets repair packets instead of copies.
+ Sender FEC: the relay gets repair packets instead of copies.
  */
-#define BYWAY_COPIES_OWN_REPAIRS 4
+#define BYWAY_COPIES_SENDER_FEC 4
 
 /*
- There is nothing more.
+ There are no more outputs.
  */
 #define BYWAY_OUTPUT_NONE 0
 
 /*
- A datagram is to be sent: bytes, length, to, ecn, is_scavenger.
+ A datagram to send: bytes, length, to, ecn, is_scavenger.
  */
 #define BYWAY_OUTPUT_TRANSMIT 1
 
 /*
- A datagram came for the application: flow, bytes, length, delivery.
+ A datagram for the application: flow, bytes, length, delivery.
  */
 #define BYWAY_OUTPUT_DELIVERED 2
 
 /*
- Something is to be known: event, and what is said there.
+ An event: event, and the fields that its constant names.
  */
 #define BYWAY_OUTPUT_EVENT 3
 
 /*
- It came on the direct path.
+ Delivered by the direct path.
  */
 #define BYWAY_DELIVERY_DIRECT 0
 
 /*
- It came through relays, unasked.
+ Delivered by relays, without a NACK.
  */
 #define BYWAY_DELIVERY_FORWARDED 1
 
 /*
- It was restored from the flow's own repair packets.
+ Repaired by the flow's own repair packets.
  */
 #define BYWAY_DELIVERY_IN_STREAM 2
 
 /*
- It was restored with other receivers' help.
+ Repaired with packets from receivers of other flows.
  */
 #define BYWAY_DELIVERY_COOPERATIVE 3
 
 /*
- It came from a relay's cache.
+ Repaired from a relay's cache.
  */
 #define BYWAY_DELIVERY_CACHED 4
 
 /*
- There is a session with a peer: peer.
+ A session with a peer is established: peer.
  */
 #define BYWAY_EVENT_PEER_ESTABLISHED 1
 
@@ -150,102 +153,102 @@
 #define BYWAY_EVENT_PEER_LEFT 3
 
 /*
- The peer takes part in what was registered: flow.
+ The peer accepted a registration: flow.
  */
 #define BYWAY_EVENT_ACCEPTED 4
 
 /*
- The peer does not take part in what was registered: flow, refusal.
+ The peer refused a registration: flow, refusal.
  */
 #define BYWAY_EVENT_REFUSED 5
 
 /*
- A peer's application registered what is exposed here: flow, peer.
+ A peer's application registered flows for an exposed name: flow, peer.
  */
 #define BYWAY_EVENT_INCOMING 6
 
 /*
- A peer's application was refused: peer, refusal.
+ The client refused the registration of a peer's application: peer, refusal.
  */
 #define BYWAY_EVENT_DECLINED 7
 
 /*
- Flows are closed, by the peer or because nobody used them: flow.
+ The peer closed a pair of flows, or the pair was idle: flow.
  */
 #define BYWAY_EVENT_CLOSED 8
 
 /*
- A relay does not serve flows, or cannot for now: flow.
+ A relay refused a pair of flows, permanently or for now: flow.
  */
 #define BYWAY_EVENT_RELAY_REFUSED 9
 
 /*
- Flows use another path through relays: flow.
+ A pair of flows changed to another relay path: flow.
  */
 #define BYWAY_EVENT_PATH_CHANGED 10
 
 /*
- The client has left.
+ The client has left the network.
  */
 #define BYWAY_EVENT_LEFT 11
 
 /*
- Something that this version of the header has no number for.
+ An event without a constant in this version of the header.
  */
 #define BYWAY_EVENT_OTHER 12
 
 /*
- Nothing of that name is exposed.
+ The name is not exposed.
  */
 #define BYWAY_REFUSAL_UNKNOWN 1
 
 /*
- It is not exposed to this peer.
+ The name is not exposed to this agent.
  */
 #define BYWAY_REFUSAL_NOT_ALLOWED 2
 
 /*
- There is no room for more flows.
+ The limit of flows is reached.
  */
-#define BYWAY_REFUSAL_NO_ROOM 3
+#define BYWAY_REFUSAL_FULL 3
 
 /*
- Not yet.
+ The peer cannot decide yet.
  */
 #define BYWAY_REFUSAL_NOT_YET 4
 
 /*
- The number of the flows is taken: register again.
+ The flow number is in use: register again.
  */
-#define BYWAY_REFUSAL_NUMBER_TAKEN 5
+#define BYWAY_REFUSAL_NUMBER_IN_USE 5
 
 /*
- The address that the subject names is on no machine of the peer.
+ The address in the subject does not belong to a machine of the peer.
  */
 #define BYWAY_REFUSAL_NOT_HERE 6
 
 /*
- What became of a call.
+ Result of a call of the C interface.
  */
 typedef enum {
   /*
-   It did what it is for.
+   The call succeeded.
    */
   BYWAY_ERROR_OK = 0,
   /*
-   A pointer is null that must not be.
+   A required pointer is null.
    */
   BYWAY_ERROR_NULL_POINTER = 1,
   /*
-   A text is not UTF-8, or not what is expected: a key, an address, a name.
+   A text is not UTF-8, or not valid as a key, an address or a name.
    */
   BYWAY_ERROR_BAD_TEXT = 2,
   /*
-   A number or a length is out of its range.
+   A number or a length is out of range.
    */
   BYWAY_ERROR_OUT_OF_RANGE = 3,
   /*
-   The network contradicts itself, or does not have this client: byway_last_error says how.
+   The network is inconsistent, or does not contain this client: see byway_last_error.
    */
   BYWAY_ERROR_BAD_NETWORK = 4,
   /*
@@ -253,11 +256,11 @@ typedef enum {
    */
   BYWAY_ERROR_UNKNOWN_PEER = 5,
   /*
-   There are as many as may be.
+   A limit of the client or the peer is reached: flows, names or nodes.
    */
-  BYWAY_ERROR_NO_ROOM = 6,
+  BYWAY_ERROR_FULL = 6,
   /*
-   The flows are closed, or there never were such.
+   The flows are closed, or have never existed.
    */
   BYWAY_ERROR_CLOSED = 7,
   /*
@@ -273,7 +276,7 @@ typedef enum {
    */
   BYWAY_ERROR_HAS_SOCKET = 10,
   /*
-   The system refuses: byway_last_error says why.
+   The system reports an error: see byway_last_error.
    */
   BYWAY_ERROR_SYSTEM = 11,
   /*
@@ -281,13 +284,13 @@ typedef enum {
    */
   BYWAY_ERROR_HAS_LEFT = 12,
   /*
-   Something went wrong inside the library. The client is of no use any more.
+   The library failed internally. The client cannot be used any more, only freed.
    */
   BYWAY_ERROR_FAILED = 13,
 } byway_error;
 
 /*
- A client.
+ Client of the C interface, with or without a socket.
  */
 typedef struct byway_client byway_client;
 
@@ -297,37 +300,38 @@ typedef struct byway_client byway_client;
 typedef struct byway_network byway_network;
 
 /*
- What an application asks for. With all fields zero, it is what byway_client_register does without one.
+ An application's request for a pair of flows. All fields zero are the defaults of
+ byway_client_register.
  */
 typedef struct {
   /*
-   From sending to delivery in microseconds, 1,000 to 10,000,000; 0 if none is stated.
+   Latency budget from sending to delivery in microseconds, 1,000 to 10,000,000; 0 for none.
    */
   uint64_t latency_budget_us;
   /*
-   What each direction sends at most in bits per second, from 1,000 on; 0 for 4,000,000.
+   Upper bound of each direction's rate in bits per second, at least 1,000; 0 means 4,000,000.
    */
   uint64_t rate_bps;
   /*
-   BYWAY_SERVICE_...
+   Service of the flow, or its selection: BYWAY_SERVICE_...
    */
   int32_t service;
   /*
-   BYWAY_TRAFFIC_...
+   Kind of traffic: BYWAY_TRAFFIC_...
    */
   int32_t traffic;
   /*
-   BYWAY_COPIES_...
+   Packets that are copied to the relay: BYWAY_COPIES_...
    */
   int32_t copies;
   /*
-   Whether copies wait for the first losses: 0 or 1.
+   1 if copies begin only after the first losses, otherwise 0.
    */
   int32_t standby;
 } byway_registration;
 
 /*
- What a registration leads to.
+ Outcome of byway_client_register.
  */
 typedef struct {
   /*
@@ -335,75 +339,75 @@ typedef struct {
    */
   uint64_t flow;
   /*
-   Their service: BYWAY_SERVICE_...
+   Service of the flows: BYWAY_SERVICE_...
    */
   int32_t service;
   /*
-   The service and the reason for it, in words.
+   Text with the service and the reason for it.
    */
   char reason[256];
-} byway_registered;
+} RegistrationOutcome;
 
 /*
- Where a datagram comes from or goes to.
+ Network address of a datagram's source or destination.
  */
 typedef struct {
   /*
-   The IP address as it is on the wire: four bytes and zeros behind, or sixteen.
+   IP address in network byte order: four bytes followed by zeros, or sixteen bytes.
    */
   uint8_t ip[16];
   /*
-   The scope of an IPv6 address that is link-local, else 0.
+   Scope of a link-local IPv6 address, otherwise 0.
    */
   uint32_t scope;
   /*
-   The UDP port, as the machine has numbers.
+   UDP port, in host byte order.
    */
   uint16_t port;
   /*
-   4 or 6.
+   Address family: 4 or 6.
    */
   uint8_t family;
 } byway_address;
 
 /*
- What a client wants done, or says. Fields that its kind does not name are zero.
+ Output of a client. Fields that its kind does not name are zero.
  */
 typedef struct {
   /*
-   BYWAY_OUTPUT_...
+   Kind of the output: BYWAY_OUTPUT_...
    */
   int32_t kind;
   /*
-   BYWAY_EVENT_...
+   Kind of the event: BYWAY_EVENT_...
    */
   int32_t event;
   /*
-   The flows.
+   Pair of flows that the output concerns.
    */
   uint64_t flow;
   /*
-   A datagram: good until the next call with the client.
+   A datagram, valid until the next call with the client.
    */
   const uint8_t *bytes;
   /*
-   Its length.
+   Length of the datagram in bytes.
    */
   size_t length;
   /*
-   Where it goes.
+   Destination address of a datagram to send.
    */
   byway_address to;
   /*
-   The number of a peer: byway_client_peer_name has its name.
+   Number of a peer; byway_client_peer_name returns its name.
    */
   uint32_t peer;
   /*
-   BYWAY_DELIVERY_...
+   Path of the delivered datagram, or kind of its repair: BYWAY_DELIVERY_...
    */
   int32_t delivery;
   /*
-   BYWAY_REFUSAL_...
+   Reason for a refusal: BYWAY_REFUSAL_...
    */
   int32_t refusal;
   /*
@@ -411,127 +415,129 @@ typedef struct {
    */
   uint8_t ecn;
   /*
-   1 if it goes behind others, 0 if it is urgent.
+   1 if the datagram is sent after all others, otherwise 0.
    */
   uint8_t is_scavenger;
 } byway_output;
 
 /*
- What became of the packets of two flows. Counters are of packets: a datagram of more than 1,354 bytes is two.
+ Delivery statistics of a pair of flows, as measured by the receiver of each direction. They
+ count packets: a datagram of more than 1,354 bytes takes two packets.
  */
 typedef struct {
   /*
-   1 if the peer has reported anything of what is sent to it; else the fields of what is sent are zero.
+   1 if the peer has sent a report. Otherwise the fields of the sent flow are zero.
    */
   int32_t has_sent;
   /*
-   The service of what is sent, now: BYWAY_SERVICE_...
+   Current service of the sent flow: BYWAY_SERVICE_...
    */
   int32_t service;
   /*
-   1 if the peer is reached directly, as far as is known.
+   1 if the session with the peer uses the direct path, as far as known.
    */
   int32_t is_direct;
   /*
-   What is sent: the longest row of lost packets.
+   Sent flow: packets in the longest burst of losses.
    */
   uint32_t sent_longest_burst;
   /*
-   What is sent: first delivered by the direct path.
+   Sent flow: packets first delivered by the direct path.
    */
   uint64_t sent_direct;
   /*
-   What is sent: lost on the direct path, before any repair.
+   Sent flow: packets lost on the direct path, before any repair.
    */
   uint64_t sent_lost;
   /*
-   Of these, repaired in time.
+   Sent flow: lost packets that were repaired in time.
    */
   uint64_t sent_repaired;
   /*
-   What is sent: first delivered by relays, unasked.
+   Sent flow: packets first delivered by relays, without a NACK.
    */
   uint64_t sent_forwarded;
   /*
-   What is sent: came too late.
+   Sent flow: packets that arrived after the latency budget.
    */
   uint64_t sent_late;
   /*
-   The true loss of the direct path in packets of a million.
+   Loss rate of the direct path before any repair, in packets per million.
    */
   uint64_t sent_lost_per_million;
   /*
-   How much later than the fastest packets came within the last interval: half, 95 % and 99 % at most, in microseconds.
+   Median of the delays above that of the fastest packets, in the last reported interval, in
+   microseconds.
    */
   uint64_t sent_delay_p50_us;
   /*
-   See sent_delay_p50_us.
+   95th percentile of the delays above that of the fastest packets, in microseconds.
    */
   uint64_t sent_delay_p95_us;
   /*
-   See sent_delay_p50_us.
+   99th percentile of the delays above that of the fastest packets, in microseconds.
    */
   uint64_t sent_delay_p99_us;
   /*
-   What came: by the direct path.
+   Received flow: packets delivered by the direct path.
    */
   uint64_t received_direct;
   /*
-   What came: noticed to be lost on the direct path.
+   Received flow: packets detected as lost on the direct path.
    */
   uint64_t received_lost;
   /*
-   Of these, repaired in time.
+   Received flow: lost packets that were repaired in time.
    */
   uint64_t received_repaired;
   /*
-   What came: first by relays, unasked.
+   Received flow: packets first delivered by relays, without a NACK.
    */
   uint64_t received_forwarded;
   /*
-   What came: too late, and was not delivered.
+   Received flow: packets that arrived after the latency budget, and were not delivered.
    */
   uint64_t received_late;
   /*
-   How long repairs in time took in the mean, in microseconds; 0 if there were none.
+   Mean time of repairs in time, in microseconds; 0 without repairs.
    */
   uint64_t received_repair_time_us;
 } byway_report;
 
 /*
- The IP bytes of a client by what they carry, since it was made.
+ Numbers of IP bytes that a client sent and received since it was created, by content.
  */
 typedef struct {
   /*
-   Originals, to peers.
+   Bytes of source packets to peers.
    */
   uint64_t direct_sent;
   /*
-   Copies and repair packets, to relays.
+   Bytes of copies and repair packets to relays.
    */
   uint64_t copies_sent;
   /*
-   What is given for others' repairs, to relays.
+   Bytes of packets for the repair of other flows, to relays.
    */
   uint64_t answers_sent;
   /*
-   Handshakes, requests, reports and probes.
+   Bytes of handshakes, requests, reports and probes sent.
    */
   uint64_t messages_sent;
   /*
-   Originals, from peers.
+   Bytes of source packets from peers.
    */
   uint64_t direct_received;
   /*
-   Repairs, from relays.
+   Bytes of repairs from relays.
    */
   uint64_t repairs_received;
   /*
-   What relays deliver unasked.
+   Bytes of packets that relays deliver without a NACK.
    */
   uint64_t forwarded_received;
   /*
-   Handshakes, reports, probes and in-stream repair packets.
+   Bytes of handshakes, reports, probes and in-stream repair packets received.
    */
   uint64_t messages_received;
 } byway_segments;
@@ -541,29 +547,30 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- What an error means, in words: a text that is always there. A number that is no error has one, too.
+ Returns the meaning of an error, as a static text. Unknown numbers have a text, too.
  */
 const char *byway_error_text(int32_t error);
 
 /*
- What the last call of this thread that failed has to say, with names and values: a text that is good until the next call
- that fails. Empty if none has failed.
+ Returns the text of this thread's last failed call, with names and values. The text is valid
+ until the next failed call. Empty if no call has failed.
  */
 const char *byway_last_error(void);
 
 /*
- Makes an empty network. It is freed by byway_network_free.
+ Creates an empty network. Free it with byway_network_free.
  */
 byway_error byway_network_new(byway_network **network);
 
 /*
- Frees a network. Clients that were made of it stay. Null is freed by doing nothing.
+ Frees a network. For null, it does nothing. Clients created from the network remain valid.
  */
 void byway_network_free(byway_network *network);
 
 /*
- Adds a relay: its name, its number, its public key, its address such as 198.51.100.1:4600 or [2001:db8::1]:4600 (one that the
- application's socket can send to), and how many shards it has, 1 unless its file says otherwise.
+ Adds a relay: its name, number, public key, address and number of shards (the default in files
+ is 1). The address has a form such as 198.51.100.1:4600 or [2001:db8::1]:4600. The application's
+ socket must be able to send to it.
  */
 byway_error byway_network_add_relay(byway_network *network,
                                     const char *name,
@@ -573,8 +580,8 @@ byway_error byway_network_add_relay(byway_network *network,
                                     uint16_t shards);
 
 /*
- Adds an agent: its name, its number, its public key, its addresses and the names of its relays, the nearest first. Addresses
- and relays are lists with spaces between; null is an empty one.
+ Adds an agent: its name, number, public key, addresses, and the names of its relays, the nearest
+ first. Addresses and relays are lists with spaces between; null is an empty list.
  */
 byway_error byway_network_add_agent(byway_network *network,
                                     const char *name,
@@ -584,8 +591,8 @@ byway_error byway_network_add_agent(byway_network *network,
                                     const char *relays);
 
 /*
- Lets two agents talk to each other, by their names. Pairs of one group have their flows coded together; 1 unless the files say
- otherwise.
+ Permits two agents, by name, to exchange flows. Flows of pairs in one group are coded together;
+ the default in files is 1.
  */
 byway_error byway_network_add_pair(byway_network *network,
                                    const char *one,
@@ -593,12 +600,15 @@ byway_error byway_network_add_pair(byway_network *network,
                                    uint32_t group);
 
 /*
- Makes a client that touches no socket and no clock: the application sends and receives for it. It is freed by
- byway_client_free.
+ Creates a client without a socket and a clock: the application sends and receives for it. Free
+ it with byway_client_free.
 
- It is the agent of this name in the network, with this secret: the text of a key file that `byway keygen` made. The seed is 32
- secret random bytes, others for each client. started_unix_ns, the time of the start in nanoseconds of Unix time, must rise from
- one start to the next. After it, as after each call that is told the time, call byway_client_poll until there is nothing more.
+ It is the agent of this name in the network. Its secret is the text of a key file of
+ `byway keygen`. The seed is 32 secret random bytes, different for each client. started_unix_ns
+ is the time of the start in nanoseconds of Unix time, and must increase from start to start.
+
+ After this function, and after each one with a time, call byway_client_poll until it returns
+ BYWAY_OUTPUT_NONE.
  */
 byway_error byway_client_new(const byway_network *network,
                              const char *name,
@@ -609,11 +619,12 @@ byway_error byway_client_new(const byway_network *network,
                              byway_client **client);
 
 /*
- Makes a client with a UDP socket and a clock of its own, and without a thread: call byway_client_step, then byway_client_poll
- until there is nothing more, and so on. It is freed by byway_client_free. Times that other functions are told are not looked at.
+ Creates a client with its own UDP socket and clock, and without a thread. Free it with
+ byway_client_free. Call byway_client_step, then byway_client_poll until it returns
+ BYWAY_OUTPUT_NONE; repeat. Times passed to other functions are ignored.
 
- It listens on an address such as 0.0.0.0:0 or [::]:4610, and sends to addresses of that family only. The rest is as for
- byway_client_new.
+ It listens on an address such as 0.0.0.0:0 or [::]:4610, and sends only to addresses of that
+ family. The other arguments are those of byway_client_new.
  */
 byway_error byway_client_open(const byway_network *network,
                               const char *name,
@@ -623,32 +634,31 @@ byway_error byway_client_open(const byway_network *network,
                               byway_client **client);
 
 /*
- Frees a client. Peers are not told: call byway_client_leave before. Null is freed by doing nothing.
+ Frees a client. For null, it does nothing. It does not notify peers: call byway_client_leave
+ before.
  */
 void byway_client_free(byway_client *client);
 
 /*
- Lets peers register flows under this name. The peers are a list of names with spaces between; null for all of the network. What
- is not exposed is refused.
+ Permits peers to register flows under this name; others are refused. The peers are a list of
+ names with spaces between. Null means all peers of the network.
  */
-byway_error byway_client_expose(byway_client *client,
-                                const char *name,
-                                const char *peers);
+byway_error byway_client_expose(byway_client *client, const char *name, const char *peers);
 
 /*
- Asks a peer for flows to what it exposes under this name, and back. What is asked for may be null, for what is usual. The answer
- follows as BYWAY_EVENT_ACCEPTED or BYWAY_EVENT_REFUSED.
+ Offers a pair of flows to a peer, for a name that it exposes. A null registration means the
+ defaults. BYWAY_EVENT_ACCEPTED or BYWAY_EVENT_REFUSED follows the peer's answer.
  */
 byway_error byway_client_register(byway_client *client,
                                   const char *peer,
                                   const char *name,
                                   const byway_registration *registration,
                                   uint64_t now_ns,
-                                  byway_registered *registered);
+                                  RegistrationOutcome *registered);
 
 /*
- A datagram came from the network, for a client without a socket. The bytes are overwritten. The ECN field is that of the IP
- header, 0 if it is not known.
+ Passes a datagram from the network to a client without a socket. The bytes are overwritten. The
+ ECN field is that of the IP header, or 0 if unknown.
  */
 byway_error byway_client_received(byway_client *client,
                                   const byway_address *from,
@@ -658,8 +668,8 @@ byway_error byway_client_received(byway_client *client,
                                   uint64_t now_ns);
 
 /*
- Sends a datagram of up to 1,500 bytes. One that is marked (not 0) is worth a copy: with BYWAY_COPIES_MARKED, relays get those
- alone.
+ Sends a datagram of up to 1,500 bytes. With BYWAY_COPIES_MARKED, relays get copies of marked
+ datagrams only (marked is not 0).
  */
 byway_error byway_client_send(byway_client *client,
                               uint64_t flow,
@@ -669,72 +679,68 @@ byway_error byway_client_send(byway_client *client,
                               uint64_t now_ns);
 
 /*
- The deadline of a client without a socket has come. A call too many does no harm.
+ Handles an expired deadline of a client without a socket. A superfluous call has no effect.
  */
 byway_error byway_client_timer(byway_client *client, uint64_t now_ns);
 
 /*
- The next output; of kind BYWAY_OUTPUT_NONE if there is nothing more. A client with a socket transmits by itself.
+ Returns the next output; its kind is BYWAY_OUTPUT_NONE if there are no more. A client with a
+ socket transmits its datagrams by itself.
  */
-byway_error byway_client_poll(byway_client *client,
-                              byway_output *output);
+byway_error byway_client_poll(byway_client *client, byway_output *output);
 
 /*
- When to call byway_client_timer, of a client without a socket; when to call byway_client_step, of one with a socket. UINT64_MAX
- for never, as long as nothing comes.
+ Returns the time of the next byway_client_timer of a client without a socket, or of the next
+ byway_client_step of a client with one. UINT64_MAX means that there is no deadline.
  */
-byway_error byway_client_deadline(byway_client *client,
-                                  uint64_t *deadline_ns);
+byway_error byway_client_deadline(byway_client *client, uint64_t *deadline_ns);
 
 /*
- What became of the packets of two flows.
+ Returns the delivery statistics of a pair of flows.
  */
 byway_error byway_client_report(byway_client *client, uint64_t flow, byway_report *report);
 
 /*
- How many bytes went over the direct path, and to and from relays.
+ Returns the number of bytes on the direct path, and to and from relays.
  */
 byway_error byway_client_segments(byway_client *client, byway_segments *segments);
 
 /*
- Writes what flows are for into a text of this size: the name that is exposed here or there, cut off where there is no more room.
+ Writes the name that a pair of flows is registered for, exposed here or at the peer. The text is
+ truncated to the given size.
  */
-byway_error byway_client_subject(byway_client *client,
-                                 uint64_t flow,
-                                 char *name,
-                                 size_t size);
+byway_error byway_client_subject(byway_client *client, uint64_t flow, char *name, size_t size);
 
 /*
- Writes the name of a peer into a text of this size, cut off where there is no more room.
+ Writes the name of a peer. The text is truncated to the given size.
  */
 byway_error byway_client_peer_name(byway_client *client, uint32_t peer, char *name, size_t size);
 
 /*
- Closes two flows. The peer is told. What is closed already is not closed again.
+ Closes a pair of flows, and notifies the peer. For a closed pair, it has no effect.
  */
 byway_error byway_client_close_flow(byway_client *client, uint64_t flow, uint64_t now_ns);
 
 /*
- Leaves the network: peers and relays are told, until BYWAY_EVENT_LEFT.
+ Leaves the network, and notifies peers and relays. BYWAY_EVENT_LEFT follows.
  */
 byway_error byway_client_leave(byway_client *client, uint64_t now_ns);
 
 /*
- Waits until something comes, something is due, or so many microseconds have passed; then sends and receives all there is. It
- receives nothing as long as byway_client_poll has something to give.
+ Waits until a datagram arrives, the deadline passes, or the timeout in microseconds ends. Then
+ handles all pending work. Receives no datagrams before byway_client_poll has returned all
+ outputs.
  */
-byway_error byway_client_step(byway_client *client,
-                              uint64_t timeout_us);
+byway_error byway_client_step(byway_client *client, uint64_t timeout_us);
 
 /*
- The descriptor of the client's socket, for a loop of the application's own: when it can be read, call byway_client_step with no
- time to wait. It belongs to the client.
+ Returns the descriptor of the client's socket, for an application's own event loop. If it is
+ readable, call byway_client_step with a timeout of 0. The descriptor belongs to the client.
  */
-byway_error byway_client_fd(byway_client *client,
-                            int *fd);
+byway_error byway_client_fd(byway_client *client, int *fd);
 
 /*
- The time by the clock of a client with a socket, to which byway_client_deadline refers.
+ Returns the current time of a client with a socket, by the clock of byway_client_deadline.
  */
 byway_error byway_client_now(byway_client *client, uint64_t *now_ns);
 

@@ -1,31 +1,31 @@
-//! Addresses, as C has them.
+//! Network addresses in the C interface.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
-use crate::error::{Error, Problem};
+use crate::error::{Error, ErrorDetail};
 
-/// Where a datagram comes from or goes to.
+/// Network address of a datagram's source or destination.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Address {
-    /// The IP address as it is on the wire: four bytes and zeros behind, or sixteen.
+    /// IP address in network byte order: four bytes followed by zeros, or sixteen bytes.
     pub ip: [u8; 16],
-    /// The scope of an IPv6 address that is link-local, else 0.
+    /// Scope of a link-local IPv6 address, otherwise 0.
     pub scope: u32,
-    /// The UDP port, as the machine has numbers.
+    /// UDP port, in host byte order.
     pub port: u16,
-    /// 4 or 6.
+    /// Address family: 4 or 6.
     pub family: u8,
 }
 
 impl Address {
-    pub(crate) fn socket_address(&self) -> Result<SocketAddr, Problem> {
+    pub(crate) fn socket_address(&self) -> Result<SocketAddr, ErrorDetail> {
         let Self { ip, scope, port, family } = *self;
         let [a, b, c, d, ..] = ip;
         match family {
             4 => Ok((Ipv4Addr::new(a, b, c, d), port).into()),
             6 => Ok(SocketAddrV6::new(ip.into(), port, 0, scope).into()),
-            _ => Err(Problem::about(Error::OutOfRange, "the family of an address is 4 or 6")),
+            _ => Err(ErrorDetail::about(Error::OutOfRange, "the family of an address is 4 or 6")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Clients, as C has them.
+//! Clients in the C interface.
 #![allow(clippy::disallowed_types, reason = "sockets are made for drivers")]
 
 use std::ffi::{c_char, c_int};
@@ -13,44 +13,48 @@ use byway_client::{
 use byway_units::{AgentId, Time};
 
 use crate::address::Address;
-use crate::error::{Error, Problem, guarded};
+use crate::error::{Error, ErrorDetail, guarded};
 use crate::handle::{Handle, time, with};
-use crate::memory::{bytes, bytes_mut, put_text, read, text, text_or_none, write};
+use crate::memory::{bytes, bytes_mut, read, text, text_or_none, write, write_text};
 use crate::network::{Network, parsed};
 use crate::output::Output;
-use crate::registration::{Registered, Registration};
+use crate::registration::{Registration, RegistrationOutcome};
 use crate::report::{Report, Segments};
 
-/// Bytes of a seed.
+/// Length of the seed of a client's randomness, in bytes.
 const SEED_BYTES: usize = 32;
 
-/// What both kinds of clients are made of.
+/// Creates a client from the arguments of byway_client_new or byway_client_open.
 ///
 /// # Safety
-/// Pointers are null, or good for what is said of them.
-unsafe fn made(
+/// Each pointer is null, or valid for the use that the C function documents.
+unsafe fn build_client(
     network: *const Network,
     name: *const c_char,
     secret: *const c_char,
     seed: *const u8,
     started_unix_ns: u64,
     now: Time,
-) -> Result<Client, Problem> {
+) -> Result<Client, ErrorDetail> {
     // SAFETY: the caller vouches for the pointers.
     let (network, name, secret, seed) =
         unsafe { (read(network)?, text(name)?, text(secret)?, bytes(seed, SEED_BYTES)?) };
-    // The secret is not repeated in an error.
-    let secret = secret.trim().parse().map_err(|_| Problem::about(Error::BadText, "the secret is no key"))?;
+    // The error must not contain the secret.
+    let secret =
+        secret.trim().parse().map_err(|_| ErrorDetail::about(Error::BadText, "the secret is no key"))?;
     let seed = seed.try_into().map_err(|_| Error::OutOfRange)?;
     Ok(Client::new(Identity::new(name, secret, seed, started_unix_ns), &network.0, now)?)
 }
 
-/// Makes a client that touches no socket and no clock: the application sends and receives for it. It is freed by
-/// byway_client_free.
+/// Creates a client without a socket and a clock: the application sends and receives for it. Free
+/// it with byway_client_free.
 ///
-/// It is the agent of this name in the network, with this secret: the text of a key file that `byway keygen` made. The seed is 32
-/// secret random bytes, others for each client. started_unix_ns, the time of the start in nanoseconds of Unix time, must rise from
-/// one start to the next. After it, as after each call that is told the time, call byway_client_poll until there is nothing more.
+/// It is the agent of this name in the network. Its secret is the text of a key file of
+/// `byway keygen`. The seed is 32 secret random bytes, different for each client. started_unix_ns
+/// is the time of the start in nanoseconds of Unix time, and must increase from start to start.
+///
+/// After this function, and after each one with a time, call byway_client_poll until it returns
+/// BYWAY_OUTPUT_NONE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_new(
     network: *const Network,
@@ -64,16 +68,17 @@ pub unsafe extern "C" fn byway_client_new(
     // SAFETY: the caller vouches for the pointers.
     guarded(|| unsafe {
         write(client, std::ptr::null_mut())?;
-        let made = made(network, name, secret, seed, started_unix_ns, time(now_ns)?)?;
-        write(client, Handle::bare(made))
+        let new_client = build_client(network, name, secret, seed, started_unix_ns, time(now_ns)?)?;
+        write(client, Handle::bare(new_client))
     })
 }
 
-/// Makes a client with a UDP socket and a clock of its own, and without a thread: call byway_client_step, then byway_client_poll
-/// until there is nothing more, and so on. It is freed by byway_client_free. Times that other functions are told are not looked at.
+/// Creates a client with its own UDP socket and clock, and without a thread. Free it with
+/// byway_client_free. Call byway_client_step, then byway_client_poll until it returns
+/// BYWAY_OUTPUT_NONE; repeat. Times passed to other functions are ignored.
 ///
-/// It listens on an address such as 0.0.0.0:0 or [::]:4610, and sends to addresses of that family only. The rest is as for
-/// byway_client_new.
+/// It listens on an address such as 0.0.0.0:0 or [::]:4610, and sends only to addresses of that
+/// family. The other arguments are those of byway_client_new.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_open(
     network: *const Network,
@@ -88,14 +93,15 @@ pub unsafe extern "C" fn byway_client_open(
         write(client, std::ptr::null_mut())?;
         let listen: SocketAddr = parsed(text(listen)?)?;
         let clock = Clock::start();
-        let made = made(network, name, secret, seed, clock.started_unix_nanos(), clock.now())?;
-        let system = |error| Problem::about(Error::System, format!("{listen} cannot be used: {error}"));
+        let new_client = build_client(network, name, secret, seed, clock.started_unix_nanos(), clock.now())?;
+        let system = |error| ErrorDetail::about(Error::System, format!("{listen} cannot be used: {error}"));
         let socket = UdpSocket::bind(listen).map_err(system)?;
-        write(client, Handle::driven(Driver::new(made, socket, clock).map_err(system)?))
+        write(client, Handle::driven(Driver::new(new_client, socket, clock).map_err(system)?))
     })
 }
 
-/// Frees a client. Peers are not told: call byway_client_leave before. Null is freed by doing nothing.
+/// Frees a client. For null, it does nothing. It does not notify peers: call byway_client_leave
+/// before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_free(client: *mut Handle) {
     let _ = guarded(|| {
@@ -107,8 +113,8 @@ pub unsafe extern "C" fn byway_client_free(client: *mut Handle) {
     });
 }
 
-/// Lets peers register flows under this name. The peers are a list of names with spaces between; null for all of the network. What
-/// is not exposed is refused.
+/// Permits peers to register flows under this name; others are refused. The peers are a list of
+/// names with spaces between. Null means all peers of the network.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_expose(
     client: *mut Handle,
@@ -125,8 +131,8 @@ pub unsafe extern "C" fn byway_client_expose(
     }
 }
 
-/// Asks a peer for flows to what it exposes under this name, and back. What is asked for may be null, for what is usual. The answer
-/// follows as BYWAY_EVENT_ACCEPTED or BYWAY_EVENT_REFUSED.
+/// Offers a pair of flows to a peer, for a name that it exposes. A null registration means the
+/// defaults. BYWAY_EVENT_ACCEPTED or BYWAY_EVENT_REFUSED follows the peer's answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_register(
     client: *mut Handle,
@@ -134,7 +140,7 @@ pub unsafe extern "C" fn byway_client_register(
     name: *const c_char,
     registration: *const Registration,
     now_ns: u64,
-    registered: *mut Registered,
+    registered: *mut RegistrationOutcome,
 ) -> Error {
     // SAFETY: the caller vouches for the pointers.
     unsafe {
@@ -143,15 +149,15 @@ pub unsafe extern "C" fn byway_client_register(
                 return Err(Error::NullPointer.into());
             }
             let (peer, name) = (text(peer)?, text(name)?);
-            let wanted = registration.as_ref().copied().unwrap_or_default().meaning()?;
+            let wanted = registration.as_ref().copied().unwrap_or_default().to_registration()?;
             let answer = handle.input(now_ns, |client, now| client.register(peer, name, &wanted, now))??;
-            write(registered, Registered::from(&answer))
+            write(registered, RegistrationOutcome::from(&answer))
         })
     }
 }
 
-/// A datagram came from the network, for a client without a socket. The bytes are overwritten. The ECN field is that of the IP
-/// header, 0 if it is not known.
+/// Passes a datagram from the network to a client without a socket. The bytes are overwritten. The
+/// ECN field is that of the IP header, or 0 if unknown.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_received(
     client: *mut Handle,
@@ -166,7 +172,7 @@ pub unsafe extern "C" fn byway_client_received(
         with(client, |handle| {
             let (from, datagram) = (read(from)?.socket_address()?, bytes_mut(datagram, length)?);
             if ecn > 3 {
-                return Err(Problem::about(Error::OutOfRange, "an ECN field of more than two bits"));
+                return Err(ErrorDetail::about(Error::OutOfRange, "an ECN field of more than two bits"));
             }
             handle.without_socket()?.received(
                 from,
@@ -180,8 +186,8 @@ pub unsafe extern "C" fn byway_client_received(
     }
 }
 
-/// Sends a datagram of up to 1,500 bytes. One that is marked (not 0) is worth a copy: with BYWAY_COPIES_MARKED, relays get those
-/// alone.
+/// Sends a datagram of up to 1,500 bytes. With BYWAY_COPIES_MARKED, relays get copies of marked
+/// datagrams only (marked is not 0).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_send(
     client: *mut Handle,
@@ -201,7 +207,7 @@ pub unsafe extern "C" fn byway_client_send(
     }
 }
 
-/// The deadline of a client without a socket has come. A call too many does no harm.
+/// Handles an expired deadline of a client without a socket. A superfluous call has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_timer(client: *mut Handle, now_ns: u64) -> Error {
     // SAFETY: the caller vouches for the pointer.
@@ -213,7 +219,8 @@ pub unsafe extern "C" fn byway_client_timer(client: *mut Handle, now_ns: u64) ->
     }
 }
 
-/// The next output; of kind BYWAY_OUTPUT_NONE if there is nothing more. A client with a socket transmits by itself.
+/// Returns the next output; its kind is BYWAY_OUTPUT_NONE if there are no more. A client with a
+/// socket transmits its datagrams by itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_poll(client: *mut Handle, output: *mut Output) -> Error {
     // SAFETY: the caller vouches for the pointers.
@@ -225,8 +232,8 @@ pub unsafe extern "C" fn byway_client_poll(client: *mut Handle, output: *mut Out
     }
 }
 
-/// When to call byway_client_timer, of a client without a socket; when to call byway_client_step, of one with a socket. UINT64_MAX
-/// for never, as long as nothing comes.
+/// Returns the time of the next byway_client_timer of a client without a socket, or of the next
+/// byway_client_step of a client with one. UINT64_MAX means that there is no deadline.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_deadline(client: *mut Handle, deadline_ns: *mut u64) -> Error {
     // SAFETY: the caller vouches for the pointers.
@@ -235,7 +242,7 @@ pub unsafe extern "C" fn byway_client_deadline(client: *mut Handle, deadline_ns:
     }
 }
 
-/// What became of the packets of two flows.
+/// Returns the delivery statistics of a pair of flows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_report(client: *mut Handle, flow: u64, report: *mut Report) -> Error {
     // SAFETY: the caller vouches for the pointers.
@@ -247,14 +254,15 @@ pub unsafe extern "C" fn byway_client_report(client: *mut Handle, flow: u64, rep
     }
 }
 
-/// How many bytes went over the direct path, and to and from relays.
+/// Returns the number of bytes on the direct path, and to and from relays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_segments(client: *mut Handle, segments: *mut Segments) -> Error {
     // SAFETY: the caller vouches for the pointers.
     unsafe { with(client, |handle| write(segments, Segments::from(handle.client().segments()))) }
 }
 
-/// Writes what flows are for into a text of this size: the name that is exposed here or there, cut off where there is no more room.
+/// Writes the name that a pair of flows is registered for, exposed here or at the peer. The text is
+/// truncated to the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_subject(
     client: *mut Handle,
@@ -265,13 +273,13 @@ pub unsafe extern "C" fn byway_client_subject(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         with(client, |handle| {
-            let room = bytes_mut(name.cast(), size)?;
-            put_text(handle.client().subject(FlowPair::from_number(flow)).ok_or(Error::Closed)?, room)
+            let buffer = bytes_mut(name.cast(), size)?;
+            write_text(handle.client().subject(FlowPair::from_number(flow)).ok_or(Error::Closed)?, buffer)
         })
     }
 }
 
-/// Writes the name of a peer into a text of this size, cut off where there is no more room.
+/// Writes the name of a peer. The text is truncated to the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_peer_name(
     client: *mut Handle,
@@ -282,13 +290,13 @@ pub unsafe extern "C" fn byway_client_peer_name(
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         with(client, |handle| {
-            let room = bytes_mut(name.cast(), size)?;
-            put_text(handle.client().name_of(AgentId::new(peer)).ok_or(Error::UnknownPeer)?, room)
+            let buffer = bytes_mut(name.cast(), size)?;
+            write_text(handle.client().name_of(AgentId::new(peer)).ok_or(Error::UnknownPeer)?, buffer)
         })
     }
 }
 
-/// Closes two flows. The peer is told. What is closed already is not closed again.
+/// Closes a pair of flows, and notifies the peer. For a closed pair, it has no effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_close_flow(client: *mut Handle, flow: u64, now_ns: u64) -> Error {
     // SAFETY: the caller vouches for the pointer.
@@ -299,35 +307,36 @@ pub unsafe extern "C" fn byway_client_close_flow(client: *mut Handle, flow: u64,
     }
 }
 
-/// Leaves the network: peers and relays are told, until BYWAY_EVENT_LEFT.
+/// Leaves the network, and notifies peers and relays. BYWAY_EVENT_LEFT follows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_leave(client: *mut Handle, now_ns: u64) -> Error {
     // SAFETY: the caller vouches for the pointer.
     unsafe { with(client, |handle| handle.input(now_ns, Client::leave)) }
 }
 
-/// Waits until something comes, something is due, or so many microseconds have passed; then sends and receives all there is. It
-/// receives nothing as long as byway_client_poll has something to give.
+/// Waits until a datagram arrives, the deadline passes, or the timeout in microseconds ends. Then
+/// handles all pending work. Receives no datagrams before byway_client_poll has returned all
+/// outputs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_step(client: *mut Handle, timeout_us: u64) -> Error {
     // SAFETY: the caller vouches for the pointer.
     unsafe {
         with(client, |handle| {
             let stepped = handle.with_socket()?.step(Duration::from_micros(timeout_us));
-            stepped.map_err(|error| Problem::about(Error::System, error))
+            stepped.map_err(|error| ErrorDetail::about(Error::System, error))
         })
     }
 }
 
-/// The descriptor of the client's socket, for a loop of the application's own: when it can be read, call byway_client_step with no
-/// time to wait. It belongs to the client.
+/// Returns the descriptor of the client's socket, for an application's own event loop. If it is
+/// readable, call byway_client_step with a timeout of 0. The descriptor belongs to the client.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_fd(client: *mut Handle, fd: *mut c_int) -> Error {
     // SAFETY: the caller vouches for the pointers.
     unsafe { with(client, |handle| write(fd, handle.with_socket()?.as_fd().as_raw_fd())) }
 }
 
-/// The time by the clock of a client with a socket, to which byway_client_deadline refers.
+/// Returns the current time of a client with a socket, by the clock of byway_client_deadline.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_now(client: *mut Handle, now_ns: *mut u64) -> Error {
     // SAFETY: the caller vouches for the pointers.
@@ -335,23 +344,23 @@ pub unsafe extern "C" fn byway_client_now(client: *mut Handle, now_ns: *mut u64)
 }
 
 impl Handle {
-    fn expose(&mut self, name: &str, peers: Option<Vec<String>>) -> Result<(), Problem> {
-        // No time passes.
+    fn expose(&mut self, name: &str, peers: Option<Vec<String>>) -> Result<(), ErrorDetail> {
+        // The time is irrelevant for this input.
         Ok(self.input(0, |client, _| client.expose(name, peers))??)
     }
 }
 
-impl From<NetworkError> for Problem {
+impl From<NetworkError> for ErrorDetail {
     fn from(error: NetworkError) -> Self {
         Self::about(Error::BadNetwork, error)
     }
 }
 
-impl From<RegisterError> for Problem {
+impl From<RegisterError> for ErrorDetail {
     fn from(error: RegisterError) -> Self {
         let code = match error {
             RegisterError::UnknownPeer(_) => Error::UnknownPeer,
-            RegisterError::NoRoom => Error::NoRoom,
+            RegisterError::Full => Error::Full,
             RegisterError::HasLeft => Error::HasLeft,
             _ => Error::OutOfRange,
         };
@@ -359,21 +368,21 @@ impl From<RegisterError> for Problem {
     }
 }
 
-impl From<SendError> for Problem {
+impl From<SendError> for ErrorDetail {
     fn from(error: SendError) -> Self {
         let code = match error {
             SendError::Closed => Error::Closed,
             SendError::NotAccepted => Error::NotAccepted,
             _ => Error::OutOfRange,
         };
-        // Datagrams are many: nothing is put into words that the code does not say.
+        // Errors of single datagrams have no text, because they are frequent and the code suffices.
         code.into()
     }
 }
 
-impl From<ExposeError> for Problem {
+impl From<ExposeError> for ErrorDetail {
     fn from(error: ExposeError) -> Self {
-        let code = if error == ExposeError::NoRoom { Error::NoRoom } else { Error::OutOfRange };
+        let code = if error == ExposeError::Full { Error::Full } else { Error::OutOfRange };
         Self::about(code, error)
     }
 }

@@ -1,28 +1,28 @@
-//! What goes wrong, as C has it.
+//! Error codes and error texts of the C interface.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What became of a call.
+/// Result of a call of the C interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Error {
-    /// It did what it is for.
+    /// The call succeeded.
     Ok = 0,
-    /// A pointer is null that must not be.
+    /// A required pointer is null.
     NullPointer = 1,
-    /// A text is not UTF-8, or not what is expected: a key, an address, a name.
+    /// A text is not UTF-8, or not valid as a key, an address or a name.
     BadText = 2,
-    /// A number or a length is out of its range.
+    /// A number or a length is out of range.
     OutOfRange = 3,
-    /// The network contradicts itself, or does not have this client: byway_last_error says how.
+    /// The network is inconsistent, or does not contain this client: see byway_last_error.
     BadNetwork = 4,
     /// The peer is not in the network, or not paired with this client.
     UnknownPeer = 5,
-    /// There are as many as may be.
-    NoRoom = 6,
-    /// The flows are closed, or there never were such.
+    /// A limit of the client or the peer is reached: flows, names or nodes.
+    Full = 6,
+    /// The flows are closed, or have never existed.
     Closed = 7,
     /// The peer has not accepted the flows yet.
     NotAccepted = 8,
@@ -30,11 +30,11 @@ pub enum Error {
     NoSocket = 9,
     /// The client has a socket: byway_client_step sends and receives.
     HasSocket = 10,
-    /// The system refuses: byway_last_error says why.
+    /// The system reports an error: see byway_last_error.
     System = 11,
     /// The client has left its network.
     HasLeft = 12,
-    /// Something went wrong inside the library. The client is of no use any more.
+    /// The library failed internally. The client cannot be used any more, only freed.
     Failed = 13,
 }
 
@@ -47,7 +47,7 @@ impl Error {
             Self::OutOfRange => c"a number or a length is out of its range",
             Self::BadNetwork => c"the network contradicts itself, or does not have this client",
             Self::UnknownPeer => c"the peer is not in the network, or not paired with this client",
-            Self::NoRoom => c"there are as many as may be: close some",
+            Self::Full => c"there are as many as may be: close some",
             Self::Closed => c"the flows are closed: register again",
             Self::NotAccepted => c"the peer has not accepted the flows yet: wait for the event",
             Self::NoSocket => c"the client has no socket: send and receive what it says",
@@ -65,7 +65,7 @@ impl Error {
         Self::OutOfRange,
         Self::BadNetwork,
         Self::UnknownPeer,
-        Self::NoRoom,
+        Self::Full,
         Self::Closed,
         Self::NotAccepted,
         Self::NoSocket,
@@ -76,54 +76,55 @@ impl Error {
     ];
 }
 
-/// An error, and what it is about where more is known than its code says.
+/// Error code with a text, which has details that the code does not include.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct ErrorDetail {
     pub(crate) error: Error,
     pub(crate) about: Option<String>,
 }
 
-impl Problem {
-    /// A problem that is said in words.
+impl ErrorDetail {
+    /// Returns an error with a text that describes its cause.
     pub(crate) fn about(error: Error, about: impl std::fmt::Display) -> Self {
         Self { error, about: Some(format!("{about}")) }
     }
 }
 
-impl From<Error> for Problem {
+impl From<Error> for ErrorDetail {
     fn from(error: Error) -> Self {
         Self { error, about: None }
     }
 }
 
 thread_local! {
-    static LAST: RefCell<CString> = RefCell::new(CString::default());
+    static LAST_ERROR: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// Runs what a function does; nothing that panics gets any further.
-pub(crate) fn guarded(act: impl FnOnce() -> Result<(), Problem>) -> Error {
+/// Runs the body of a C function, and stores the text of its error. A panic becomes
+/// [`Error::Failed`], because it must not cross the boundary to C.
+pub(crate) fn guarded(act: impl FnOnce() -> Result<(), ErrorDetail>) -> Error {
     let outcome = catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| Err(Error::Failed.into()));
-    let Err(Problem { error, about }) = outcome else {
+    let Err(ErrorDetail { error, about }) = outcome else {
         return Error::Ok;
     };
     let text = about.and_then(|about| CString::new(about).ok()).unwrap_or_else(|| error.text().to_owned());
-    // A thread that ends may have no such text any more.
-    let _ = LAST.try_with(|last| last.replace(text));
+    // In a thread that ends, the text may have been destroyed.
+    let _ = LAST_ERROR.try_with(|last| last.replace(text));
     error
 }
 
-/// What an error means, in words: a text that is always there. A number that is no error has one, too.
+/// Returns the meaning of an error, as a static text. Unknown numbers have a text, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn byway_error_text(error: i32) -> *const c_char {
     let known = usize::try_from(error).ok().and_then(|error| Error::ALL.get(error));
     known.map_or(c"no error of this library", |error| error.text()).as_ptr()
 }
 
-/// What the last call of this thread that failed has to say, with names and values: a text that is good until the next call
-/// that fails. Empty if none has failed.
+/// Returns the text of this thread's last failed call, with names and values. The text is valid
+/// until the next failed call. Empty if no call has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn byway_last_error() -> *const c_char {
-    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! The client behind a pointer: with a socket, or without.
+//! The client behind a C pointer, with or without a socket.
 
 use byway_client::{Client, Driver};
 use byway_units::Time;
 
-use crate::error::{Error, Problem, guarded};
-use crate::memory::change;
+use crate::error::{Error, ErrorDetail, guarded};
+use crate::memory::read_mut;
 use crate::output::Output;
 
-/// A client.
+/// Client of the C interface, with or without a socket.
 #[derive(Debug)]
 pub struct Handle {
     inner: Inner,
-    /// Whether something panicked inside: what is there then is not to be relied on.
+    /// True after a panic inside the client, whose state may then be inconsistent.
     has_failed: bool,
 }
 
@@ -21,13 +21,13 @@ enum Inner {
     Driven(Box<Driver>),
 }
 
-/// Times from here on are none: no run lasts for 146 years, and what is added to a time has room above.
+/// Upper bound of valid times in nanoseconds, 146 years. It leaves headroom for additions.
 const TIMES_END_NS: u64 = 1 << 62;
 
-/// A time as C has it.
-pub(crate) fn time(now_ns: u64) -> Result<Time, Problem> {
+/// Converts a time from C. Returns an error for times from [`TIMES_END_NS`] on.
+pub(crate) fn time(now_ns: u64) -> Result<Time, ErrorDetail> {
     if now_ns >= TIMES_END_NS {
-        return Err(Problem::about(Error::OutOfRange, "a time of 2^62 nanoseconds or more"));
+        return Err(ErrorDetail::about(Error::OutOfRange, "a time of 2^62 nanoseconds or more"));
     }
     Ok(Time::from_nanos(now_ns))
 }
@@ -45,7 +45,7 @@ impl Handle {
         Box::into_raw(Box::new(Self { inner, has_failed: false }))
     }
 
-    /// The client, to look at.
+    /// Returns the client, for inspection.
     pub(crate) fn client(&self) -> &Client {
         match &self.inner {
             Inner::Bare(client) => client,
@@ -53,28 +53,29 @@ impl Handle {
         }
     }
 
-    /// Gives the client an input at this time; one with a socket has a clock of its own.
+    /// Applies an input to the client at the time `now_ns`. A client with a socket uses its own
+    /// clock instead.
     pub(crate) fn input<R>(
         &mut self,
         now_ns: u64,
         act: impl FnOnce(&mut Client, Time) -> R,
-    ) -> Result<R, Problem> {
+    ) -> Result<R, ErrorDetail> {
         match &mut self.inner {
             Inner::Bare(client) => Ok(act(client, time(now_ns)?)),
             Inner::Driven(driver) => Ok(driver.input(act)),
         }
     }
 
-    /// The client, if the application sends and receives.
-    pub(crate) fn without_socket(&mut self) -> Result<&mut Client, Problem> {
+    /// Returns the client if it has no socket, otherwise an error.
+    pub(crate) fn without_socket(&mut self) -> Result<&mut Client, ErrorDetail> {
         match &mut self.inner {
             Inner::Bare(client) => Ok(client),
             Inner::Driven(_) => Err(Error::HasSocket.into()),
         }
     }
 
-    /// The driver, if the client has a socket.
-    pub(crate) fn with_socket(&mut self) -> Result<&mut Driver, Problem> {
+    /// Returns the driver if the client has a socket, otherwise an error.
+    pub(crate) fn with_socket(&mut self) -> Result<&mut Driver, ErrorDetail> {
         match &mut self.inner {
             Inner::Driven(driver) => Ok(driver),
             Inner::Bare(_) => Err(Error::NoSocket.into()),
@@ -84,23 +85,25 @@ impl Handle {
     pub(crate) fn poll(&mut self) -> Output {
         let output = match &mut self.inner {
             Inner::Bare(client) => client.poll().map(Output::from),
-            Inner::Driven(driver) => driver.take().map(Output::from),
+            Inner::Driven(driver) => driver.poll().map(Output::from),
         };
         output.unwrap_or(Output::NONE)
     }
 }
 
-/// Runs what a function does with a client. One inside which something panicked is not used any more.
+/// Runs the body of a C function with a client. After a panic in it, later calls with the client
+/// fail.
 ///
 /// # Safety
-/// A pointer that is not null is of a client that was not freed and that nobody else uses meanwhile.
+/// A pointer that is not null points to a client that was not freed, and that no other thread uses
+/// during the call.
 pub(crate) unsafe fn with(
     handle: *mut Handle,
-    act: impl FnOnce(&mut Handle) -> Result<(), Problem>,
+    act: impl FnOnce(&mut Handle) -> Result<(), ErrorDetail>,
 ) -> Error {
     let error = guarded(|| {
         // SAFETY: the caller vouches for the pointer.
-        let handle = unsafe { change(handle) }?;
+        let handle = unsafe { read_mut(handle) }?;
         if handle.has_failed {
             return Err(Error::Failed.into());
         }
@@ -108,7 +111,7 @@ pub(crate) unsafe fn with(
     });
     if error == Error::Failed {
         // SAFETY: the caller vouches for the pointer.
-        if let Ok(handle) = unsafe { change(handle) } {
+        if let Ok(handle) = unsafe { read_mut(handle) } {
             handle.has_failed = true;
         }
     }

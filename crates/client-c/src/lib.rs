@@ -1,7 +1,21 @@
-//! The C interface of `byway-client`: opaque handles, error codes, and no panic that crosses the boundary.
+//! C interface of `byway-client`: opaque handles and error codes. Panics do not cross the boundary.
 //!
-//! `include/byway.h` is made of these sources by cbindgen. Every function catches what may panic below it; pointers and
-//! lengths are looked at in `memory` alone.
+//! cbindgen generates `include/byway.h` from these sources. Every function catches panics. Only
+//! `memory` checks pointers and lengths.
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `address` | network addresses |
+//! | `client` | functions of clients |
+//! | `error` | error codes and texts |
+//! | `handle` | the client behind a pointer |
+//! | `memory` | access through C pointers |
+//! | `network` | functions of networks |
+//! | `output` | outputs and events |
+//! | `registration` | registrations of flows |
+//! | `report` | delivery statistics and byte counts |
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "docs are those of the header, where brackets are those of addresses and tables"

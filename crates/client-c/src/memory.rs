@@ -1,32 +1,33 @@
-//! The only place that follows C's pointers.
+//! Access to memory through C pointers. Only this module dereferences them.
 
 use std::ffi::{CStr, c_char};
 
-use crate::error::{Error, Problem};
+use crate::error::{Error, ErrorDetail};
 
-/// What a pointer points at, to be read.
+/// Borrows the value of a C pointer. Returns an error if the pointer is null.
 ///
 /// # Safety
-/// A pointer that is not null points at a value that nobody changes meanwhile.
-pub(crate) unsafe fn read<'a, T>(pointer: *const T) -> Result<&'a T, Problem> {
+/// A pointer that is not null points to a value that does not change during the borrow.
+pub(crate) unsafe fn read<'a, T>(pointer: *const T) -> Result<&'a T, ErrorDetail> {
     // SAFETY: the caller vouches for all but null.
     unsafe { pointer.as_ref() }.ok_or_else(|| Error::NullPointer.into())
 }
 
-/// What a pointer points at, to be changed.
+/// Borrows the value of a C pointer mutably. Returns an error if the pointer is null.
 ///
 /// # Safety
-/// A pointer that is not null points at a value that nobody else uses meanwhile.
-pub(crate) unsafe fn change<'a, T>(pointer: *mut T) -> Result<&'a mut T, Problem> {
+/// A pointer that is not null points to a value that no other code uses during the borrow.
+pub(crate) unsafe fn read_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T, ErrorDetail> {
     // SAFETY: the caller vouches for all but null.
     unsafe { pointer.as_mut() }.ok_or_else(|| Error::NullPointer.into())
 }
 
-/// Writes a value to where a pointer points, whatever is there.
+/// Writes a value through a C pointer, whose memory may be uninitialised. Returns an error if the
+/// pointer is null.
 ///
 /// # Safety
-/// A pointer that is not null points at room for one.
-pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Result<(), Problem> {
+/// A pointer that is not null points to writable memory for one value.
+pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Result<(), ErrorDetail> {
     if pointer.is_null() {
         return Err(Error::NullPointer.into());
     }
@@ -35,11 +36,11 @@ pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Result<(), Problem> 
     Ok(())
 }
 
-/// Bytes to be read. Of length 0, they may be null.
+/// Borrows bytes of the C caller. The pointer may be null only if the length is 0.
 ///
 /// # Safety
-/// A pointer that is not null points at as many bytes, which nobody changes meanwhile.
-pub(crate) unsafe fn bytes<'a>(pointer: *const u8, length: usize) -> Result<&'a [u8], Problem> {
+/// A pointer that is not null points to `length` bytes that do not change during the borrow.
+pub(crate) unsafe fn bytes<'a>(pointer: *const u8, length: usize) -> Result<&'a [u8], ErrorDetail> {
     match (pointer.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Error::NullPointer.into()),
@@ -49,11 +50,11 @@ pub(crate) unsafe fn bytes<'a>(pointer: *const u8, length: usize) -> Result<&'a 
     }
 }
 
-/// Bytes to be changed.
+/// Borrows bytes of the C caller mutably. The pointer may be null only if the length is 0.
 ///
 /// # Safety
-/// A pointer that is not null points at as many bytes, which nobody else uses meanwhile.
-pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut u8, length: usize) -> Result<&'a mut [u8], Problem> {
+/// A pointer that is not null points to `length` bytes that no other code uses during the borrow.
+pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut u8, length: usize) -> Result<&'a mut [u8], ErrorDetail> {
     match (pointer.is_null(), length) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Error::NullPointer.into()),
@@ -63,42 +64,44 @@ pub(crate) unsafe fn bytes_mut<'a>(pointer: *mut u8, length: usize) -> Result<&'
     }
 }
 
-/// A text.
+/// Borrows a UTF-8 text of the C caller. Returns an error if the pointer is null or the text
+/// invalid.
 ///
 /// # Safety
-/// A pointer that is not null points at bytes of which one is zero.
-pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, Problem> {
+/// A pointer that is not null points to a text with a zero byte at its end.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, ErrorDetail> {
     if pointer.is_null() {
         return Err(Error::NullPointer.into());
     }
     // SAFETY: the caller vouches for the zero byte.
     let text = unsafe { CStr::from_ptr(pointer) };
-    text.to_str().map_err(|error| Problem::about(Error::BadText, error))
+    text.to_str().map_err(|error| ErrorDetail::about(Error::BadText, error))
 }
 
-/// A text that may be null.
+/// Borrows a UTF-8 text of the C caller; `None` if the pointer is null.
 ///
 /// # Safety
 /// As for [`text`].
-pub(crate) unsafe fn text_or_none<'a>(pointer: *const c_char) -> Result<Option<&'a str>, Problem> {
+pub(crate) unsafe fn text_or_none<'a>(pointer: *const c_char) -> Result<Option<&'a str>, ErrorDetail> {
     // SAFETY: the caller vouches for the same.
     if pointer.is_null() { Ok(None) } else { unsafe { text(pointer) }.map(Some) }
 }
 
-/// As much of a text as fits into so many bytes.
+/// Truncates a text to at most this number of bytes, at a character boundary.
 pub(crate) fn fitting(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
 
-/// Writes as much of a text as there is room for, and a zero byte.
-pub(crate) fn put_text(text: &str, room: &mut [u8]) -> Result<(), Problem> {
-    let Some(most) = room.len().checked_sub(1) else {
+/// Writes a text and a zero byte into a buffer of the C caller. Truncates the text if the buffer is
+/// too short.
+pub(crate) fn write_text(text: &str, buffer: &mut [u8]) -> Result<(), ErrorDetail> {
+    let Some(most) = buffer.len().checked_sub(1) else {
         return Err(Error::OutOfRange.into());
     };
     let text = fitting(text, most).as_bytes();
-    room[..text.len()].copy_from_slice(text);
-    room[text.len()] = 0;
+    buffer[..text.len()].copy_from_slice(text);
+    buffer[text.len()] = 0;
     Ok(())
 }
 
@@ -108,9 +111,9 @@ mod tests {
 
     #[test]
     fn of_texts_as_much_is_written_as_there_is_room_for() {
-        let put = |text, room: usize| {
-            let mut bytes = vec![9; room];
-            put_text(text, &mut bytes).map(|()| bytes).ok()
+        let put = |text, size: usize| {
+            let mut bytes = vec![9; size];
+            write_text(text, &mut bytes).map(|()| bytes).ok()
         };
         assert_eq!(put("bob", 5).as_deref(), Some(&b"bob\0\x09"[..]));
         assert_eq!(put("bob", 3).as_deref(), Some(&b"bo\0"[..]));

@@ -1,17 +1,17 @@
-//! Networks, as C has them.
+//! Networks in the C interface.
 
 use std::ffi::c_char;
 
 use byway_client::{NetworkAgent, NetworkPair, NetworkRelay};
 
-use crate::error::{Error, Problem, guarded};
-use crate::memory::{change, text, text_or_none, write};
+use crate::error::{Error, ErrorDetail, guarded};
+use crate::memory::{read_mut, text, text_or_none, write};
 
 /// A static network: the [network] table of its nodes' files.
 #[derive(Debug, Default)]
 pub struct Network(pub(crate) byway_client::Network);
 
-/// Makes an empty network. It is freed by byway_network_free.
+/// Creates an empty network. Free it with byway_network_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_network_new(network: *mut *mut Network) -> Error {
     // SAFETY: the caller vouches for the pointer.
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn byway_network_new(network: *mut *mut Network) -> Error 
     })
 }
 
-/// Frees a network. Clients that were made of it stay. Null is freed by doing nothing.
+/// Frees a network. For null, it does nothing. Clients created from the network remain valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_network_free(network: *mut Network) {
     let _ = guarded(|| {
@@ -33,8 +33,9 @@ pub unsafe extern "C" fn byway_network_free(network: *mut Network) {
     });
 }
 
-/// Adds a relay: its name, its number, its public key, its address such as 198.51.100.1:4600 or [2001:db8::1]:4600 (one that the
-/// application's socket can send to), and how many shards it has, 1 unless its file says otherwise.
+/// Adds a relay: its name, number, public key, address and number of shards (the default in files
+/// is 1). The address has a form such as 198.51.100.1:4600 or [2001:db8::1]:4600. The application's
+/// socket must be able to send to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_network_add_relay(
     network: *mut Network,
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn byway_network_add_relay(
     guarded(|| unsafe {
         let (name, key, address) = (text(name)?, text(key)?, text(address)?);
         let (key, addresses) = (parsed(key)?, vec![parsed(address)?]);
-        change(network)?.0.relays.push(NetworkRelay {
+        read_mut(network)?.0.relays.push(NetworkRelay {
             name: name.to_owned(),
             number,
             key,
@@ -59,8 +60,8 @@ pub unsafe extern "C" fn byway_network_add_relay(
     })
 }
 
-/// Adds an agent: its name, its number, its public key, its addresses and the names of its relays, the nearest first. Addresses
-/// and relays are lists with spaces between; null is an empty one.
+/// Adds an agent: its name, number, public key, addresses, and the names of its relays, the nearest
+/// first. Addresses and relays are lists with spaces between; null is an empty list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_network_add_agent(
     network: *mut Network,
@@ -77,13 +78,13 @@ pub unsafe extern "C" fn byway_network_add_agent(
         let addresses = addresses.map(parsed).collect::<Result<_, _>>()?;
         let relays = text_or_none(relays)?.unwrap_or_default().split_whitespace();
         let relays = relays.map(str::to_owned).collect();
-        change(network)?.0.agents.push(NetworkAgent { name, number, key, addresses, relays });
+        read_mut(network)?.0.agents.push(NetworkAgent { name, number, key, addresses, relays });
         Ok(())
     })
 }
 
-/// Lets two agents talk to each other, by their names. Pairs of one group have their flows coded together; 1 unless the files say
-/// otherwise.
+/// Permits two agents, by name, to exchange flows. Flows of pairs in one group are coded together;
+/// the default in files is 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_network_add_pair(
     network: *mut Network,
@@ -94,12 +95,12 @@ pub unsafe extern "C" fn byway_network_add_pair(
     // SAFETY: the caller vouches for the pointers.
     guarded(|| unsafe {
         let agents = [text(one)?.to_owned(), text(other)?.to_owned()];
-        change(network)?.0.pairs.push(NetworkPair { agents, group });
+        read_mut(network)?.0.pairs.push(NetworkPair { agents, group });
         Ok(())
     })
 }
 
-/// A key or an address.
-pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Problem> {
-    text.parse().map_err(|error| Problem::about(Error::BadText, format!("{text:?}: {error}")))
+/// Parses a key or an address from a C text. The error quotes the text.
+pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, ErrorDetail> {
+    text.parse().map_err(|error| ErrorDetail::about(Error::BadText, format!("{text:?}: {error}")))
 }

@@ -1,92 +1,92 @@
-//! What a client wants done, and what it says, as C has it.
+//! Outputs and events of a client in the C interface.
 
-use byway_client::{Delivery, Event, OfferRefusal, Received, Urgency};
+use byway_client::{Delivery, DriverOutput, Event, OfferRefusal, Priority};
 
 use crate::address::Address;
 
-/// There is nothing more.
+/// There are no more outputs.
 pub const BYWAY_OUTPUT_NONE: i32 = 0;
-/// A datagram is to be sent: bytes, length, to, ecn, is_scavenger.
+/// A datagram to send: bytes, length, to, ecn, is_scavenger.
 pub const BYWAY_OUTPUT_TRANSMIT: i32 = 1;
-/// A datagram came for the application: flow, bytes, length, delivery.
+/// A datagram for the application: flow, bytes, length, delivery.
 pub const BYWAY_OUTPUT_DELIVERED: i32 = 2;
-/// Something is to be known: event, and what is said there.
+/// An event: event, and the fields that its constant names.
 pub const BYWAY_OUTPUT_EVENT: i32 = 3;
 
-/// It came on the direct path.
+/// Delivered by the direct path.
 pub const BYWAY_DELIVERY_DIRECT: i32 = 0;
-/// It came through relays, unasked.
+/// Delivered by relays, without a NACK.
 pub const BYWAY_DELIVERY_FORWARDED: i32 = 1;
-/// It was restored from the flow's own repair packets.
+/// Repaired by the flow's own repair packets.
 pub const BYWAY_DELIVERY_IN_STREAM: i32 = 2;
-/// It was restored with other receivers' help.
+/// Repaired with packets from receivers of other flows.
 pub const BYWAY_DELIVERY_COOPERATIVE: i32 = 3;
-/// It came from a relay's cache.
+/// Repaired from a relay's cache.
 pub const BYWAY_DELIVERY_CACHED: i32 = 4;
 
-/// There is a session with a peer: peer.
+/// A session with a peer is established: peer.
 pub const BYWAY_EVENT_PEER_ESTABLISHED: i32 = 1;
 /// A peer does not answer: peer.
 pub const BYWAY_EVENT_PEER_LOST: i32 = 2;
 /// A peer left: peer.
 pub const BYWAY_EVENT_PEER_LEFT: i32 = 3;
-/// The peer takes part in what was registered: flow.
+/// The peer accepted a registration: flow.
 pub const BYWAY_EVENT_ACCEPTED: i32 = 4;
-/// The peer does not take part in what was registered: flow, refusal.
+/// The peer refused a registration: flow, refusal.
 pub const BYWAY_EVENT_REFUSED: i32 = 5;
-/// A peer's application registered what is exposed here: flow, peer.
+/// A peer's application registered flows for an exposed name: flow, peer.
 pub const BYWAY_EVENT_INCOMING: i32 = 6;
-/// A peer's application was refused: peer, refusal.
+/// The client refused the registration of a peer's application: peer, refusal.
 pub const BYWAY_EVENT_DECLINED: i32 = 7;
-/// Flows are closed, by the peer or because nobody used them: flow.
+/// The peer closed a pair of flows, or the pair was idle: flow.
 pub const BYWAY_EVENT_CLOSED: i32 = 8;
-/// A relay does not serve flows, or cannot for now: flow.
+/// A relay refused a pair of flows, permanently or for now: flow.
 pub const BYWAY_EVENT_RELAY_REFUSED: i32 = 9;
-/// Flows use another path through relays: flow.
+/// A pair of flows changed to another relay path: flow.
 pub const BYWAY_EVENT_PATH_CHANGED: i32 = 10;
-/// The client has left.
+/// The client has left the network.
 pub const BYWAY_EVENT_LEFT: i32 = 11;
-/// Something that this version of the header has no number for.
+/// An event without a constant in this version of the header.
 pub const BYWAY_EVENT_OTHER: i32 = 12;
 
-/// Nothing of that name is exposed.
+/// The name is not exposed.
 pub const BYWAY_REFUSAL_UNKNOWN: i32 = 1;
-/// It is not exposed to this peer.
+/// The name is not exposed to this agent.
 pub const BYWAY_REFUSAL_NOT_ALLOWED: i32 = 2;
-/// There is no room for more flows.
-pub const BYWAY_REFUSAL_NO_ROOM: i32 = 3;
-/// Not yet.
+/// The limit of flows is reached.
+pub const BYWAY_REFUSAL_FULL: i32 = 3;
+/// The peer cannot decide yet.
 pub const BYWAY_REFUSAL_NOT_YET: i32 = 4;
-/// The number of the flows is taken: register again.
-pub const BYWAY_REFUSAL_NUMBER_TAKEN: i32 = 5;
-/// The address that the subject names is on no machine of the peer.
+/// The flow number is in use: register again.
+pub const BYWAY_REFUSAL_NUMBER_IN_USE: i32 = 5;
+/// The address in the subject does not belong to a machine of the peer.
 pub const BYWAY_REFUSAL_NOT_HERE: i32 = 6;
 
-/// What a client wants done, or says. Fields that its kind does not name are zero.
+/// Output of a client. Fields that its kind does not name are zero.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Output {
-    /// BYWAY_OUTPUT_...
+    /// Kind of the output: BYWAY_OUTPUT_...
     pub kind: i32,
-    /// BYWAY_EVENT_...
+    /// Kind of the event: BYWAY_EVENT_...
     pub event: i32,
-    /// The flows.
+    /// Pair of flows that the output concerns.
     pub flow: u64,
-    /// A datagram: good until the next call with the client.
+    /// A datagram, valid until the next call with the client.
     pub bytes: *const u8,
-    /// Its length.
+    /// Length of the datagram in bytes.
     pub length: usize,
-    /// Where it goes.
+    /// Destination address of a datagram to send.
     pub to: Address,
-    /// The number of a peer: byway_client_peer_name has its name.
+    /// Number of a peer; byway_client_peer_name returns its name.
     pub peer: u32,
-    /// BYWAY_DELIVERY_...
+    /// Path of the delivered datagram, or kind of its repair: BYWAY_DELIVERY_...
     pub delivery: i32,
-    /// BYWAY_REFUSAL_...
+    /// Reason for a refusal: BYWAY_REFUSAL_...
     pub refusal: i32,
     /// The ECN field of the IP header, 0 to 3.
     pub ecn: u8,
-    /// 1 if it goes behind others, 0 if it is urgent.
+    /// 1 if the datagram is sent after all others, otherwise 0.
     pub is_scavenger: u8,
 }
 
@@ -121,7 +121,7 @@ impl From<byway_client::Output<'_>> for Output {
                 length: transmit.bytes.len(),
                 to: transmit.to.into(),
                 ecn: transmit.ecn.bits(),
-                is_scavenger: u8::from(transmit.urgency == Urgency::Scavenger),
+                is_scavenger: u8::from(transmit.priority == Priority::Scavenger),
                 ..Self::NONE
             },
             byway_client::Output::Delivered { flow, datagram, delivery } => {
@@ -132,11 +132,11 @@ impl From<byway_client::Output<'_>> for Output {
     }
 }
 
-impl From<Received<'_>> for Output {
-    fn from(received: Received<'_>) -> Self {
+impl From<DriverOutput<'_>> for Output {
+    fn from(received: DriverOutput<'_>) -> Self {
         match received {
-            Received::Delivered { flow, datagram, delivery } => Self::delivered(flow, datagram, delivery),
-            Received::Event(event) => event.into(),
+            DriverOutput::Delivered { flow, datagram, delivery } => Self::delivered(flow, datagram, delivery),
+            DriverOutput::Event(event) => event.into(),
         }
     }
 }
@@ -147,22 +147,22 @@ impl From<Event> for Output {
         let peer = |event, peer: byway_units::AgentId| Self { peer: peer.number(), ..of(event) };
         let flow = |event, flow: byway_client::FlowPair| Self { flow: flow.number(), ..of(event) };
         match event {
-            Event::PeerEstablished(who) => peer(BYWAY_EVENT_PEER_ESTABLISHED, who),
-            Event::PeerLost(who) => peer(BYWAY_EVENT_PEER_LOST, who),
-            Event::PeerLeft(who) => peer(BYWAY_EVENT_PEER_LEFT, who),
-            Event::Accepted(which) => flow(BYWAY_EVENT_ACCEPTED, which),
-            Event::Refused { flow: which, refusal } => {
-                Self { refusal: refusal_number(refusal), ..flow(BYWAY_EVENT_REFUSED, which) }
+            Event::PeerEstablished(peer_id) => peer(BYWAY_EVENT_PEER_ESTABLISHED, peer_id),
+            Event::PeerLost(peer_id) => peer(BYWAY_EVENT_PEER_LOST, peer_id),
+            Event::PeerLeft(peer_id) => peer(BYWAY_EVENT_PEER_LEFT, peer_id),
+            Event::Accepted(pair) => flow(BYWAY_EVENT_ACCEPTED, pair),
+            Event::Refused { flow: pair, refusal } => {
+                Self { refusal: refusal_number(refusal), ..flow(BYWAY_EVENT_REFUSED, pair) }
             }
-            Event::Incoming { flow, peer: who } => {
-                Self { flow: flow.number(), ..peer(BYWAY_EVENT_INCOMING, who) }
+            Event::Incoming { flow, peer: peer_id } => {
+                Self { flow: flow.number(), ..peer(BYWAY_EVENT_INCOMING, peer_id) }
             }
-            Event::Declined { peer: who, refusal } => {
-                Self { refusal: refusal_number(refusal), ..peer(BYWAY_EVENT_DECLINED, who) }
+            Event::Declined { peer: peer_id, refusal } => {
+                Self { refusal: refusal_number(refusal), ..peer(BYWAY_EVENT_DECLINED, peer_id) }
             }
-            Event::Closed(which) => flow(BYWAY_EVENT_CLOSED, which),
-            Event::RelayRefused { flow: which, .. } => flow(BYWAY_EVENT_RELAY_REFUSED, which),
-            Event::PathChanged { flow: which, .. } => flow(BYWAY_EVENT_PATH_CHANGED, which),
+            Event::Closed(pair) => flow(BYWAY_EVENT_CLOSED, pair),
+            Event::RelayRefused { flow: pair, .. } => flow(BYWAY_EVENT_RELAY_REFUSED, pair),
+            Event::PathChanged { flow: pair, .. } => flow(BYWAY_EVENT_PATH_CHANGED, pair),
             Event::Left => of(BYWAY_EVENT_LEFT),
             _ => of(BYWAY_EVENT_OTHER),
         }
@@ -183,9 +183,9 @@ const fn refusal_number(refusal: OfferRefusal) -> i32 {
     match refusal {
         OfferRefusal::UnknownSubject => BYWAY_REFUSAL_UNKNOWN,
         OfferRefusal::NotAllowed => BYWAY_REFUSAL_NOT_ALLOWED,
-        OfferRefusal::NoRoom => BYWAY_REFUSAL_NO_ROOM,
+        OfferRefusal::Full => BYWAY_REFUSAL_FULL,
         OfferRefusal::NotYet => BYWAY_REFUSAL_NOT_YET,
-        OfferRefusal::NumberTaken => BYWAY_REFUSAL_NUMBER_TAKEN,
+        OfferRefusal::NumberInUse => BYWAY_REFUSAL_NUMBER_IN_USE,
         OfferRefusal::NotHere => BYWAY_REFUSAL_NOT_HERE,
     }
 }

@@ -1,87 +1,89 @@
-//! What an application asks for, and what it is given, as C has it.
+//! Registrations of flows, and their outcomes, in the C interface.
 
 use std::ffi::c_char;
 
-use byway_client::{Choice, Duplication, Service, Traffic};
+use byway_client::{Duplication, Service, ServiceSelector, Traffic};
 use byway_units::{Duration, Rate};
 
-use crate::error::{Error, Problem};
+use crate::error::{Error, ErrorDetail};
 use crate::memory::fitting;
 
 /// The cheapest service whose deliveries are expected within the latency budget.
 pub const BYWAY_SERVICE_BY_BUDGET: i32 = 0;
-/// The direct path alone.
+/// Service without relays: the direct path alone.
 pub const BYWAY_SERVICE_INTERNET: i32 = 1;
-/// Repair packets.
+/// Repair packets, in-stream and cross-stream.
 pub const BYWAY_SERVICE_CODING: i32 = 2;
-/// Repair from copies near the receiver.
+/// Repair from copies in a relay's cache near the receiver.
 pub const BYWAY_SERVICE_CACHING: i32 = 3;
-/// Through relays, and not directly.
+/// Delivery through relays, without the direct path.
 pub const BYWAY_SERVICE_FORWARDING: i32 = 4;
-/// Through relays and directly.
+/// Delivery through relays and on the direct path.
 pub const BYWAY_SERVICE_BOTH: i32 = 5;
 
-/// Datagrams whose order does not matter.
+/// Datagrams that may be delivered out of order.
 pub const BYWAY_TRAFFIC_DATAGRAMS: i32 = 0;
-/// TCP or QUIC.
+/// Traffic of TCP or QUIC, which controls congestion itself.
 pub const BYWAY_TRAFFIC_CONGESTION_CONTROLLED: i32 = 1;
-/// Both, and nobody can tell which packets are which.
+/// Datagrams and congestion-controlled traffic, which the agent cannot distinguish.
 pub const BYWAY_TRAFFIC_MIXTURE: i32 = 2;
 
-/// All packets are copied to the relay; of congestion-controlled traffic, those that are marked.
+/// All packets are copied to the relay. Of congestion-controlled traffic, only marked packets are
+/// copied.
 pub const BYWAY_COPIES_USUAL: i32 = 0;
-/// All packets are copied.
+/// All packets of the flow are copied to the relay.
 pub const BYWAY_COPIES_ALL: i32 = 1;
-/// Packets are copied that are marked.
+/// Only marked packets are copied.
 pub const BYWAY_COPIES_MARKED: i32 = 2;
-/// The relay gets the packets, and sends them on; nothing leaves by the direct path.
+/// All packets go to the relay, which forwards them. The direct path is not used.
 pub const BYWAY_COPIES_BY_RELAY: i32 = 3;
-/// The relay gets repair packets instead of copies.
-pub const BYWAY_COPIES_OWN_REPAIRS: i32 = 4;
+/// Sender FEC: the relay gets repair packets instead of copies.
+pub const BYWAY_COPIES_SENDER_FEC: i32 = 4;
 
-/// What an application asks for. With all fields zero, it is what byway_client_register does without one.
+/// An application's request for a pair of flows. All fields zero are the defaults of
+/// byway_client_register.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Registration {
-    /// From sending to delivery in microseconds, 1,000 to 10,000,000; 0 if none is stated.
+    /// Latency budget from sending to delivery in microseconds, 1,000 to 10,000,000; 0 for none.
     pub latency_budget_us: u64,
-    /// What each direction sends at most in bits per second, from 1,000 on; 0 for 4,000,000.
+    /// Upper bound of each direction's rate in bits per second, at least 1,000; 0 means 4,000,000.
     pub rate_bps: u64,
-    /// BYWAY_SERVICE_...
+    /// Service of the flow, or its selection: BYWAY_SERVICE_...
     pub service: i32,
-    /// BYWAY_TRAFFIC_...
+    /// Kind of traffic: BYWAY_TRAFFIC_...
     pub traffic: i32,
-    /// BYWAY_COPIES_...
+    /// Packets that are copied to the relay: BYWAY_COPIES_...
     pub copies: i32,
-    /// Whether copies wait for the first losses: 0 or 1.
+    /// 1 if copies begin only after the first losses, otherwise 0.
     pub standby: i32,
 }
 
-/// What a registration leads to.
+/// Outcome of byway_client_register.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Registered {
+pub struct RegistrationOutcome {
     /// The flows: one to the peer, and one back.
     pub flow: u64,
-    /// Their service: BYWAY_SERVICE_...
+    /// Service of the flows: BYWAY_SERVICE_...
     pub service: i32,
-    /// The service and the reason for it, in words.
+    /// Text with the service and the reason for it.
     pub reason: [c_char; 256],
 }
 
 impl Registration {
-    pub(crate) fn meaning(&self) -> Result<byway_client::Registration, Problem> {
+    pub(crate) fn to_registration(&self) -> Result<byway_client::Registration, ErrorDetail> {
         let usual = byway_client::Registration::default();
         let out_of_range =
-            |what: &str| Problem::about(Error::OutOfRange, format!("{what} is none that there is"));
+            |what: &str| ErrorDetail::about(Error::OutOfRange, format!("{what} is out of range"));
         let Self { latency_budget_us, rate_bps, service, traffic, copies, standby } = *self;
         let service = match service {
-            BYWAY_SERVICE_BY_BUDGET => Choice::ByBudget,
-            BYWAY_SERVICE_INTERNET => Choice::Service(Service::Internet),
-            BYWAY_SERVICE_CODING => Choice::Service(Service::Coding),
-            BYWAY_SERVICE_CACHING => Choice::Service(Service::Caching),
-            BYWAY_SERVICE_FORWARDING => Choice::Service(Service::Forwarding),
-            BYWAY_SERVICE_BOTH => Choice::Service(Service::Both),
+            BYWAY_SERVICE_BY_BUDGET => ServiceSelector::ByBudget,
+            BYWAY_SERVICE_INTERNET => ServiceSelector::Service(Service::Internet),
+            BYWAY_SERVICE_CODING => ServiceSelector::Service(Service::Coding),
+            BYWAY_SERVICE_CACHING => ServiceSelector::Service(Service::Caching),
+            BYWAY_SERVICE_FORWARDING => ServiceSelector::Service(Service::Forwarding),
+            BYWAY_SERVICE_BOTH => ServiceSelector::Service(Service::Both),
             _ => return Err(out_of_range("the service")),
         };
         let budget = latency_budget_us.checked_mul(1_000).map(Duration::from_nanos);
@@ -102,7 +104,7 @@ impl Registration {
                 BYWAY_COPIES_ALL => Duplication::All,
                 BYWAY_COPIES_MARKED => Duplication::Marked,
                 BYWAY_COPIES_BY_RELAY => Duplication::ByRelay,
-                BYWAY_COPIES_OWN_REPAIRS => Duplication::OwnRepairs,
+                BYWAY_COPIES_SENDER_FEC => Duplication::SenderFec,
                 _ => return Err(out_of_range("the copies")),
             },
             standby: match standby {
@@ -114,7 +116,7 @@ impl Registration {
     }
 }
 
-/// The number of a service.
+/// Returns the constant of the C interface for a service.
 pub(crate) const fn number_of(service: Service) -> i32 {
     match service {
         Service::Internet => BYWAY_SERVICE_INTERNET,
@@ -125,12 +127,12 @@ pub(crate) const fn number_of(service: Service) -> i32 {
     }
 }
 
-impl From<&byway_client::Registered> for Registered {
-    fn from(registered: &byway_client::Registered) -> Self {
+impl From<&byway_client::RegistrationOutcome> for RegistrationOutcome {
+    fn from(registered: &byway_client::RegistrationOutcome) -> Self {
         let mut reason = [0; 256];
-        let said = registered.chosen.to_string();
-        for (place, byte) in reason.iter_mut().zip(fitting(&said, 255).bytes()) {
-            *place = c_char::from_ne_bytes([byte]);
+        let text = registered.chosen.to_string();
+        for (slot, byte) in reason.iter_mut().zip(fitting(&text, 255).bytes()) {
+            *slot = c_char::from_ne_bytes([byte]);
         }
         Self { flow: registered.flow.number(), service: number_of(registered.chosen.service), reason }
     }

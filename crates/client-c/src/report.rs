@@ -1,72 +1,74 @@
-//! What became of packets, as C has it.
+//! Delivery statistics and byte counts in the C interface.
 
 use byway_client::{FlowReport, mean_repair_time};
 
 use crate::registration::number_of;
 
-/// What became of the packets of two flows. Counters are of packets: a datagram of more than 1,354 bytes is two.
+/// Delivery statistics of a pair of flows, as measured by the receiver of each direction. They
+/// count packets: a datagram of more than 1,354 bytes takes two packets.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Report {
-    /// 1 if the peer has reported anything of what is sent to it; else the fields of what is sent are zero.
+    /// 1 if the peer has sent a report. Otherwise the fields of the sent flow are zero.
     pub has_sent: i32,
-    /// The service of what is sent, now: BYWAY_SERVICE_...
+    /// Current service of the sent flow: BYWAY_SERVICE_...
     pub service: i32,
-    /// 1 if the peer is reached directly, as far as is known.
+    /// 1 if the session with the peer uses the direct path, as far as known.
     pub is_direct: i32,
-    /// What is sent: the longest row of lost packets.
+    /// Sent flow: packets in the longest burst of losses.
     pub sent_longest_burst: u32,
-    /// What is sent: first delivered by the direct path.
+    /// Sent flow: packets first delivered by the direct path.
     pub sent_direct: u64,
-    /// What is sent: lost on the direct path, before any repair.
+    /// Sent flow: packets lost on the direct path, before any repair.
     pub sent_lost: u64,
-    /// Of these, repaired in time.
+    /// Sent flow: lost packets that were repaired in time.
     pub sent_repaired: u64,
-    /// What is sent: first delivered by relays, unasked.
+    /// Sent flow: packets first delivered by relays, without a NACK.
     pub sent_forwarded: u64,
-    /// What is sent: came too late.
+    /// Sent flow: packets that arrived after the latency budget.
     pub sent_late: u64,
-    /// The true loss of the direct path in packets of a million.
+    /// Loss rate of the direct path before any repair, in packets per million.
     pub sent_lost_per_million: u64,
-    /// How much later than the fastest packets came within the last interval: half, 95 % and 99 % at most, in microseconds.
+    /// Median of the delays above that of the fastest packets, in the last reported interval, in
+    /// microseconds.
     pub sent_delay_p50_us: u64,
-    /// See sent_delay_p50_us.
+    /// 95th percentile of the delays above that of the fastest packets, in microseconds.
     pub sent_delay_p95_us: u64,
-    /// See sent_delay_p50_us.
+    /// 99th percentile of the delays above that of the fastest packets, in microseconds.
     pub sent_delay_p99_us: u64,
-    /// What came: by the direct path.
+    /// Received flow: packets delivered by the direct path.
     pub received_direct: u64,
-    /// What came: noticed to be lost on the direct path.
+    /// Received flow: packets detected as lost on the direct path.
     pub received_lost: u64,
-    /// Of these, repaired in time.
+    /// Received flow: lost packets that were repaired in time.
     pub received_repaired: u64,
-    /// What came: first by relays, unasked.
+    /// Received flow: packets first delivered by relays, without a NACK.
     pub received_forwarded: u64,
-    /// What came: too late, and was not delivered.
+    /// Received flow: packets that arrived after the latency budget, and were not delivered.
     pub received_late: u64,
-    /// How long repairs in time took in the mean, in microseconds; 0 if there were none.
+    /// Mean time of repairs in time, in microseconds; 0 without repairs.
     pub received_repair_time_us: u64,
 }
 
-/// The IP bytes of a client by what they carry, since it was made.
+/// Numbers of IP bytes that a client sent and received since it was created, by content.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Segments {
-    /// Originals, to peers.
+    /// Bytes of source packets to peers.
     pub direct_sent: u64,
-    /// Copies and repair packets, to relays.
+    /// Bytes of copies and repair packets to relays.
     pub copies_sent: u64,
-    /// What is given for others' repairs, to relays.
+    /// Bytes of packets for the repair of other flows, to relays.
     pub answers_sent: u64,
-    /// Handshakes, requests, reports and probes.
+    /// Bytes of handshakes, requests, reports and probes sent.
     pub messages_sent: u64,
-    /// Originals, from peers.
+    /// Bytes of source packets from peers.
     pub direct_received: u64,
-    /// Repairs, from relays.
+    /// Bytes of repairs from relays.
     pub repairs_received: u64,
-    /// What relays deliver unasked.
+    /// Bytes of packets that relays deliver without a NACK.
     pub forwarded_received: u64,
-    /// Handshakes, reports, probes and in-stream repair packets.
+    /// Bytes of handshakes, reports, probes and in-stream repair packets received.
     pub messages_received: u64,
 }
 

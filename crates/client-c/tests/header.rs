@@ -1,9 +1,10 @@
-//! The header is that of the sources. `BYWAY_WRITE=1 cargo test -p byway-client-c --test header` writes it anew.
+//! Compares the C header with the sources.
+//! `BYWAY_WRITE=1 cargo test -p byway-client-c --test header` regenerates it.
 #![allow(clippy::disallowed_methods, reason = "the header is a file")]
 
 use std::path::Path;
 
-/// In the order of the header.
+/// Source files, in the order of the header.
 const SOURCES: [&str; 8] =
     ["error", "address", "network", "registration", "output", "report", "handle", "client"];
 

@@ -1,4 +1,4 @@
-//! What C may do wrong is an error, and no crash.
+//! Misuse from C yields errors, and no crash.
 #![allow(unsafe_code, reason = "the functions of the C interface are called as C does")]
 
 use std::ffi::{CStr, CString, c_char};
@@ -23,12 +23,12 @@ fn key(byte: u8) -> CString {
     text(&StaticSecret::from_bytes([byte; 32]).public_key().to_string())
 }
 
-/// The secret as a key file has it.
+/// Returns the secret as in a key file.
 fn secret(byte: u8) -> CString {
     text(&format!("{byte:02x}").repeat(32))
 }
 
-/// Alice and Bob, without relays.
+/// Returns a network of Alice and Bob, without relays.
 fn network() -> *mut Network {
     let mut network = null_mut();
     // SAFETY: all pointers are good.
@@ -66,20 +66,20 @@ fn client() -> *mut Handle {
 
 #[test]
 fn every_error_has_a_text_and_other_numbers_have_one() {
-    let said = |error| {
+    let text_of = |error| {
         // SAFETY: the text is always there.
         unsafe { CStr::from_ptr(byway_error_text(error)) }.to_string_lossy().into_owned()
     };
     for error in 0..=Error::Failed as i32 {
-        assert!(!said(error).is_empty() && said(error) != said(-1), "{error}");
+        assert!(!text_of(error).is_empty() && text_of(error) != text_of(-1), "{error}");
     }
-    assert_eq!(said(Error::NullPointer as i32), "a pointer is null that must not be");
-    assert_eq!(said(i32::MIN), said(Error::Failed as i32 + 1));
+    assert_eq!(text_of(Error::NullPointer as i32), "a pointer is null that must not be");
+    assert_eq!(text_of(i32::MIN), text_of(Error::Failed as i32 + 1));
 }
 
 #[test]
 fn null_is_an_error_wherever_something_is_needed() {
-    let mut registered = Registered { flow: 0, service: 0, reason: [0; 256] };
+    let mut registered = RegistrationOutcome { flow: 0, service: 0, reason: [0; 256] };
     let (mut output, mut number) = (Output::from(byway_client::Event::Left), 0);
     let (mut report, mut name) = (Report::default(), [0 as c_char; 8]);
     let none: *mut Handle = null_mut();
@@ -117,8 +117,8 @@ fn null_is_an_error_wherever_something_is_needed() {
             byway_client_now(none, null_mut()),
         ]
     };
-    for (place, error) in errors.into_iter().enumerate() {
-        assert_eq!(error, Error::NullPointer, "number {place}");
+    for (index, error) in errors.into_iter().enumerate() {
+        assert_eq!(error, Error::NullPointer, "number {index}");
     }
     // SAFETY: the client was made here; null is freed by doing nothing.
     unsafe {
@@ -141,8 +141,8 @@ fn what_is_out_of_range_is_an_error() {
         Registration { latency_budget_us: u64::MAX, ..Registration::default() },
         Registration { rate_bps: 999, ..Registration::default() },
     ];
-    let mut registered = Registered { flow: 0, service: 0, reason: [0; 256] };
-    // SAFETY: pointers are good; a length that no memory has is refused.
+    let mut registered = RegistrationOutcome { flow: 0, service: 0, reason: [0; 256] };
+    // SAFETY: pointers are good; an impossible length is rejected before it is used.
     unsafe {
         for wrong in &wrong {
             let answer = byway_client_register(
@@ -174,7 +174,7 @@ fn what_is_out_of_range_is_an_error() {
 fn flows_and_peers_that_are_not_there_are_errors() {
     let client = client();
     let (mut report, mut name) = (Report::default(), [0 as c_char; 8]);
-    let mut registered = Registered { flow: 0, service: 0, reason: [0; 256] };
+    let mut registered = RegistrationOutcome { flow: 0, service: 0, reason: [0; 256] };
     // SAFETY: all pointers are good.
     unsafe {
         assert_eq!(byway_client_report(client, FLOW, &raw mut report), Error::Closed);
@@ -183,17 +183,14 @@ fn flows_and_peers_that_are_not_there_are_errors() {
         assert_eq!(byway_client_peer_name(client, 9, name.as_mut_ptr(), 8), Error::UnknownPeer);
         assert_eq!(byway_client_peer_name(client, 2, name.as_mut_ptr(), 3), Error::Ok);
         assert_eq!(CStr::from_ptr(name.as_ptr()).to_bytes(), b"bo");
-        let register = |peer: &CStr, registered: *mut Registered| {
+        let register = |peer: &CStr, registered: *mut RegistrationOutcome| {
             byway_client_register(client, peer.as_ptr(), c"call".as_ptr(), null(), 0, registered)
         };
         assert_eq!(register(c"carol", &raw mut registered), Error::UnknownPeer);
-        assert_eq!(
-            last_error(),
-            "carol is no peer of this agent: name the two in one of the network's pairs"
-        );
+        assert_eq!(last_error(), "carol is not a peer of this agent: add a pair of the two to the network");
         assert_eq!(register(c"bob", &raw mut registered), Error::Ok);
         let reason = CStr::from_ptr(registered.reason.as_ptr()).to_string_lossy();
-        assert_eq!(reason, "internet, as no relays lead to the peer");
+        assert_eq!(reason, "internet, because the peer has no relay path");
         assert_eq!(registered.service, BYWAY_SERVICE_INTERNET);
         let sent = byway_client_send(client, registered.flow, [1_u8].as_ptr(), 1, 1, 0);
         assert_eq!(sent, Error::NotAccepted);
@@ -204,7 +201,7 @@ fn flows_and_peers_that_are_not_there_are_errors() {
 #[test]
 fn a_client_without_a_socket_transmits_and_one_with_a_socket_does_so_itself() {
     let client = client();
-    let mut registered = Registered { flow: 0, service: 0, reason: [0; 256] };
+    let mut registered = RegistrationOutcome { flow: 0, service: 0, reason: [0; 256] };
     let (mut output, mut deadline, mut fd) = (Output::from(byway_client::Event::Left), 0, -1);
     // SAFETY: all pointers are good.
     unsafe {
@@ -227,7 +224,7 @@ fn a_client_without_a_socket_transmits_and_one_with_a_socket_does_so_itself() {
         };
         assert_eq!(open(c"no key", &raw mut client), Error::BadText);
         assert_eq!(open(&secret(1), &raw mut client), Error::BadNetwork, "that is Alice's");
-        assert!(client.is_null() && last_error().contains("another key for bob"), "{}", last_error());
+        assert!(client.is_null() && last_error().contains("key for bob does not match"), "{}", last_error());
         assert_eq!(open(&secret(2), &raw mut client), Error::Ok, "{}", last_error());
         assert_eq!(byway_client_timer(client, 0), Error::HasSocket);
         assert_eq!(byway_client_fd(client, &raw mut fd), Error::Ok);

@@ -1,11 +1,13 @@
-//! A call of 50 marked packets a second to a peer, with its true loss and its repairs.
+//! Example: a call of 50 marked packets a second to a peer, with reports of its true loss and its
+//! repairs.
 //!
 //! ```text
-//! call network.txt alice alice.key bob    # calls Bob's "call", for ten seconds, or so many as are named behind
-//! call network.txt bob bob.key            # exposes "call", and sends everything back
+//! call network.txt alice alice.key bob       # calls Bob's "call" for ten seconds
+//! call network.txt alice alice.key bob 60    # the same for 60 seconds
+//! call network.txt bob bob.key               # exposes "call", and returns all datagrams
 //! ```
 //!
-//! `docs/client.md` has a network to try it in. Its file has lines such as
+//! `docs/client.md` has a network for it. Its file has lines such as
 //!
 //! ```text
 //! relay east 1 <public key> 127.0.0.1:4600
@@ -26,8 +28,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use byway_client::{
-    Client, Clock, Driver, Duplication, Event, FlowPair, Identity, Network, NetworkAgent, NetworkPair,
-    NetworkRelay, Received, Registration,
+    Client, Clock, Driver, DriverOutput, Duplication, Event, FlowPair, Identity, Network, NetworkAgent,
+    NetworkPair, NetworkRelay, Registration,
 };
 use byway_units::Time;
 
@@ -40,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [file, name, key] => answer(driver(file, name, key)?),
         [file, name, key, peer] => call(driver(file, name, key)?, peer, 10),
         [file, name, key, peer, seconds] => call(driver(file, name, key)?, peer, seconds.parse()?),
-        _ => Err("say: call NETWORK-FILE NAME KEY-FILE [PEER [SECONDS]]".into()),
+        _ => Err("usage: call NETWORK-FILE NAME KEY-FILE [PEER [SECONDS]]".into()),
     }
 }
 
@@ -81,23 +83,23 @@ fn network(text: &str) -> Result<Network, Box<dyn Error>> {
             ["pair", one, other] => {
                 network.pairs.push(NetworkPair { agents: [one.to_owned(), other.to_owned()], group: 1 });
             }
-            _ => return Err(format!("no line of a network: {line}").into()),
+            _ => return Err(format!("invalid line of the network: {line}").into()),
         }
     }
     Ok(network)
 }
 
-/// Exposes "call" to all peers, and sends back what comes.
+/// Exposes "call" to all peers, and sends every datagram back.
 fn answer(mut driver: Driver) -> Result<(), Box<dyn Error>> {
     driver.input(|client, _| client.expose("call", None))?;
-    println!("waits for calls");
+    println!("waiting for calls");
     loop {
         driver.step(Duration::from_secs(1))?;
         let mut back: Vec<(FlowPair, Vec<u8>)> = Vec::new();
-        while let Some(received) = driver.take() {
+        while let Some(received) = driver.poll() {
             match received {
-                Received::Delivered { flow, datagram, .. } => back.push((flow, datagram.to_vec())),
-                Received::Event(event) => println!("{event:?}"),
+                DriverOutput::Delivered { flow, datagram, .. } => back.push((flow, datagram.to_vec())),
+                DriverOutput::Event(event) => println!("{event:?}"),
             }
         }
         for (flow, datagram) in back {
@@ -106,16 +108,16 @@ fn answer(mut driver: Driver) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Calls a peer for so many seconds.
+/// Registers flows to a peer, sends 50 packets a second for `seconds` seconds, and prints reports.
 fn call(mut driver: Driver, peer: &str, seconds: u32) -> Result<(), Box<dyn Error>> {
-    // What is lost is worth something for 150 ms.
+    // Packets are useful for 150 ms, so later repairs are pointless.
     let wanted = Registration {
         latency_budget: Some(byway_units::Duration::from_millis(150)),
         duplication: Duplication::Marked,
         ..Registration::default()
     };
     wait_for(&mut driver, |event| matches!(event, Event::PeerEstablished(_)))?;
-    // Meanwhile, round trips are measured: they tell which service is fast enough.
+    // The choice of a service needs measured round-trip times, which take half a second.
     let measured = driver.now() + byway_units::Duration::from_millis(500);
     wait_until(&mut driver, measured)?;
     let registered = driver.input(|client, now| client.register(peer, "call", &wanted, now))?;
@@ -135,7 +137,7 @@ fn call(mut driver: Driver, peer: &str, seconds: u32) -> Result<(), Box<dyn Erro
             print_report(&driver, flow, sent, back);
         }
     }
-    // The last report of the peer is under way.
+    // The peer's last report arrives within a second.
     let end = driver.now() + second;
     back += wait_until(&mut driver, end)?;
     print_report(&driver, flow, sent, back);
@@ -149,30 +151,30 @@ fn packet(number: u32) -> [u8; 160] {
     packet
 }
 
-/// Steps until then; how many datagrams came.
+/// Runs the driver until `end`. Returns the number of datagrams delivered.
 fn wait_until(driver: &mut Driver, end: Time) -> Result<u32, Box<dyn Error>> {
-    let mut came = 0;
+    let mut delivered = 0;
     while driver.now() < end {
         driver.step(end.saturating_since(driver.now()).into())?;
-        while let Some(received) = driver.take() {
-            came += u32::from(matches!(received, Received::Delivered { .. }));
+        while let Some(received) = driver.poll() {
+            delivered += u32::from(matches!(received, DriverOutput::Delivered { .. }));
         }
     }
-    Ok(came)
+    Ok(delivered)
 }
 
-/// Steps until this event.
+/// Runs the driver until an event for which `is_it` is true.
 fn wait_for(driver: &mut Driver, is_it: impl Fn(Event) -> bool) -> Result<(), Box<dyn Error>> {
     loop {
         driver.step(Duration::from_secs(1))?;
-        while let Some(received) = driver.take() {
+        while let Some(received) = driver.poll() {
             match received {
-                Received::Event(event) if is_it(event) => return Ok(()),
-                Received::Event(Event::Refused { refusal, .. }) => {
-                    return Err(format!("the peer refuses: {refusal:?}").into());
+                DriverOutput::Event(event) if is_it(event) => return Ok(()),
+                DriverOutput::Event(Event::Refused { refusal, .. }) => {
+                    return Err(format!("the peer refused the flows: {refusal:?}").into());
                 }
-                Received::Event(event) => println!("{event:?}"),
-                Received::Delivered { .. } => {}
+                DriverOutput::Event(event) => println!("{event:?}"),
+                DriverOutput::Delivered { .. } => {}
             }
         }
     }
@@ -184,7 +186,7 @@ fn print_report(driver: &Driver, flow: FlowPair, sent: u32, back: u32) {
     };
     if let Some(there) = report.sent {
         println!(
-            "sent {sent}, lost {} ({}.{:02} %), repaired {}, late {}; came back {back}, of these repaired {}",
+            "sent {sent}, lost {} ({}.{:02} %), repaired {}, late {}; echoed {back}, {} of them repaired",
             there.counted.lost,
             there.lost_per_million() / 10_000,
             there.lost_per_million() / 100 % 100,

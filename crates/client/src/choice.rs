@@ -1,7 +1,7 @@
-//! Which service a flow gets.
+//! Choice of the service for a flow that the application registers with a latency budget.
 //!
-//! A simple rule: services have an order of cost, and the first that is expected to deliver in time is chosen. Prices are
-//! not looked at yet.
+//! The services are ordered by cost. The rule selects the first service whose deliveries are
+//! expected in time. It does not use prices yet.
 
 use byway_plan::Delays;
 use byway_proto::agent::{Agent, RelayPath};
@@ -10,44 +10,47 @@ use byway_units::{AgentId, Duration, Time};
 use byway_wire::Service;
 
 use crate::limits::{CLEAN_PACKETS_MIN, DETECTION};
-use crate::network::Known;
-use crate::registration::{Choice, Chosen, Reason, Registration};
+use crate::network::NetworkView;
+use crate::registration::{Reason, Registration, ServiceChoice, ServiceSelector};
 
-/// What is known of the ways to a peer.
+/// Properties of the paths to a peer that determine the choice of a service.
 #[derive(Clone, Copy, Debug)]
-struct Facts {
-    /// How many packets came there and how many the direct path lost.
+struct PathFacts {
+    /// Packets of earlier flows that the direct path delivered to the peer, and packets that it
+    /// lost.
     counted: (u64, u64),
-    /// Whether flows of others may be coded together with the new one.
-    has_company: bool,
+    /// True if relays may code the new flow with other flows.
+    has_coding_peers: bool,
     delays: Option<Delays>,
 }
 
-/// The service for a new flow to a peer.
+/// Selects the service for a new flow to a peer: the application's, or the cheapest that its
+/// latency budget permits.
 pub(crate) fn choose(
     registration: &Registration,
     peer: AgentId,
-    known: &Known,
+    network_view: &NetworkView,
     agent: &Agent,
     now: Time,
-) -> Chosen {
-    if let Choice::Service(service) = registration.choice {
-        return Chosen::of(service, Reason::Asked);
+) -> ServiceChoice {
+    if let ServiceSelector::Service(service) = registration.choice {
+        return ServiceChoice::of(service, Reason::Asked);
     }
-    let paths = known.paths(known.own(), peer);
+    let paths = network_view.paths(network_view.own_agent(), peer);
     let Some(path) = paths.first() else {
-        return Chosen::of(Service::Internet, Reason::NoRelays);
+        return ServiceChoice::of(Service::Internet, Reason::NoRelays);
     };
     let reported = agent.totals().get(&peer).and_then(|totals| totals.reported).unwrap_or_default();
-    let facts = Facts {
+    let facts = PathFacts {
         counted: (reported.direct, reported.lost),
-        has_company: known.has_company(peer),
+        has_coding_peers: network_view.has_coding_peers(peer),
         delays: delays(path, peer, agent, now),
     };
     by_budget(registration.latency_budget, &facts)
 }
 
-/// The delays to a peer, as far as they can be told from here: those of the far end are taken to be like those of this one.
+/// Estimates the one-way delays to a peer from measured round trips; `None` if one is not measured.
+/// The delay between the receiver and its relay is assumed, see [`assumed`].
 fn delays(path: &RelayPath, peer: AgentId, agent: &Agent, now: Time) -> Option<Delays> {
     let direct =
         agent.peer_status(peer, now).filter(|status| status.is_alive && !status.relayed)?.round_trip? / 2;
@@ -56,8 +59,12 @@ fn delays(path: &RelayPath, peer: AgentId, agent: &Agent, now: Time) -> Option<D
     Some(assumed(direct, ingress, path.ingress == path.egress))
 }
 
-/// All delays, by those that are measured. A relay that is ingress and egress lies on the way: what is not before it is
-/// behind it. Two relays are taken to be as far from each other as the agents are, and from the agents alike.
+/// Derives the delays between agents and relays from two measured one-way delays: of the direct
+/// path, and from the sender to the ingress relay.
+///
+/// A relay that is both ingress and egress is assumed to be on the direct path: its two parts add
+/// up. Two relays are assumed to be as far from each other as the agents, and equally far from
+/// their agents.
 fn assumed(direct: Duration, ingress: Duration, is_one_relay: bool) -> Delays {
     let (between, egress) =
         if is_one_relay { (Duration::ZERO, direct.saturating_sub(ingress)) } else { (direct, ingress) };
@@ -72,28 +79,34 @@ fn assumed(direct: Duration, ingress: Duration, is_one_relay: bool) -> Delays {
     }
 }
 
-fn by_budget(budget: Option<Duration>, facts: &Facts) -> Chosen {
+fn by_budget(budget: Option<Duration>, facts: &PathFacts) -> ServiceChoice {
     let Some(budget) = budget else {
-        return Chosen::of(Service::Caching, Reason::NoBudget);
+        return ServiceChoice::of(Service::Caching, Reason::NoBudget);
     };
     let Some(delays) = facts.delays else {
-        return Chosen::of(Service::Caching, Reason::NotMeasured);
+        return ServiceChoice::of(Service::Caching, Reason::NotMeasured);
     };
     let (packets, lost) = facts.counted;
     let caches_in_time = delays.delivery(Service::Caching).is_some_and(|delivery| delivery <= budget);
     if lost == 0 && packets >= CLEAN_PACKETS_MIN && caches_in_time {
-        // Outages come after long clean times, too: what costs nothing until then still bridges them.
-        return Chosen { standby: true, ..Chosen::of(Service::Caching, Reason::NothingIsLost { packets }) };
+        // Outages may follow long periods without loss. Caching on standby costs nothing until
+        // then, and still bridges them.
+        return ServiceChoice {
+            standby: true,
+            ..ServiceChoice::of(Service::Caching, Reason::NothingIsLost { packets })
+        };
     }
-    // Coding brings bursts back only with others' packets.
+    // Coding can repair bursts only with packets of other flows.
     let by_cost = [Service::Coding, Service::Caching, Service::Forwarding].into_iter();
-    let competent = by_cost.filter(|service| *service != Service::Coding || facts.has_company);
+    let competent = by_cost.filter(|service| *service != Service::Coding || facts.has_coding_peers);
     let expected = competent.filter_map(|service| Some((service, delays.delivery(service)?)));
     let in_time = expected.clone().find(|(_, delivery)| *delivery <= budget);
     match (in_time, expected.min_by_key(|(_, delivery)| *delivery)) {
-        (Some((service, delivery)), _) => Chosen::of(service, Reason::Cheapest { delivery, budget }),
-        (None, Some((service, delivery))) => Chosen::of(service, Reason::NoneInTime { delivery, budget }),
-        (None, None) => Chosen::of(Service::Caching, Reason::NotMeasured),
+        (Some((service, delivery)), _) => ServiceChoice::of(service, Reason::Cheapest { delivery, budget }),
+        (None, Some((service, delivery))) => {
+            ServiceChoice::of(service, Reason::NoneInTime { delivery, budget })
+        }
+        (None, None) => ServiceChoice::of(Service::Caching, Reason::NotMeasured),
     }
 }
 
@@ -107,17 +120,22 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn facts(has_company: bool) -> Facts {
-        Facts { counted: (0, 0), has_company, delays: Some(assumed(ms(50), ms(5), false)) }
+    fn facts(has_company: bool) -> PathFacts {
+        PathFacts {
+            counted: (0, 0),
+            has_coding_peers: has_company,
+            delays: Some(assumed(ms(50), ms(5), false)),
+        }
     }
 
-    fn service(budget: u64, facts: &Facts) -> Service {
+    fn service(budget: u64, facts: &PathFacts) -> Service {
         by_budget(Some(ms(budget)), facts).service
     }
 
     #[test]
     fn the_cheapest_that_delivers_in_time_is_chosen() {
-        // Coding: 50 + 25 + 2 * 5 + 2 * 5 and a wait of 45 + 5 + 50 - 80; caching: 50 + 25 + 2 * 5; forwarding: 60.
+        // Coding: 50 + 25 + 2 * 5 + 2 * 5 and a wait of 45 + 5 + 50 - 80; caching: 50 + 25 + 2 * 5;
+        // forwarding: 60.
         assert_eq!(service(115, &facts(true)), Service::Coding);
         assert_eq!(service(114, &facts(true)), Service::Caching);
         assert_eq!(service(85, &facts(true)), Service::Caching);
@@ -135,14 +153,14 @@ mod tests {
     #[test]
     fn without_a_budget_or_measurements_it_is_cached() {
         assert_eq!(by_budget(None, &facts(true)).reason, Reason::NoBudget);
-        let unknown = Facts { delays: None, ..facts(true) };
+        let unknown = PathFacts { delays: None, ..facts(true) };
         let chosen = by_budget(Some(ms(150)), &unknown);
         assert_eq!((chosen.service, chosen.reason), (Service::Caching, Reason::NotMeasured));
     }
 
     #[test]
     fn only_what_was_seen_to_lose_nothing_goes_without_relays() {
-        let counted = |packets, lost| Facts { counted: (packets, lost), ..facts(true) };
+        let counted = |packets, lost| PathFacts { counted: (packets, lost), ..facts(true) };
         let clean = by_budget(Some(ms(150)), &counted(CLEAN_PACKETS_MIN, 0));
         assert_eq!((clean.service, clean.standby), (Service::Caching, true), "it bridges outages");
         assert_eq!(service(150, &counted(CLEAN_PACKETS_MIN - 1, 0)), Service::Coding);
@@ -157,10 +175,10 @@ mod tests {
 
     #[test]
     fn the_reason_is_a_sentence() {
-        let said = by_budget(Some(ms(115)), &facts(true)).to_string();
+        let sentence = by_budget(Some(ms(115)), &facts(true)).to_string();
         assert_eq!(
-            said,
-            "coding, the cheapest that delivers in time: what is lost is expected after 115 ms, of 115 ms"
+            sentence,
+            "coding, the cheapest within the budget: lost packets are expected after 115 ms, budget 115 ms"
         );
     }
 }

@@ -12,100 +12,103 @@ use byway_proto::agent::{
     Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Offer, OfferRefusal, Terms, flow_between,
 };
 use byway_proto::conventions::{
-    self, CONTACT_FLOW, Contacts, Exposure, FlowNumbers, PairUse, Segments, Subject, Wish, ip_bytes,
-    offer_for,
+    self, AdmissionRequest, CONTACT_FLOW, Contacts, Exposure, FlowNumbers, PairUse, Segments, Subject,
+    ip_bytes, offer_for,
 };
 use byway_proto::limits::{DATAGRAM_BYTES_MAX, FLOW_PAIRS_MAX};
 use byway_units::{AgentId, FlowId, Time};
-use byway_wire::seal::{Portable, Provider, StaticSecret, Suite};
+use byway_wire::seal::{PortableProvider, Provider, StaticSecret, Suite};
 use byway_wire::{Ecn, FlowKey, Receiver, TrafficClass};
 use thiserror::Error;
 
 use crate::choice::choose;
-use crate::flow_pair::{AllInUse, Entry, FlowPair, FlowPairs, Side};
+use crate::flow_pair::{FlowPair, FlowPairs, PairEntry, PairsInUseError, Side};
 use crate::limits::{EXPOSED_MAX, SWEEP_INTERVAL};
-use crate::network::{Known, Network, NetworkError};
+use crate::network::{Network, NetworkError, NetworkView};
 use crate::output::{Event, Output};
-use crate::registration::{RegisterError, Registered, Registration};
+use crate::registration::{RegisterError, Registration, RegistrationOutcome};
 use crate::report::{FlowReport, SentReport};
 
-/// Who the client is, and its randomness.
+/// Identity of the client in its network, its ciphers, and its randomness.
 pub struct Identity {
-    /// Its name in the network.
+    /// Name of the client's agent in the network.
     pub name: String,
-    /// Its long-term secret, whose public key the network has.
+    /// Long-term secret of the client. The network has the public key that belongs to it.
     pub secret: StaticSecret,
-    /// 32 secret random bytes, others for each client. The same seed and the same inputs give the same outputs.
+    /// 32 secret random bytes, different for each client. The same seed and the same inputs yield
+    /// the same outputs.
     pub seed: [u8; 32],
-    /// When it starts, in nanoseconds of Unix time. It must rise from one start to the next: peers refuse what is older than
-    /// what they know.
+    /// Unix time at `Time::START`, in nanoseconds. It must exceed the Unix time at the end of the
+    /// client's previous run, because peers reject handshakes with older timestamps.
     pub started_unix_nanos: u64,
-    /// The ciphers.
+    /// Implementation of the ciphers.
     pub provider: &'static (dyn Provider + Sync),
-    /// Which of them are used with those whom this client calls: the ones that its processor is faster with.
+    /// Suite of the sessions that this client initiates: the fastest one on its processor.
     pub suite: Suite,
 }
 
 impl Identity {
-    /// An identity with ciphers that run everywhere.
+    /// Returns an identity whose ciphers run on every processor.
     #[must_use]
     pub fn new(name: &str, secret: StaticSecret, seed: [u8; 32], started_unix_nanos: u64) -> Self {
         let suite = Suite::ChaCha20Poly1305;
-        Self { name: name.into(), secret, seed, started_unix_nanos, provider: &Portable, suite }
+        Self { name: name.into(), secret, seed, started_unix_nanos, provider: &PortableProvider, suite }
     }
 }
 
-/// Why a datagram was not sent. The application is to blame.
+/// Reason for which [`Client::send`] did not send a datagram. The application is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The flows are closed.
-    #[error("these flows are closed: register again")]
+    /// The pair of flows is closed.
+    #[error("flows closed: register again")]
     Closed,
-    /// The peer has not accepted them.
-    #[error("the peer has not accepted these flows yet: wait for the event")]
+    /// The peer has not accepted the pair of flows yet.
+    #[error("flows not accepted by the peer yet: wait for the event")]
     NotAccepted,
-    /// The datagram is too long.
-    #[error("a datagram of {0} bytes is too long: {DATAGRAM_BYTES_MAX} are possible")]
+    /// The datagram is longer than [`DATAGRAM_BYTES_MAX`].
+    #[error("datagram of {0} bytes too long: send at most {DATAGRAM_BYTES_MAX}")]
     TooLong(usize),
 }
 
-/// Why something is not exposed. The application is to blame.
+/// Reason for which [`Client::expose`] did not expose a name. The application is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ExposeError {
     /// The name is too long or empty.
-    #[error("a name has 1 to 251 bytes, and not {0}")]
+    #[error("invalid length of a name, {0} bytes: use 1 to 251")]
     BadName(usize),
-    /// So much is exposed already.
-    #[error("{EXPOSED_MAX} names are exposed already")]
-    NoRoom,
+    /// [`EXPOSED_MAX`] names are exposed already.
+    #[error("too many exposed names: at most {EXPOSED_MAX} are supported")]
+    Full,
 }
 
-/// Something that peers may send to.
+/// Name for which peers may register flows, and the peers that may; `None` permits all.
 #[derive(Debug)]
-struct Exposed {
+struct ExposedService {
     name: String,
     peers: Option<Vec<String>>,
 }
 
-/// An agent inside the application: what sends, receives and repairs its datagrams.
+/// An agent inside the application: sends, receives and repairs its datagrams.
 ///
-/// It touches no socket and no clock.
-/// - *Inputs*: [`received`](Self::received), [`send`](Self::send), [`timer`](Self::timer), [`register`](Self::register),
-///   [`expose`](Self::expose), [`close`](Self::close), [`leave`](Self::leave). Each is told the time, which never falls.
-/// - *Outputs*: after each input, [`poll`](Self::poll) until it gives `None`, and then [`deadline`](Self::deadline): when it
-///   has come, call [`timer`](Self::timer).
-/// - *What is known*: [`report`](Self::report), [`subject`](Self::subject), [`name_of`](Self::name_of).
+/// It uses no socket and no clock.
+/// - *Inputs*: [`received`](Self::received), [`send`](Self::send), [`timer`](Self::timer),
+///   [`register`](Self::register), [`expose`](Self::expose), [`close`](Self::close),
+///   [`leave`](Self::leave). Each has the time as an argument; time must not decrease.
+/// - *Outputs*: after each input, call [`poll`](Self::poll) until it returns `None`, and then
+///   [`deadline`](Self::deadline). At the deadline, call [`timer`](Self::timer).
+/// - *State*: [`report`](Self::report), [`subject`](Self::subject), [`name_of`](Self::name_of).
 #[derive(Debug)]
 pub struct Client {
     agent: Box<Agent>,
-    known: Known,
+    network_view: NetworkView,
     contacts: Contacts,
     numbers: FlowNumbers,
-    /// The number that stood for this application in the last registration.
+    /// Source number of the last registration. The peer's agent delivers flows with the same source
+    /// number from one port.
     source: u32,
-    exposed: Vec<Exposed>,
+    exposed: Vec<ExposedService>,
     pairs: FlowPairs,
     events: VecDeque<Event>,
     delivered: Vec<u8>,
@@ -116,20 +119,21 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that begins to speak to its relays and peers at once.
+    /// Creates a client. Its first outputs are handshakes with its relays and peers.
     ///
     /// # Errors
-    /// If the network contradicts itself, or does not have this client.
+    /// If the network is inconsistent, or does not contain this client.
     pub fn new(identity: Identity, network: &Network, now: Time) -> Result<Self, NetworkError> {
         let Identity { name, secret, seed, started_unix_nanos, provider, suite } = identity;
-        let known = Known::new(network, &name, &secret.public_key())?;
-        let number = known.own();
-        // Peers may still know the numbers of the last run; and they see these, which are therefore not of the seed.
+        let network_view = NetworkView::new(network, &name, &secret.public_key())?;
+        let number = network_view.own_agent();
+        // Peers may still have the flow numbers of the last run. Both values are visible to peers,
+        // and therefore not derived from the secret seed.
         let [n0, n1, s0, s1, s2, s3, ..] = started_unix_nanos.to_le_bytes();
         let agent = AgentIdentity { number, secret, suite, started_unix_nanos };
         let mut client = Self {
             agent: Box::new(Agent::new(agent, Engine::fastest(), provider, seed, now)),
-            known,
+            network_view,
             contacts: Contacts::default(),
             numbers: FlowNumbers::new(number, u16::from_le_bytes([n0, n1])),
             source: u32::from_le_bytes([s0, s1, s2, s3]),
@@ -142,23 +146,25 @@ impl Client {
             now,
             has_left: false,
         };
-        client.known.introduce(&mut client.agent, now);
-        client.contacts.follow(number, client.known.acquainted(), &mut client.agent, now);
+        client.network_view.register_peers(&mut client.agent, now);
+        client.contacts.update(number, client.network_view.contacts(), &mut client.agent, now);
         Ok(client)
     }
 
-    /// A datagram came from the network. It is opened in place.
+    /// Handles a datagram that a socket received. The client decrypts it in place.
     ///
-    /// `to` is the local address that it came to, by a number of the caller's, which what answers it names as
-    /// [`Transmit::from`](crate::Transmit::from). Where sockets have one address each, it is [`LocalAddress::ANY`].
+    /// `to` identifies the local destination address by a number that the caller assigns. Answers
+    /// have the same number in [`Transmit::from`](crate::Transmit::from). If each socket has one
+    /// address, it is [`LocalAddress::ANY`].
     pub fn received(&mut self, from: SocketAddr, to: LocalAddress, ecn: Ecn, bytes: &mut [u8], now: Time) {
-        let now = self.at(now);
+        let now = self.update_now(now);
         *self.segments.received_mut(bytes) += ip_bytes(bytes, from).count();
         self.agent.handle(AgentInput::Received { from, to, ecn, bytes }, now);
     }
 
-    /// Sends a datagram. One that is `marked` is worth a copy: with [`Duplication::Marked`](byway_proto::agent::Duplication),
-    /// relays get those alone.
+    /// Sends a datagram over a pair of flows that the peer has accepted. With
+    /// [`Duplication::Marked`](byway_proto::agent::Duplication), relays get copies of `marked`
+    /// datagrams only.
     ///
     /// # Errors
     /// If the flows are closed or not accepted yet, or the datagram is too long.
@@ -169,7 +175,7 @@ impl Client {
         marked: bool,
         now: Time,
     ) -> Result<(), SendError> {
-        let now = self.at(now);
+        let now = self.update_now(now);
         let entry = self.pairs.get_mut(flow).ok_or(SendError::Closed)?;
         if entry.side == (Side::Registered { is_accepted: false }) {
             return Err(SendError::NotAccepted);
@@ -184,26 +190,29 @@ impl Client {
         Ok(())
     }
 
-    /// The deadline has come. A call too many does no harm.
+    /// Handles the deadline that [`deadline`](Self::deadline) returned. A superfluous call has no
+    /// effect.
     pub fn timer(&mut self, now: Time) {
-        let now = self.at(now);
+        let now = self.update_now(now);
         if self.agent.deadline().is_some_and(|(at, _)| at <= now) {
             self.agent.handle(AgentInput::Deadline, now);
         }
         if self.next_sweep <= now && !self.has_left {
             self.next_sweep = now.saturating_add(SWEEP_INTERVAL);
             for pair in self.pairs.idle(now) {
-                self.end(pair);
+                self.close_and_report(pair);
             }
         }
     }
 
-    /// Asks a peer for flows to something that it exposes: a `byway agent`'s `[[expose]]` of that name, or what an application
-    /// [exposes](Self::expose). [`Event::Accepted`] or [`Event::Refused`] follows once the peer has answered; it is asked for as
-    /// long as it does not.
+    /// Offers a pair of flows to a peer, for a name that the peer exposes: by `[[expose]]` of
+    /// `byway agent`, or by [`expose`](Self::expose) of an application.
     ///
-    /// Which service is fast enough is told by measured round trips: half a second after [`Event::PeerEstablished`], they are
-    /// mostly known.
+    /// [`Event::Accepted`] or [`Event::Refused`] follows the peer's answer. The offer is repeated
+    /// until then.
+    ///
+    /// The choice of a service needs measured round-trip times. Most are available half a second
+    /// after [`Event::PeerEstablished`].
     ///
     /// # Errors
     /// If the peer is unknown, a value is out of range, or there are too many flows.
@@ -213,41 +222,43 @@ impl Client {
         name: &str,
         registration: &Registration,
         now: Time,
-    ) -> Result<Registered, RegisterError> {
-        let now = self.at(now);
+    ) -> Result<RegistrationOutcome, RegisterError> {
+        let now = self.update_now(now);
         if self.has_left {
             return Err(RegisterError::HasLeft);
         }
         if name.len() > Subject::NAME_BYTES_MAX {
             return Err(RegisterError::NameTooLong(name.len()));
         }
-        let peer = self.known.peer(peer).ok_or_else(|| RegisterError::UnknownPeer(peer.into()))?;
-        let chosen = choose(registration, peer, &self.known, &self.agent, now);
+        let peer = self.network_view.peer(peer).ok_or_else(|| RegisterError::UnknownPeer(peer.into()))?;
+        let chosen = choose(registration, peer, &self.network_view, &self.agent, now);
         let terms = registration.terms(chosen.service)?;
         let terms = Terms { standby: terms.standby || chosen.standby, ..terms };
         if self.pairs.count() >= FLOW_PAIRS_MAX {
-            return Err(RegisterError::NoRoom);
+            return Err(RegisterError::Full);
         }
         let pairs = &self.pairs;
-        let number = self.numbers.draw(peer, |flow| pairs.of_number(peer, flow).is_some());
-        let number = number.ok_or(RegisterError::NoRoom)?;
+        let number = self.numbers.allocate(peer, |flow| pairs.of_number(peer, flow).is_some());
+        let number = number.ok_or(RegisterError::Full)?;
         self.source = self.source.wrapping_add(1);
         let offer = offer_for(terms, &Subject { source: self.source, name: name.into() });
         let side = Side::Registered { is_accepted: false };
         let flow = self.open(peer, number, [&offer.forth, &offer.back], side, name);
-        let flow = flow.ok_or(RegisterError::NoRoom)?;
+        let flow = flow.ok_or(RegisterError::Full)?;
         if !self.agent.offer(peer, number, offer, now) {
             self.discard(flow);
-            return Err(RegisterError::NoRoom);
+            return Err(RegisterError::Full);
         }
-        Ok(Registered { flow, chosen })
+        Ok(RegistrationOutcome { flow, chosen })
     }
 
-    /// Lets these peers, or all if `None`, register flows under this name. Without any call, all are refused. A name that is
-    /// exposed already is exposed to these peers from now on; flows that stand are not closed.
+    /// Permits these peers, or all if `None`, to register flows for the name `name`. Without a call
+    /// for a name, the client refuses all registrations for it.
+    ///
+    /// A second call for a name replaces its peers. Existing flows remain open.
     ///
     /// # Errors
-    /// If the name is empty or too long, or too much is exposed.
+    /// If the name is empty or too long, or too many names are exposed.
     pub fn expose(&mut self, name: &str, peers: Option<Vec<String>>) -> Result<(), ExposeError> {
         if !(1..=Subject::NAME_BYTES_MAX).contains(&name.len()) {
             return Err(ExposeError::BadName(name.len()));
@@ -255,29 +266,30 @@ impl Client {
         if let Some(exposed) = self.exposed.iter_mut().find(|exposed| exposed.name == name) {
             exposed.peers = peers;
         } else if self.exposed.len() < EXPOSED_MAX {
-            self.exposed.push(Exposed { name: name.into(), peers });
+            self.exposed.push(ExposedService { name: name.into(), peers });
         } else {
-            return Err(ExposeError::NoRoom);
+            return Err(ExposeError::Full);
         }
         Ok(())
     }
 
-    /// Closes a pair of flows. The peer is told; packets that are under way are still repaired there. What is closed already is
-    /// not closed again.
+    /// Closes a pair of flows, and notifies the peer. The peer can still repair lost packets in
+    /// flight. A call for a closed pair has no effect.
     pub fn close(&mut self, flow: FlowPair, now: Time) {
-        self.at(now);
+        self.update_now(now);
         self.discard(flow);
     }
 
-    /// Leaves the network: peers and relays are told. [`Event::Left`] is the last output.
+    /// Leaves the network, and notifies peers and relays. [`Event::Left`] is the last output.
     pub fn leave(&mut self, now: Time) {
-        let now = self.at(now);
+        let now = self.update_now(now);
         self.has_left = true;
         self.pairs.clear();
         self.agent.close(now);
     }
 
-    /// The next output: datagrams to be sent before all else.
+    /// Returns the client's next output; `None` if there is none until the next input. Datagrams to
+    /// send precede all others.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         loop {
             if self.agent.next_is_transmit() {
@@ -298,14 +310,14 @@ impl Client {
                         return Some(self.deliver(flow, delivery));
                     }
                 }
-                Some(AgentOutput::Event(event)) => self.event(event),
-                Some(AgentOutput::Offered { peer, flow, offer }) => self.offered(peer, flow, &offer),
+                Some(AgentOutput::Event(event)) => self.on_agent_event(event),
+                Some(AgentOutput::Offered { peer, flow, offer }) => self.on_offer(peer, flow, &offer),
                 Some(AgentOutput::Transmit(_)) | None => return self.events.pop_front().map(Output::Event),
             }
         }
     }
 
-    /// When to call [`timer`](Self::timer).
+    /// Returns the time of the next call of [`timer`](Self::timer); `None` if there is no deadline.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let agent = self.agent.deadline().map(|(at, _)| at);
@@ -313,12 +325,12 @@ impl Client {
         agent.into_iter().chain(sweep).min()
     }
 
-    /// What became of the packets of a pair of flows; `None` if it is closed.
+    /// Returns the delivery statistics of a pair of flows; `None` if it is closed.
     #[must_use]
     pub fn report(&self, flow: FlowPair) -> Option<FlowReport> {
         let entry = self.pairs.get(flow)?;
         let newest = self.agent.report(entry.sent);
-        let sent = newest.zip(self.agent.reported(entry.sent)).map(|(newest, counted)| SentReport {
+        let sent = newest.zip(self.agent.reported_totals(entry.sent)).map(|(newest, counted)| SentReport {
             counted,
             bursts: newest.bursts,
             longest_burst: newest.longest_burst,
@@ -331,32 +343,35 @@ impl Client {
         })
     }
 
-    /// The IP bytes that went over the direct path, and to and from relays, since the client was made.
+    /// Returns the IP bytes on the direct path, and to and from relays, since the client was
+    /// created.
     #[must_use]
     pub const fn segments(&self) -> &Segments {
         &self.segments
     }
 
-    /// What a pair of flows is for: the name that is exposed here or there; `None` if it is closed.
+    /// Returns the name for which a pair of flows is registered, exposed here or at the peer;
+    /// `None` if the pair is closed.
     #[must_use]
     pub fn subject(&self, flow: FlowPair) -> Option<&str> {
         self.pairs.get(flow).map(|entry| entry.name.as_str())
     }
 
-    /// What a peer is called; `None` if it is no peer.
+    /// Returns the name of a peer; `None` if this client is not paired with the agent.
     #[must_use]
     pub fn name_of(&self, peer: AgentId) -> Option<&str> {
-        self.known.name_of(peer)
+        self.network_view.name_of(peer)
     }
 
-    /// The agent inside, to look at.
+    /// Returns the agent's state machine, for inspection.
     #[must_use]
     pub const fn agent(&self) -> &Agent {
         &self.agent
     }
 
-    /// Notes the time. One that falls counts as no time passed.
-    fn at(&mut self, now: Time) -> Time {
+    /// Records the time of an input, and returns it. A time before that of an earlier input counts
+    /// as the latter.
+    fn update_now(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
         self.now
     }
@@ -368,7 +383,8 @@ impl Client {
         Output::Delivered { flow, datagram: &self.delivered, delivery }
     }
 
-    /// Opens the flow there and the one back, by these terms.
+    /// Opens both flows of a pair by these terms, and adds the pair; `None` if the agent has too
+    /// many flows.
     fn open(
         &mut self,
         peer: AgentId,
@@ -377,70 +393,70 @@ impl Client {
         side: Side,
         name: &str,
     ) -> Option<FlowPair> {
-        let (own, now) = (self.known.own(), self.now);
-        let sending = sending.settings(self.known.paths(own, peer));
-        let receiving = receiving.settings(self.known.paths(peer, own));
+        let (own, now) = (self.network_view.own_agent(), self.now);
+        let sending = sending.settings(self.network_view.paths(own, peer));
+        let receiving = receiving.settings(self.network_view.paths(peer, own));
         let sent = self.agent.open_flow(flow_between(own, peer, number), sending, now)?;
         let Some(received) = self.agent.accept_flow(flow_between(peer, own, number), receiving, now) else {
             self.agent.close_flow(sent, now);
             return None;
         };
         let name = name.into();
-        Some(self.pairs.add(Entry { peer, number, sent, received, side, name, usage: PairUse::new(now) }))
+        Some(self.pairs.add(PairEntry { peer, number, sent, received, side, name, usage: PairUse::new(now) }))
     }
 
-    /// Closes a pair at both ends.
+    /// Closes both flows of a pair at this end, and notifies the peer.
     fn discard(&mut self, flow: FlowPair) {
-        if let Some(Entry { peer, number, sent, received, .. }) = self.pairs.remove(flow) {
+        if let Some(PairEntry { peer, number, sent, received, .. }) = self.pairs.remove(flow) {
             self.agent.withdraw_offer(peer, number);
             self.agent.close_flow(sent, self.now);
             self.agent.close_received_flow(received, self.now);
         }
     }
 
-    /// Closes a pair that the application does not know to be closed.
-    fn end(&mut self, flow: FlowPair) {
+    /// Closes a pair that the application did not close, and queues [`Event::Closed`].
+    fn close_and_report(&mut self, flow: FlowPair) {
         self.discard(flow);
         self.events.push_back(Event::Closed(flow));
     }
 
-    fn event(&mut self, event: byway_proto::agent::Event) {
-        use byway_proto::agent::Event as Said;
+    fn on_agent_event(&mut self, event: byway_proto::agent::Event) {
+        use byway_proto::agent::Event as AgentEvent;
         match event {
-            Said::PeerEstablished(peer) => self.events.push_back(Event::PeerEstablished(peer)),
-            Said::PeerLost(peer) => self.events.push_back(Event::PeerLost(peer)),
-            Said::PeerLeft(peer) => {
-                let begun: Vec<FlowPair> = self
+            AgentEvent::PeerEstablished(peer) => self.events.push_back(Event::PeerEstablished(peer)),
+            AgentEvent::PeerLost(peer) => self.events.push_back(Event::PeerLost(peer)),
+            AgentEvent::PeerLeft(peer) => {
+                let incoming: Vec<FlowPair> = self
                     .pairs
                     .of_peer(peer)
                     .filter(|(_, entry)| entry.side == Side::Incoming)
                     .map(|(pair, _)| pair)
                     .collect();
-                for pair in begun {
-                    self.end(pair);
+                for pair in incoming {
+                    self.close_and_report(pair);
                 }
                 self.events.push_back(Event::PeerLeft(peer));
             }
-            Said::FlowClosed(key) => self.closed(&key),
-            Said::Left => self.events.push_back(Event::Left),
-            Said::FlowRefused { flow, refusal } => {
+            AgentEvent::FlowClosed(key) => self.on_closed(&key),
+            AgentEvent::Left => self.events.push_back(Event::Left),
+            AgentEvent::FlowRefused { flow, refusal } => {
                 let pair = self.pair_of(&flow);
                 self.events.extend(pair.map(|flow| Event::RelayRefused { flow, refusal }));
             }
-            Said::PathChanged { flow, path } => {
+            AgentEvent::PathChanged { flow, path } => {
                 let pair = self.pair_of(&flow);
                 self.events.extend(pair.map(|flow| Event::PathChanged { flow, path }));
             }
-            Said::OfferAnswered { peer, flow, outcome } => self.answered(peer, flow, outcome),
-            // What a newer protocol says is for those who know it.
+            AgentEvent::OfferAnswered { peer, flow, outcome } => self.on_offer_answer(peer, flow, outcome),
+            // Events of newer protocol versions have no meaning here.
             _ => {}
         }
     }
 
-    /// The other end of a flow, if it is an agent.
+    /// Returns the peer at the other end of a flow; `None` for flows of a group.
     fn peer_of(&self, key: &FlowKey) -> Option<AgentId> {
         match key.receiver() {
-            Receiver::Agent(receiver) if key.sender() == self.known.own() => Some(receiver),
+            Receiver::Agent(receiver) if key.sender() == self.network_view.own_agent() => Some(receiver),
             Receiver::Agent(_) => Some(key.sender()),
             Receiver::Group(_) => None,
         }
@@ -450,18 +466,19 @@ impl Client {
         self.pairs.of_number(self.peer_of(key)?, key.flow())
     }
 
-    fn closed(&mut self, key: &FlowKey) {
+    fn on_closed(&mut self, key: &FlowKey) {
         if key.flow() == CONTACT_FLOW {
             if let Some(peer) = self.peer_of(key) {
-                self.contacts.closed(peer, &mut self.agent, self.now);
+                self.contacts.on_closed(peer, &mut self.agent, self.now);
             }
         } else if let Some(pair) = self.pair_of(key) {
-            self.end(pair);
+            self.close_and_report(pair);
         }
     }
 
-    /// A peer answers to what was registered.
-    fn answered(&mut self, peer: AgentId, number: FlowId, outcome: Result<(), OfferRefusal>) {
+    /// Handles a peer's answer to an offer of this application: queues [`Event::Accepted`] or
+    /// closes the pair.
+    fn on_offer_answer(&mut self, peer: AgentId, number: FlowId, outcome: Result<(), OfferRefusal>) {
         let Some(flow) = self.pairs.of_number(peer, number) else {
             return;
         };
@@ -478,8 +495,9 @@ impl Client {
         }
     }
 
-    /// A peer's application registers something.
-    fn offered(&mut self, peer: AgentId, number: FlowId, offer: &Offer) {
+    /// Handles the offer of a peer's application: accepts or refuses it, answers the peer, and
+    /// queues an event.
+    fn on_offer(&mut self, peer: AgentId, number: FlowId, offer: &Offer) {
         let accepted = self.accept(peer, number, offer);
         self.agent.answer_offer(peer, number, accepted.map(|_| ()), self.now);
         self.events.push_back(match accepted {
@@ -489,20 +507,23 @@ impl Client {
     }
 
     fn accept(&mut self, peer: AgentId, number: FlowId, offer: &Offer) -> Result<FlowPair, OfferRefusal> {
-        let peer_name = self.known.name_of(peer);
-        let wish = Wish { peer_name, flow: number, subject: &offer.subject };
+        let peer_name = self.network_view.name_of(peer);
+        let request = AdmissionRequest { peer_name, flow: number, subject: &offer.subject };
         let exposures = self.exposed.iter();
-        let exposures = exposures.map(|Exposed { name, peers }| Exposure { name, peers: peers.as_deref() });
-        let (place, _) = conventions::admit(&wish, exposures)?;
+        let exposures =
+            exposures.map(|ExposedService { name, peers }| Exposure { name, peers: peers.as_deref() });
+        let (index, _) = conventions::admit(&request, exposures)?;
         let replaced = self.pairs.of_number(peer, number);
         let evicted = match replaced {
             Some(_) => replaced,
-            None => self.pairs.make_room(peer, self.now).map_err(|AllInUse| OfferRefusal::NoRoom)?,
+            None => {
+                self.pairs.evictable_pair(peer, self.now).map_err(|PairsInUseError| OfferRefusal::Full)?
+            }
         };
         if let Some(old) = evicted {
-            self.end(old);
+            self.close_and_report(old);
         }
-        let name = self.exposed[place].name.clone();
+        let name = self.exposed[index].name.clone();
         let flow = self.open(peer, number, [&offer.back, &offer.forth], Side::Incoming, &name);
         flow.ok_or(OfferRefusal::NotYet)
     }

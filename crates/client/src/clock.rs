@@ -1,15 +1,17 @@
-//! The only place that reads clocks.
+//! The clock of drivers. Only this module reads clocks.
 
 use byway_units::Time;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// A clock that goes on while the machine sleeps, where there is one: keys age in that time, and peers give up on us.
+/// Clock of the system that continues during suspend, if it has one: keys age in that time, and
+/// peers close their sessions.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const STEADY: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const STEADY: ClockId = ClockId::Monotonic;
 
-/// The clock of one run; copies of it agree. It never jumps, whatever happens to the date.
+/// Monotonic clock of one run of a client. Copies of it agree, and changes of the date do not
+/// affect it.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start_nanos: u64,
@@ -17,7 +19,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Starts a clock at time zero, and records the Unix time of its start.
     #[must_use]
     pub fn start() -> Self {
         Self {
@@ -26,20 +28,20 @@ impl Clock {
         }
     }
 
-    /// The time since the start.
+    /// Returns the time since the clock's start.
     #[must_use]
     pub fn now(&self) -> Time {
         Time::from_nanos(nanos(clock_gettime(STEADY)).saturating_sub(self.start_nanos))
     }
 
-    /// The start in nanoseconds of Unix time.
+    /// Returns the Unix time of the clock's start, in nanoseconds.
     #[must_use]
     pub const fn started_unix_nanos(&self) -> u64 {
         self.started_unix_nanos
     }
 }
 
-/// A date before 1970 counts as the first instant.
+/// Converts a time to nanoseconds. Dates before 1970 become 0.
 fn nanos(time: Timespec) -> u64 {
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     part(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(part(time.tv_nsec))

@@ -1,4 +1,4 @@
-//! A client with a UDP socket and a clock, called by the application.
+//! Driver: a client with a UDP socket and a clock, called by the application.
 #![allow(clippy::disallowed_types, reason = "this is where the socket is")]
 
 use alloc::collections::VecDeque;
@@ -23,57 +23,61 @@ use crate::flow_pair::FlowPair;
 use crate::output::{Event, Output};
 use crate::socket::{DriverSocket, Row};
 
-/// Most datagrams that are received in one step, so that deadlines and the application have their turn.
+/// Most receive calls in one step. The limit gives deadlines and the application their turn.
 const BATCH: usize = 64;
 
-/// What a step brought.
+/// Output of a driver for the application.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Received<'a> {
-    /// A datagram.
+pub enum DriverOutput<'a> {
+    /// Datagram from a peer's application.
     Delivered {
-        /// The flows it belongs to.
+        /// Pair of flows that the datagram belongs to.
         flow: FlowPair,
         /// The datagram.
         datagram: &'a [u8],
-        /// How it came: directly, or as which kind of repair.
+        /// Path of the datagram: direct or by relays, or the kind of its repair.
         delivery: Delivery,
     },
-    /// Something to know.
+    /// Event of the client.
     Event(Event),
 }
 
-/// What waits to be taken.
+/// Output that the application has not polled yet; a datagram as its range in the driver's bytes.
 #[derive(Debug)]
-enum Waiting {
+enum PendingOutput {
     Delivered(FlowPair, Range<usize>, Delivery),
     Event(Event),
 }
 
 /// A [`Client`] with a UDP socket and a clock.
 ///
-/// It has no thread. Call [`step`](Self::step), which waits for as long as it is allowed to, and then [`take`](Self::take)
-/// until there is nothing more; and so on. An application with a loop of its own waits for the socket ([`AsFd`]) to be
-/// readable, or for [`until_deadline`](Self::until_deadline), and then calls `step` with no time to wait.
+/// It has no thread. Call [`step`](Self::step), which waits for at most its timeout, and then
+/// [`poll`](Self::poll) until it returns `None`; repeat. An application with its own event loop
+/// waits until the socket ([`AsFd`]) is readable or [`until_deadline`](Self::until_deadline) has
+/// passed. It then calls `step` with a timeout of zero.
 ///
-/// What the kernel takes no more of, or cannot send, is dropped and [counted](Self::unsent), as the network may drop anything.
-/// A socket on all addresses answers from the one that was asked. Nothing is sent in fragments.
-/// The ECN field of packets is neither set nor read: applications that need it give the [`Client`] their own socket.
+/// Datagrams that the kernel cannot send are dropped and [counted](Self::unsent). A socket on all
+/// addresses answers from a datagram's destination address. IP fragmentation is disabled.
+///
+/// The driver neither sets nor reads the ECN field of packets. Applications that need it use the
+/// [`Client`] with their own socket.
 #[derive(Debug)]
 pub struct Driver {
     client: Client,
     socket: DriverSocket,
     clock: Clock,
     buffer: Vec<u8>,
-    waiting: VecDeque<Waiting>,
+    pending: VecDeque<PendingOutput>,
     bytes: Vec<u8>,
     unsent: u64,
 }
 
 impl Driver {
-    /// A driver of a client that was made at `clock.now()`. What the client wants to send first leaves at once.
+    /// Creates a driver of a client that was created at `clock.now()`, and sends the client's first
+    /// datagrams.
     ///
     /// # Errors
-    /// If the socket has no address, or the system does not know an option that it needs.
+    /// If the socket has no address, or the system does not support a required socket option.
     pub fn new(client: Client, socket: UdpSocket, clock: Clock) -> io::Result<Self> {
         let socket = DriverSocket::new(socket)?;
         let mut driver = Self {
@@ -81,7 +85,7 @@ impl Driver {
             socket,
             clock,
             buffer: vec![0; DATAGRAM_BYTES_MAX],
-            waiting: VecDeque::new(),
+            pending: VecDeque::new(),
             bytes: Vec::new(),
             unsent: 0,
         };
@@ -89,8 +93,11 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Waits until something comes, the client's deadline, or the end of this time; then does all that is to be done. It
-    /// returns as soon as something can be taken, and receives nothing as long as that is not taken.
+    /// Waits until a datagram arrives, the client's deadline passes, or the timeout ends. Then
+    /// handles all pending work.
+    ///
+    /// Returns as soon as there is an output to poll. Receives no datagrams before the application
+    /// has polled all outputs.
     ///
     /// # Errors
     /// If the system cannot wait for the socket.
@@ -98,12 +105,12 @@ impl Driver {
         let end = self.now().saturating_add(Duration::try_from(timeout).unwrap_or(Duration::MAX));
         loop {
             self.timer();
-            if self.waiting.is_empty() {
+            if self.pending.is_empty() {
                 self.receive()?;
                 self.timer();
             }
             let now = self.now();
-            if !self.waiting.is_empty() || now >= end {
+            if !self.pending.is_empty() || now >= end {
                 return Ok(());
             }
             let until = self.client.deadline().map_or(end, |deadline| deadline.min(end));
@@ -111,18 +118,20 @@ impl Driver {
         }
     }
 
-    /// What came, and was not taken before.
-    pub fn take(&mut self) -> Option<Received<'_>> {
-        match self.waiting.pop_front() {
-            Some(Waiting::Event(event)) => Some(Received::Event(event)),
-            Some(Waiting::Delivered(flow, range, delivery)) => {
-                Some(Received::Delivered { flow, datagram: &self.bytes[range], delivery })
+    /// Returns the next output for the application; `None` if it has polled all outputs of the last
+    /// step.
+    pub fn poll(&mut self) -> Option<DriverOutput<'_>> {
+        match self.pending.pop_front() {
+            Some(PendingOutput::Event(event)) => Some(DriverOutput::Event(event)),
+            Some(PendingOutput::Delivered(flow, range, delivery)) => {
+                Some(DriverOutput::Delivered { flow, datagram: &self.bytes[range], delivery })
             }
             None => None,
         }
     }
 
-    /// Gives the client an input, and sends what comes of it: `driver.input(|client, now| client.close(flow, now))`.
+    /// Applies an input to the client, and sends the resulting datagrams:
+    /// `driver.input(|client, now| client.close(flow, now))`.
     pub fn input<R>(&mut self, act: impl FnOnce(&mut Client, Time) -> R) -> R {
         let now = self.now();
         let answer = act(&mut self.client, now);
@@ -130,42 +139,43 @@ impl Driver {
         answer
     }
 
-    /// Sends a datagram: [`Client::send`].
+    /// Sends a datagram over a pair of flows: see [`Client::send`].
     ///
     /// # Errors
-    /// See there.
+    /// Those of [`Client::send`].
     pub fn send(&mut self, flow: FlowPair, datagram: &[u8], marked: bool) -> Result<(), SendError> {
         self.input(|client, now| client.send(flow, datagram, marked, now))
     }
 
-    /// The client, to look at.
+    /// Returns the client, for inspection.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The time, as the client is told it.
+    /// Returns the current time by the driver's clock, as passed to the client.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// How long until the next call of [`step`](Self::step), if nothing comes before; `None` for as long as nothing does.
+    /// Returns the time until the next call of [`step`](Self::step) if no datagram arrives before;
+    /// zero if outputs are pending, `None` without a deadline.
     #[must_use]
     pub fn until_deadline(&self) -> Option<core::time::Duration> {
-        if !self.waiting.is_empty() {
+        if !self.pending.is_empty() {
             return Some(core::time::Duration::ZERO);
         }
         self.client.deadline().map(|deadline| deadline.saturating_since(self.now()).into())
     }
 
-    /// Where the socket is bound.
+    /// Returns the local address of the driver's socket.
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.socket.local()
     }
 
-    /// How many datagrams the system did not send.
+    /// Returns the number of datagrams that the system did not send.
     #[must_use]
     pub const fn unsent(&self) -> u64 {
         self.unsent
@@ -181,14 +191,14 @@ impl Driver {
 
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..BATCH {
-            let row = match self.socket.receive(&mut self.buffer) {
-                Ok(row) => row,
+            let batch = match self.socket.receive(&mut self.buffer) {
+                Ok(batch) => batch,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // What an earlier datagram met on its way is said so; the next call goes on.
+                // This error concerns an earlier datagram that was sent; the socket remains usable.
                 Err(error) if is_about_a_datagram(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let Row { from, to, length, stride } = row;
+            let Row { from, to, length, stride } = batch;
             let mut buffer = core::mem::take(&mut self.buffer);
             for bytes in buffer[..length].chunks_mut(stride) {
                 let now = self.clock.now();
@@ -212,7 +222,7 @@ impl Driver {
     }
 
     fn drain(&mut self) {
-        if self.waiting.is_empty() {
+        if self.pending.is_empty() {
             self.bytes.clear();
         }
         while let Some(output) = self.client.poll() {
@@ -223,9 +233,9 @@ impl Driver {
                 Output::Delivered { flow, datagram, delivery } => {
                     let start = self.bytes.len();
                     self.bytes.extend_from_slice(datagram);
-                    self.waiting.push_back(Waiting::Delivered(flow, start..self.bytes.len(), delivery));
+                    self.pending.push_back(PendingOutput::Delivered(flow, start..self.bytes.len(), delivery));
                 }
-                Output::Event(event) => self.waiting.push_back(Waiting::Event(event)),
+                Output::Event(event) => self.pending.push_back(PendingOutput::Event(event)),
             }
         }
     }
@@ -237,7 +247,7 @@ impl AsFd for Driver {
     }
 }
 
-/// Whether the socket itself is well.
+/// True if the error concerns one datagram, and the socket remains usable.
 fn is_about_a_datagram(error: &io::Error) -> bool {
     matches!(
         error.kind(),

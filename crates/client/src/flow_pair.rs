@@ -1,67 +1,69 @@
-//! Pairs of flows, one in each direction.
+//! Pairs of flows of a client, one flow in each direction.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use byway_proto::agent::{ReceiveFlowId, SendFlowId};
-use byway_proto::conventions::{Candidate, PairLimits, PairUse, choose_evicted};
+use byway_proto::conventions::{EvictionCandidate, PairLimits, PairUse, choose_evicted};
 use byway_proto::limits::FLOW_PAIR_IDLE;
 use byway_units::{AgentId, FlowId, Time};
 
-/// A flow to a peer and one back, of one number. After it was closed, no other pair of its client is ever called the same.
+/// Pair of flows with one number: one flow to a peer and one back. Its value is not reused within a
+/// client after the pair is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowPair {
-    place: u32,
+    index: u32,
     generation: u32,
 }
 
 impl FlowPair {
-    /// As a number, for interfaces that have nothing else.
+    /// Encodes the pair as a number, for interfaces without structured types.
     #[must_use]
     pub const fn number(self) -> u64 {
-        (self.generation as u64) << 32 | self.place as u64
+        (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// The pair of this number. One that stands for none is the same as one that was closed.
+    /// Decodes a pair from a number. A number that was never a pair behaves like a closed pair.
     #[must_use]
     pub const fn from_number(number: u64) -> Self {
         let [g0, g1, g2, g3, p0, p1, p2, p3] = number.to_be_bytes();
-        Self { place: u32::from_be_bytes([p0, p1, p2, p3]), generation: u32::from_be_bytes([g0, g1, g2, g3]) }
+        Self { index: u32::from_be_bytes([p0, p1, p2, p3]), generation: u32::from_be_bytes([g0, g1, g2, g3]) }
     }
 }
 
-/// Who began a pair.
+/// Side that registered a pair of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// This application; whether the peer has accepted.
+    /// This application registered the pair.
     Registered { is_accepted: bool },
-    /// An application of the peer.
+    /// An application of the peer registered the pair.
     Incoming,
 }
 
-/// Error of a new pair where all that could make room for it are in use.
+/// Error if a peer's new pair would exceed a limit, and all existing pairs are in use, so none can
+/// be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AllInUse;
+pub(crate) struct PairsInUseError;
 
-/// What is known of a pair.
+/// State of a pair of flows.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct PairEntry {
     pub(crate) peer: AgentId,
     pub(crate) number: FlowId,
     pub(crate) sent: SendFlowId,
     pub(crate) received: ReceiveFlowId,
     pub(crate) side: Side,
-    /// What it is for: the name of what is exposed.
+    /// Exposed name for which the pair is registered.
     pub(crate) name: String,
-    /// When a datagram came or went last, and whether both ends have sent any.
+    /// Time of the pair's latest datagram, and whether both ends have sent any.
     pub(crate) usage: PairUse,
 }
 
-/// All pairs.
+/// All open pairs of flows of a client, by value, flow number and received flow.
 #[derive(Debug, Default)]
 pub(crate) struct FlowPairs {
-    slots: Vec<(u32, Option<Entry>)>,
+    slots: Vec<(u32, Option<PairEntry>)>,
     free: Vec<u32>,
     by_number: BTreeMap<(AgentId, FlowId), FlowPair>,
     by_received: BTreeMap<ReceiveFlowId, FlowPair>,
@@ -72,40 +74,40 @@ impl FlowPairs {
         self.slots.len() - self.free.len()
     }
 
-    /// Adds one whose number has none yet.
-    pub(crate) fn add(&mut self, entry: Entry) -> FlowPair {
-        let place = self.free.pop().unwrap_or_else(|| {
+    /// Adds a pair whose flow number is free at its peer, and returns the pair's value.
+    pub(crate) fn add(&mut self, entry: PairEntry) -> FlowPair {
+        let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
             u32::try_from(self.slots.len() - 1).expect("there are at most FLOW_PAIRS_MAX")
         });
-        let slot = &mut self.slots[place as usize];
-        let pair = FlowPair { place, generation: slot.0 };
+        let slot = &mut self.slots[index as usize];
+        let pair = FlowPair { index, generation: slot.0 };
         self.by_number.insert((entry.peer, entry.number), pair);
         self.by_received.insert(entry.received, pair);
         slot.1 = Some(entry);
         pair
     }
 
-    pub(crate) fn remove(&mut self, pair: FlowPair) -> Option<Entry> {
-        let slot = self.slots.get_mut(pair.place as usize).filter(|slot| slot.0 == pair.generation)?;
+    pub(crate) fn remove(&mut self, pair: FlowPair) -> Option<PairEntry> {
+        let slot = self.slots.get_mut(pair.index as usize).filter(|slot| slot.0 == pair.generation)?;
         let entry = slot.1.take()?;
         self.by_number.remove(&(entry.peer, entry.number));
         self.by_received.remove(&entry.received);
-        // A place whose generations are used up is left empty.
+        // A slot with exhausted generations is not reused.
         if let Some(next) = slot.0.checked_add(1) {
             slot.0 = next;
-            self.free.push(pair.place);
+            self.free.push(pair.index);
         }
         Some(entry)
     }
 
-    pub(crate) fn get(&self, pair: FlowPair) -> Option<&Entry> {
-        let slot = self.slots.get(pair.place as usize).filter(|slot| slot.0 == pair.generation)?;
+    pub(crate) fn get(&self, pair: FlowPair) -> Option<&PairEntry> {
+        let slot = self.slots.get(pair.index as usize).filter(|slot| slot.0 == pair.generation)?;
         slot.1.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, pair: FlowPair) -> Option<&mut Entry> {
-        let slot = self.slots.get_mut(pair.place as usize).filter(|slot| slot.0 == pair.generation)?;
+    pub(crate) fn get_mut(&mut self, pair: FlowPair) -> Option<&mut PairEntry> {
+        let slot = self.slots.get_mut(pair.index as usize).filter(|slot| slot.0 == pair.generation)?;
         slot.1.as_mut()
     }
 
@@ -117,42 +119,50 @@ impl FlowPairs {
         self.by_received.get(&flow).copied()
     }
 
-    pub(crate) fn of_peer(&self, peer: AgentId) -> impl Iterator<Item = (FlowPair, &Entry)> {
+    pub(crate) fn of_peer(&self, peer: AgentId) -> impl Iterator<Item = (FlowPair, &PairEntry)> {
         self.iter().filter(move |(_, entry)| entry.peer == peer)
     }
 
-    /// Those that peers' applications began and that nobody uses any more.
+    /// Returns the pairs registered by peers that have been idle for [`FLOW_PAIR_IDLE`].
     pub(crate) fn idle(&self, now: Time) -> Vec<FlowPair> {
-        let is_idle = |entry: &Entry| entry.side == Side::Incoming && entry.usage.idle(now) >= FLOW_PAIR_IDLE;
+        let is_idle =
+            |entry: &PairEntry| entry.side == Side::Incoming && entry.usage.idle(now) >= FLOW_PAIR_IDLE;
         self.iter().filter(|(_, entry)| is_idle(entry)).map(|(pair, _)| pair).collect()
     }
 
-    /// Finds room for another pair that a peer begins: the one to be closed before, if there are as many as may be. Those that
-    /// this application registered stay.
+    /// Selects the pair to evict before a peer's new pair, if a limit is reached. Pairs that this
+    /// application registered are never evicted.
     ///
     /// # Errors
-    /// If all that could make room are in use.
-    pub(crate) fn make_room(&self, peer: AgentId, now: Time) -> Result<Option<FlowPair>, AllInUse> {
+    /// If all candidates are in use.
+    pub(crate) fn evictable_pair(
+        &self,
+        peer: AgentId,
+        now: Time,
+    ) -> Result<Option<FlowPair>, PairsInUseError> {
         let limits = PairLimits::default();
         let count = |owner: AgentId| self.incoming().filter(|(_, entry)| entry.peer == owner).count();
-        let its_alone = count(peer) >= limits.of_peer;
-        if !its_alone && self.count() < limits.all {
+        let is_of_peer = count(peer) >= limits.of_peer;
+        if !is_of_peer && self.count() < limits.all {
             return Ok(None);
         }
         let mut counts = BTreeMap::new();
         self.incoming().for_each(|(_, entry)| *counts.entry(entry.peer).or_insert(0) += 1);
-        let may = self.incoming().filter(|(_, entry)| !its_alone || entry.peer == peer);
-        let candidates =
-            may.map(|(pair, entry)| Candidate { pair, of_owner: counts[&entry.peer], usage: entry.usage });
-        choose_evicted(candidates, now).map(Some).map_err(|_| AllInUse)
+        let permitted = self.incoming().filter(|(_, entry)| !is_of_peer || entry.peer == peer);
+        let candidates = permitted.map(|(pair, entry)| EvictionCandidate {
+            pair,
+            of_owner: counts[&entry.peer],
+            usage: entry.usage,
+        });
+        choose_evicted(candidates, now).map(Some).map_err(|_| PairsInUseError)
     }
 
-    /// Those that peers' applications began.
-    fn incoming(&self) -> impl Iterator<Item = (FlowPair, &Entry)> {
+    /// Iterates over the pairs that peers registered.
+    fn incoming(&self) -> impl Iterator<Item = (FlowPair, &PairEntry)> {
         self.iter().filter(|(_, entry)| entry.side == Side::Incoming)
     }
 
-    /// All of them are gone.
+    /// Removes all pairs, because the client leaves.
     pub(crate) fn clear(&mut self) {
         let all: Vec<FlowPair> = self.iter().map(|(pair, _)| pair).collect();
         for pair in all {
@@ -160,9 +170,9 @@ impl FlowPairs {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = (FlowPair, &Entry)> {
-        (0..).zip(&self.slots).filter_map(|(place, (generation, entry))| {
-            Some((FlowPair { place, generation: *generation }, entry.as_ref()?))
+    fn iter(&self) -> impl Iterator<Item = (FlowPair, &PairEntry)> {
+        (0..).zip(&self.slots).filter_map(|(index, (generation, entry))| {
+            Some((FlowPair { index, generation: *generation }, entry.as_ref()?))
         })
     }
 }
@@ -172,13 +182,13 @@ mod tests {
     use byway_code::Engine;
     use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, Peer, flow_between};
     use byway_units::Duration;
-    use byway_wire::seal::{Portable, PreSharedKey, StaticSecret, Suite};
+    use byway_wire::seal::{PortableProvider, PreSharedKey, StaticSecret, Suite};
 
     use super::*;
 
     #[test]
     fn a_number_and_back() {
-        let pair = FlowPair { place: 7, generation: u32::MAX - 1 };
+        let pair = FlowPair { index: 7, generation: u32::MAX - 1 };
         assert_eq!(FlowPair::from_number(pair.number()), pair);
         assert_eq!(FlowPair::from_number(u64::MAX).number(), u64::MAX);
     }
@@ -199,12 +209,12 @@ mod tests {
         Time::START + Duration::from_secs(seconds)
     }
 
-    /// A pair with a peer, begun now, of flows that are open somewhere.
-    fn entry(peer: AgentId, number: u16, side: Side, now: Time) -> Entry {
+    /// Returns a new pair with a peer. Its flows exist in another agent.
+    fn entry(peer: AgentId, number: u16, side: Side, now: Time) -> PairEntry {
         let secret = |byte| StaticSecret::from_bytes([byte; 32]);
         let suite = Suite::ChaCha20Poly1305;
         let identity = AgentIdentity { number: OWN, secret: secret(1), suite, started_unix_nanos: 1 };
-        let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [0; 32], now);
+        let mut agent = Agent::new(identity, Engine::fastest(), &PortableProvider, [0; 32], now);
         let (key, pre_shared) = (secret(2).public_key(), PreSharedKey::default());
         agent.add_peer(Peer { number: peer, key, pre_shared, addresses: Vec::new() }, now);
         let (settings, flow) = (FlowSettings::default(), FlowId::new(2));
@@ -212,7 +222,7 @@ mod tests {
         let received = agent.accept_flow(flow_between(peer, OWN, flow), settings, now);
         let (sent, received) = sent.zip(received).expect("the peer was added");
         let number = FlowId::new(number);
-        Entry { peer, number, sent, received, side, name: String::new(), usage: PairUse::new(now) }
+        PairEntry { peer, number, sent, received, side, name: String::new(), usage: PairUse::new(now) }
     }
 
     #[test]
@@ -221,12 +231,12 @@ mod tests {
         pairs.add(entry(peer, 9_999, Side::Registered { is_accepted: true }, at(0)));
         let template = entry(peer, 0, Side::Incoming, at(50));
         for number in 1..u16::try_from(PairLimits::default().of_peer).expect("few") {
-            pairs.add(Entry { number: FlowId::new(number), ..template.clone() });
+            pairs.add(PairEntry { number: FlowId::new(number), ..template.clone() });
         }
-        assert_eq!(pairs.make_room(peer, at(50)), Ok(None));
-        let oldest = pairs.add(Entry { usage: PairUse::new(at(49)), ..template });
-        assert_eq!(pairs.make_room(peer, at(49)), Err(AllInUse));
-        assert_eq!(pairs.make_room(other, at(49)), Ok(None), "there is room for others");
-        assert_eq!(pairs.make_room(peer, at(60)), Ok(Some(oldest)));
+        assert_eq!(pairs.evictable_pair(peer, at(50)), Ok(None));
+        let oldest = pairs.add(PairEntry { usage: PairUse::new(at(49)), ..template });
+        assert_eq!(pairs.evictable_pair(peer, at(49)), Err(PairsInUseError));
+        assert_eq!(pairs.evictable_pair(other, at(49)), Ok(None), "there is room for others");
+        assert_eq!(pairs.evictable_pair(peer, at(60)), Ok(Some(oldest)));
     }
 }

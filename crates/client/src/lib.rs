@@ -1,11 +1,16 @@
-//! Byway as a library: an agent inside the application, which marks packets, states latency budgets and sees true loss.
+//! Byway as a library: an agent inside the application.
+//!
+//! The application can mark packets, set latency budgets and measure the true loss of the direct
+//! path.
 //!
 //! # One input, then drain
-//! A [`Client`] touches no socket, no clock and no randomness, and starts no thread. After each input, take what it wants done
-//! until there is nothing more, then ask for its deadline:
+//! A [`Client`] uses no socket, no clock and no randomness, and starts no thread. After each input,
+//! poll its outputs until there are none, then ask for its deadline:
 //!
 //! ```
-//! use byway_client::{Client, Identity, Network, NetworkAgent, NetworkPair, NetworkRelay, Output, Registration};
+//! use byway_client::{
+//!     Client, Identity, Network, NetworkAgent, NetworkPair, NetworkRelay, Output, Registration,
+//! };
 //! use byway_units::{Duration, Time};
 //! use byway_wire::seal::StaticSecret;
 //!
@@ -28,17 +33,23 @@
 //!     agents: vec![agent("alice", 1), agent("bob", 2)],
 //!     pairs: vec![NetworkPair { agents: ["alice".into(), "bob".into()], group: 1 }],
 //! };
-//! let seed = [7; 32]; // of the operating system, in earnest
+//! let seed = [7; 32]; // an application uses the operating system's randomness
 //! let mut alice = Client::new(Identity::new("alice", secret(1), seed, 1), &network, Time::START)?;
 //!
-//! let wanted = Registration { latency_budget: Some(Duration::from_millis(150)), ..Registration::default() };
+//! let latency_budget = Some(Duration::from_millis(150));
+//! let wanted = Registration { latency_budget, ..Registration::default() };
 //! let registered = alice.register("bob", "call", &wanted, Time::START)?;
-//! println!("{}", registered.chosen); // caching, as round trips to the peer and the relay are not measured yet: ...
+//! // caching, as round trips to the peer and the relay are not measured yet: ...
+//! println!("{}", registered.chosen);
 //!
 //! while let Some(output) = alice.poll() {
 //!     match output {
-//!         Output::Transmit(transmit) => println!("{} bytes to {}", transmit.bytes.len(), transmit.to),
-//!         Output::Delivered { datagram, .. } => println!("{} bytes for the application", datagram.len()),
+//!         Output::Transmit(transmit) => {
+//!             println!("{} bytes to {}", transmit.bytes.len(), transmit.to)
+//!         }
+//!         Output::Delivered { datagram, .. } => {
+//!             println!("{} bytes for the application", datagram.len())
+//!         }
 //!         Output::Event(event) => println!("{event:?}"),
 //!     }
 //! }
@@ -47,17 +58,34 @@
 //! ```
 //!
 //! # Where to start
-//! [`Client`] and what it takes ([`Network`], [`Identity`], [`Registration`]) and gives ([`Output`], [`Event`],
-//! [`FlowReport`]). With the feature `sockets`, on by default, `Driver` has a UDP socket and a clock, and is called by the
-//! application; it is for Unix.
+//! [`Client`], its inputs ([`Network`], [`Identity`], [`Registration`]) and its outputs
+//! ([`Output`], [`Event`], [`FlowReport`]). With the feature `sockets`, on by default, `Driver`
+//! adds a UDP socket and a clock. The application calls it; it needs Unix.
 //!
-//! # What is left to others
-//! Files: a [`Network`] is plain values. Controllers: networks are static. The proxy for applications that know nothing of
-//! Byway: the program `byway agent`.
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `choice` | choice of a flow's service by its latency budget |
+//! | `client` | the client: inputs, outputs and state |
+//! | `clock` | the clock of drivers |
+//! | `driver` | a client with a UDP socket and a clock |
+//! | `flow_pair` | pairs of flows |
+//! | [`limits`] | limits, with reasons |
+//! | `network` | the static network, and one agent's view of it |
+//! | `output` | outputs and events |
+//! | `registration` | registrations of flows, and their outcomes |
+//! | `report` | delivery statistics |
+//! | `socket` | the UDP socket of a driver |
+//!
+//! # What other components do
+//! - Files: a [`Network`] is plain values, which the application reads.
+//! - Controllers: networks are static.
+//! - Applications without support for Byway: the program `byway agent` is a proxy for them.
 #![no_std]
 
 #[cfg(fuzzing)]
-compile_error!("a fuzzing build has no ciphers: build byway-client without `--cfg fuzzing`");
+compile_error!("no ciphers in a fuzzing build: build byway-client without `--cfg fuzzing`");
 
 extern crate alloc;
 #[cfg(feature = "sockets")]
@@ -78,18 +106,22 @@ mod report;
 #[cfg(feature = "sockets")]
 mod socket;
 
-pub use byway_proto::agent::{Delivery, Duplication, OfferRefusal, ReceiveStatistics, Reported, Traffic};
+pub use byway_proto::agent::{
+    Delivery, Duplication, OfferRefusal, ReceiveStatistics, ReportedTotals, Traffic,
+};
 pub use byway_proto::conventions::Segments;
-pub use byway_proto::{CodingRates, LocalAddress, Transmit, Urgency};
+pub use byway_proto::{CodingRates, LocalAddress, Priority, Transmit};
 pub use byway_wire::{Ecn, Service};
 pub use client::{Client, ExposeError, Identity, SendError};
 pub use flow_pair::FlowPair;
 pub use network::{Network, NetworkAgent, NetworkError, NetworkPair, NetworkRelay};
 pub use output::{Event, Output};
-pub use registration::{Choice, Chosen, Reason, RegisterError, Registered, Registration};
+pub use registration::{
+    Reason, RegisterError, Registration, RegistrationOutcome, ServiceChoice, ServiceSelector,
+};
 pub use report::{FlowReport, SentReport, mean_repair_time};
 #[cfg(feature = "sockets")]
 pub use {
     clock::Clock,
-    driver::{Driver, Received},
+    driver::{Driver, DriverOutput},
 };

@@ -1,23 +1,23 @@
-//! Every limit of this crate that is not one of the protocol, with its reason.
+//! Limits of this crate, with reasons. The protocol's limits are in `byway_proto::limits`.
 
 use byway_units::Duration;
 
-/// How often is looked for pairs of flows that nobody uses any more.
+/// Interval at which a client closes idle pairs of flows of its peers.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Most names that are exposed: each is looked through for each offer of a peer.
+/// Most names that a client may expose, because each offer of a peer searches all of them.
 pub const EXPOSED_MAX: usize = 256;
 
-/// Most agents and most relays of a network: a file of so many is written by a program, for which there is a controller.
+/// Most agents, and most relays, of a static network. A larger network needs a controller.
 pub const NODES_MAX: usize = 4_096;
 
-/// Most pairs of agents of a network.
+/// Most pairs of agents of a static network.
 pub const PAIRS_MAX: usize = 16_384;
 
-/// How many packets must have come to a peer without a loss before it is believed that nothing is lost: with so many, it is
-/// less than one in 3,000 (the rule of three, at 95 %).
+/// Least number of packets delivered to a peer without a loss for the path to count as free of
+/// loss. The loss rate is then below one in 3,000 (rule of three, at 95 %).
 pub const CLEAN_PACKETS_MIN: u64 = 9_000;
 
-/// How long it takes to notice a loss, as far as is assumed before there is a flow: the small timeout that a flow begins
-/// with.
+/// Assumed time until a receiver detects a loss, for the choice of a service before there is a
+/// flow: the first timeout of a flow with small gaps.
 pub const DETECTION: Duration = Duration::from_millis(25);

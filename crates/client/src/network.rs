@@ -1,4 +1,4 @@
-//! Who is who: the network as its file has it, and what one agent makes of it.
+//! The static network, and one agent's view of it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_proto::agent::{Agent, Peer, RelayPath, RelayPeer};
-use byway_proto::conventions::{Acquaintance, relay_paths, shard_of};
+use byway_proto::conventions::{ContactPeer, relay_paths, shard_of};
 use byway_units::{AgentId, RelayId, Time};
 use byway_wire::Shard;
 use byway_wire::seal::{PreSharedKey, PublicKey};
@@ -14,99 +14,103 @@ use thiserror::Error;
 
 use crate::limits::{NODES_MAX, PAIRS_MAX};
 
-/// A static network: what all its nodes have in the `[network]` table of their file.
+/// A static network: the `[network]` table in the files of all its nodes.
 ///
-/// `relays` are `[[network.relays]]`, `agents` are `[[network.agents]]`, `pairs` are `[[network.pairs]]`, and fields have the
-/// names of the keys. A pair's `rate` is not here: relays go by it, and agents do not. All nodes must agree on the rest.
+/// `relays` are `[[network.relays]]`, `agents` are `[[network.agents]]`, `pairs` are
+/// `[[network.pairs]]`, and fields have the names of the keys. A pair's `rate` is absent, because
+/// only relays use it. All nodes must agree on the other values.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// The relays.
+    /// Relays of the network.
     pub relays: Vec<NetworkRelay>,
-    /// The agents, the application's own among them.
+    /// Agents, including the application's own.
     pub agents: Vec<NetworkAgent>,
-    /// Who may talk to whom.
+    /// Pairs of agents that may exchange flows.
     pub pairs: Vec<NetworkPair>,
 }
 
-/// A relay.
+/// Relay of a static network.
 #[derive(Clone, Debug)]
 pub struct NetworkRelay {
-    /// Its name.
+    /// Name of the relay.
     pub name: String,
-    /// Its number, 1 to 2,147,483,647.
+    /// Number of the relay, 1 to 2,147,483,647.
     pub number: u32,
-    /// Its public key.
+    /// Public key of the relay.
     pub key: PublicKey,
-    /// Where it is. The first is used: name one that the application's sockets can send to.
+    /// Addresses of the relay. Only the first is used; the application's sockets must be able to
+    /// send to it.
     pub addresses: Vec<SocketAddr>,
-    /// How many shards it has, 1 to 256; as a file has it, 1 unless said otherwise.
+    /// Number of shards, 1 to 256. The default in files is 1.
     pub shards: u16,
 }
 
-/// An agent: a `byway agent`, or an application with this library.
+/// Agent of a static network: a `byway agent`, or an application with this library.
 #[derive(Clone, Debug)]
 pub struct NetworkAgent {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// Its number, 1 to 2,147,483,647.
+    /// Number of the agent, 1 to 2,147,483,647.
     pub number: u32,
-    /// Its public key.
+    /// Public key of the agent.
     pub key: PublicKey,
-    /// Where it may be reached, if that is known: addresses that the application's sockets can send to.
+    /// Known addresses of the agent for the direct path. The application's sockets must be able to
+    /// send to them.
     pub addresses: Vec<SocketAddr>,
-    /// The relays near it, by name, the nearest first. Without any, it uses those of the agents that it talks to.
+    /// Names of the relays near the agent, the nearest first. If there are none, the agent uses
+    /// those of its peers.
     pub relays: Vec<String>,
 }
 
-/// Two agents that may talk to each other.
+/// Two agents that may exchange flows.
 #[derive(Clone, Debug)]
 pub struct NetworkPair {
-    /// The two, by name.
+    /// Names of both agents.
     pub agents: [String; 2],
-    /// Pairs of one group have their flows coded together where they share relays; as a file has it, 1 unless said otherwise.
+    /// Coding group of the pair. Relays code flows of pairs in one group together, if they share
+    /// relays. The default in files is 1.
     pub group: u32,
 }
 
-/// What is wrong with a network.
+/// Reason for which a static network is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// It is too large.
+    /// The network has more agents, relays or pairs than the limits permit.
     #[error(
-        "a network of more than {NODES_MAX} agents, as many relays or {PAIRS_MAX} pairs is too large for a static one"
+        "network too large: a static network has at most {NODES_MAX} agents, as many relays, and \
+        {PAIRS_MAX} pairs"
     )]
     TooLarge,
-    /// A name, a number or a key stands twice among agents or relays.
-    #[error("{0} has a name, a number or a key that another one has: each needs its own")]
+    /// A name, a number or a key occurs twice among agents or relays.
+    #[error("name, number or key of {0} already in use: give each node its own")]
     Twice(String),
     /// A number or a count of shards is out of range.
-    #[error("{0} has a number out of 1 to 2147483647, or shards out of 1 to 256")]
+    #[error("number of {0} out of 1 to 2147483647, or its shards out of 1 to 256")]
     OutOfRange(String),
     /// A relay has no address.
-    #[error("the relay {0} has no address: name one that the sockets can send to")]
+    #[error("relay {0} without an address: name one that the sockets can send to")]
     NoAddress(String),
-    /// A relay that is named is not there, or is named twice by one agent.
-    #[error("the agent {agent} names the relay {relay}, which is not in the network, or named before")]
+    /// A named relay does not exist, or one agent names it twice.
+    #[error("agent {agent} names the relay {relay}, which is not in the network, or a duplicate")]
     BadRelay {
-        /// The agent.
+        /// Name of the agent.
         agent: String,
-        /// The relay.
+        /// Name of the relay.
         relay: String,
     },
-    /// An agent that is named is not there.
-    #[error("there is no agent {0} in the network: add it to its agents")]
+    /// A named agent does not exist.
+    #[error("agent {0} not found in the network: add it to its agents")]
     NoAgent(String),
-    /// A pair is of one agent, or stands twice.
-    #[error("{0} and {1} are no pair, or are one already: name two different agents once")]
+    /// A pair has only one agent, or occurs twice.
+    #[error("invalid pair {0} and {1}: name two different agents, and each pair once")]
     BadPair(String, String),
-    /// The key of the application's agent is that of another secret.
-    #[error(
-        "the network has another key for {0} than that of the secret: use the secret that the key was made of"
-    )]
+    /// The network has another public key for the application's agent than its secret has.
+    #[error("the network's key for {0} does not match the secret: use the secret of that key")]
     OtherKey(String),
 }
 
-/// One direction of a pair.
+/// Direction of a pair of agents, with the relay paths from sender to receiver.
 #[derive(Clone, Debug)]
 struct Direction {
     sender: AgentId,
@@ -115,25 +119,26 @@ struct Direction {
     paths: Vec<RelayPath>,
 }
 
-/// A checked network, from the view of one of its agents.
+/// Checked static network, from the view of one of its agents.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct NetworkView {
     own: AgentId,
     relays: Vec<NetworkRelay>,
     agents: Vec<NetworkAgent>,
-    /// The directions of which the agent is one end.
+    /// Directions of pairs that begin or end at the agent.
     directions: Vec<Direction>,
-    /// How many directions of each group, of all agents, go by each two relays.
-    sharers: BTreeMap<(u32, Place, Place), usize>,
+    /// Number of directions of all agents that could be coded together, by coding group, ingress
+    /// relay and egress relay.
+    sharers: BTreeMap<(u32, RelayShardId, RelayShardId), usize>,
 }
 
-type Place = (RelayId, Shard);
+type RelayShardId = (RelayId, Shard);
 
-impl Known {
+impl NetworkView {
     pub(crate) fn new(network: &Network, own: &str, key: &PublicKey) -> Result<Self, NetworkError> {
         check_nodes(network)?;
-        let found = network.agents.iter().find(|agent| agent.name == own);
-        let own = found.ok_or_else(|| NetworkError::NoAgent(own.into()))?;
+        let own_entry = network.agents.iter().find(|agent| agent.name == own);
+        let own = own_entry.ok_or_else(|| NetworkError::NoAgent(own.into()))?;
         if own.key != *key {
             return Err(NetworkError::OtherKey(own.name.clone()));
         }
@@ -155,50 +160,55 @@ impl Known {
         })
     }
 
-    /// The agent's own number.
-    pub(crate) const fn own(&self) -> AgentId {
+    /// Returns the agent's own number.
+    pub(crate) const fn own_agent(&self) -> AgentId {
         self.own
     }
 
     fn peers(&self) -> impl Iterator<Item = &NetworkAgent> {
-        let sent = self.directions.iter().filter(|way| way.sender == self.own);
-        sent.filter_map(|way| self.agents.iter().find(|agent| AgentId::new(agent.number) == way.receiver))
+        let sent = self.directions.iter().filter(|direction| direction.sender == self.own);
+        sent.filter_map(|direction| {
+            self.agents.iter().find(|agent| AgentId::new(agent.number) == direction.receiver)
+        })
     }
 
-    /// The number of a peer that is paired with this agent.
+    /// Returns the number of the peer with this name; `None` if no such agent is paired with this
+    /// one.
     pub(crate) fn peer(&self, name: &str) -> Option<AgentId> {
         self.peers().find(|agent| agent.name == name).map(|agent| AgentId::new(agent.number))
     }
 
-    /// What a peer is called.
+    /// Returns the name of a peer; `None` if the agent is not paired with this one.
     pub(crate) fn name_of(&self, peer: AgentId) -> Option<&str> {
         self.peers().find(|agent| agent.number == peer.number()).map(|agent| agent.name.as_str())
     }
 
     fn direction(&self, sender: AgentId, receiver: AgentId) -> Option<&Direction> {
-        self.directions.iter().find(|way| (way.sender, way.receiver) == (sender, receiver))
+        self.directions.iter().find(|direction| (direction.sender, direction.receiver) == (sender, receiver))
     }
 
-    /// The ways through relays from one agent to another, of which this is one.
+    /// Returns the relay paths from one agent to another, of which one must be this agent.
     pub(crate) fn paths(&self, sender: AgentId, receiver: AgentId) -> Vec<RelayPath> {
-        self.direction(sender, receiver).map(|way| way.paths.clone()).unwrap_or_default()
+        self.direction(sender, receiver).map(|direction| direction.paths.clone()).unwrap_or_default()
     }
 
-    /// Whether flows of others may be coded together with those to a peer, on the first way.
-    pub(crate) fn has_company(&self, peer: AgentId) -> bool {
-        let Some(way) = self.direction(self.own, peer) else {
+    /// True if relays may code flows to this peer with other flows, on the first relay path.
+    pub(crate) fn has_coding_peers(&self, peer: AgentId) -> bool {
+        let Some(direction) = self.direction(self.own, peer) else {
             return false;
         };
-        let sharers =
-            way.paths.first().and_then(|path| self.sharers.get(&(way.group, path.ingress, path.egress)));
+        let sharers = direction
+            .paths
+            .first()
+            .and_then(|path| self.sharers.get(&(direction.group, path.ingress, path.egress)));
         sharers.is_some_and(|sharers| *sharers > 1)
     }
 
-    /// The peers, and the ways to them and from them.
-    pub(crate) fn acquainted(&self) -> Vec<Acquaintance> {
+    /// Returns the peers of this agent, with the relay paths to and from them.
+    pub(crate) fn contacts(&self) -> Vec<ContactPeer> {
         let peers = self.peers().map(|agent| AgentId::new(agent.number));
         peers
-            .map(|peer| Acquaintance {
+            .map(|peer| ContactPeer {
                 peer,
                 forth: self.paths(self.own, peer),
                 back: self.paths(peer, self.own),
@@ -206,11 +216,11 @@ impl Known {
             .collect()
     }
 
-    /// Makes the peers and the relays near this agent known to its state machine.
-    pub(crate) fn introduce(&self, agent: &mut Agent, now: Time) {
-        let near = self.directions.iter().flat_map(|way| {
-            let is_sent = way.sender == self.own;
-            way.paths.iter().map(move |path| if is_sent { path.ingress } else { path.egress })
+    /// Adds the peers of this agent, and the relays near it, to its state machine.
+    pub(crate) fn register_peers(&self, agent: &mut Agent, now: Time) {
+        let near = self.directions.iter().flat_map(|direction| {
+            let is_sent = direction.sender == self.own;
+            direction.paths.iter().map(move |path| if is_sent { path.ingress } else { path.egress })
         });
         for (number, shard) in near.collect::<BTreeSet<_>>() {
             let relay = self.relays.iter().find(|relay| relay.number == number.number());
@@ -227,7 +237,8 @@ impl Known {
     }
 }
 
-/// That names, numbers and keys stand for one each, and numbers are in range.
+/// Checks that names, numbers and keys of agents and relays are unique, and that numbers are in
+/// range.
 fn check_nodes(network: &Network) -> Result<(), NetworkError> {
     let Network { relays, agents, pairs } = network;
     if relays.len() > NODES_MAX || agents.len() > NODES_MAX || pairs.len() > PAIRS_MAX {
@@ -259,7 +270,7 @@ fn distinct<'a>(nodes: impl Iterator<Item = (&'a str, u32, &'a PublicKey)>) -> R
     Ok(())
 }
 
-/// Both directions of all pairs.
+/// Returns both directions of all pairs of agents, with their relay paths.
 fn directions(network: &Network) -> Result<Vec<Direction>, NetworkError> {
     let relays: BTreeMap<&str, &NetworkRelay> =
         network.relays.iter().map(|relay| (relay.name.as_str(), relay)).collect();
@@ -269,22 +280,23 @@ fn directions(network: &Network) -> Result<Vec<Direction>, NetworkError> {
     for agent in &network.agents {
         near.insert(agent.name.as_str(), relays_near(agent, &relays)?);
     }
-    let mut known = BTreeSet::new();
+    let mut seen_pairs = BTreeSet::new();
     let mut found = Vec::new();
     for NetworkPair { agents: [one, other], group } in &network.pairs {
         let number = |name: &String| {
             agents.get(name.as_str()).map(|agent| agent.number).ok_or(NetworkError::NoAgent(name.clone()))
         };
         let numbers = [number(one)?, number(other)?];
-        if numbers[0] == numbers[1] || !known.insert([numbers[0].min(numbers[1]), numbers[0].max(numbers[1])])
+        if numbers[0] == numbers[1]
+            || !seen_pairs.insert([numbers[0].min(numbers[1]), numbers[0].max(numbers[1])])
         {
             return Err(NetworkError::BadPair(one.clone(), other.clone()));
         }
-        let place = |relay: &NetworkRelay| (RelayId::new(relay.number), shard_of(relay.shards, *group));
+        let shard_id = |relay: &NetworkRelay| (RelayId::new(relay.number), shard_of(relay.shards, *group));
         for ([sender, receiver], [from, to]) in [([one, other], [0, 1]), ([other, one], [1, 0])] {
-            let places =
-                |agent: &String| near[agent.as_str()].iter().map(|relay| place(relay)).collect::<Vec<_>>();
-            let paths = relay_paths(&places(sender), &places(receiver)).into_iter();
+            let shard_ids =
+                |agent: &String| near[agent.as_str()].iter().map(|relay| shard_id(relay)).collect::<Vec<_>>();
+            let paths = relay_paths(&shard_ids(sender), &shard_ids(receiver)).into_iter();
             found.push(Direction {
                 sender: AgentId::new(numbers[from]),
                 receiver: AgentId::new(numbers[to]),

@@ -1,4 +1,4 @@
-//! What a client wants done, and what it says.
+//! Outputs of a client: datagrams to send, datagrams for the application, and events.
 
 use byway_proto::Transmit;
 use byway_proto::agent::{Delivery, OfferRefusal};
@@ -7,73 +7,76 @@ use byway_wire::messages::Refusal;
 
 use crate::flow_pair::FlowPair;
 
-/// What a client wants done, or says.
+/// Output of a client, for its driver or the application.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<'a> {
-    /// A datagram to be sent; those with [`Urgency::Original`](byway_proto::Urgency) before others.
+    /// Datagram to send on a socket; those with [`Priority::Source`](byway_proto::Priority) first.
     Transmit(Transmit<'a>),
-    /// A datagram for the application.
+    /// Datagram of a peer's application for this one.
     Delivered {
-        /// The flows it belongs to.
+        /// Pair of flows of the datagram.
         flow: FlowPair,
         /// The datagram.
         datagram: &'a [u8],
-        /// How it came: directly, or as which kind of repair.
+        /// Path of the datagram: direct or by relays, or the kind of its repair.
         delivery: Delivery,
     },
-    /// Something to know.
+    /// Event for the application.
     Event(Event),
 }
 
-/// Something that an application may want to know. Names of peers: [`Client::name_of`](crate::Client::name_of).
+/// Event for the application. [`Client::name_of`](crate::Client::name_of) returns the names of
+/// peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// There is a session with a peer.
+    /// A session with a peer is established.
     PeerEstablished(AgentId),
-    /// A peer does not answer. It is tried again as long as there is something to send.
+    /// A peer does not answer. The client tries again while there are datagrams to send to it.
     PeerLost(AgentId),
-    /// A peer left. What was registered with it stands, and is offered again when it is back.
+    /// A peer left the network. Flows that this application registered remain, and the client
+    /// offers them again after the peer returns.
     PeerLeft(AgentId),
-    /// The peer takes part in what was registered: datagrams may be sent.
+    /// The peer accepted a registration: datagrams may be sent.
     Accepted(FlowPair),
-    /// The peer does not take part in what was registered, which is closed.
+    /// The peer refused a registration. Its flows are closed.
     Refused {
-        /// What was registered.
+        /// Pair of flows that the application registered.
         flow: FlowPair,
-        /// Why.
+        /// Reason for the refusal.
         refusal: OfferRefusal,
     },
-    /// A peer's application registered something that is exposed here; [`Client::subject`](crate::Client::subject) says what.
+    /// A peer's application registered flows for a name that is exposed here; see
+    /// [`Client::subject`](crate::Client::subject).
     Incoming {
-        /// Its flows: datagrams may be sent.
+        /// New pair of flows, over which datagrams may be sent.
         flow: FlowPair,
-        /// Who.
+        /// Peer whose application registered the flows.
         peer: AgentId,
     },
-    /// A peer's application was refused.
+    /// The client refused the registration of a peer's application.
     Declined {
-        /// Who.
+        /// Peer whose application tried to register flows.
         peer: AgentId,
-        /// Why.
+        /// Reason for the refusal.
         refusal: OfferRefusal,
     },
-    /// A pair of flows is closed: by the peer, or because nobody used it for five minutes.
+    /// The peer closed a pair of flows, or the pair was idle for five minutes.
     Closed(FlowPair),
-    /// A relay does not serve a pair of flows, or cannot for now. The direct path goes on.
+    /// A relay refused a pair of flows, permanently or for now. The direct path remains in use.
     RelayRefused {
-        /// The flows.
+        /// Pair of flows that the relay refused.
         flow: FlowPair,
-        /// Why.
+        /// Reason for the refusal.
         refusal: Refusal,
     },
-    /// A pair of flows uses another of its paths through relays.
+    /// A pair of flows now uses another of its relay paths.
     PathChanged {
-        /// The flows.
+        /// Pair of flows that changed its path.
         flow: FlowPair,
-        /// Which of its paths, from 0.
+        /// Index of the new path among the pair's relay paths, from 0.
         path: usize,
     },
-    /// The client has said that it leaves, and is of no use any more.
+    /// The client has left the network, and all outputs are done. It has no further use.
     Left,
 }

@@ -1,4 +1,4 @@
-//! What an application asks for, and what it is given.
+//! Registration of flows by an application, and its outcome.
 
 use alloc::string::String;
 use core::fmt;
@@ -11,41 +11,44 @@ use thiserror::Error;
 
 use crate::flow_pair::FlowPair;
 
-/// How a flow's service is found.
+/// Selection of the service for a flow: by the latency budget, or by the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The cheapest whose deliveries are expected within the latency budget; caching if no budget is stated.
+pub enum ServiceSelector {
+    /// Cheapest service whose deliveries are expected within the latency budget; caching without a
+    /// budget.
     #[default]
     ByBudget,
-    /// This one.
+    /// Service that the application names.
     Service(Service),
 }
 
-/// What an application asks for, of a flow there and one back.
+/// An application's request for a pair of flows, one in each direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
-    /// From sending to delivery; what is repaired later is lost. From 1 ms to 10 s. Without one, repairs have 250 ms.
+    /// Latency budget from sending to delivery, 1 ms to 10 s. Repairs that arrive later count as
+    /// lost. If `None`, repairs may take 250 ms.
     pub latency_budget: Option<Duration>,
-    /// Which service, or how it is found.
-    pub choice: Choice,
-    /// How the flows are coded, if they are.
+    /// Service, or the rule that selects the service.
+    pub choice: ServiceSelector,
+    /// Code rates of the flow that this end sends, if its service is coding.
     pub rates: CodingRates,
-    /// What each of them sends at most, from 1 kbit/s on.
+    /// Upper bound of each flow's rate, at least 1 kbit/s.
     pub rate: Rate,
-    /// What they carry.
+    /// Kind of traffic, which determines the copies and the order of deliveries.
     pub traffic: Traffic,
-    /// Which packets this end copies to its relay: with [`Duplication::Marked`], those that are sent as marked.
+    /// Packets of which this end sends copies to its relay. With [`Duplication::Marked`]: those
+    /// sent as marked.
     pub duplication: Duplication,
-    /// Whether copies wait for the first losses.
+    /// True if this end sends copies only after the first losses.
     pub standby: bool,
 }
 
 impl Default for Registration {
-    /// What `byway agent` does for a forward unless its file says otherwise, but that the service is by the budget.
+    /// The defaults of a forward of `byway agent`, except that the budget selects the service.
     fn default() -> Self {
         Self {
             latency_budget: None,
-            choice: Choice::ByBudget,
+            choice: ServiceSelector::ByBudget,
             rates: CodingRates { in_stream: BlockShape::new(16, 1), batch: BlockShape::new(8, 2) },
             rate: Rate::from_megabits_per_second(4),
             traffic: Traffic::Datagrams,
@@ -55,11 +58,11 @@ impl Default for Registration {
     }
 }
 
-/// What repairs have when no latency budget is stated.
+/// Latency budget for repairs of a registration without one.
 const USUAL_BUDGET: Duration = Duration::from_millis(250);
 
 impl Registration {
-    /// The terms of what this end sends.
+    /// Returns the terms of the flow that this end sends with this service.
     pub(crate) fn terms(&self, service: Service) -> Result<Terms, RegisterError> {
         let Self { latency_budget, choice: _, rates, rate, traffic, duplication, standby } = *self;
         let latency_budget = latency_budget.unwrap_or(USUAL_BUDGET);
@@ -69,139 +72,145 @@ impl Registration {
         if rate.bits_per_second() < 1_000 {
             return Err(RegisterError::RateOutOfRange(rate));
         }
-        if !rates.are_kept() {
+        if !rates.is_within_limits() {
             return Err(RegisterError::TooManyRepairs);
         }
         Ok(Terms { service, rates, rate, latency_budget, duplication, traffic, standby, shares: false })
     }
 }
 
-/// Why nothing was registered. The application is to blame, or the network as it was described.
+/// Reason for which a registration failed. Either the application or the network's description is
+/// at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// The peer is not in the network, or not paired with this agent.
-    #[error("{0} is no peer of this agent: name the two in one of the network's pairs")]
+    #[error("{0} is not a peer of this agent: add a pair of the two to the network")]
     UnknownPeer(String),
-    /// The name of what is sent to is too long.
-    #[error("a name of {0} bytes is too long: 251 are possible")]
+    /// The exposed name is too long.
+    #[error("name of {0} bytes too long: use at most 251")]
     NameTooLong(usize),
     /// The latency budget is out of range.
-    #[error("a latency budget of {0} is out of range: 1 ms to 10 s")]
+    #[error("latency budget {0} out of range: 1 ms to 10 s")]
     BudgetOutOfRange(Duration),
     /// The rate is less than 1 kbit/s.
-    #[error("a rate of {0} is less than 1 kbit/s")]
+    #[error("rate {0} too low: at least 1 kbit/s")]
     RateOutOfRange(Rate),
-    /// More repair packets than relays keep.
-    #[error("relays keep fewer repair packets of a block or batch: see BATCH_REPAIRS_MAX")]
+    /// The code rates have more repair packets than relays store.
+    #[error("too many repair packets of a block or batch: see BATCH_REPAIRS_MAX")]
     TooManyRepairs,
-    /// There are too many flows.
-    #[error("there are as many flows as may be: close some")]
-    NoRoom,
-    /// The client has left.
-    #[error("the client has left its network: make another one")]
+    /// The client, or its agent, has as many flows as its limits permit.
+    #[error("too many flows: close some")]
+    Full,
+    /// The client has left its network.
+    #[error("the client has left its network: create another client")]
     HasLeft,
 }
 
-/// What a registration leads to. The peer has still to accept it.
+/// Outcome of a successful registration. The peer has not accepted it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registered {
-    /// Both flows.
+pub struct RegistrationOutcome {
+    /// Pair of flows that the client offers to the peer.
     pub flow: FlowPair,
-    /// Their service, and why.
-    pub chosen: Chosen,
+    /// Service of the flow that this end sends, and the reason for it.
+    pub chosen: ServiceChoice,
 }
 
-/// A service, and why it is this one. As text, it is a sentence for people.
+/// Service of a flow, and the reason for its choice. The text form is a sentence for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    /// The service.
+pub struct ServiceChoice {
+    /// Service of the flow.
     pub service: Service,
-    /// Whether copies wait for the first losses, or for an outage, also if the registration does not say so.
+    /// True if copies begin only after the first losses or an outage, even if the registration has
+    /// no standby.
     pub standby: bool,
-    /// Why.
+    /// Reason for the choice.
     pub reason: Reason,
 }
 
-impl Chosen {
-    /// A service that begins to work at once, unless the registration says otherwise.
+impl ServiceChoice {
+    /// Returns the choice of a service whose copies begin at once, unless the registration has
+    /// standby.
     pub(crate) const fn of(service: Service, reason: Reason) -> Self {
         Self { service, standby: false, reason }
     }
 }
 
-/// Why a service is chosen.
+/// Reason for the choice of a flow's service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The application named it.
+    /// The application named the service.
     Asked,
-    /// No relays lead to the peer: there is no other.
+    /// There are no relays on a path to the peer, so only the direct path is possible.
     NoRelays,
-    /// No latency budget is stated.
+    /// The registration has no latency budget.
     NoBudget,
-    /// The round trips that tell how long repairs take are not known yet.
+    /// Round-trip times that determine the time of repairs are not measured yet.
     NotMeasured,
-    /// So many packets came to the peer, and none was lost.
+    /// Many packets were delivered to the peer, and none was lost, so copies wait for a loss.
     NothingIsLost {
-        /// How many.
+        /// Number of packets delivered to the peer.
         packets: u64,
     },
-    /// It is the cheapest that is expected to deliver in time.
+    /// The service is the cheapest that is expected to deliver in time.
     Cheapest {
-        /// How long after its sending a packet is expected whose direct copy is lost.
+        /// Expected time from sending to delivery of a packet that the direct path lost.
         delivery: Duration,
-        /// The budget.
+        /// Latency budget of the registration.
         budget: Duration,
     },
-    /// None is expected to deliver in time, and this is the fastest.
+    /// The service is the fastest, because none is expected to deliver in time.
     NoneInTime {
-        /// How long after its sending a packet is expected whose direct copy is lost.
+        /// Expected time from sending to delivery of a packet that the direct path lost.
         delivery: Duration,
-        /// The budget.
+        /// Latency budget of the registration.
         budget: Duration,
     },
 }
 
-impl fmt::Display for Chosen {
+impl fmt::Display for ServiceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = name_of(self.service);
         match self.reason {
-            Reason::Asked => write!(f, "{name}, as the application asks for it"),
-            Reason::NoRelays => write!(f, "{name}, as no relays lead to the peer"),
+            Reason::Asked => write!(f, "{name}, requested by the application"),
+            Reason::NoRelays => write!(f, "{name}, because the peer has no relay path"),
             Reason::NoBudget => {
-                write!(f, "{name}, as no latency budget is stated: it repairs whatever is lost")
+                write!(f, "{name}, because no latency budget is set: it repairs all losses")
             }
             Reason::NotMeasured => write!(
                 f,
-                "{name}, as round trips to the peer and the relay are not measured yet: it repairs whatever is lost"
+                "{name}, because round trips to the peer and the relay are not measured yet: it \
+                 repairs all losses"
             ),
             Reason::NothingIsLost { packets } => {
                 write!(
                     f,
-                    "{name} on standby, as none of {packets} packets to the peer was lost: copies begin with the first losses, or an outage"
+                    "{name} on standby, because none of {packets} packets to the peer was lost: \
+                     copies start with the first loss or outage"
                 )
             }
             Reason::Cheapest { delivery, budget } => write!(
                 f,
-                "{name}, the cheapest that delivers in time: what is lost is expected after {}, of {budget}",
+                "{name}, the cheapest within the budget: lost packets are expected after {}, budget {budget}",
                 rounded(delivery)
             ),
             Reason::NoneInTime { delivery, budget } => write!(
                 f,
-                "{name}, the fastest, as none delivers in time: what is lost is expected after {}, of {budget}",
+                "{name}, the fastest, because none meets the budget: lost packets are expected after \
+                 {}, budget {budget}",
                 rounded(delivery)
             ),
         }
     }
 }
 
-/// To tenths of a millisecond: the rest is not known.
+/// Rounds a delay to tenths of a millisecond, the accuracy of the estimate.
 fn rounded(delivery: Duration) -> Duration {
     Duration::from_micros((delivery.as_micros() + 50) / 100 * 100)
 }
 
-/// The word that files and status have for a service.
+/// Returns the name of a service, as in configuration files and status.
 pub(crate) const fn name_of(service: Service) -> &'static str {
     match service {
         Service::Internet => "internet",

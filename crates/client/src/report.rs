@@ -1,53 +1,57 @@
-//! What became of the packets of a pair of flows.
+//! Delivery statistics of a pair of flows.
 
-use byway_proto::agent::{FlowStatus, ReceiveStatistics, Reported};
+use byway_proto::agent::{FlowStatus, ReceiveStatistics, ReportedTotals};
 use byway_units::Duration;
 use byway_wire::messages::DelayPercentiles;
 
-/// What became of the packets of a pair of flows: what its receiver saw, in each direction.
+/// Delivery statistics of a pair of flows, as measured by the receiver of each direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowReport {
-    /// What the peer reports of what is sent to it; `None` before its first report.
+    /// The peer's reports about the sent flow; `None` before its first report.
     pub sent: Option<SentReport>,
-    /// What came from the peer.
+    /// Statistics of the received flow.
     pub received: ReceiveStatistics,
-    /// How things stand with what is sent: its service now, and its paths through relays.
+    /// State of the sent flow: its current service, and its relay paths.
     pub status: FlowStatus,
 }
 
-/// What a peer reports. Its counters are of packets; a datagram of more than 1,354 bytes is two.
+/// Report of a peer about the flow that this end sends. It counts packets: a datagram of more than
+/// 1,354 bytes takes two packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentReport {
-    /// Since the flow began: with the true loss of the direct path, which repairs hide.
-    pub counted: Reported,
-    /// Rows of lost packets, since the peer began.
+    /// Totals since the flow began. They include the true loss of the direct path, which the
+    /// application does not notice because of repairs.
+    pub counted: ReportedTotals,
+    /// Number of bursts of lost packets since the peer began.
     pub bursts: u32,
-    /// Packets in the longest such row.
+    /// Number of packets in the longest burst of losses.
     pub longest_burst: u32,
-    /// How much later than the fastest packets came, within the last interval that was reported: half of them, 95 % and 99 %
-    /// at most.
+    /// Delays above that of the fastest packets, in the last reported interval: median, 95th and
+    /// 99th percentile.
     pub delay: DelayPercentiles,
 }
 
 impl SentReport {
-    /// Packets that were lost on the direct path and repaired in time.
+    /// Returns the number of packets that the direct path lost and that were repaired in time.
     #[must_use]
     pub const fn repaired(&self) -> u64 {
-        let Reported { in_stream, cooperative, cached, .. } = self.counted;
+        let ReportedTotals { in_stream, cooperative, cached, .. } = self.counted;
         in_stream + cooperative + cached
     }
 
-    /// The true loss of the direct path in packets of a million, before any repair: what a sender's rate should go by.
+    /// Returns the loss rate of the direct path before any repair, in packets per million. A
+    /// sender's rate control should use this rate.
     #[must_use]
     pub fn lost_per_million(&self) -> u64 {
-        let Reported { direct, lost, .. } = self.counted;
+        let ReportedTotals { direct, lost, .. } = self.counted;
         let all = (direct + lost).max(1);
-        // Where the product would not fit, millionths of the whole are exact enough.
+        // If the product would overflow, dividing first is accurate enough.
         lost.checked_mul(1_000_000).map_or_else(|| lost / (all / 1_000_000), |millions| millions / all)
     }
 }
 
-/// The mean time that repairs in time took, from when a packet was due on the direct path; `None` if there were none.
+/// Returns the mean time of repairs that were in time, from the moment at which a packet was due on
+/// the direct path; `None` without repairs.
 #[must_use]
 pub fn mean_repair_time(received: &ReceiveStatistics) -> Option<Duration> {
     let times = [received.in_stream_times, received.cooperative_times, received.cached_times];

@@ -1,4 +1,4 @@
-//! The socket of a driver: it answers from the address that was asked.
+//! UDP socket of a driver. It answers a peer from the local address that the peer sent to.
 #![allow(clippy::disallowed_types, reason = "this is where the socket is")]
 
 use core::net::{IpAddr, SocketAddr};
@@ -9,25 +9,27 @@ use std::os::fd::{AsFd, BorrowedFd};
 use byway_proto::{LocalAddress, LocalAddresses, Transmit};
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 
-/// Datagrams of one length and one sender, which the kernel has joined; the last may be shorter.
+/// Datagrams of equal length from one sender, which the kernel joined into one receive call (GRO);
+/// the last may be shorter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) from: SocketAddr,
-    /// The local address that they came to.
+    /// Local destination address of the datagrams.
     pub(crate) to: LocalAddress,
-    /// Bytes of all of them.
+    /// Length of all datagrams together, in bytes.
     pub(crate) length: usize,
-    /// Bytes of each, at least 1.
+    /// Length of each datagram in bytes, at least 1.
     pub(crate) stride: usize,
 }
 
-/// A UDP socket of one family that sends nothing in fragments.
+/// UDP socket of one address family, with IP fragmentation disabled.
 #[derive(Debug)]
 pub(crate) struct DriverSocket {
     socket: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
-    /// The addresses that datagrams came to, of a socket on all of them.
+    /// Numbers of the local addresses that peers sent to, for a socket that is bound to all
+    /// addresses.
     locals: LocalAddresses,
 }
 
@@ -54,7 +56,8 @@ impl DriverSocket {
         Ok(Row { from, to, length, stride: stride.max(1) })
     }
 
-    /// Sends a datagram; where the machine no longer has the address that was asked, from another.
+    /// Sends a datagram from the local address in `transmit`. If the machine no longer has that
+    /// address, the system selects another.
     pub(crate) fn send(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
         if transmit.to.is_ipv6() != self.local.is_ipv6() {
             return Err(io::ErrorKind::Unsupported.into());
@@ -63,7 +66,7 @@ impl DriverSocket {
         match self.send_from(source, transmit) {
             Err(error) if source.is_some() && error.kind() != io::ErrorKind::WouldBlock => {
                 self.send_from(None, transmit)?;
-                self.locals.note_gone(transmit.from);
+                self.locals.note_removed(transmit.from);
                 Ok(())
             }
             sent => sent,
@@ -92,12 +95,13 @@ impl AsFd for DriverSocket {
 mod tests {
     use std::time::Duration;
 
-    use byway_proto::Urgency;
+    use byway_proto::Priority;
     use byway_wire::Ecn;
 
     use super::*;
 
-    /// A connected peer asks at an address of this machine, and takes only what comes from there.
+    /// Checks that the socket answers from `asked`. The connected peer accepts datagrams from that
+    /// address only.
     fn answers(listen: &str, asked: &str) {
         let mut socket = DriverSocket::new(UdpSocket::bind(listen).expect("a port")).expect("a socket");
         let asked = SocketAddr::new(asked.parse().expect("an address"), socket.local().port());
@@ -107,10 +111,10 @@ mod tests {
         let mut buffer = [0; 64];
         for number in 0..3 {
             peer.send(&[number]).expect("it leaves");
-            // Over the loopback, it is there when it has left.
+            // On the loopback, a sent datagram is available at once.
             let Row { from, to, length, .. } = socket.receive(&mut buffer).expect("a datagram");
-            let (ecn, urgency, bytes) = (Ecn::NotCapable, Urgency::Original, &buffer[..length]);
-            socket.send(&Transmit { to: from, from: to, ecn, urgency, bytes }).expect("it leaves");
+            let (ecn, priority, bytes) = (Ecn::NotCapable, Priority::Source, &buffer[..length]);
+            socket.send(&Transmit { to: from, from: to, ecn, priority, bytes }).expect("it leaves");
             assert_eq!(peer.recv(&mut buffer).expect("the answer comes from where it was asked"), 1);
             assert_eq!(buffer[0], number);
         }
@@ -120,7 +124,7 @@ mod tests {
     fn a_socket_on_all_addresses_answers_from_the_one_that_was_asked() {
         answers("0.0.0.0:0", "127.0.0.9");
         answers("[::]:0", "::1");
-        // IPv4 mapped into IPv6.
+        // An IPv4-mapped IPv6 address.
         answers("[::]:0", "127.0.0.9");
         answers("127.0.0.9:0", "127.0.0.9");
     }
@@ -132,9 +136,9 @@ mod tests {
         peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         let to = peer.local_addr().expect("it is bound");
         let from = socket.locals.number(IpAddr::from([203, 0, 113, 9]));
-        let (ecn, urgency) = (Ecn::NotCapable, Urgency::Original);
+        let (ecn, priority) = (Ecn::NotCapable, Priority::Source);
         for _ in 0..2 {
-            socket.send(&Transmit { to, from, ecn, urgency, bytes: b"answer" }).expect("it leaves");
+            socket.send(&Transmit { to, from, ecn, priority, bytes: b"answer" }).expect("it leaves");
             assert_eq!(peer.recv(&mut [0; 64]).expect("it comes"), 6);
             assert_eq!(socket.locals.source(from), None);
         }

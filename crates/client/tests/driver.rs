@@ -7,17 +7,17 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use byway_client::{
-    Client, Clock, Driver, Event, FlowPair, Identity, Network, NetworkAgent, NetworkPair, Received,
+    Client, Clock, Driver, DriverOutput, Event, FlowPair, Identity, Network, NetworkAgent, NetworkPair,
     Registration,
 };
 use byway_wire::seal::StaticSecret;
 
-/// What nothing here takes when all is well: a guard, not a measure.
+/// More steps than any of these tests needs: a guard, not a measurement.
 const STEPS_MAX: usize = 10_000;
 
 fn drivers(host: &str) -> [Driver; 2] {
     let sockets = [(); 2].map(|()| UdpSocket::bind((host, 0)).expect("the machine has it"));
-    let addresses = [0, 1].map(|place: usize| sockets[place].local_addr().expect("it is bound"));
+    let addresses = [0, 1].map(|index: usize| sockets[index].local_addr().expect("it is bound"));
     let secrets = [1, 2].map(|byte| StaticSecret::from_bytes([byte; 32]));
     let agent = |name: &str, number: u32, secret: &StaticSecret, address: SocketAddr| NetworkAgent {
         name: name.to_owned(),
@@ -44,14 +44,18 @@ fn drivers(host: &str) -> [Driver; 2] {
     })
 }
 
-/// Steps both until the first of them has something of which `find` makes something.
-fn until<T>(drivers: &mut [Driver; 2], who: usize, mut find: impl FnMut(&Received<'_>) -> Option<T>) -> T {
+/// Steps both drivers until `find` returns a value for an output of the first one.
+fn until<T>(
+    drivers: &mut [Driver; 2],
+    receiver: usize,
+    mut find: impl FnMut(&DriverOutput<'_>) -> Option<T>,
+) -> T {
     for _ in 0..STEPS_MAX {
-        drivers[1 - who].step(Duration::ZERO).expect("it works");
-        // It receives nothing as long as it has something to give.
-        while drivers[1 - who].take().is_some() {}
-        drivers[who].step(Duration::from_millis(2)).expect("it works");
-        while let Some(received) = drivers[who].take() {
+        drivers[1 - receiver].step(Duration::ZERO).expect("it works");
+        // A driver does not receive while outputs are pending.
+        while drivers[1 - receiver].poll().is_some() {}
+        drivers[receiver].step(Duration::from_millis(2)).expect("it works");
+        while let Some(received) = drivers[receiver].poll() {
             if let Some(found) = find(&received) {
                 return found;
             }
@@ -60,24 +64,26 @@ fn until<T>(drivers: &mut [Driver; 2], who: usize, mut find: impl FnMut(&Receive
     panic!("it does not come");
 }
 
-fn datagram(received: &Received<'_>) -> Option<(FlowPair, Vec<u8>)> {
+fn datagram(received: &DriverOutput<'_>) -> Option<(FlowPair, Vec<u8>)> {
     match received {
-        Received::Delivered { flow, datagram, .. } => Some((*flow, datagram.to_vec())),
-        Received::Event(_) => None,
+        DriverOutput::Delivered { flow, datagram, .. } => Some((*flow, datagram.to_vec())),
+        DriverOutput::Event(_) => None,
     }
 }
 
 fn exchange(host: &str) {
     let mut drivers = drivers(host);
-    drivers[1].input(|bob, _| bob.expose("call", None)).expect("there is room");
+    drivers[1].input(|bob, _| bob.expose("call", None)).expect("fewer names than the limit");
     let registration = Registration::default();
     let registered = drivers[0].input(|alice, now| alice.register("bob", "call", &registration, now));
     let flow = registered.expect("Bob is a peer").flow;
-    until(&mut drivers, 0, |received| (*received == Received::Event(Event::Accepted(flow))).then_some(()));
+    until(&mut drivers, 0, |received| {
+        (*received == DriverOutput::Event(Event::Accepted(flow))).then_some(())
+    });
     drivers[0].send(flow, b"hello?", false).expect("it is accepted");
-    let (heard_on, heard) = until(&mut drivers, 1, datagram);
-    assert_eq!(heard, b"hello?");
-    drivers[1].send(heard_on, b"hello!", false).expect("it is open");
+    let (received_on, received_bytes) = until(&mut drivers, 1, datagram);
+    assert_eq!(received_bytes, b"hello?");
+    drivers[1].send(received_on, b"hello!", false).expect("it is open");
     assert_eq!(until(&mut drivers, 0, datagram), (flow, b"hello!".to_vec()));
     assert_eq!(drivers[0].unsent(), 0);
 }

@@ -1,10 +1,10 @@
-//! Two applications with the library, two relays, virtual time.
+//! Two applications with the library and two relays, in virtual time.
 
 mod support;
 
 use byway_client::{
-    Choice, Delivery, Duplication, Event, LocalAddress, OfferRefusal, Reason, Registration, SendError,
-    Service,
+    Delivery, Duplication, Event, LocalAddress, OfferRefusal, Reason, Registration, SendError, Service,
+    ServiceSelector,
 };
 use byway_units::AgentId;
 
@@ -17,11 +17,15 @@ fn by_budget(budget: u64) -> Registration {
     Registration { latency_budget: Some(ms(budget)), ..Registration::default() }
 }
 
-/// Bob exposes a call, and Alice registers it after a second.
-fn call(seed: u64, loss_percent: u32, registration: &Registration) -> (TwoClients, byway_client::Registered) {
+/// Bob exposes a call, and Alice registers it after one second.
+fn call(
+    seed: u64,
+    loss_percent: u32,
+    registration: &Registration,
+) -> (TwoClients, byway_client::RegistrationOutcome) {
     let mut two = TwoClients::new(seed, loss_percent);
     let (alice, bob) = (two.alice, two.bob);
-    two.with(bob, |bob, _| bob.expose("call", None)).expect("there is room");
+    two.with(bob, |bob, _| bob.expose("call", None)).expect("fewer names than the limit");
     two.run_until(1_000);
     let registered = two.with(alice, |alice, now| alice.register("bob", "call", registration, now));
     two.run_until(2_000);
@@ -70,9 +74,9 @@ fn answers_come_back_by_the_same_pair() {
     let (alice, bob) = (two.alice, two.bob);
     two.with(alice, |alice, now| alice.send(registered.flow, b"hello?", false, now)).expect("it is accepted");
     two.run_until(2_200);
-    let heard = two.delivered(bob);
-    assert_eq!(heard.len(), 1);
-    two.with(bob, |bob, now| bob.send(heard[0].0, b"hello!", false, now)).expect("it is open");
+    let received = two.delivered(bob);
+    assert_eq!(received.len(), 1);
+    two.with(bob, |bob, now| bob.send(received[0].0, b"hello!", false, now)).expect("it is open");
     two.run_until(2_400);
     assert_eq!(two.delivered(alice), [(registered.flow, b"hello!".to_vec(), Delivery::Direct)]);
 }
@@ -94,10 +98,10 @@ fn only_marked_packets_are_copied_if_so_agreed() {
 #[test]
 fn the_service_follows_the_budget_and_says_why() {
     let reason = |registration: &Registration| call(4, 0, registration).1.chosen;
-    let asked = Registration { choice: Choice::Service(Service::Both), ..Registration::default() };
+    let asked = Registration { choice: ServiceSelector::Service(Service::Both), ..Registration::default() };
     assert_eq!((reason(&asked).service, reason(&asked).reason), (Service::Both, Reason::Asked));
     assert_eq!(reason(&Registration::default()).reason, Reason::NoBudget);
-    // Measured are 50 and 5 ms; nobody else is there to be coded with.
+    // 50 and 5 ms are measured, and there are no other flows to code with.
     let cached = reason(&by_budget(90));
     assert_eq!(
         (cached.service, cached.reason),
@@ -120,7 +124,8 @@ fn before_anything_is_measured_a_flow_is_cached() {
 fn nothing_is_sent_before_the_peer_accepts_nor_after_it_is_closed() {
     let mut two = TwoClients::new(6, 0);
     let (alice, bob) = (two.alice, two.bob);
-    two.with(bob, |bob, _| bob.expose("call", Some(vec!["alice".to_owned()]))).expect("there is room");
+    two.with(bob, |bob, _| bob.expose("call", Some(vec!["alice".to_owned()])))
+        .expect("fewer names than the limit");
     let flow = two
         .with(alice, |alice, now| alice.register("bob", "call", &by_budget(150), now))
         .expect("a peer")
@@ -132,7 +137,7 @@ fn nothing_is_sent_before_the_peer_accepts_nor_after_it_is_closed() {
     two.with(alice, |alice, now| alice.close(flow, now));
     assert_eq!(send(&mut two), Err(SendError::Closed));
     two.run_until(3_000);
-    assert!(two.events(bob).iter().any(|event| matches!(event, Event::Closed(_))), "Bob is told");
+    assert!(two.events(bob).iter().any(|event| matches!(event, Event::Closed(_))), "Bob is notified");
 }
 
 #[test]
@@ -143,7 +148,7 @@ fn what_is_not_exposed_to_a_peer_is_refused_at_both_ends() {
     ] {
         let mut two = TwoClients::new(7, 0);
         let (alice, bob) = (two.alice, two.bob);
-        two.with(bob, |bob, _| bob.expose(name, peers)).expect("there is room");
+        two.with(bob, |bob, _| bob.expose(name, peers)).expect("fewer names than the limit");
         let flow = two
             .with(alice, |alice, now| alice.register("bob", "call", &by_budget(150), now))
             .expect("a peer")
@@ -184,7 +189,7 @@ fn strangers_bytes_change_nothing() {
     let alice = two.alice;
     for length in 0..200_usize {
         let mut bytes: Vec<u8> =
-            (0..length).map(|place| (place * 31 + length * 7).to_le_bytes()[0]).collect();
+            (0..length).map(|index| (index * 31 + length * 7).to_le_bytes()[0]).collect();
         let from = "203.0.113.9:9".parse().expect("an address");
         two.with(alice, |alice, now| {
             alice.received(from, LocalAddress::ANY, byway_client::Ecn::NotCapable, &mut bytes, now);

@@ -1,4 +1,4 @@
-//! The coder at work: a file is cut into packets, some are thrown away, the rest bring them back.
+//! Demonstration of the coder: cuts a file into packets, drops some, and restores them.
 
 #![allow(clippy::print_stdout, reason = "a demonstration prints")]
 
@@ -14,12 +14,13 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 use serde::Serialize;
 
-/// Cuts a file into packets, adds repair packets, throws packets away, and restores the file.
+/// Cuts a file into packets, adds repair packets, drops packets, and restores the file.
 ///
-/// Source packets go in batches; each batch gets repair packets. From every batch as many packets are thrown
-/// away as it has repair packets (or as --lost says), source and repair packets alike, chosen at random. What
-/// is left restores the file, which is then compared with the original. The same losses without repair are the
-/// control. Last, a batch loses one packet too many, and the coder says so.
+/// Source packets are grouped into batches, and each batch gets repair packets. From every batch,
+/// as many packets are dropped as it has repair packets (or as --lost says), source and repair
+/// packets alike, chosen at random. The remaining packets restore the file, which is then compared
+/// with the original. The same losses without repair are the control. Last, a batch loses one
+/// packet too many, and the coder reports that.
 #[derive(Debug, Parser)]
 #[command(name = "recover_file")]
 struct Options {
@@ -34,13 +35,14 @@ struct Options {
     /// Bytes in a packet, 1 to 65535.
     #[arg(short = 'b', long, default_value_t = 1_200, value_parser = parse_within::<1, PACKET_BYTES_MAX>)]
     packet_bytes: usize,
-    /// Packets thrown away from every batch; more than the repair packets can be too many.
+    /// Packets dropped from every batch; more than the repair packets can be too many.
     #[arg(short, long)]
     lost: Option<usize>,
     /// Chooses the losses.
     #[arg(short, long, default_value_t = 1)]
     seed: u64,
-    /// The engine: naive, table, ssse3, avx2, gfni-avx2, gfni-avx512 or neon; the fastest by default.
+    /// The engine: naive, table, ssse3, avx2, gfni-avx2, gfni-avx512 or neon; the fastest by
+    /// default.
     #[arg(long, env = "BYWAY_ENGINE")]
     engine: Option<Engine>,
     /// Also write the restored file here.
@@ -51,7 +53,7 @@ struct Options {
     json: bool,
 }
 
-/// What happened to the file.
+/// Result of the demonstration.
 #[derive(Debug, Default, Serialize)]
 struct Outcome {
     file: String,
@@ -63,9 +65,9 @@ struct Outcome {
     lost_source_packets: usize,
     lost_repair_packets: usize,
     restored_packets: usize,
-    /// What the coder said of batches that lost too much, each message once.
+    /// Errors of the coder for batches that lost too much, each message once.
     refused: Vec<String>,
-    /// What it says of a batch that loses one packet more than it has repair packets.
+    /// Error of the coder for a batch that loses one packet more than it has repair packets.
     one_too_many: String,
     identical: bool,
 }
@@ -74,11 +76,13 @@ fn main() -> Result<ExitCode> {
     let options = Options::parse();
     let path = match &options.file {
         Some(path) => path.clone(),
-        None => std::env::current_exe().context("finding this program's own file: name one instead")?,
+        None => {
+            std::env::current_exe().context("cannot find this program's own file: name a file instead")?
+        }
     };
     #[allow(clippy::disallowed_methods, reason = "the demonstration is about a file")]
     let original = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    ensure!(!original.is_empty(), "{} is empty: there is nothing to cut up", path.display());
+    ensure!(!original.is_empty(), "{} is empty: name a file with contents", path.display());
 
     let (outcome, restored) = run(&options, &path, &original)?;
     if options.json {
@@ -87,7 +91,7 @@ fn main() -> Result<ExitCode> {
         print(&options, &outcome);
     }
     if let Some(output) = &options.output {
-        ensure!(outcome.identical, "the file could not be restored; {} is not written", output.display());
+        ensure!(outcome.identical, "cannot restore the file: {} is not written", output.display());
         #[allow(clippy::disallowed_methods, reason = "the demonstration is about a file")]
         fs::write(output, restored).with_context(|| format!("writing {}", output.display()))?;
     }
@@ -95,7 +99,7 @@ fn main() -> Result<ExitCode> {
     Ok(if outcome.identical && repaired { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Sends the file through losses, batch by batch; returns what happened and what arrived.
+/// Sends the file through losses, batch by batch; returns the result and the received file.
 fn run(options: &Options, path: &Path, original: &[u8]) -> Result<(Outcome, Vec<u8>)> {
     let engine = options.engine.unwrap_or_else(Engine::fastest);
     let mut random = Pcg64Mcg::new(u128::from(options.seed) << 64 | 0x9E37_79B9_7F4A_7C15);
@@ -108,11 +112,10 @@ fn run(options: &Options, path: &Path, original: &[u8]) -> Result<(Outcome, Vec<
     let packets: Vec<_> = original.chunks(options.packet_bytes).collect();
     let mut restored = Vec::with_capacity(original.len());
     for (number, sources) in packets.chunks(options.source_packets).enumerate() {
-        let batch =
-            BatchId::new(u32::try_from(number).context("the file has more batches than have numbers")?);
+        let batch = BatchId::new(u32::try_from(number).context("too many batches in the file")?);
         let lost = options.lost.unwrap_or(options.repair_packets);
         let losses = choose(lost, sources.len() + options.repair_packets, &mut random);
-        let sent = Sent::new(engine, batch, sources, options.repair_packets)?;
+        let sent = SentBatch::new(engine, batch, sources, options.repair_packets)?;
         restored.extend(sent.lose_and_restore(&losses, &mut outcome));
     }
     outcome.identical = restored == original;
@@ -121,15 +124,15 @@ fn run(options: &Options, path: &Path, original: &[u8]) -> Result<(Outcome, Vec<
 }
 
 /// One batch as it leaves the sender.
-struct Sent<'a> {
+struct SentBatch<'a> {
     engine: Engine,
     batch: BatchId,
     sources: &'a [&'a [u8]],
     payloads: Vec<Vec<u8>>,
-    encoded: byway_code::Encoded,
+    encoded: byway_code::EncodedBatch,
 }
 
-impl<'a> Sent<'a> {
+impl<'a> SentBatch<'a> {
     fn new(engine: Engine, batch: BatchId, sources: &'a [&'a [u8]], repair_packets: usize) -> Result<Self> {
         let longest = sources.iter().map(|source| source.len()).max().unwrap_or(0);
         let mut payloads = vec![vec![0; longest]; repair_packets];
@@ -137,8 +140,8 @@ impl<'a> Sent<'a> {
         Ok(Self { engine, batch, sources, payloads, encoded })
     }
 
-    /// Loses the packets that `losses` names, source packets first, and returns the batch's bytes as the receiver
-    /// has them in the end.
+    /// Drops the packets with the indices in `losses`, source packets first; returns the batch's
+    /// bytes after decoding.
     fn lose_and_restore(&self, losses: &[usize], outcome: &mut Outcome) -> Vec<u8> {
         let count = self.sources.len();
         let arrived = |index: usize| !losses.contains(&index);
@@ -175,20 +178,21 @@ fn remember(messages: &mut Vec<String>, message: String) {
     }
 }
 
-/// What the coder says when the first batch loses one source packet more than it has repair packets.
+/// Returns the coder's error if the first batch loses one source packet more than it has repair
+/// packets.
 fn lose_one_too_many(engine: Engine, packets: &[&[u8]], options: &Options) -> Result<String> {
     let sources = &packets[..packets.len().min(options.source_packets)];
     let lost: Vec<_> = (0..=options.repair_packets).collect();
     if lost.len() > sources.len() {
-        return Ok(String::from("the batch is too small to lose that many"));
+        return Ok(String::from("batch too small for as many losses"));
     }
     let mut outcome = Outcome::default();
-    Sent::new(engine, BatchId::new(0), sources, options.repair_packets)?
+    SentBatch::new(engine, BatchId::new(0), sources, options.repair_packets)?
         .lose_and_restore(&lost, &mut outcome);
     outcome.refused.pop().context("the coder accepted more losses than it can restore")
 }
 
-/// `count` distinct numbers below `bound`; all of them if there are fewer.
+/// Returns `count` distinct numbers below `bound`; all of them if there are fewer.
 fn choose(count: usize, bound: usize, random: &mut Pcg64Mcg) -> Vec<usize> {
     let mut numbers: Vec<_> = (0..bound).collect();
     let count = count.min(bound);
@@ -203,15 +207,15 @@ fn choose(count: usize, bound: usize, random: &mut Pcg64Mcg) -> Vec<usize> {
 fn print(options: &Options, outcome: &Outcome) {
     let lost = outcome.lost_source_packets + outcome.lost_repair_packets;
     let all = outcome.source_packets + outcome.repair_packets;
-    println!("Byway's erasure coder at work, engine {}\n", outcome.engine);
+    println!("Erasure coding with Byway, engine {}\n", outcome.engine);
     println!("  file            {}, {}", outcome.file, Bytes::new(outcome.bytes));
-    println!("  cut into        {} source packets of {} B", outcome.source_packets, options.packet_bytes);
+    println!("  divided into    {} source packets of {} B", outcome.source_packets, options.packet_bytes);
     println!(
         "  protected by    {} repair packets: {} batches of up to {} + {}",
         outcome.repair_packets, outcome.batches, options.source_packets, options.repair_packets
     );
     println!(
-        "  thrown away     {lost} of all {all} packets: {} source, {} repair",
+        "  dropped         {lost} of all {all} packets: {} source, {} repair",
         outcome.lost_source_packets, outcome.lost_repair_packets
     );
     println!();
@@ -225,12 +229,12 @@ fn print(options: &Options, outcome: &Outcome) {
         if outcome.identical { "identical, byte for byte" } else { "NOT identical" }
     );
     println!();
-    println!("  one too many    {}", outcome.one_too_many);
+    println!("  one loss more   {}", outcome.one_too_many);
 }
 
 fn parse_within<const LEAST: usize, const MOST: usize>(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if (LEAST..=MOST).contains(&number) => Ok(number),
-        _ => Err(format!("give a whole number from {LEAST} to {MOST}")),
+        _ => Err(format!("invalid number: give a whole number from {LEAST} to {MOST}")),
     }
 }

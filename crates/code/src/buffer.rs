@@ -1,23 +1,23 @@
-//! A byte buffer on a cache-line boundary, in safe code.
+//! Byte buffer on a cache-line boundary, in safe code.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::limits::ALIGNMENT;
 
-/// A zeroed buffer of fixed length whose first byte lies on an [`ALIGNMENT`] boundary.
+/// Buffer of fixed length whose first byte is on an [`ALIGNMENT`] boundary; initially zeros.
 ///
-/// For coded payloads: aligned vectors touch one cache line each.
+/// It is for coded payloads, because an aligned vector touches only one cache line.
 #[derive(Debug)]
 pub struct AlignedBuffer {
-    /// A little longer than asked for, so that an aligned start can be found inside.
+    /// Allocated bytes: more than `length`, because the aligned start is somewhere inside.
     bytes: Vec<u8>,
     start: usize,
     length: usize,
 }
 
 impl AlignedBuffer {
-    /// A buffer of `length` zero bytes.
+    /// Creates a buffer of `length` zero bytes.
     #[must_use]
     pub fn new(length: usize) -> Self {
         let bytes = vec![0; length + ALIGNMENT - 1];

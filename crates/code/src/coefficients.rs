@@ -1,18 +1,20 @@
-//! The coding coefficients: a normalised Cauchy matrix.
+//! Coding coefficients: a normalised Cauchy matrix.
 //!
-//! Row `i` has the point `255 - i`, column `j` the point `j`, and the Cauchy coefficient is the inverse of
-//! their sum, as in J. Blömer et al., "An XOR-Based Erasure-Resilient Coding Scheme", ICSI TR-95-048, 1995. Each
-//! column is then divided by its first entry, which makes the first row all ones: the first repair packet is a
-//! plain XOR. Scaling columns keeps every square submatrix invertible, so any `e` rows restore any `e` columns
-//! (`algorithm.md` has the argument).
+//! Row `i` has the point `255 - i`, column `j` the point `j`. The Cauchy coefficient is the inverse
+//! of their sum, as in J. Blömer et al., "An XOR-Based Erasure-Resilient Coding Scheme", ICSI
+//! TR-95-048, 1995. Each column is then divided by its first entry, which makes the first row all
+//! ones: the first repair packet is a plain XOR. Scaling columns keeps every square submatrix
+//! invertible, so any `e` rows restore any `e` columns (`algorithm.md` has the argument).
 
 use crate::field::{inverse, multiply};
 use crate::limits::{REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 
-/// The coefficient with which source packet `column` enters repair packet `row`, both counted from 0.
+/// Returns the coefficient by which repair packet `row` contains source packet `column`, both
+/// counted from 0.
 ///
-/// It depends on neither the number of source packets nor the number of repair packets: a batch can be closed
-/// early and repair packets can be left out, and the others stay what they were.
+/// It depends on neither the number of source packets nor the number of repair packets. So a batch
+/// can be closed early and repair packets can be left out, and the other repair packets do not
+/// change.
 ///
 /// # Panics
 /// If `row + column` is 256 or more: the field has no points left.
@@ -38,10 +40,10 @@ const fn column_point(column: usize) -> u8 {
     column as u8
 }
 
-/// One row of coefficients for the block code.
+/// Coefficients of one repair packet in the block code, by source packet.
 pub(crate) type Row = [u8; SOURCE_PACKETS_MAX];
 
-/// `ROWS[i][j]` is `coefficient(i, j)`, for every shape of the block code.
+/// Coefficients of the block code by repair packet: `ROWS[i][j]` is `coefficient(i, j)`.
 pub(crate) static ROWS: [Row; REPAIR_PACKETS_MAX] = rows();
 
 const fn rows() -> [Row; REPAIR_PACKETS_MAX] {
@@ -58,10 +60,11 @@ const fn rows() -> [Row; REPAIR_PACKETS_MAX] {
     rows
 }
 
-/// One column of coefficients for the block code.
+/// Coefficients of one source packet in the block code, by repair packet.
 type Column = [u8; REPAIR_PACKETS_MAX];
 
-/// `COLUMNS[j][i]` is `ROWS[i][j]`: what one source packet is multiplied with lies together.
+/// Coefficients of the block code by source packet: `COLUMNS[j][i]` is `ROWS[i][j]`, so those of
+/// one source packet are contiguous.
 pub(crate) static COLUMNS: [Column; SOURCE_PACKETS_MAX] = columns();
 
 const fn columns() -> [Column; SOURCE_PACKETS_MAX] {
@@ -78,7 +81,7 @@ const fn columns() -> [Column; SOURCE_PACKETS_MAX] {
     columns
 }
 
-/// `SUMS[i][k]` is the sum of the first `k` coefficients of row `i`.
+/// Sums of coefficients: `SUMS[i][k]` is the sum of the first `k` coefficients of row `i`.
 pub(crate) static SUMS: [[u8; SOURCE_PACKETS_MAX + 1]; REPAIR_PACKETS_MAX] = sums();
 
 const fn sums() -> [[u8; SOURCE_PACKETS_MAX + 1]; REPAIR_PACKETS_MAX] {
@@ -132,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Every way to choose `count` of `0..bound`, rising.
+    /// Returns all rising choices of `count` numbers from `0..bound`.
     fn choices(count: usize, bound: usize) -> alloc::vec::Vec<[usize; 3]> {
         let mut choices = alloc::vec::Vec::new();
         for a in 0..bound {

@@ -1,4 +1,4 @@
-//! Restoring lost source packets.
+//! Decoding: restores lost source packets.
 
 use arrayvec::ArrayVec;
 
@@ -13,31 +13,31 @@ use crate::limits::{PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 use crate::repair::Repair;
 use crate::solve::{Square, invert};
 
-/// The source packets that [`decode`] restored.
+/// Source packets that a call of [`decode`] has restored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveredPackets {
     packets: ArrayVec<RecoveredPacket, REPAIR_PACKETS_MAX>,
 }
 
-/// A restored packet's place in the batch and its length in bytes.
+/// Index of a restored source packet in the batch, and its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RecoveredPacket {
     index: usize,
     bytes: usize,
 }
 
-impl Recovered {
-    /// How many packets were restored.
+impl RecoveredPackets {
+    /// Returns the number of restored source packets.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.packets.len()
     }
 
-    /// Each restored packet's index in the batch and its bytes, in rising order of the index, given the buffers
-    /// that [`decode`] wrote.
+    /// Returns each restored packet's index in the batch and its bytes, in rising order of the
+    /// index. `buffers` are those to which [`decode`] wrote.
     ///
     /// # Panics
-    /// If a buffer is shorter than its packet: it is not one that [`decode`] has filled.
+    /// If a buffer is shorter than its packet, because it is not one that [`decode`] has filled.
     pub fn packets<'a, B: AsRef<[u8]>>(
         &'a self,
         buffers: &'a [B],
@@ -51,28 +51,32 @@ impl Recovered {
 
 /// Restores the source packets of a batch that are missing from `sources`.
 ///
-/// `sources` has a place for every source packet of the batch, `None` where it is lost. Any `e` repair packets
-/// of the batch restore any `e` losses; more than that many are checked and then left alone. The packets are
-/// written to the first `e` of `buffers`, in rising order of their index; each buffer has to be as long as the
-/// repair payloads, since a packet's length is only known once it is decoded. If nothing is lost, nothing is
-/// done.
+/// `sources` has an entry for every source packet of the batch, `None` if it is lost. Any `e`
+/// repair packets of the batch restore any `e` losses; further ones are checked and not used. The
+/// packets are written to the first `e` of `buffers`, in rising order of their index. Each buffer
+/// has to be as long as the repair payloads, because a packet's length is known only after
+/// decoding. Without losses, the function does nothing.
 ///
-/// Only an e x e system is solved, whatever the batch's size, and nothing is allocated or copied.
+/// It solves only an e x e system, whatever the batch's size, and allocates and copies nothing.
 ///
 /// # Errors
-/// If the batch has no source packets or too many; if there are fewer repair packets or buffers than losses, or
-/// the repair packets do not belong together or to these sources; if a buffer is too short; if a restored
-/// packet is impossible. After [`DecodeError::Inconsistent`] the buffers hold nothing of use; after any other
+/// - If the batch has no source packets or too many;
+/// - if there are fewer repair packets or buffers than losses;
+/// - if the repair packets do not belong together or to these sources;
+/// - if a buffer is too short;
+/// - if a restored packet is impossible.
+///
+/// After [`DecodeError::Inconsistent`] the content of the buffers is useless; after any other
 /// error they are untouched.
 pub fn decode<B: AsRef<[u8]> + AsMut<[u8]>>(
     engine: Engine,
     sources: &[Option<&[u8]>],
     repairs: &[Repair<'_>],
     buffers: &mut [B],
-) -> Result<Recovered, DecodeError> {
+) -> Result<RecoveredPackets, DecodeError> {
     let losses = find_losses(sources, repairs.len())?;
     if losses.is_empty() {
-        return Ok(Recovered::default());
+        return Ok(RecoveredPackets::default());
     }
     let payloads = repairs.iter().map(|repair| repair.payload);
     sources.iter().copied().flatten().chain(payloads).for_each(prefetch);
@@ -91,10 +95,10 @@ pub fn decode<B: AsRef<[u8]> + AsMut<[u8]>>(
     find_lengths(&losses, repairs, &rows, &inputs, buffers)
 }
 
-/// The indices of the missing source packets, rising.
+/// Indices of the missing source packets in their batch, rising.
 type Losses = ArrayVec<usize, REPAIR_PACKETS_MAX>;
 
-/// The rows of coefficients that restore the missing source packets, in the order of [`Losses`].
+/// Rows of coefficients that restore the missing source packets, in the order of [`Losses`].
 type Rows = ArrayVec<Row, REPAIR_PACKETS_MAX>;
 
 fn find_losses(sources: &[Option<&[u8]>], repairs: usize) -> Result<Losses, DecodeError> {
@@ -115,12 +119,13 @@ fn find_losses(sources: &[Option<&[u8]>], repairs: usize) -> Result<Losses, Deco
     Ok(missing.map(|(index, _)| index).collect())
 }
 
-/// The rows that turn what is there into what is lost: one for each lost packet, whose column `j` belongs to
-/// source packet `j` or, where that one is lost itself, to the repair packet that takes its place.
+/// Returns the rows that restore the lost packets from the available ones, one row for each. Column
+/// `j` belongs to source packet `j` or, if that packet is lost, to the repair packet that replaces
+/// it.
 ///
-/// Repair packet i is Rᵢ = Σ cᵢⱼ·Sⱼ. Over the lost packets alone that is an e x e system with the right-hand side
-/// Rᵢ - Σ cᵢⱼ·Sⱼ over the survivors. With M its inverse, lost packet l is Σ Mₗᵢ·Rᵢ plus, over the survivors j,
-/// Σ (Σ Mₗᵢ·cᵢⱼ)·Sⱼ: one combination of all that is there.
+/// Repair packet i is Rᵢ = Σ cᵢⱼ·Sⱼ. Over the lost packets alone that is an e x e system with the
+/// right-hand side Rᵢ - Σ cᵢⱼ·Sⱼ over the survivors. With M its inverse, lost packet l is Σ Mₗᵢ·Rᵢ
+/// plus, over the survivors j, Σ (Σ Mₗᵢ·cᵢⱼ)·Sⱼ: one combination of all available packets.
 fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> Rows {
     let inverse = invert(square(losses, repairs), losses.len())
         .expect("distinct rows and columns of a Cauchy matrix are always independent");
@@ -143,16 +148,17 @@ fn solve(engine: Engine, losses: &Losses, repairs: &[Repair<'_>]) -> Rows {
     rows
 }
 
-/// Decodes the lengths and checks that every byte past a packet's end is zero, as encoding left it.
+/// Decodes the lengths of the restored packets, and checks that every byte past a packet's end is
+/// zero, as encoding left it.
 fn find_lengths<B: AsRef<[u8]>>(
     losses: &Losses,
     repairs: &[Repair<'_>],
     rows: &[Row],
     inputs: &Inputs<'_>,
     buffers: &[B],
-) -> Result<Recovered, DecodeError> {
+) -> Result<RecoveredPackets, DecodeError> {
     let available = inputs.longest();
-    let mut recovered = Recovered::default();
+    let mut recovered = RecoveredPackets::default();
     for ((index, buffer), row) in losses.iter().zip(buffers).zip(rows) {
         let bytes = decode_length(losses, repairs, row, inputs);
         let padding = buffer.as_ref().get(bytes..available);
@@ -164,7 +170,7 @@ fn find_lengths<B: AsRef<[u8]>>(
     Ok(recovered)
 }
 
-/// The length of the packet that `row` restores.
+/// Returns the length of the source packet that `row` restores.
 ///
 /// In the length column a repair packet has its own symbol, not the length of its payload.
 fn decode_length(losses: &Losses, repairs: &[Repair<'_>], row: &Row, inputs: &Inputs<'_>) -> usize {
@@ -178,7 +184,7 @@ fn decode_length(losses: &Losses, repairs: &[Repair<'_>], row: &Row, inputs: &In
     usize::from(u16::from_be_bytes(symbol))
 }
 
-/// The coefficients of the lost packets in the repair packets.
+/// Returns the coefficients of the lost source packets in the repair packets.
 fn square(losses: &Losses, repairs: &[Repair<'_>]) -> Square {
     let mut square = Square::default();
     for (entries, repair) in square.iter_mut().zip(repairs) {
@@ -189,7 +195,8 @@ fn square(losses: &Losses, repairs: &[Repair<'_>]) -> Square {
     square
 }
 
-/// Checks that the repair packets belong together and to these sources; returns their payload length.
+/// Checks that the repair packets belong to one batch, and to these source packets; returns the
+/// length of their payloads in bytes.
 fn check_repairs(sources: &[Option<&[u8]>], repairs: &[Repair<'_>]) -> Result<usize, DecodeError> {
     let Some(first) = repairs.first() else {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! Making repair packets, at once or packet by packet.
+//! Encoding: creates repair packets, at once or packet by packet.
 
 use alloc::vec::Vec;
 
@@ -13,40 +13,43 @@ use crate::length;
 use crate::limits::{PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 use crate::repair::{LengthSymbol, Repair};
 
-/// What encoding a batch gives beside the payloads.
+/// Properties of an encoded batch; the payloads of its repair packets are in the caller's buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedBatch {
     source_packets: usize,
     payload_bytes: usize,
-    /// The row of coefficients of the first repair packet.
+    /// Index of the first repair packet: its row of coefficients.
     first_row: usize,
     repair_packets: usize,
     length_symbols: [LengthSymbol; REPAIR_PACKETS_MAX],
 }
 
-impl Encoded {
-    /// How many source packets the batch has.
+impl EncodedBatch {
+    /// Returns the number of source packets in the batch.
     #[must_use]
     pub const fn source_packets(&self) -> usize {
         self.source_packets
     }
 
-    /// The length of every repair payload in bytes: that of the longest source packet.
+    /// Returns the length of every repair payload in bytes: that of the longest source packet.
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {
         self.payload_bytes
     }
 
-    /// The repair packets' symbols of the length column, in order of their index.
+    /// Returns the coded lengths of the source packets in each repair packet, in order of the
+    /// index.
     #[must_use]
     pub fn length_symbols(&self) -> &[LengthSymbol] {
         &self.length_symbols[..self.repair_packets]
     }
 
-    /// The batch's repair packets, in order of their index, given the buffers that hold their payloads.
+    /// Returns the batch's repair packets, in order of their index, from the buffers with their
+    /// payloads.
     ///
     /// # Panics
-    /// If a buffer is shorter than [`Encoded::payload_bytes`]: it is not one that [`encode`] has filled.
+    /// If a buffer is shorter than [`EncodedBatch::payload_bytes`], because it is not one that
+    /// [`encode`] has filled.
     pub fn repairs<'a, B: AsRef<[u8]>>(
         &'a self,
         batch: BatchId,
@@ -66,18 +69,18 @@ impl Encoded {
 
 /// Encodes a whole batch at once: as many repair packets as there are `payloads`.
 ///
-/// Each payload is written up to the length of the longest source packet; what follows is left alone. Nothing
-/// is allocated or copied. Payloads on an [`ALIGNMENT`](crate::ALIGNMENT) boundary are written fastest, and so
-/// are source packets of one length.
+/// Each payload is written up to the length of the longest source packet; bytes beyond it are
+/// unchanged. Nothing is allocated or copied. Encoding is fastest for payloads on an
+/// [`ALIGNMENT`](crate::ALIGNMENT) boundary, and for source packets of equal length.
 ///
 /// # Errors
-/// If there are no source packets or no payloads, or too many of either; if a source packet is longer than
-/// [`PACKET_BYTES_MAX`] or than a payload buffer. Nothing is written then.
+/// If there are no source packets or no payloads, or too many of either; if a source packet is
+/// longer than [`PACKET_BYTES_MAX`] or than a payload buffer. Nothing is written then.
 pub fn encode<B: AsRef<[u8]> + AsMut<[u8]>>(
     engine: Engine,
     sources: &[&[u8]],
     payloads: &mut [B],
-) -> Result<Encoded, EncodeError> {
+) -> Result<EncodedBatch, EncodeError> {
     if sources.is_empty() {
         return Err(EncodeError::NoSourcePackets);
     }
@@ -93,11 +96,11 @@ pub fn encode<B: AsRef<[u8]> + AsMut<[u8]>>(
     let rows = &ROWS[..payloads.len()];
     with_views(payloads, |payloads| combine(engine, rows, &inputs, payloads));
 
-    let mut encoded = Encoded {
+    let mut encoded = EncodedBatch {
         source_packets: sources.len(),
         payload_bytes: inputs.longest(),
         repair_packets: payloads.len(),
-        ..Encoded::default()
+        ..EncodedBatch::default()
     };
     let symbols = encoded.length_symbols[..payloads.len()].iter_mut().zip(&ROWS).zip(&SUMS);
     for ((symbol, row), sums) in symbols {
@@ -106,11 +109,11 @@ pub fn encode<B: AsRef<[u8]> + AsMut<[u8]>>(
     Ok(encoded)
 }
 
-/// Encodes a batch packet by packet, as packets arrive, and keeps none of them.
+/// Encodes a batch packet by packet, as packets arrive, and stores none of them.
 ///
-/// The number of source packets need not be known in advance: after each [`Encoder::add`] the repair packets
-/// cover what was added so far. [`Encoder::restart`] begins the next batch in the same buffers, so nothing is
-/// allocated after [`Encoder::new`].
+/// The number of source packets need not be known in advance: after each [`Encoder::add`] the
+/// repair packets cover all packets added so far. [`Encoder::restart`] begins the next batch in the
+/// same buffers, so nothing is allocated after [`Encoder::new`].
 ///
 /// ```
 /// use byway_code::{AlignedBuffer, Encoder, Engine};
@@ -128,15 +131,15 @@ pub fn encode<B: AsRef<[u8]> + AsMut<[u8]>>(
 #[derive(Debug)]
 pub struct Encoder<B> {
     engine: Engine,
-    encoded: Encoded,
+    encoded: EncodedBatch,
     payloads: Vec<B>,
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
-    /// An encoder that makes one repair packet in each of `payloads`.
+    /// Creates an encoder of one repair packet in each of `payloads`.
     ///
-    /// The buffers bound the packets it can take. They may be the payload part of packets about to be sent: the
-    /// encoder only ever touches what their `AsMut` shows.
+    /// The buffers limit the length of source packets. They may be the payload parts of packets to
+    /// be sent: the encoder accesses only the bytes that their `AsMut` returns.
     ///
     /// # Errors
     /// If there are no buffers or more than [`REPAIR_PACKETS_MAX`].
@@ -144,9 +147,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
         Self::from_row(engine, 0, payloads)
     }
 
-    /// An encoder whose repair packets are those with the indices from `first_row` on.
+    /// Creates an encoder whose repair packets have the indices from `first_row` on.
     ///
-    /// Any repair packets of a batch will do; batches that are solved together should differ in theirs.
+    /// Any repair packets of a batch can restore it; batches that are solved together should have
+    /// different ones.
     ///
     /// # Errors
     /// If there are no buffers, or an index is [`REPAIR_PACKETS_MAX`] or more.
@@ -158,15 +162,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
         let payloads: Vec<B> = payloads.into_iter().collect();
         check_repair_count(payloads.len())?;
         check_repair_count(first_row.saturating_add(payloads.len()))?;
-        let encoded = Encoded { first_row, repair_packets: payloads.len(), ..Encoded::default() };
+        let encoded = EncodedBatch { first_row, repair_packets: payloads.len(), ..EncodedBatch::default() };
         Ok(Self { engine, encoded, payloads })
     }
 
-    /// Adds the next source packet and returns its index in the batch.
+    /// Adds the next source packet to the repair packets, and returns its index in the batch.
     ///
     /// # Errors
-    /// If the batch is full, or the packet is longer than [`PACKET_BYTES_MAX`] or than a buffer. The batch then
-    /// stays as it was.
+    /// If the batch is full, or the packet is longer than [`PACKET_BYTES_MAX`] or than a buffer.
+    /// The batch then stays as it was.
     pub fn add(&mut self, source: &[u8]) -> Result<usize, EncodeError> {
         let column = self.encoded.source_packets;
         if column == SOURCE_PACKETS_MAX {
@@ -186,7 +190,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
         Ok(column)
     }
 
-    /// Adds to the coded bytes, after clearing those that this packet is the first to reach.
+    /// Adds a source packet to the payloads, after clearing bytes that it is the first to reach.
     fn add_payload(&mut self, coefficients: &[u8], source: &[u8]) {
         let reached = self.encoded.payload_bytes;
         let engine = self.engine.implementation();
@@ -200,25 +204,25 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
         });
     }
 
-    /// How many source packets the batch has so far, and what else is known of its repair packets.
+    /// Returns the properties of the batch as added so far.
     #[must_use]
-    pub const fn encoded(&self) -> &Encoded {
+    pub const fn encoded(&self) -> &EncodedBatch {
         &self.encoded
     }
 
-    /// The repair packets that cover what was added so far; none if nothing was.
+    /// Returns the repair packets over the source packets added so far; none before the first one.
     pub fn repairs(&self, batch: BatchId) -> impl Iterator<Item = Repair<'_>> {
         let covered = if self.encoded.source_packets == 0 { 0 } else { self.payloads.len() };
         self.encoded.repairs(batch, &self.payloads[..covered])
     }
 
-    /// Begins the next batch.
+    /// Begins the next batch: the repair packets cover no source packets.
     pub fn restart(&mut self) {
         let (first_row, repair_packets) = (self.encoded.first_row, self.payloads.len());
-        self.encoded = Encoded { first_row, repair_packets, ..Encoded::default() };
+        self.encoded = EncodedBatch { first_row, repair_packets, ..EncodedBatch::default() };
     }
 
-    /// Gives the buffers back.
+    /// Returns the buffers with the payloads of the repair packets.
     #[must_use]
     pub fn into_payloads(self) -> Vec<B> {
         self.payloads
@@ -233,10 +237,12 @@ fn check_repair_count(count: usize) -> Result<(), EncodeError> {
     }
 }
 
-/// Runs `code` on the bytes of each buffer, of which there are at most [`REPAIR_PACKETS_MAX`].
+/// Runs `code` on the byte slices of the buffers, of which there are at most
+/// [`REPAIR_PACKETS_MAX`].
 ///
-/// The array stays where it is made: moving it right after it is written stalls the processor longer than coding
-/// a small packet takes. One or two buffers, the rule, get an array that is no longer than they need.
+/// The array is used in place: moving it right after it is written stalls the processor for longer
+/// than coding a small packet takes. For one or two buffers, the usual case, the array has that
+/// length.
 #[inline]
 pub(crate) fn with_views<B: AsMut<[u8]>>(buffers: &mut [B], code: impl FnOnce(&mut [&mut [u8]])) {
     match buffers {
@@ -253,12 +259,14 @@ pub(crate) fn with_views<B: AsMut<[u8]>>(buffers: &mut [B], code: impl FnOnce(&m
     }
 }
 
-/// The longest packet that fits in the length column and in every buffer.
+/// Returns the length of the longest source packet that fits into the length column and every
+/// buffer, in bytes.
 fn capacity<B: AsRef<[u8]>>(payloads: &[B]) -> usize {
     payloads.iter().fold(PACKET_BYTES_MAX, |capacity, payload| payload.as_ref().len().min(capacity))
 }
 
-/// What is wrong with the first source packet that is too long.
+/// Returns the error for the first source packet that is longer than a buffer or the length column
+/// allows.
 #[cold]
 fn misfit<B: AsRef<[u8]>>(sources: &[&[u8]], payloads: &[B]) -> EncodeError {
     let capacity = capacity(payloads);

@@ -1,4 +1,4 @@
-//! The choice of an engine.
+//! Choice of the engine: the implementation of the coder's arithmetic for this processor.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,31 +8,31 @@ use alloc::string::ToString;
 use crate::engines::{ALL, Implementation};
 use crate::error::EngineError;
 
-/// The names of all engines, of every architecture, slowest first on each.
+/// Names of the engines for all processor architectures, slowest first on each.
 pub(crate) const NAMES: [&str; 7] = ["naive", "table", "ssse3", "avx2", "gfni-avx2", "gfni-avx512", "neon"];
 
-/// The arithmetic a coder runs on.
+/// Implementation of the coder's arithmetic for a kind of processor.
 ///
-/// A value of this type is proof that this processor can run the engine. All engines give the same bytes; they
-/// differ in speed only. Choose once, at start, and pass it on: [`Engine::fastest`] unless somebody asks for
-/// another by name.
+/// A value of this type proves that this processor can run the engine. All engines give the same
+/// bytes and differ only in speed. Choose one at start, and pass it on: [`Engine::fastest`] unless
+/// the user names another.
 #[derive(Clone, Copy)]
 pub struct Engine(&'static Implementation);
 
 impl Engine {
-    /// The fastest engine this processor can run.
+    /// Returns the fastest engine that this processor can run.
     #[must_use]
     pub fn fastest() -> Self {
         // The naive engine runs anywhere, so there is always a last one.
         Self::available().last().unwrap_or(Self(&ALL[0]))
     }
 
-    /// Every engine this processor can run, slowest first.
+    /// Returns all engines that this processor can run, slowest first.
     pub fn available() -> impl Iterator<Item = Self> {
         ALL.iter().filter(|implementation| (implementation.is_available)()).map(Self)
     }
 
-    /// This engine's name, as [`Engine::from_str`] takes it.
+    /// Returns this engine's name, as [`Engine::from_str`] accepts it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name
@@ -46,7 +46,8 @@ impl Engine {
 impl FromStr for Engine {
     type Err = EngineError;
 
-    /// The engine of this name: `naive`, `table`, `ssse3`, `avx2`, `gfni-avx2`, `gfni-avx512` or `neon`.
+    /// Returns the engine of this name: `naive`, `table`, `ssse3`, `avx2`, `gfni-avx2`,
+    /// `gfni-avx512` or `neon`.
     fn from_str(name: &str) -> Result<Self, EngineError> {
         if let Some(implementation) = ALL.iter().find(|implementation| implementation.name == name) {
             if (implementation.is_available)() {
@@ -89,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// What the standard library's own detection says, in order of speed.
+    /// Engines according to the standard library's feature detection, in order of speed.
     #[cfg(target_arch = "x86_64")]
     fn expected() -> Vec<&'static str> {
         use std::is_x86_feature_detected as has;

@@ -1,8 +1,8 @@
 //! The engines: one set of operations, implemented for each kind of processor.
 //!
-//! This module and the files below it hold all `unsafe` code of the crate. Each engine is one file with one
-//! [`Implementation`]; the vector engines share [`kernel`] and differ in the operations of a [`Vector`] and in
-//! the processor features they are compiled with.
+//! This module and the files below it hold all `unsafe` code of the crate. Each engine is one file
+//! with one [`Implementation`]; the vector engines share [`kernel`] and differ in the operations of
+//! a [`Vector`] and in the processor features they are compiled with.
 
 #![allow(unsafe_code, reason = "vector instructions and their loads and stores; each block has its argument")]
 #![allow(clippy::inline_always, reason = "the kernel has to be compiled inside a function with the features")]
@@ -31,7 +31,7 @@ mod tables;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use kernel::Vector;
 
-/// Every engine compiled for this architecture, slowest first.
+/// All engines for this architecture, slowest first.
 pub(crate) static ALL: &[Implementation] = &[
     naive::IMPLEMENTATION,
     table::IMPLEMENTATION,
@@ -47,10 +47,10 @@ pub(crate) static ALL: &[Implementation] = &[
     neon::IMPLEMENTATION,
 ];
 
-/// One engine: its name, whether this processor can run it, and its operations.
+/// Engine: its name, the test if this processor can run it, and its operations.
 pub(crate) struct Implementation {
     pub(crate) name: &'static str,
-    /// What the processor must have, for error messages.
+    /// Processor features that the engine needs, for error messages.
     pub(crate) needs: &'static str,
     pub(crate) is_available: fn() -> bool,
     combine: CombineFn,
@@ -61,16 +61,17 @@ pub(crate) struct Implementation {
 /// `outputs[i][span] = sum over j of coefficients[i][j] * inputs[j][span]`.
 ///
 /// # Safety
-/// The processor has what the engine needs; there is one row of coefficients for each output, with a
-/// coefficient for each input; every input and every output is at least `span.end` bytes long, and
-/// `span.start <= span.end`.
+/// The processor has the features of the engine. There is one row of coefficients for each output,
+/// with a coefficient for each input. Every input and every output is at least `span.end` bytes
+/// long, and `span.start <= span.end`.
 type CombineFn =
     unsafe fn(coefficients: &[Row], inputs: &[&[u8]], outputs: &mut [&mut [u8]], span: Range<usize>);
 
-/// `output[span] = sum over j of inputs[j][span]`: what [`CombineFn`] does with one output and coefficients of 1.
+/// `output[span] = sum over j of inputs[j][span]`: the result of [`CombineFn`] for one output and
+/// coefficients of 1.
 ///
-/// A batch within one flow has one repair packet as a rule, the plain sum, and so little to do that finding out
-/// takes longer than doing it.
+/// A block within one flow usually has one repair packet, the plain sum. The computation is so
+/// short that detecting this case in the kernel would take longer.
 ///
 /// # Safety
 /// As [`CombineFn`].
@@ -79,17 +80,18 @@ type SumFn = unsafe fn(inputs: &[&[u8]], output: &mut [u8], span: Range<usize>);
 /// `outputs[i][..input.len()] += coefficients[i] * input`.
 ///
 /// # Safety
-/// The processor has what the engine needs; there are `outputs.len()` coefficients; every output is at least
-/// as long as the input.
+/// The processor has the features of the engine; there are `outputs.len()` coefficients; every
+/// output is at least as long as the input.
 type AccumulateFn = unsafe fn(coefficients: &[u8], input: &[u8], outputs: &mut [&mut [u8]]);
 
-/// Begins to bring a packet, or the place for one, into the first-level cache, while something else is still being done.
+/// Starts to load the beginning of a packet or its buffer into the processor's first-level cache.
 ///
-/// Only its beginning: once the kernel reads on from there, the processor fetches ahead by itself. For a shorter
-/// packet a few instructions are wasted, which costs less than looking at its length.
+/// The beginning suffices, because the processor prefetches the rest when the kernel reads on. For
+/// a shorter packet a few instructions are wasted, which costs less than a check of its length.
 #[inline]
 pub fn prefetch(packet: &[u8]) {
-    /// Half a kilobyte: with six or twelve lines, batches of every measured shape take longer.
+    /// Number of prefetched cache lines, half a kilobyte: with six or twelve, batches of every
+    /// measured shape take longer.
     const LINES: usize = 8;
     #[cfg(target_arch = "x86_64")]
     for line in 0..LINES {
@@ -102,9 +104,11 @@ pub fn prefetch(packet: &[u8]) {
     let _ = (packet, LINES);
 }
 
-/// Begins to bring all of a value into the first-level cache, but for what it points to.
+/// Starts to load all of a value into the processor's first-level cache, except for data behind
+/// pointers.
 ///
-/// For those who know what they need soon, while they do something else: memory is far, and gives much at a time.
+/// It is for callers that know early which data they need, because memory has a long latency and a
+/// high throughput.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -118,7 +122,7 @@ pub fn prefetch_value<T>(value: &T) {
     let _ = value;
 }
 
-/// Packets to be combined, with the bounds of their lengths.
+/// Packets to combine, with the lengths of the shortest and the longest.
 pub(crate) struct Inputs<'a> {
     packets: &'a [&'a [u8]],
     shortest: usize,
@@ -137,19 +141,19 @@ impl<'a> Inputs<'a> {
         self.packets
     }
 
-    /// The length of the longest packet.
+    /// Returns the length of the longest packet, in bytes.
     pub(crate) const fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Whether all packets have one length.
+    /// True if all packets have equal length.
     pub(crate) const fn have_one_length(&self) -> bool {
         self.shortest == self.longest
     }
 }
 
 impl Implementation {
-    /// Runs [`CombineFn`] after checking everything it asks for.
+    /// Runs the engine's [`CombineFn`] or [`SumFn`], after checks of all their conditions.
     #[inline]
     pub(crate) fn combine(
         &self,
@@ -163,8 +167,8 @@ impl Implementation {
         assert!(span.start <= span.end, "the span runs forward");
         assert!(span.end <= inputs.shortest, "the span lies within every input");
         assert!(outputs.iter().all(|output| span.end <= output.len()), "the span lies within every output");
-        // SAFETY of both calls: everything is checked above; `Engine` only hands out implementations whose
-        // `is_available` has said yes on this processor.
+        // SAFETY of both calls: everything is checked above; `Engine` only hands out
+        // implementations whose `is_available` has said yes on this processor.
         if let ([row], [output]) = (coefficients, &mut *outputs)
             && *row == [1; SOURCE_PACKETS_MAX]
         {
@@ -175,7 +179,7 @@ impl Implementation {
         unsafe { (self.combine)(coefficients, inputs.packets, outputs, span) }
     }
 
-    /// Runs [`AccumulateFn`] after checking everything it asks for.
+    /// Runs the engine's [`AccumulateFn`], after checks of all its conditions.
     pub(crate) fn accumulate(&self, coefficients: &[u8], input: &[u8], outputs: &mut [&mut [u8]]) {
         assert_eq!(coefficients.len(), outputs.len(), "one coefficient for each output");
         assert!(outputs.iter().all(|output| input.len() <= output.len()), "the input fits in every output");
@@ -184,7 +188,8 @@ impl Implementation {
     }
 }
 
-/// Defines an engine that runs the shared kernel on one vector type, compiled with the named features.
+/// Defines an engine that runs the shared kernel on one vector type, compiled with the named
+/// features.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! vector_engine {
     ($vector:ty, features: $features:literal, name: $name:literal, needs: $needs:literal, available: $available:expr) => {
@@ -206,7 +211,8 @@ macro_rules! vector_engine {
             outputs: &mut [&mut [u8]],
             span: core::ops::Range<usize>,
         ) {
-            // SAFETY: the caller's promises are the kernel's; this function has the vector's features.
+            // SAFETY: the caller's promises are the kernel's; this function has the vector's
+            // features.
             unsafe { super::kernel::combine::<$vector>(coefficients, inputs, outputs, span) }
         }
 
@@ -214,7 +220,8 @@ macro_rules! vector_engine {
         /// As [`super::SumFn`].
         #[target_feature(enable = $features)]
         unsafe fn sum(inputs: &[&[u8]], output: &mut [u8], span: core::ops::Range<usize>) {
-            // SAFETY: the caller's promises are the kernel's; this function has the vector's features.
+            // SAFETY: the caller's promises are the kernel's; this function has the vector's
+            // features.
             unsafe { super::kernel::sum::<$vector>(inputs, output, span) }
         }
 
@@ -222,7 +229,8 @@ macro_rules! vector_engine {
         /// As [`super::AccumulateFn`].
         #[target_feature(enable = $features)]
         unsafe fn accumulate(coefficients: &[u8], input: &[u8], outputs: &mut [&mut [u8]]) {
-            // SAFETY: the caller's promises are the kernel's; this function has the vector's features.
+            // SAFETY: the caller's promises are the kernel's; this function has the vector's
+            // features.
             unsafe { super::kernel::accumulate::<$vector>(coefficients, input, outputs) }
         }
     };

@@ -1,4 +1,4 @@
-//! What can be wrong with a request to this crate. Every message says which item, why, and what to do.
+//! Errors of this crate. Every message names the item, the cause and the remedy.
 
 use alloc::string::String;
 
@@ -8,210 +8,213 @@ use thiserror::Error;
 use crate::engine::NAMES;
 use crate::limits::{PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 
-/// Why a batch could not be encoded. The caller is to blame.
+/// Error of encoding, always a mistake of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EncodeError {
-    /// A batch without source packets (k = 0).
-    #[error("the batch has no source packets: there is nothing to code")]
+    /// The batch has no source packets (k = 0).
+    #[error("batch without source packets: add at least one")]
     NoSourcePackets,
-    /// More source packets than a batch may have.
+    /// The batch has more source packets than allowed.
     #[error(
-        "the batch has {count} source packets, the limit is {SOURCE_PACKETS_MAX}: close it and start another"
+        "too many source packets in a batch, {count}: close it at {SOURCE_PACKETS_MAX}, and start another"
     )]
     TooManySourcePackets {
-        /// How many were offered.
+        /// Number of source packets in the batch.
         count: usize,
     },
-    /// No buffer for any repair packet (r = 0).
-    #[error("no repair packet was asked for: give 1 to {REPAIR_PACKETS_MAX} buffers")]
+    /// There is no buffer for any repair packet (r = 0).
+    #[error("no buffer for a repair packet: give 1 to {REPAIR_PACKETS_MAX}")]
     NoRepairPackets,
-    /// More repair packets than a batch may have.
-    #[error("{count} repair packets were asked for, the limit is {REPAIR_PACKETS_MAX}")]
+    /// The caller requests more repair packets than a batch may have.
+    #[error("too many repair packets, {count}: the limit is {REPAIR_PACKETS_MAX}")]
     TooManyRepairPackets {
-        /// How many were asked for.
+        /// Number of repair packets requested.
         count: usize,
     },
-    /// A source packet longer than the length column can name.
-    #[error("source packet {index} has {bytes} bytes, the limit is {PACKET_BYTES_MAX}")]
+    /// A source packet is longer than the length column can encode.
+    #[error("source packet {index} too long, {bytes} bytes: the limit is {PACKET_BYTES_MAX}")]
     PacketTooLong {
-        /// Which source packet, from 0.
+        /// Index of the source packet, from 0.
         index: usize,
-        /// Its length in bytes.
+        /// Length of the source packet, in bytes.
         bytes: usize,
     },
-    /// A buffer too short for its repair packet.
+    /// A buffer is too short for its repair packet.
     #[error(
-        "the buffer of repair packet {index} has {bytes} bytes, source packet {source_index} needs {needed}"
+        "buffer of repair packet {index} too short, {bytes} bytes: source packet {source_index} needs \
+        {needed}"
     )]
     BufferTooShort {
-        /// Which repair packet, from 0.
+        /// Index of the repair packet, from 0.
         index: usize,
-        /// The buffer's length in bytes.
+        /// Length of the buffer, in bytes.
         bytes: usize,
-        /// The source packet that does not fit, from 0.
+        /// Index of the source packet that does not fit, from 0.
         source_index: usize,
-        /// The bytes it needs.
+        /// Length of that source packet, in bytes.
         needed: usize,
     },
 }
 
-/// Why a batch could not be decoded. Positions count the repair packets as given, from 0.
+/// Error of decoding. Positions are indices in the list of repair packets, from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// A batch without source packets (k = 0).
-    #[error("the batch has no source packets: there is nothing to restore")]
+    /// The batch has no source packets (k = 0).
+    #[error("batch without source packets: add at least one")]
     NoSourcePackets,
-    /// More source packets than a batch may have.
-    #[error("the batch has {count} source packets, the limit is {SOURCE_PACKETS_MAX}")]
+    /// The batch has more source packets than allowed.
+    #[error("too many source packets in a batch, {count}: the limit is {SOURCE_PACKETS_MAX}")]
     TooManySourcePackets {
-        /// How many the caller named.
+        /// Number of source packets in the batch.
         count: usize,
     },
-    /// More packets lost than repair packets there are.
-    #[error(
-        "more is lost than can be restored: source packets lost: {lost}, repair packets arrived: {repairs}"
-    )]
+    /// More source packets are lost than repair packets are available.
+    #[error("too many losses to restore: source packets lost: {lost}, repair packets arrived: {repairs}")]
     TooManyLost {
-        /// Source packets that are missing.
+        /// Number of missing source packets.
         lost: usize,
-        /// Repair packets at hand.
+        /// Number of available repair packets.
         repairs: usize,
     },
-    /// More repair packets than a batch may have.
-    #[error("{count} repair packets were given, a batch has at most {REPAIR_PACKETS_MAX}")]
+    /// There are more repair packets than a batch may have.
+    #[error("too many repair packets, {count}: a batch has at most {REPAIR_PACKETS_MAX}")]
     TooManyRepairPackets {
-        /// How many were given.
+        /// Number of repair packets in the call.
         count: usize,
     },
-    /// Repair packets of different batches.
+    /// The repair packets belong to different batches.
     #[error(
-        "repair packet at position {position} is of {other}, the one at position 0 is of {batch}: decode each batch by itself"
+        "repair packet at position {position} belongs to {other}, the one at position 0 to {batch}: \
+        decode each batch separately"
     )]
     DifferentBatches {
-        /// Where the odd one stands.
+        /// Position of the deviating repair packet.
         position: usize,
-        /// The batch of the first repair packet.
+        /// Batch of the first repair packet.
         batch: BatchId,
-        /// The batch of the odd one.
+        /// Batch of the deviating repair packet.
         other: BatchId,
     },
-    /// A repair packet that covers another number of source packets than the caller named.
+    /// A repair packet covers another number of source packets than the call has.
     #[error("repair packet at position {position} covers {covered} source packets, the batch has {expected}")]
     DifferentCover {
-        /// Where it stands.
+        /// Position of the repair packet.
         position: usize,
-        /// The source packets it says it covers.
+        /// Number of source packets that it covers.
         covered: usize,
-        /// The source packets the caller named.
+        /// Number of source packets in the call.
         expected: usize,
     },
-    /// Repair packets of one batch with different payload lengths.
+    /// Repair packets of one batch have payloads of different lengths.
     #[error(
-        "repair packet at position {position} has {bytes} payload bytes, the one at position 0 has {expected}: one of them is damaged or of another batch"
+        "repair packet at position {position} has {bytes} payload bytes, the one at position 0 has \
+        {expected}: one of them is damaged or belongs to another batch"
     )]
     DifferentLengths {
-        /// Where the odd one stands.
+        /// Position of the deviating repair packet.
         position: usize,
-        /// Its payload bytes.
+        /// Length of its payload, in bytes.
         bytes: usize,
-        /// The first one's payload bytes.
+        /// Length of the first repair packet's payload, in bytes.
         expected: usize,
     },
-    /// A repair packet with an index no batch has.
+    /// A repair packet has an index that no batch has.
     #[error("repair packet at position {position} has index {index}, the limit is {}", REPAIR_PACKETS_MAX - 1)]
     RepairIndexOutOfRange {
-        /// Where it stands.
+        /// Position of the repair packet.
         position: usize,
-        /// Its index.
+        /// Index of the repair packet in its batch.
         index: usize,
     },
-    /// The same repair packet twice.
-    #[error(
-        "repair packet {index} was given twice, the second time at position {position}: drop duplicates first"
-    )]
+    /// A repair packet is in the list twice.
+    #[error("duplicate repair packet {index} at position {position}: drop duplicates first")]
     RepeatedRepair {
-        /// Where the second one stands.
+        /// Position of its second occurrence.
         position: usize,
-        /// The index both have.
+        /// Index of the repair packet in its batch.
         index: usize,
     },
-    /// A repair payload longer than any packet.
+    /// The payload of the repair packets is longer than any source packet.
     #[error("repair packets have {bytes} payload bytes, the limit is {PACKET_BYTES_MAX}")]
     RepairTooLong {
-        /// The payload bytes.
+        /// Length of the payload, in bytes.
         bytes: usize,
     },
-    /// A source packet longer than the repair packets that should cover it.
+    /// A source packet is longer than the repair packets that should cover it.
     #[error(
-        "source packet {index} has {bytes} bytes, the repair packets only {covered}: they are of different batches"
+        "source packet {index} has {bytes} bytes, the repair packets only {covered}: they belong to \
+        different batches"
     )]
     SourceTooLong {
-        /// Which source packet, from 0.
+        /// Index of the source packet, from 0.
         index: usize,
-        /// Its length in bytes.
+        /// Length of the source packet, in bytes.
         bytes: usize,
-        /// The payload bytes of the repair packets.
+        /// Length of the repair packets' payloads, in bytes.
         covered: usize,
     },
-    /// Fewer buffers than packets to restore.
-    #[error("{lost} source packets are lost and {buffers} buffers were given: give one for each")]
+    /// There are fewer buffers than source packets to restore.
+    #[error("{lost} source packets are lost, but {buffers} buffers given: give one for each")]
     TooFewBuffers {
-        /// Source packets that are missing.
+        /// Number of missing source packets.
         lost: usize,
-        /// Buffers given.
+        /// Number of buffers in the call.
         buffers: usize,
     },
-    /// A buffer too short for a restored packet.
+    /// A buffer is too short for a restored packet.
     #[error(
-        "buffer {position} has {bytes} bytes, restoring needs {needed}, the length of the repair payloads"
+        "buffer {position} too short, {bytes} bytes: restoring needs {needed}, the length of the \
+        repair payloads"
     )]
     BufferTooShort {
-        /// Which buffer, from 0.
+        /// Index of the buffer, from 0.
         position: usize,
-        /// Its length in bytes.
+        /// Length of the buffer, in bytes.
         bytes: usize,
-        /// The bytes needed.
+        /// Length of the repair packets' payloads, in bytes, which the buffer needs.
         needed: usize,
     },
-    /// A restored packet that cannot be: something that went in was not of this batch, or damaged.
+    /// The decoded packet is impossible: a source or repair packet is damaged, or of another batch.
     #[error(
-        "source packet {index} decodes to {bytes} bytes within {available}: a packet that went in is damaged or of another batch"
+        "source packet {index} decodes to {bytes} bytes within {available}: an input packet is \
+        damaged or belongs to another batch"
     )]
     Inconsistent {
-        /// Which source packet, from 0.
+        /// Index of the source packet, from 0.
         index: usize,
-        /// The length it decodes to.
+        /// Decoded length of the source packet, in bytes.
         bytes: usize,
-        /// The bytes it could have at most.
+        /// Largest possible length, in bytes: that of the repair packets' payloads.
         available: usize,
     },
 }
 
-/// Why an engine cannot be had by name.
+/// Error of the choice of an engine by name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EngineError {
     /// No engine has this name.
-    #[error("there is no engine {name:?}: choose one of {}", NAMES.join(", "))]
+    #[error("unknown engine {name:?}: choose one of {}", NAMES.join(", "))]
     Unknown {
-        /// The name that was asked for.
+        /// Name that no engine has.
         name: String,
     },
     /// The engine is for another processor architecture.
     #[error(
-        "engine {name} is for another processor architecture: leave the choice to Byway, or take naive or table"
+        "engine {name} needs another processor architecture: leave the choice to Byway, or use naive or table"
     )]
     Foreign {
-        /// The engine.
+        /// Name of the engine.
         name: &'static str,
     },
-    /// The engine exists and this processor cannot run it.
+    /// The engine exists, but this processor cannot run it.
     #[error(
-        "engine {name} needs {needs}, which this processor does not have: leave the choice to Byway, or take naive or table"
+        "engine {name} needs {needs}, which this processor does not have: leave the choice to Byway, \
+        or use naive or table"
     )]
     Unavailable {
-        /// The engine.
+        /// Name of the engine.
         name: &'static str,
-        /// What the processor lacks.
+        /// Processor features that the engine needs.
         needs: &'static str,
     },
 }

@@ -1,22 +1,22 @@
 //! Arithmetic in GF(2^8), the field of 256 elements, with the polynomial x^8 + x^4 + x^3 + x^2 + 1.
 //!
-//! A byte is an element: bit `i` is the coefficient of x^i. Addition and subtraction are both XOR. The
-//! element 2 (the polynomial x) generates every nonzero element, so a product is a sum of logarithms. This is
-//! the field of RFC 5510, RFC 6330 and most storage codes.
+//! A byte is an element: bit `i` is the coefficient of x^i. Addition and subtraction are both XOR.
+//! The element 2 (the polynomial x) generates every nonzero element, so a product is a sum of
+//! logarithms. This is the field of RFC 5510, RFC 6330 and most storage codes.
 
 /// The field polynomial, bit 8 included.
 pub const POLYNOMIAL: u16 = 0x11D;
 
-/// The number of nonzero elements, which is also the order of the generator 2.
+/// Number of nonzero elements, which is also the order of the generator 2.
 const ORDER: usize = 255;
 
-/// `EXP[i]` is 2^i; twice the period long, so that a sum of two logarithms needs no reduction.
+/// `EXP[i]` is 2^i, for two periods, because a sum of two logarithms then needs no reduction.
 static EXP: [u8; 2 * ORDER] = exponentials();
 
 /// `LOG[a]` is the logarithm of `a` to base 2; the entry of 0 has no meaning and is never read.
 static LOG: [u8; 256] = logarithms();
 
-/// The product of `a` and `b`, one bit of `b` at a time: the definition.
+/// Returns the product of `a` and `b`, one bit of `b` at a time: the definition.
 #[must_use]
 pub const fn multiply_bitwise(a: u8, b: u8) -> u8 {
     let (mut shifted, mut remaining, mut product) = (a, b, 0);
@@ -30,7 +30,7 @@ pub const fn multiply_bitwise(a: u8, b: u8) -> u8 {
     product
 }
 
-/// The product of `a` and `b`, by logarithms.
+/// Returns the product of `a` and `b`, by logarithms.
 #[must_use]
 pub const fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
@@ -39,7 +39,7 @@ pub const fn multiply(a: u8, b: u8) -> u8 {
     EXP[LOG[a as usize] as usize + LOG[b as usize] as usize]
 }
 
-/// The element whose product with `a` is 1, or `None` for 0, which has none.
+/// Returns the inverse of `a`: their product is 1. `None` for 0, which has none.
 #[must_use]
 pub const fn inverse(a: u8) -> Option<u8> {
     match a {
@@ -48,13 +48,13 @@ pub const fn inverse(a: u8) -> Option<u8> {
     }
 }
 
-/// The element 2^`exponent`.
+/// Returns the element 2^`exponent`.
 #[must_use]
 pub fn exponential(exponent: u8) -> u8 {
     EXP[usize::from(exponent)]
 }
 
-/// The logarithm of `a` to base 2, from 0 to 254, or `None` for 0, which has none.
+/// Returns the logarithm of `a` to base 2, from 0 to 254; `None` for 0, which has none.
 #[must_use]
 pub fn logarithm(a: u8) -> Option<u8> {
     (a != 0).then(|| LOG[usize::from(a)])

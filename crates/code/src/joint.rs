@@ -1,12 +1,13 @@
-//! Restoring packets that no batch restores by itself: several batches solved together.
+//! Joint decoding of several batches that cannot be decoded one by one.
 //!
-//! Where two kinds of batches overlap (packets of one flow in succession, and packets of several flows at one
-//! time), each may lack too much, and all of them together not. Every repair packet is an equation over the packets
-//! it covers; what is known moves to its right-hand side, and Gaussian elimination does the rest.
+//! There are two kinds of batches: packets of one flow in succession, and packets of several flows
+//! at one time. If they overlap, each may have too many losses, and all of them together not. Every
+//! repair packet is an equation over the packets that it covers. Known packets move to its
+//! right-hand side, and Gaussian elimination solves the system.
 //!
-//! Two batches that overlap in a grid must not use the same row of coefficients in the same direction: the
-//! equations of a product code depend on one another. [`Encoder::from_row`](crate::Encoder::from_row) gives each
-//! flow's blocks a row of their own.
+//! Two batches that overlap in a grid must not use the same row of coefficients in the same
+//! direction: the equations of a product code depend on one another.
+//! [`Encoder::from_row`](crate::Encoder::from_row) gives each flow's blocks a row of their own.
 
 use alloc::vec::Vec;
 
@@ -22,92 +23,96 @@ use crate::length;
 use crate::limits::{JOINT_EQUATIONS_MAX, JOINT_UNKNOWNS_MAX, REPAIR_PACKETS_MAX, SOURCE_PACKETS_MAX};
 use crate::repair::{LengthSymbol, Repair};
 
-/// A source packet of a batch, from the decoder's point of view.
+/// Source packet of a batch, from the view of a joint decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
-    /// It is at hand.
+    /// The packet is available.
     Known(&'a [u8]),
-    /// It is the unknown with this number, the same in every batch that covers it.
+    /// The packet is missing; the number of the unknown is the same in every batch that covers it.
     Unknown(usize),
 }
 
-/// Why an equation was not added. The decoder then stays as it was.
+/// Reason for which a joint decoder has not added a repair packet. The decoder is unchanged then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum JointError {
-    /// The decoder is full.
-    #[error("there are {JOINT_EQUATIONS_MAX} equations already: solve with these, or with fewer batches")]
+    /// The decoder has as many equations as it can store.
+    #[error("decoder full with {JOINT_EQUATIONS_MAX} equations: solve with these, or with fewer batches")]
     Full,
-    /// More unknowns than it takes.
-    #[error("unknown {number} is beyond the limit: unknowns are numbered from 0 to {}", JOINT_UNKNOWNS_MAX - 1)]
+    /// The number of an unknown is higher than the decoder supports.
+    #[error("unknown {number} out of range: number unknowns from 0 to {}", JOINT_UNKNOWNS_MAX - 1)]
     TooManyUnknowns {
         /// The number of the unknown.
         number: usize,
     },
-    /// A repair packet with an index that no batch has, or a batch of an impossible size.
-    #[error("repair packet {index} over {sources} source packets: no batch has such a one")]
+    /// The repair packet has an index that no batch has, or its batch has an impossible size.
+    #[error("invalid repair packet {index} over {sources} source packets: no batch has it")]
     NoSuchRepair {
-        /// The repair packet's index.
+        /// Index of the repair packet.
         index: usize,
-        /// The source packets of its batch.
+        /// Number of source packets in its batch.
         sources: usize,
     },
-    /// A packet longer than the decoder's buffers, or than the repair packet that should cover it.
-    #[error("a packet of {bytes} bytes where {room} fit: it is damaged or of another batch")]
+    /// A packet is longer than the decoder's buffers, or than the repair packet that covers it.
+    #[error(
+        "packet too long, {bytes} bytes instead of {capacity}: it is damaged or belongs to another batch"
+    )]
     TooLong {
-        /// The packet's bytes.
+        /// Length of the packet, in bytes.
         bytes: usize,
-        /// The bytes there are.
-        room: usize,
+        /// Number of bytes that fit.
+        capacity: usize,
     },
 }
 
-/// One equation: the sum of the unknowns' multiples is the right-hand side.
+/// Equation of the system: the sum of the unknowns' multiples is the right-hand side.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     coefficients: [u8; JOINT_UNKNOWNS_MAX],
     length: LengthSymbol,
-    /// The unknown that this row was reduced to, with whatever remains free.
+    /// Unknown that elimination has isolated in this row, except for free unknowns.
     pivot: Option<usize>,
 }
 
-/// A system of repair packets over unknown source packets.
+/// Decoder that solves a system of equations: repair packets of several batches over unknown source
+/// packets.
 ///
-/// Everything is allocated by [`JointDecoder::new`] and used again for the next system.
+/// [`JointDecoder::new`] allocates all memory, and later systems reuse it.
 #[derive(Debug)]
 pub struct JointDecoder {
     engine: Engine,
     rows: ArrayVec<Row, JOINT_EQUATIONS_MAX>,
-    /// The right-hand side of each row, zero up to its end.
-    sides: Vec<AlignedBuffer>,
+    /// Right-hand side of each row, with zeros up to the end of its buffer.
+    constants: Vec<AlignedBuffer>,
     spare: AlignedBuffer,
     packet_bytes: usize,
     unknowns: usize,
 }
 
 impl JointDecoder {
-    /// A decoder for packets of up to `packet_bytes` bytes.
+    /// Creates a decoder for packets of up to `packet_bytes` bytes.
     #[must_use]
     pub fn new(engine: Engine, packet_bytes: usize) -> Self {
         let sides = (0..JOINT_EQUATIONS_MAX).map(|_| AlignedBuffer::new(packet_bytes)).collect();
         let spare = AlignedBuffer::new(packet_bytes);
-        Self { engine, rows: ArrayVec::new(), sides, spare, packet_bytes, unknowns: 0 }
+        Self { engine, rows: ArrayVec::new(), constants: sides, spare, packet_bytes, unknowns: 0 }
     }
 
-    /// Forgets the system.
+    /// Removes all equations, for the next system.
     pub fn restart(&mut self) {
         self.rows.clear();
         self.unknowns = 0;
     }
 
-    /// Adds a repair packet: `sources` are the source packets of its batch, in order.
+    /// Adds a repair packet as an equation; `sources` are the source packets of its batch, in
+    /// order.
     ///
     /// # Errors
-    /// If it does not fit into the system, or cannot be.
+    /// If it does not fit into the system, or is impossible.
     pub fn add(&mut self, repair: &Repair<'_>, sources: &[Source<'_>]) -> Result<(), JointError> {
         self.check(repair, sources)?;
         let mut row =
             Row { coefficients: [0; JOINT_UNKNOWNS_MAX], length: repair.length_symbol, pivot: None };
-        let side = &mut self.sides[self.rows.len()];
+        let side = &mut self.constants[self.rows.len()];
         side.as_mut().fill(0);
         side.as_mut()[..repair.payload.len()].copy_from_slice(repair.payload);
         for (coefficient, source) in ROWS[repair.index].iter().zip(sources) {
@@ -136,7 +141,7 @@ impl JointDecoder {
         }
         let bytes = repair.payload.len();
         if bytes > self.packet_bytes {
-            return Err(JointError::TooLong { bytes, room: self.packet_bytes });
+            return Err(JointError::TooLong { bytes, capacity: self.packet_bytes });
         }
         for source in sources {
             match source {
@@ -144,7 +149,7 @@ impl JointDecoder {
                     return Err(JointError::TooManyUnknowns { number: *number });
                 }
                 Source::Known(packet) if packet.len() > bytes => {
-                    return Err(JointError::TooLong { bytes: packet.len(), room: bytes });
+                    return Err(JointError::TooLong { bytes: packet.len(), capacity: bytes });
                 }
                 Source::Known(_) | Source::Unknown(_) => {}
             }
@@ -152,14 +157,15 @@ impl JointDecoder {
         Ok(())
     }
 
-    /// Solves the system as far as it can be. Gives each unknown that has one answer, with its packet.
+    /// Solves the system as far as possible. Returns each unknown with a unique solution, and its
+    /// packet.
     ///
-    /// An unknown whose answer cannot be a packet is left out: something that went in was false.
+    /// An unknown whose solution is no valid packet is left out: an input packet was wrong.
     pub fn solve(&mut self) -> impl Iterator<Item = (usize, &[u8])> {
         for unknown in 0..self.unknowns {
             self.reduce(unknown);
         }
-        self.rows.iter().zip(&self.sides).filter_map(|(row, side)| {
+        self.rows.iter().zip(&self.constants).filter_map(|(row, side)| {
             let unknown = row.pivot.filter(|unknown| row.is_solved(*unknown))?;
             let bytes = usize::from(u16::from_be_bytes(row.length));
             let (packet, padding) = side.as_ref().split_at_checked(bytes)?;
@@ -167,7 +173,7 @@ impl JointDecoder {
         })
     }
 
-    /// Leaves this unknown in one row only, if there is a row to spare for it.
+    /// Eliminates this unknown from all rows but one, if there is a row without a pivot for it.
     fn reduce(&mut self, unknown: usize) {
         let mut candidates = self.rows.iter().enumerate();
         let pivot = candidates.find(|(_, row)| row.pivot.is_none() && row.coefficients[unknown] != 0);
@@ -185,30 +191,31 @@ impl JointDecoder {
         }
     }
 
-    fn scale(&mut self, place: usize, scale: u8) {
-        let row = &mut self.rows[place];
+    fn scale(&mut self, index: usize, scale: u8) {
+        let row = &mut self.rows[index];
         row.coefficients = row.coefficients.map(|coefficient| multiply(coefficient, scale));
         row.length = row.length.map(|byte| multiply(byte, scale));
         self.spare.as_mut().fill(0);
-        add_multiple(self.engine, &mut self.spare, scale, self.sides[place].as_ref());
-        core::mem::swap(&mut self.spare, &mut self.sides[place]);
+        add_multiple(self.engine, &mut self.spare, scale, self.constants[index].as_ref());
+        core::mem::swap(&mut self.spare, &mut self.constants[index]);
     }
 
-    /// Adds `factor` times the pivot's row to another.
-    fn add_row(&mut self, place: usize, pivot: usize, factor: u8) {
+    /// Adds `factor` times the pivot's row to the row at `index`.
+    fn add_row(&mut self, index: usize, pivot: usize, factor: u8) {
         let added = self.rows[pivot];
-        let row = &mut self.rows[place];
+        let row = &mut self.rows[index];
         for (coefficient, addend) in row.coefficients.iter_mut().zip(added.coefficients) {
             *coefficient ^= multiply(factor, addend);
         }
         length::accumulate(&mut row.length, factor, added.length);
-        let [sum, pivot] = self.sides.get_disjoint_mut([place, pivot]).expect("a row is not added to itself");
+        let [sum, pivot] =
+            self.constants.get_disjoint_mut([index, pivot]).expect("a row is not added to itself");
         add_multiple(self.engine, sum, factor, pivot.as_ref());
     }
 }
 
 impl Row {
-    /// Whether nothing but this unknown is left.
+    /// True if the row has no unknown but this one.
     fn is_solved(&self, unknown: usize) -> bool {
         let mut others = self.coefficients.iter().enumerate().filter(|(number, _)| *number != unknown);
         others.all(|(_, coefficient)| *coefficient == 0)

@@ -1,4 +1,4 @@
-//! The length column: the source packets' lengths, coded like two more bytes of payload.
+//! Length column: the source packets' lengths, coded like two more bytes of payload.
 
 use crate::coefficients::Row;
 use crate::engines::Inputs;
@@ -6,7 +6,7 @@ use crate::field::multiply;
 use crate::limits::PACKET_BYTES_MAX;
 use crate::repair::LengthSymbol;
 
-/// The symbol of a packet's length: big-endian.
+/// Returns the symbol of a packet's length in the length column: the length in big-endian bytes.
 ///
 /// Callers have checked that the length fits.
 #[allow(clippy::cast_possible_truncation, reason = "callers have checked lengths against PACKET_BYTES_MAX")]
@@ -15,17 +15,18 @@ pub(crate) const fn symbol(length: usize) -> LengthSymbol {
     (length as u16).to_be_bytes()
 }
 
-/// Adds `coefficient * addend` to `sum`.
+/// Adds `coefficient * addend` to `sum`, byte by byte in the field.
 pub(crate) fn accumulate(sum: &mut LengthSymbol, coefficient: u8, addend: LengthSymbol) {
     for (sum, addend) in sum.iter_mut().zip(product(coefficient, addend)) {
         *sum ^= addend;
     }
 }
 
-/// The sum over `j` of `coefficients[j]` times the length of input `j`, given the sum of the coefficients.
+/// Returns the sum over `j` of `coefficients[j]` times the length of input `j`, given the sum of
+/// the coefficients.
 ///
-/// Packets that share a batch mostly share a length too. So a common symbol t is taken out:
-/// Σ c·s = (Σ c)·t + Σ c·(s - t), whose last terms are mostly zero and skipped.
+/// Packets in a batch mostly have equal lengths. So a common symbol t is factored out:
+/// Σ c·s = (Σ c)·t + Σ c·(s - t), where most of the last terms are zero and skipped.
 #[inline]
 pub(crate) fn combine(coefficients: &Row, sum_of_coefficients: u8, inputs: &Inputs<'_>) -> LengthSymbol {
     let common = product(sum_of_coefficients, symbol(inputs.longest()));

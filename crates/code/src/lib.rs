@@ -1,9 +1,9 @@
-//! Byway's erasure coder.
+//! Erasure coder of Byway.
 //!
-//! A *batch* of up to [`SOURCE_PACKETS_MAX`] source packets is given up to [`REPAIR_PACKETS_MAX`] repair
-//! packets. Whatever is lost, any `k` of the `k + r` packets bring all `k` source packets back: the code is
-//! systematic and maximum distance separable. Source packets may differ in length; their lengths
-//! are coded beside them.
+//! A *batch* of up to [`SOURCE_PACKETS_MAX`] source packets gets up to [`REPAIR_PACKETS_MAX`]
+//! repair packets. Any `k` of the `k + r` packets restore all `k` source packets: the code is
+//! systematic and maximum distance separable (MDS). Source packets may differ in length; their
+//! lengths are coded beside them.
 //!
 //! ```
 //! use byway_code::{Engine, decode, encode};
@@ -26,17 +26,38 @@
 //! ```
 //!
 //! # Where to start
-//! - [`encode`] codes a whole batch at once; [`Encoder`] codes it packet by packet, as packets arrive, and
-//!   keeps none of them. Both give the same bytes.
-//! - [`decode`] restores what is missing, straight into the caller's buffers.
-//! - [`JointDecoder`] restores what no batch restores by itself, where batches overlap.
-//! - [`Engine`] is the arithmetic both run on: the fastest this processor has, or one named by hand.
+//! - [`encode`] codes a whole batch at once; [`Encoder`] codes it packet by packet, as packets
+//!   arrive, and stores none of them. Both give the same bytes.
+//! - [`decode`] restores missing packets, straight into the caller's buffers.
+//! - [`JointDecoder`] restores packets from several overlapping batches that cannot be decoded one
+//!   by one.
+//! - [`Engine`] is the implementation of the arithmetic: the fastest on this processor, or one
+//!   chosen by name.
 //! - `algorithm.md`, beside this crate's manifest, explains the code from the ground up.
 //!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `buffer` | byte buffer on a cache-line boundary |
+//! | `coefficients` | coding coefficients |
+//! | `combine` | linear combinations of packets that differ in length |
+//! | `decode` | decoding of one batch |
+//! | `encode` | encoding of one batch |
+//! | `engine` | choice of the engine |
+//! | `engines` | the engines, one for each kind of processor |
+//! | `error` | errors |
+//! | [`field`] | arithmetic in GF(2^8) |
+//! | `joint` | joint decoding of several batches |
+//! | `length` | coding of packet lengths |
+//! | `limits` | constants |
+//! | `repair` | a repair packet |
+//! | `solve` | small linear systems |
+//!
 //! # What this crate leaves to others
-//! Which packets share a batch, when a batch is closed, how many repair packets it deserves (the relay), and
-//! how a repair packet is written on the wire. A decoded packet is only as true as what went in: the
-//! receiver's end-to-end tag decides, not this crate.
+//! The relay chooses the packets of a batch, closes it, and decides on the number of repair
+//! packets. The wire format of repair packets is in another crate. A decoded packet is only as
+//! correct as the input packets: the receiver verifies it by its end-to-end tag.
 #![no_std]
 
 extern crate alloc;
@@ -58,8 +79,8 @@ mod solve;
 
 pub use buffer::AlignedBuffer;
 pub use coefficients::coefficient;
-pub use decode::{Recovered, decode};
-pub use encode::{Encoded, Encoder, encode};
+pub use decode::{RecoveredPackets, decode};
+pub use encode::{EncodedBatch, Encoder, encode};
 pub use engine::Engine;
 pub use engines::{prefetch, prefetch_value};
 pub use error::{DecodeError, EncodeError, EngineError};

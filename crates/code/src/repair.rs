@@ -1,21 +1,22 @@
-//! What a repair packet says.
+//! Contents of a repair packet.
 
 use byway_units::BatchId;
 
-/// The repair packet's symbol of the length column: the coded big-endian lengths of the source packets.
+/// Coded lengths of the source packets in a repair packet: its symbol of the length column,
+/// big-endian.
 pub type LengthSymbol = [u8; 2];
 
 /// One repair packet, as the decoder needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Repair<'a> {
-    /// The batch it belongs to.
+    /// Batch of the repair packet.
     pub batch: BatchId,
-    /// Which repair packet of the batch it is, from 0: the row of its coefficients.
+    /// Index of the repair packet in the batch, from 0: the row of its coefficients.
     pub index: usize,
-    /// How many source packets the batch has.
+    /// Number of source packets in the batch.
     pub source_packets: usize,
-    /// The coded lengths of the batch's source packets.
+    /// Coded lengths of the source packets.
     pub length_symbol: LengthSymbol,
-    /// The coded bytes, as long as the longest source packet of the batch.
+    /// Coded bytes of the source packets, as long as the longest of them.
     pub payload: &'a [u8],
 }

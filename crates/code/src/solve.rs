@@ -3,10 +3,10 @@
 use crate::field::{inverse, multiply};
 use crate::limits::REPAIR_PACKETS_MAX;
 
-/// A square matrix of which the first `order` rows and columns count.
+/// Square matrix; only its first `order` rows and columns count.
 pub(crate) type Square = [[u8; REPAIR_PACKETS_MAX]; REPAIR_PACKETS_MAX];
 
-/// The inverse of the `order` x `order` matrix in `matrix`, or `None` if it has none.
+/// Returns the inverse of the `order` x `order` matrix in `matrix`; `None` if it is singular.
 pub(crate) fn invert(matrix: Square, order: usize) -> Option<Square> {
     match order {
         2 => invert_pair(matrix),
@@ -14,9 +14,11 @@ pub(crate) fn invert(matrix: Square, order: usize) -> Option<Square> {
     }
 }
 
-/// The inverse of a 2 x 2 matrix: swapped diagonal (signs do not matter here) over the determinant.
+/// Returns the inverse of a 2 x 2 matrix: swapped diagonal (signs do not matter here) over the
+/// determinant.
 ///
-/// Batches have two repair packets as a rule, and elimination takes several times as long at this size.
+/// Batches usually have two repair packets, and elimination takes several times as long at this
+/// size.
 fn invert_pair([[a, b, ..], [c, d, ..], ..]: Square) -> Option<Square> {
     let scale = inverse(multiply(a, d) ^ multiply(b, c))?;
     let [a, b, c, d] = [a, b, c, d].map(|entry| multiply(entry, scale));
@@ -25,7 +27,8 @@ fn invert_pair([[a, b, ..], [c, d, ..], ..]: Square) -> Option<Square> {
     Some(inverted)
 }
 
-/// The inverse of any order, by Gauss-Jordan elimination.
+/// Returns the inverse of a matrix of any order, by Gauss-Jordan elimination; `None` if it is
+/// singular.
 fn eliminate(mut matrix: Square, order: usize) -> Option<Square> {
     let mut inverted = identity();
     for pivot in 0..order {

@@ -1,4 +1,4 @@
-//! After start, coding allocates nothing.
+//! Coding allocates nothing after its start.
 
 mod support;
 

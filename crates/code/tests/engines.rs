@@ -1,4 +1,4 @@
-//! Every engine gives the bytes of the definition, at every shape, length and alignment.
+//! Comparison of every engine with the definition, at every shape, length and alignment.
 
 mod support;
 
@@ -8,33 +8,33 @@ use byway_code::{
 use byway_units::BatchId;
 use proptest::prelude::*;
 use rand_pcg::Pcg64Mcg;
-use support::{Placed, below, choose, engines, engines_from, oracle, random};
+use support::{OffsetBuffer, below, choose, engines, engines_from, oracle, random};
 
 const LENGTHS: [usize; 6] = [0, 1, 63, 64, 65, 1_500];
 const BATCH: BatchId = BatchId::new(1);
 
-type Coded = Vec<(LengthSymbol, Vec<u8>)>;
+type RepairPackets = Vec<(LengthSymbol, Vec<u8>)>;
 
-/// Random packets at random places, and their repair packets by definition.
+/// Random packets at random offsets, and their repair packets by definition.
 struct Batch {
-    packets: Vec<Placed>,
+    packets: Vec<OffsetBuffer>,
     repairs: usize,
-    coded: Coded,
+    repair_packets: RepairPackets,
     /// The repair packets of the first half of the batch.
-    coded_half: Coded,
+    repair_packets_of_half: RepairPackets,
 }
 
 impl Batch {
     fn random(lengths: &[usize], repairs: usize, random: &mut Pcg64Mcg) -> Self {
-        let place = |length: &usize| Placed::random(*length, below(64, random), random);
-        Self::of(lengths.iter().map(place).collect(), repairs)
+        let buffer = |length: &usize| OffsetBuffer::random(*length, below(64, random), random);
+        Self::of(lengths.iter().map(buffer).collect(), repairs)
     }
 
-    fn of(packets: Vec<Placed>, repairs: usize) -> Self {
+    fn of(packets: Vec<OffsetBuffer>, repairs: usize) -> Self {
         let sources: Vec<_> = packets.iter().map(AsRef::as_ref).collect();
         let coded = oracle(&sources, repairs);
         let coded_half = oracle(&sources[..sources.len().div_ceil(2)], repairs);
-        Self { packets, repairs, coded, coded_half }
+        Self { packets, repairs, repair_packets: coded, repair_packets_of_half: coded_half }
     }
 
     fn sources(&self) -> Vec<&[u8]> {
@@ -42,7 +42,7 @@ impl Batch {
     }
 
     fn longest(&self) -> usize {
-        self.coded[0].1.len()
+        self.repair_packets[0].1.len()
     }
 
     fn check_engines(&self, random: &mut Pcg64Mcg) {
@@ -66,15 +66,15 @@ impl Batch {
         let around: Vec<_> = payloads.iter().map(|payload| payload.except(longest)).collect();
         let encoded = encode(engine, &self.sources(), &mut payloads).expect("the batch is valid");
         assert_eq!((encoded.source_packets(), encoded.payload_bytes()), (self.packets.len(), longest));
-        for (i, (length_symbol, payload)) in self.coded.iter().enumerate() {
+        for (i, (length_symbol, payload)) in self.repair_packets.iter().enumerate() {
             assert_eq!(encoded.length_symbols()[i], *length_symbol, "{engine}: length symbol {i}");
             assert!(payloads[i].as_ref()[..longest] == *payload, "{engine}: payload {i}");
             assert!(payloads[i].except(longest) == around[i], "{engine}: around payload {i}");
         }
     }
 
-    /// Encodes packet by packet, twice in the same buffers, and checks the half and the whole of the batch, and
-    /// every byte around the payloads.
+    /// Encodes packet by packet, twice in the same buffers, and checks the half and the whole of
+    /// the batch, and every byte around the payloads.
     fn check_incremental(&self, engine: Engine, random: &mut Pcg64Mcg) {
         let payloads = self.buffers(self.repairs, random);
         let around: Vec<_> = payloads.iter().map(|payload| payload.except(self.longest())).collect();
@@ -84,10 +84,10 @@ impl Batch {
             for (i, source) in self.sources().into_iter().enumerate() {
                 assert_eq!(encoder.add(source), Ok(i));
                 if i + 1 == self.packets.len().div_ceil(2) {
-                    assert!(repairs_of(&encoder) == self.coded_half, "{engine}: half the batch");
+                    assert!(repairs_of(&encoder) == self.repair_packets_of_half, "{engine}: half the batch");
                 }
             }
-            assert!(repairs_of(&encoder) == self.coded, "{engine}: the whole batch");
+            assert!(repairs_of(&encoder) == self.repair_packets, "{engine}: the whole batch");
             encoder.restart();
         }
         for (payload, around) in encoder.into_payloads().iter().zip(around) {
@@ -95,10 +95,10 @@ impl Batch {
         }
     }
 
-    /// Buffers with a little room to spare, at random places.
-    fn buffers(&self, count: usize, random: &mut Pcg64Mcg) -> Vec<Placed> {
+    /// Returns buffers that are a little longer than necessary, at random offsets.
+    fn buffers(&self, count: usize, random: &mut Pcg64Mcg) -> Vec<OffsetBuffer> {
         let spare = below(3, random);
-        (0..count).map(|_| Placed::random(self.longest() + spare, below(64, random), random)).collect()
+        (0..count).map(|_| OffsetBuffer::random(self.longest() + spare, below(64, random), random)).collect()
     }
 
     /// Loses as many packets as chosen repair packets can restore, and restores them.
@@ -114,8 +114,8 @@ impl Batch {
             batch: BATCH,
             index,
             source_packets: sources.len(),
-            length_symbol: self.coded[index].0,
-            payload: &self.coded[index].1,
+            length_symbol: self.repair_packets[index].0,
+            payload: &self.repair_packets[index].1,
         };
         let repairs: Vec<_> = choose(lost, self.repairs, random).into_iter().map(repair).collect();
         let mut buffers = self.buffers(lost, random);
@@ -131,7 +131,7 @@ impl Batch {
     }
 }
 
-fn repairs_of(encoder: &Encoder<Placed>) -> Coded {
+fn repairs_of(encoder: &Encoder<OffsetBuffer>) -> RepairPackets {
     encoder.repairs(BATCH).map(|repair| (repair.length_symbol, repair.payload.to_vec())).collect()
 }
 
@@ -160,8 +160,8 @@ fn every_engine_equals_the_definition_at_every_length() {
 fn every_engine_equals_the_definition_at_every_alignment() {
     let mut random = random(3);
     for offset in 0..64 {
-        let place = |i: usize| Placed::random(200, (offset + i * 7) % 64, &mut random);
-        let batch = Batch::of((0..4).map(place).collect(), 3);
+        let buffer = |i: usize| OffsetBuffer::random(200, (offset + i * 7) % 64, &mut random);
+        let batch = Batch::of((0..4).map(buffer).collect(), 3);
         batch.check_engines(&mut random);
     }
 }
@@ -182,7 +182,7 @@ fn a_forced_engine_is_the_only_one_tested() {
 }
 
 #[test]
-#[should_panic(expected = "BYWAY_ENGINE: there is no engine")]
+#[should_panic(expected = "BYWAY_ENGINE: unknown engine")]
 fn an_engine_that_does_not_exist_cannot_be_forced() {
     engines_from(Some("mmx"));
 }

@@ -1,4 +1,4 @@
-//! Bad input gets an error that says which item, why, and what to do.
+//! Errors of bad input: each names the item, the cause and the remedy.
 
 use byway_code::{
     DecodeError, EncodeError, Encoder, Engine, EngineError, PACKET_BYTES_MAX, REPAIR_PACKETS_MAX, Repair,
@@ -25,7 +25,7 @@ fn try_encode(sources: &[&[u8]], payload_bytes: &[usize]) -> Result<(), EncodeEr
 fn a_batch_needs_source_packets() {
     let error = try_encode(&[], &[10]).expect_err("there is nothing to code");
     assert_eq!(error, EncodeError::NoSourcePackets);
-    assert_eq!(error.to_string(), "the batch has no source packets: there is nothing to code");
+    assert_eq!(error.to_string(), "batch without source packets: add at least one");
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_batch_has_a_limit() {
     assert_eq!(error, EncodeError::TooManySourcePackets { count: 33 });
     assert_eq!(
         error.to_string(),
-        "the batch has 33 source packets, the limit is 32: close it and start another"
+        "too many source packets in a batch, 33: close it at 32, and start another"
     );
 }
 
@@ -51,7 +51,7 @@ fn a_packet_over_the_limit_is_named() {
     let long = vec![0; PACKET_BYTES_MAX + 1];
     let error = try_encode(&[b"short", &long], &[100_000, 100_000]).expect_err("the packet is too long");
     assert_eq!(error, EncodeError::PacketTooLong { index: 1, bytes: 65_536 });
-    assert_eq!(error.to_string(), "source packet 1 has 65536 bytes, the limit is 65535");
+    assert_eq!(error.to_string(), "source packet 1 too long, 65536 bytes: the limit is 65535");
     assert_eq!(try_encode(&[&long[1..]], &[65_535]), Ok(()), "the limit itself is allowed");
 }
 
@@ -60,7 +60,7 @@ fn a_buffer_too_short_is_named_with_the_packet_that_needs_it() {
     let error = try_encode(&SOURCES, &[6, 5]).expect_err("the second buffer is too short");
     let expected = EncodeError::BufferTooShort { index: 1, bytes: 5, source_index: 1, needed: 6 };
     assert_eq!(error, expected);
-    assert_eq!(error.to_string(), "the buffer of repair packet 1 has 5 bytes, source packet 1 needs 6");
+    assert_eq!(error.to_string(), "buffer of repair packet 1 too short, 5 bytes: source packet 1 needs 6");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn too_many_losses_say_how_many() {
     assert_eq!(try_decode(&[first, second]), Ok(2));
     let error = try_decode(&[second]).expect_err("one repair packet cannot restore two");
     assert_eq!(error, DecodeError::TooManyLost { lost: 2, repairs: 1 });
-    let text = "more is lost than can be restored: source packets lost: 2, repair packets arrived: 1";
+    let text = "too many losses to restore: source packets lost: 2, repair packets arrived: 1";
     assert_eq!(error.to_string(), text);
     assert_eq!(try_decode(&[]), Err(DecodeError::TooManyLost { lost: 2, repairs: 0 }));
 }
@@ -130,8 +130,8 @@ fn repair_packets_of_different_batches_are_refused() {
     let error = try_decode(&[first, odd]).expect_err("the batches differ");
     let (batch, other) = (BatchId::new(1), BatchId::new(2));
     assert_eq!(error, DecodeError::DifferentBatches { position: 1, batch, other });
-    let text = "repair packet at position 1 is of batch 2, the one at position 0 is of batch 1: \
-                decode each batch by itself";
+    let text = "repair packet at position 1 belongs to batch 2, the one at position 0 to batch 1: \
+                decode each batch separately";
     assert_eq!(error.to_string(), text);
 }
 
@@ -229,11 +229,11 @@ fn engines_are_known_by_name_or_refused_with_the_reason() {
     }
     let error = "mmx".parse::<Engine>().expect_err("there is no such engine");
     let text =
-        "there is no engine \"mmx\": choose one of naive, table, ssse3, avx2, gfni-avx2, gfni-avx512, neon";
+        "unknown engine \"mmx\": choose one of naive, table, ssse3, avx2, gfni-avx2, gfni-avx512, neon";
     assert_eq!(error.to_string(), text);
     let name = if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" };
     let error = name.parse::<Engine>().expect_err("the engine is for another architecture");
     assert_eq!(error, EngineError::Foreign { name });
-    let remedy = "is for another processor architecture: leave the choice to Byway, or take naive or table";
+    let remedy = "needs another processor architecture: leave the choice to Byway, or use naive or table";
     assert_eq!(error.to_string(), format!("engine {name} {remedy}"));
 }

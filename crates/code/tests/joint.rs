@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const PACKET_BYTES: usize = 200;
 
-/// A repair packet, and what it covers by flow and time.
+/// A repair packet, and the packets that it covers, by flow and time.
 struct GridRepair {
     cover: Vec<(usize, usize)>,
     index: usize,
@@ -17,8 +17,8 @@ struct GridRepair {
     payload: Vec<u8>,
 }
 
-/// Packets in a grid of flows and times: one batch for each time, with two repair packets, and one block for each
-/// flow, with one repair packet from a row of its own.
+/// Packets in a grid of flows and times. There is one batch for each time, with two repair packets.
+/// There is one block for each flow, with one repair packet from a row of its own.
 struct Grid {
     packets: Vec<Vec<Vec<u8>>>,
     repairs: Vec<GridRepair>,
@@ -28,7 +28,7 @@ impl Grid {
     fn new(flows: usize, times: usize, own_rows: bool) -> Self {
         let packet = |flow: usize, time: usize| {
             let length = 100 + (flow * 31 + time * 17) % 100;
-            (0..length).map(|place| (place * 7 + flow * 13 + time * 101).to_le_bytes()[0]).collect()
+            (0..length).map(|position| (position * 7 + flow * 13 + time * 101).to_le_bytes()[0]).collect()
         };
         let packets: Vec<Vec<Vec<u8>>> =
             (0..flows).map(|flow| (0..times).map(|time| packet(flow, time)).collect()).collect();
@@ -62,13 +62,13 @@ impl Grid {
         }
     }
 
-    /// What is restored of these losses.
+    /// Returns the packets that are restored of these losses.
     fn solve(&self, lost: &[(usize, usize)]) -> Vec<(usize, usize)> {
         let mut decoder = JointDecoder::new(Engine::fastest(), PACKET_BYTES);
         for GridRepair { cover, index, length_symbol, payload } in &self.repairs {
             let sources: Vec<Source<'_>> = cover
                 .iter()
-                .map(|(flow, time)| match lost.iter().position(|place| place == &(*flow, *time)) {
+                .map(|(flow, time)| match lost.iter().position(|position| position == &(*flow, *time)) {
                     Some(unknown) => Source::Unknown(unknown),
                     None => Source::Known(&self.packets[*flow][*time]),
                 })
@@ -141,12 +141,12 @@ fn the_decoder_says_what_it_does_not_take() {
     };
     let mut decoder = JointDecoder::new(Engine::fastest(), 8);
     let unknown = [Source::Unknown(0)];
-    let too_long = JointError::TooLong { bytes: 9, room: 8 };
+    let too_long = JointError::TooLong { bytes: 9, capacity: 8 };
     assert_eq!(decoder.add(&repair(0, &payload), &unknown), Err(too_long));
     let longer = [Source::Known(&payload[..3])];
     assert_eq!(
         decoder.add(&repair(0, &payload[..2]), &longer),
-        Err(JointError::TooLong { bytes: 3, room: 2 })
+        Err(JointError::TooLong { bytes: 3, capacity: 2 })
     );
     let no_such = JointError::NoSuchRepair { index: 8, sources: 1 };
     assert_eq!(decoder.add(&repair(8, &payload[..2]), &unknown), Err(no_such));
@@ -169,9 +169,9 @@ proptest! {
         let restored = grid.solve(&lost);
         // A batch or block that can be decoded alone is restored in any case.
         for time in 0..5 {
-            let in_batch: Vec<_> = lost.iter().filter(|place| place.1 == time).collect();
+            let in_batch: Vec<_> = lost.iter().filter(|position| position.1 == time).collect();
             if in_batch.len() <= 2 {
-                prop_assert!(in_batch.iter().all(|place| restored.contains(place)));
+                prop_assert!(in_batch.iter().all(|position| restored.contains(position)));
             }
         }
     }

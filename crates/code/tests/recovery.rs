@@ -16,8 +16,8 @@ fn batch(source_packets: usize) -> Vec<Vec<u8>> {
     (0..source_packets).map(packet).collect()
 }
 
-/// Keeps the packets that `survives` names (source packets first) and restores the rest; returns how many were
-/// restored.
+/// Drops the packets for which `survives` is false (source packets first) and restores the rest;
+/// returns the number of restored packets.
 fn survive(engine: Engine, sources: &[Vec<u8>], repairs: usize, survives: impl Fn(usize) -> bool) -> usize {
     let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let mut payloads = vec![vec![0; 10]; repairs];

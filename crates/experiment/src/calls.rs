@@ -1,4 +1,4 @@
-//! What people think of calls that were measured elsewhere.
+//! Scores of calls that were measured elsewhere, by the E-model.
 
 use core::fmt;
 
@@ -7,57 +7,59 @@ use serde::Serialize;
 use crate::classes::mos::{Call, mean_opinion};
 use crate::findings::number;
 
-/// What calls come to, in the mean of all.
+/// Scores of measured calls, as means over all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CallScores {
-    /// How many there are.
+    /// Number of calls in the list.
     pub calls: u64,
-    /// The mean opinion score, 1 to 4.5, by the E-model (ITU-T G.107) for AMR at 12.2 kbit/s.
+    /// Mean opinion score, 1 to 4.5, by the E-model (ITU-T G.107) for AMR at 12.2 kbit/s.
     pub mos: f64,
-    /// That of the worst call.
+    /// Mean opinion score of the worst call.
     pub mos_min: f64,
-    /// From mouth to ear, in milliseconds: with what the codec takes, and what a receiver waits for late packets.
+    /// Mouth-to-ear delay in milliseconds, including the codec and the receiver's playout delay.
     pub delay_ms: f64,
-    /// The share of packets that are lost, or come later than they are played.
+    /// Share of packets that are lost, or arrive after their playout time.
     pub loss: f64,
 }
 
-/// What is no call.
+/// Error in the list of measured calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongCall {
-    /// In which line, from 1; `None` if there is none at all.
+pub struct CallError {
+    /// Number of the line in the list, from 1; `None` if the list has no call at all.
     line: Option<usize>,
-    /// What stands there.
+    /// Word of the line that is no delay.
     text: String,
 }
 
-impl fmt::Display for WrongCall {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(
                 f,
-                "line {line}: {:?} is no delay: write the milliseconds that each packet of the call took, as 41.2, or lost",
+                "line {line}: invalid delay {:?}: write the milliseconds of each packet of the call, \
+                 as 41.2, or lost",
                 self.text
             ),
-            None => write!(f, "there are no calls: have one in each line"),
+            None => write!(f, "no calls found: write one in each line"),
         }
     }
 }
 
-impl core::error::Error for WrongCall {}
+impl core::error::Error for CallError {}
 
-/// Judges calls, each a line of what its packets took, one spoken each 20 ms: milliseconds, or `lost`, with blanks between. A receiver plays
-/// packets a fixed time after they were spoken, whichever sounds best.
+/// Scores calls. Each line is a call: the delays of its packets in milliseconds, or `lost`,
+/// separated by blanks. A packet holds 20 ms of speech. The receiver's playout delay is fixed and
+/// chosen for the best score.
 ///
 /// # Errors
-/// If something else stands there.
-pub fn score_calls(text: &str) -> Result<CallScores, WrongCall> {
+/// If a line contains anything else.
+pub fn score_calls(text: &str) -> Result<CallScores, CallError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let calls =
-        lines.map(|(place, line)| call(line).map_err(|text| WrongCall { line: Some(place + 1), text }));
-    let calls = calls.collect::<Result<Vec<Call>, WrongCall>>()?;
+        lines.map(|(index, line)| call(line).map_err(|text| CallError { line: Some(index + 1), text }));
+    let calls = calls.collect::<Result<Vec<Call>, CallError>>()?;
     if calls.is_empty() {
-        return Err(WrongCall { line: None, text: String::new() });
+        return Err(CallError { line: None, text: String::new() });
     }
     let count = calls.len() as u64;
     let mean = |of: &dyn Fn(&Call) -> f64| calls.iter().map(of).sum::<f64>() / number(count);
@@ -107,11 +109,14 @@ mod tests {
 
     #[test]
     fn what_is_no_call_is_named() {
-        for (text, words) in
-            [("", "no calls"), ("40\n40 x", "line 2: \"x\""), ("-1", "\"-1\""), ("40 inf", "\"inf\"")]
-        {
-            let said = score_calls(text).expect_err(text).to_string();
-            assert!(said.contains(words), "{said}");
+        for (text, words) in [
+            ("", "no calls"),
+            ("40\n40 x", "line 2: invalid delay \"x\""),
+            ("-1", "\"-1\""),
+            ("40 inf", "\"inf\""),
+        ] {
+            let message = score_calls(text).expect_err(text).to_string();
+            assert!(message.contains(words), "{message}");
         }
     }
 }

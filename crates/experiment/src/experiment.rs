@@ -1,31 +1,32 @@
-//! Experiments as meant: which runs they take.
+//! Experiments: published results as files, validated with their scenarios, arms and seeds.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use byway_config_types::{KeyPath, Problem, Source};
 use byway_scenario::{Scenario, change};
-use byway_typed::{KeyPath, Problem, Source};
 use byway_units::Duration;
 use toml::Table;
 
 use crate::classes::{self, Plan};
 use crate::limits::{ARMS_MAX, RUNS_MAX};
 use crate::model::Data;
+use crate::raw::{ArmSetting, ExperimentSetting, RowSetting, StudySetting};
 use crate::target::target;
-use crate::typed::{TypedArm, TypedExperiment, TypedRow, TypedStudy};
 
-/// A published result with what it takes to see it again: scenarios to run, measures, and what is compared with what.
+/// Published result with everything that its reproduction needs: scenarios, measures, and
+/// comparisons.
 #[derive(Debug)]
 pub struct Experiment {
-    pub(crate) typed: TypedExperiment,
+    pub(crate) settings: ExperimentSetting,
     pub(crate) is_full: bool,
     pub(crate) seeds: Vec<u64>,
     pub(crate) arms: Vec<Arm>,
     pub(crate) data: Data,
 }
 
-/// A variant of an experiment's scenario.
+/// Variant of an experiment's scenario, which runs with every seed.
 #[derive(Debug)]
 pub(crate) struct Arm {
     pub(crate) name: String,
@@ -35,7 +36,7 @@ pub(crate) struct Arm {
     pub(crate) run: Runs,
 }
 
-/// What is run.
+/// Validated scenario or plan that an arm runs.
 #[derive(Debug)]
 pub(crate) enum Runs {
     Scenario(Box<Scenario>),
@@ -43,7 +44,7 @@ pub(crate) enum Runs {
 }
 
 impl Runs {
-    /// How long it lasts, in its own time.
+    /// Returns the length of a run, in simulated time.
     pub(crate) fn length(&self) -> Duration {
         match self {
             Self::Scenario(scenario) => scenario.length(),
@@ -52,55 +53,56 @@ impl Runs {
     }
 }
 
-/// How an experiment is run.
+/// Options for reading and running an experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// In full, and not as the default suite does.
+    /// Runs the experiment's full version, with more seeds and longer runs, instead of the default
+    /// one.
     pub is_full: bool,
-    /// With these seeds, in the place of its own.
+    /// Seeds that replace the experiment's own; `None` leaves them.
     pub seeds: Option<Vec<u64>>,
-    /// With the public datasets of this folder, beside the tables that models have built in.
+    /// Folder of public datasets, which models use besides their built-in tables.
     pub data: Option<PathBuf>,
 }
 
-/// Gives a file's text.
+/// Function that reads the text of a file at a path.
 pub type ReadFile<'a> = dyn Fn(&Path) -> io::Result<String> + 'a;
 
 impl Experiment {
-    /// Reads an experiment, its scenario and the traces that that names, by `read`.
+    /// Reads an experiment, its scenario and the scenario's traces, by `read`.
     ///
     /// # Errors
-    /// If something in it is wrong; the error names file, line, key and remedy.
+    /// If something in it is invalid; the error names file, line, key and remedy.
     pub fn read(file: &Path, options: &Options, read: &ReadFile<'_>) -> Result<Self, Problem> {
         let text = read(file).map_err(|error| {
-            Problem::nowhere(format!("{}: {error}; name an experiment's file", file.display()))
+            Problem::without_location(format!("{}: {error}; name an experiment file", file.display()))
         })?;
         let source = Source::new(file, text);
-        let typed: TypedExperiment =
+        let typed: ExperimentSetting =
             toml::from_str(source.text()).map_err(|error| source.parse_problem(&error))?;
         let reader = Reader { source: &source, folder: file.parent().unwrap_or(Path::new("")), read };
-        reader.meaning(typed, options)
+        reader.validate(typed, options)
     }
 
-    /// Its name.
+    /// Returns the experiment's name, as in its file.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.typed.id
+        &self.settings.id
     }
 
-    /// What it is about, in a line.
+    /// Returns the experiment's subject in one line.
     #[must_use]
     pub fn title(&self) -> &str {
-        &self.typed.title
+        &self.settings.title
     }
 
-    /// The place of an arm.
+    /// Returns the index of the arm with this name; `None` if there is none.
     pub(crate) fn arm(&self, name: &str) -> Option<usize> {
         self.arms.iter().position(|arm| arm.name == name)
     }
 }
 
-/// An experiment's file while it is understood.
+/// Reader that validates an experiment's file and builds its arms.
 struct Reader<'a> {
     source: &'a Source,
     folder: &'a Path,
@@ -108,12 +110,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn meaning(&self, typed: TypedExperiment, options: &Options) -> Result<Experiment, Problem> {
+    fn validate(&self, typed: ExperimentSetting, options: &Options) -> Result<Experiment, Problem> {
         if typed.study.is_model() == typed.scenario.is_some() {
             let message = if typed.study.is_model() {
-                "this study runs no scenario: leave it out"
+                "not allowed, because this study runs no scenario: omit it"
             } else {
-                "is missing: name the file of the scenario that this study runs"
+                "missing: name the scenario file of this study"
             };
             return Err(self.source.problem(&KeyPath::of("scenario"), message));
         }
@@ -124,33 +126,43 @@ impl Reader<'_> {
         let full = typed.full.seeds.clone().filter(|_| options.is_full);
         let seeds = options.seeds.clone().or(full).or(typed.seeds.clone()).unwrap_or_else(|| vec![1]);
         if seeds.is_empty() || seeds.len() * arms.len() > RUNS_MAX {
-            let message = format!("1 to {RUNS_MAX} runs are possible: have other seeds or arms");
+            let message = format!("number of runs out of range, 1 to {RUNS_MAX}: change seeds or arms");
             return Err(self.source.problem(&KeyPath::of("seeds"), message));
         }
         let data = Data::read(typed.study, options.data.as_deref(), self.read)?;
-        let experiment = Experiment { is_full: options.is_full, seeds, arms, data, typed };
-        for (place, row) in experiment.typed.row.iter().enumerate() {
-            self.check_row(&experiment, row, &KeyPath::of("row").place(place))?;
+        let experiment = Experiment { is_full: options.is_full, seeds, arms, data, settings: typed };
+        for (index, row) in experiment.settings.row.iter().enumerate() {
+            self.check_row(&experiment, row, &KeyPath::of("row").index(index))?;
         }
         self.check_arms_of(&experiment)?;
         Ok(experiment)
     }
 
-    fn arms(&self, typed: &TypedExperiment, scenario: &Path, options: &Options) -> Result<Vec<Arm>, Problem> {
+    fn arms(
+        &self,
+        typed: &ExperimentSetting,
+        scenario: &Path,
+        options: &Options,
+    ) -> Result<Vec<Arm>, Problem> {
         let file = self.folder.join(scenario);
         let base = self.base(&file)?;
-        let whole =
-            TypedArm { name: "all".to_owned(), title: None, x: None, curve: None, set: BTreeMap::default() };
+        let whole = ArmSetting {
+            name: "all".to_owned(),
+            title: None,
+            x: None,
+            curve: None,
+            set: BTreeMap::default(),
+        };
         let arms = if typed.arm.is_empty() { std::slice::from_ref(&whole) } else { &typed.arm[..] };
         if arms.len() > ARMS_MAX {
-            let message = format!("there are more than {ARMS_MAX} arms: have fewer");
+            let message = format!("too many arms: at most {ARMS_MAX}");
             return Err(self.source.problem(&KeyPath::of("arm"), message));
         }
         let mut found: Vec<Arm> = Vec::new();
-        for (place, arm) in arms.iter().enumerate() {
-            let here = KeyPath::of("arm").place(place);
+        for (index, arm) in arms.iter().enumerate() {
+            let here = KeyPath::of("arm").index(index);
             if found.iter().any(|before| before.name == arm.name) {
-                let message = format!("another arm is called {:?}: names differ", arm.name);
+                let message = format!("duplicate name {:?}: give each arm its own", arm.name);
                 return Err(self.source.problem(&here.key("name"), message));
             }
             let mut table = base.clone();
@@ -170,19 +182,19 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// The scenario's file, as values.
+    /// Reads the scenario's file as TOML values, to which each arm applies its changes.
     fn base(&self, file: &Path) -> Result<Table, Problem> {
         let text = (self.read)(file).map_err(|error| {
-            let message = format!("{}: {error}; name a scenario beside this file", file.display());
+            let message = format!("{}: {error}; name a scenario in this file's folder", file.display());
             self.source.problem(&KeyPath::of("scenario"), message)
         })?;
         let scenario = Source::new(file, text);
         scenario.text().parse().map_err(|error| scenario.parse_problem(&error))
     }
 
-    fn runs(&self, study: TypedStudy, file: &Path, table: &Table, here: &KeyPath) -> Result<Runs, Problem> {
+    fn runs(&self, study: StudySetting, file: &Path, table: &Table, here: &KeyPath) -> Result<Runs, Problem> {
         let text = table.to_string();
-        if study == TypedStudy::Classes {
+        if study == StudySetting::Classes {
             let plan = classes::read(file, text).map_err(|problem| self.changed(here, &problem))?;
             return Ok(Runs::Classes(Box::new(plan)));
         }
@@ -194,19 +206,20 @@ impl Reader<'_> {
         let scenario = Scenario::read(file, &read);
         let scenario = scenario.and_then(|scenario| match scenario.check() {
             Ok(()) => Ok(scenario),
-            Err(error) => Err(Problem::nowhere(error.to_string())),
+            Err(error) => Err(Problem::without_location(error.to_string())),
         });
         scenario.map_err(|problem| self.changed(here, &problem))
     }
 
-    /// What is wrong with a scenario as an arm has it.
+    /// Describes a problem of the scenario after an arm's changes, at the arm's key.
     fn changed(&self, here: &KeyPath, problem: &Problem) -> Problem {
-        let message =
-            format!("with what this sets, the scenario is wrong (lines are of the changed file): {problem}");
+        let message = format!(
+            "invalid scenario after the changes of this file (lines are of the changed scenario): {problem}"
+        );
         self.source.problem(here, message)
     }
 
-    fn check_row(&self, experiment: &Experiment, row: &TypedRow, here: &KeyPath) -> Result<(), Problem> {
+    fn check_row(&self, experiment: &Experiment, row: &RowSetting, here: &KeyPath) -> Result<(), Problem> {
         target(row).map_err(|(key, message)| self.source.problem(&here.key(key), message))?;
         let named =
             [("arm", &row.arm), ("over", &row.over), ("beyond", &row.beyond), ("control", &row.control)];
@@ -218,17 +231,17 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// That whatever names an arm names one that there is.
+    /// Checks that all arms that plots, tables and the control name exist.
     fn check_arms_of(&self, experiment: &Experiment) -> Result<(), Problem> {
-        let typed = &experiment.typed;
+        let typed = &experiment.settings;
         if let Some(control) = &typed.control {
             self.check_arm(experiment, control, &KeyPath::of("control"))?;
         }
-        let plots = typed.plot.iter().enumerate().map(|(place, plot)| ("plot", place, &plot.arms));
-        let tables = typed.table.iter().enumerate().map(|(place, table)| ("table", place, &table.arms));
-        for (list, place, arms) in plots.chain(tables) {
+        let plots = typed.plot.iter().enumerate().map(|(index, plot)| ("plot", index, &plot.arms));
+        let tables = typed.table.iter().enumerate().map(|(index, table)| ("table", index, &table.arms));
+        for (list, index, arms) in plots.chain(tables) {
             for arm in arms.iter().flatten() {
-                self.check_arm(experiment, arm, &KeyPath::of(list).place(place).key("arms"))?;
+                self.check_arm(experiment, arm, &KeyPath::of(list).index(index).key("arms"))?;
             }
         }
         Ok(())
@@ -239,11 +252,11 @@ impl Reader<'_> {
             return Ok(());
         }
         let names: Vec<&str> = experiment.arms.iter().map(|arm| arm.name.as_str()).collect();
-        Err(self.source.problem(here, format!("no arm is called {name:?}: there are {}", names.join(", "))))
+        Err(self.source.problem(here, format!("arm {name:?} not found: name one of {}", names.join(", "))))
     }
 }
 
-/// Where experiments are, by their names: all files of a folder that are called like `rec-paths.toml`.
+/// Returns the path of an experiment's file in a folder: `rec-paths.toml` for `rec-paths`.
 #[must_use]
 pub fn file_of(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("{id}.toml"))

@@ -1,27 +1,27 @@
-//! What one run comes to: numbers and samples, in the place of everything that happened.
+//! Findings of a run: measures and samples, instead of its events.
 
 use std::collections::BTreeMap;
 
-use byway_scenario::Stopped;
+use byway_scenario::Interruption;
 
-/// What a number is counted in.
+/// Unit of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// A share of 1.
+    /// Share of a whole, from 0 to 1.
     Share,
-    /// A ratio of two quantities of one kind.
+    /// Ratio of two quantities of one kind.
     Ratio,
-    /// Milliseconds.
+    /// Time in milliseconds.
     Milliseconds,
-    /// Cents of a dollar for an hour.
+    /// Cost in US cents per hour.
     CentsPerHour,
-    /// Dollars for an hour.
+    /// Cost in US dollars per hour.
     DollarsPerHour,
-    /// A mean opinion score, 1 to 5.
+    /// Mean opinion score, 1 to 5.
     Score,
-    /// Mbit/s.
+    /// Rate in Mbit/s.
     Megabits,
-    /// Something that is counted.
+    /// Count without a unit.
     Count,
 }
 
@@ -40,36 +40,36 @@ impl Unit {
     }
 }
 
-/// A measure, of the flows of one name or, with `None`, of all.
+/// Key of a measure or sample: its name, and the name of its flows; `None` for all flows.
 pub(crate) type Key = (String, Option<String>);
 
-/// What one run comes to.
+/// Measures and samples of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Findings {
-    /// Numbers: one for a run.
+    /// Measures by key: one number of the run, with its unit.
     pub(crate) measures: BTreeMap<Key, (f64, Unit)>,
-    /// If it did not come to its end: when and why.
-    pub(crate) stopped: Option<Stopped>,
-    /// Samples: many of a run.
+    /// Time and reason of the interruption, if the run did not reach its end.
+    pub(crate) stopped: Option<Interruption>,
+    /// Samples by key: many numbers of the run.
     pub(crate) samples: BTreeMap<Key, Vec<f64>>,
 }
 
 impl Findings {
-    /// A measure; nothing if there was nothing to measure.
+    /// Adds a measure, unless it has no finite value.
     pub(crate) fn measure(&mut self, name: &str, flow: Option<&str>, value: Option<f64>, unit: Unit) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.measures.insert(key(name, flow), (value, unit));
         }
     }
 
-    /// Samples of flows of one name, which count among those of all, too.
+    /// Adds values to the sample of the flows with this name, and to that of all flows.
     pub(crate) fn sample(&mut self, name: &str, flow: &str, values: &[f64]) {
         for key in [key(name, None), key(name, Some(flow))] {
             self.samples.entry(key).or_default().extend_from_slice(values);
         }
     }
 
-    /// The value of a measure.
+    /// Returns the value of a measure; `None` if the run does not have it.
     pub(crate) fn value(&self, name: &str, flow: Option<&str>) -> Option<f64> {
         self.measures.get(&key(name, flow)).map(|(value, _)| *value)
     }
@@ -79,7 +79,7 @@ pub(crate) fn key(name: &str, flow: Option<&str>) -> Key {
     (name.to_owned(), flow.map(str::to_owned))
 }
 
-/// The value that a share of all values does not exceed; `None` of none.
+/// Sorts `values` and returns their quantile at `share`, by nearest rank; `None` without values.
 pub(crate) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
@@ -89,17 +89,17 @@ pub(crate) fn quantile(values: &mut [f64], share: f64) -> Option<f64> {
         clippy::cast_precision_loss,
         reason = "places of a list"
     )]
-    let place = ((values.len() as f64 * share).ceil() as usize).saturating_sub(1).min(last);
-    Some(values[place])
+    let rank = ((values.len() as f64 * share).ceil() as usize).saturating_sub(1).min(last);
+    Some(values[rank])
 }
 
-/// The share that a part is of a whole, if there is one.
+/// Returns the ratio of `part` to `whole`; `None` if `whole` is 0.
 #[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
 pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// A count among numbers.
+/// Converts a count into a floating-point number.
 #[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
 pub(crate) const fn number(count: u64) -> f64 {
     count as f64

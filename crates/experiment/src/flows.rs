@@ -1,24 +1,25 @@
-//! The study of flows: what is lost on their direct paths, what is repaired, how soon and at what cost.
+//! Study of flows: losses on their direct paths, and the share, times and costs of repairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byway_scenario::{Fate, FlowRecord, LossPlace, Outcome, Way};
+use byway_scenario::{DeliveryMethod, FlowRecord, LossLocation, Outcome, PacketRecord};
 use byway_units::Duration;
 use byway_wire::Service;
 
+use crate::decoding_bound;
 use crate::findings::{Findings, Unit, number, quantile, share};
-use crate::ideal;
 
-/// Losses from which on a path's own share of repairs says something: fewer are left out of shares of paths.
+/// Fewest losses of a path that counts in shares of paths, because the repaired share of fewer
+/// losses means little.
 const PATH_LOSSES_MIN: u64 = 20;
 
-/// Losses from which on a path by itself has to be good.
+/// Fewest losses of a path whose repaired share counts on its own, in the measure `worst-path`.
 const PATH_LOSSES_MANY: u64 = 200;
 
-/// Longest burst that is none of an outage (J-QoS, section 5.2).
+/// Most consecutive losses of a burst; longer ones count as an outage (J-QoS, section 5.2).
 const BURST_PACKETS_MAX: u64 = 14;
 
-/// What a run comes to.
+/// Reduces the outcome of a run to measures and samples of its flows.
 pub(crate) fn reduce(outcome: &Outcome) -> Findings {
     let mut findings = Findings { stopped: outcome.stopped.clone(), ..Findings::default() };
     let records: Vec<&FlowRecord> = outcome.records.iter().collect();
@@ -33,7 +34,7 @@ pub(crate) fn reduce(outcome: &Outcome) -> Findings {
             records.iter().copied().filter(|record| group.is_none_or(|name| record.name == name)).collect();
         measure(&members, group, &mut findings);
     }
-    ideal::bounds(&records, &mut findings);
+    decoding_bound::bounds(&records, &mut findings);
     let app_bytes = records.iter().map(|record| record.bytes).sum();
     let relays: BTreeSet<&str> = records
         .iter()
@@ -47,7 +48,7 @@ pub(crate) fn reduce(outcome: &Outcome) -> Findings {
     findings
 }
 
-/// By relay near receivers, the longest way from it to a receiver: those who may have to help.
+/// Returns the longest delay from each egress relay to one of its receivers, which may be a helper.
 fn farthest_receivers(records: &[&FlowRecord]) -> BTreeMap<String, Duration> {
     let mut farthest: BTreeMap<String, Duration> = BTreeMap::new();
     for overlay in records.iter().filter_map(|record| record.overlay.as_ref()) {
@@ -73,18 +74,18 @@ fn measure(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings
         Unit::Share,
     );
     put("residual-loss", share(total(|tally| tally.undelivered), sent), Unit::Share);
-    let places = sums(tallies.iter().map(|tally| tally.places));
+    let locations = sums(tallies.iter().map(|tally| tally.locations));
     let episodes = sums(tallies.iter().map(|tally| tally.episodes));
     for (name, (of_kind, repaired)) in
-        PLACES.into_iter().zip(places).chain(EPISODES.into_iter().zip(episodes))
+        LOSS_LOCATIONS.into_iter().zip(locations).chain(EPISODES.into_iter().zip(episodes))
     {
         put(&format!("lost-{name}"), share(of_kind, lost), Unit::Share);
         put(&format!("repaired-{name}"), share(repaired, of_kind), Unit::Share);
     }
-    let (vain, nacks) = (total(|tally| tally.nacks_in_vain), total(|tally| tally.nacks));
-    put("nacks-in-vain", share(vain, sent), Unit::Share);
+    let (spurious_nacks, nacks) = (total(|tally| tally.spurious_nacks), total(|tally| tally.nacks));
+    put("spurious-nacks", share(spurious_nacks, sent), Unit::Share);
     put("nacks", Some(number(nacks)), Unit::Count);
-    put("given-share", share(total(|tally| tally.given_bytes), total(|tally| tally.bytes)), Unit::Share);
+    put("lent-share", share(total(|tally| tally.lent_bytes), total(|tally| tally.bytes)), Unit::Share);
     paths(&tallies, put);
     times(records, group, findings);
 }
@@ -99,7 +100,7 @@ fn paths(tallies: &[Tally], mut put: impl FnMut(&str, Option<f64>, Unit)) {
     put("paths-with-200-losses", Some(number(enough(PATH_LOSSES_MANY).count() as u64)), Unit::Count);
 }
 
-/// Quantiles of what was sampled of these flows.
+/// Adds quantiles of the repair times and delays of a group of flows.
 fn times(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings) {
     for (sample, unit) in
         [("repair", Unit::Milliseconds), ("repair-over-rtt", Unit::Ratio), ("repair-over-floor", Unit::Ratio)]
@@ -110,11 +111,12 @@ fn times(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings) 
             findings.measure(&format!("{sample}-{suffix}"), group, quantile(&mut values, at), unit);
         }
     }
-    let fates = || records.iter().flat_map(|record| &record.fates);
-    let mut all: Vec<f64> = fates().filter_map(Fate::delay).map(milliseconds).collect();
-    // Repairs take longer than what is not lost: whether that is held up shows in what was not.
+    let fates = || records.iter().flat_map(|record| &record.packets);
+    let mut all: Vec<f64> = fates().filter_map(PacketRecord::delay).map(milliseconds).collect();
+    // Repairs take longer than other deliveries; only the latter show a delay by head-of-line
+    // blocking.
     let mut direct: Vec<f64> =
-        fates().filter(|fate| !fate.is_lost()).filter_map(Fate::delay).map(milliseconds).collect();
+        fates().filter(|fate| !fate.is_lost()).filter_map(PacketRecord::delay).map(milliseconds).collect();
     for (suffix, at) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
         findings.measure(&format!("delay-{suffix}"), group, quantile(&mut all, at), Unit::Milliseconds);
         findings.measure(
@@ -126,19 +128,20 @@ fn times(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings) 
     }
 }
 
-/// Samples of one flow: how long each repair took, by itself, by the round trip and by the shortest time that is possible.
+/// Adds samples of one flow's repair times: in milliseconds, relative to the round trip, and
+/// relative to the shortest possible time.
 fn sample(record: &FlowRecord, farthest: &BTreeMap<String, Duration>, findings: &mut Findings) {
     let round_trip = milliseconds(record.terms.round_trip);
     let floors = Floors::of(record, farthest);
     let (mut times, mut of_round_trip, mut of_floor) = (Vec::new(), Vec::new(), Vec::new());
-    for (place, fate) in record.fates.iter().enumerate() {
-        let (Some(time), Some((_, way))) = (fate.repair_time(&record.terms), fate.delivered) else {
+    for (index, fate) in record.packets.iter().enumerate() {
+        let (Some(time), Some((_, method))) = (fate.repair_time(&record.terms), fate.delivered) else {
             continue;
         };
         let time = milliseconds(time);
         times.push(time);
         of_round_trip.push(time / round_trip);
-        of_floor.extend(floors.as_ref().map(|floors| time / milliseconds(floors.floor(place, way))));
+        of_floor.extend(floors.as_ref().map(|floors| time / milliseconds(floors.floor(index, method))));
     }
     for (name, values) in
         [("repair", &times), ("repair-over-rtt", &of_round_trip), ("repair-over-floor", &of_floor)]
@@ -153,17 +156,18 @@ fn sample(record: &FlowRecord, farthest: &BTreeMap<String, Duration>, findings: 
     findings.sample("path-loss", &record.name, share(tally.lost, tally.sent).as_slice());
 }
 
-/// The shortest times that repairs of a flow may take, by how they come.
+/// Shortest possible times of a flow's repairs, by the source of the repair.
 struct Floors<'a> {
     record: &'a FlowRecord,
-    /// The time between two packets: what tells soonest that one is missing.
+    /// Interval of the flow's packets: the shortest time in which the receiver can detect a loss.
     gap: Duration,
     to_ingress: Duration,
     to_egress: Duration,
     between_relays: Duration,
-    /// Whether relays keep repair packets, and copies only for those who come back for them.
+    /// True for coding: the egress relay stores repair packets, and the ingress relay stores copies
+    /// for later NACKs.
     is_coded: bool,
-    /// From the relay near the receiver to the farthest receiver that may have to help.
+    /// Delay from the egress relay to the farthest receiver that may be a helper.
     helpers: Duration,
 }
 
@@ -181,27 +185,30 @@ impl<'a> Floors<'a> {
         })
     }
 
-    fn floor(&self, place: usize, way: Way) -> Duration {
-        match way {
-            Way::Cooperative => self.gap + self.to_egress * 2 + self.helpers * 2,
-            // The relay near the sender sees the next copy that comes, and asks.
-            Way::Direct => self.gap_of_copies(place) + self.to_ingress * 2,
-            // What the relay near the receiver does not have is with the one near the sender.
-            Way::Cached if self.is_coded => self.gap + (self.to_egress + self.between_relays) * 2,
-            Way::Cached | Way::InStream | Way::Forwarded => self.gap + self.to_egress * 2,
+    fn floor(&self, index: usize, method: DeliveryMethod) -> Duration {
+        match method {
+            DeliveryMethod::Cooperative => self.gap + self.to_egress * 2 + self.helpers * 2,
+            // The ingress relay detects the loss by the next copy, and sends a NACK.
+            DeliveryMethod::Direct => self.gap_of_copies(index) + self.to_ingress * 2,
+            // Copies that the egress relay lacks are at the ingress relay.
+            DeliveryMethod::Cached if self.is_coded => self.gap + (self.to_egress + self.between_relays) * 2,
+            DeliveryMethod::Cached | DeliveryMethod::InStream | DeliveryMethod::Forwarded => {
+                self.gap + self.to_egress * 2
+            }
         }
     }
 
-    fn gap_of_copies(&self, place: usize) -> Duration {
-        let (lost, later) = (self.record.fates[place], self.record.fates.get(place..).unwrap_or_default());
+    fn gap_of_copies(&self, index: usize) -> Duration {
+        let (lost, later) =
+            (self.record.packets[index], self.record.packets.get(index..).unwrap_or_default());
         let next = later.iter().find(|fate| !fate.is_lost());
         next.map_or(self.gap, |next| next.sent.saturating_since(lost.sent))
     }
 }
 
-/// The shortest time between two packets of a flow: what tells soonest that one is missing.
+/// Returns the shortest interval between packets of a flow, in which a loss can be detected.
 fn interval(record: &FlowRecord) -> Duration {
-    let between = record.fates.windows(2).map(|two| two[1].sent.saturating_since(two[0].sent));
+    let between = record.packets.windows(2).map(|two| two[1].sent.saturating_since(two[0].sent));
     between.filter(|time| !time.is_zero()).min().unwrap_or_default()
 }
 
@@ -209,23 +216,23 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
 }
 
-/// Where packets are lost.
-const PLACES: [&str; 3] = ["sender-access", "middle", "receiver-access"];
+/// Locations of losses on a path, as in the names of measures.
+const LOSS_LOCATIONS: [&str; 3] = ["sender-access", "middle", "receiver-access"];
 
-/// How many are lost together.
+/// Kinds of loss episodes by their length, as in the names of measures.
 const EPISODES: [&str; 3] = ["single", "burst", "outage"];
 
-/// Of each of three kinds of losses: how many there were, and how many were repaired within a round trip.
-type Kinds = [(u64, u64); 3];
+/// Losses, and those repaired within a round trip, for each of three kinds of loss.
+type KindCounts = [(u64, u64); 3];
 
-fn sums(of_flows: impl Iterator<Item = Kinds>) -> Kinds {
-    of_flows.fold(Kinds::default(), |mut sums, kinds| {
+fn sums(of_flows: impl Iterator<Item = KindCounts>) -> KindCounts {
+    of_flows.fold(KindCounts::default(), |mut sums, kinds| {
         sums.iter_mut().zip(kinds).for_each(|(sum, kind)| add(sum, kind));
         sums
     })
 }
 
-/// What is counted of one flow.
+/// Counts of one flow: packets, losses, repairs, NACKs and bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Tally {
     sent: u64,
@@ -233,25 +240,26 @@ struct Tally {
     repaired: u64,
     within_rtt: u64,
     within_half_rtt: u64,
-    /// Never delivered, or after the budget.
+    /// Packets that were never delivered, or after the latency budget.
     undelivered: u64,
-    /// By where they are lost: [`PLACES`].
-    places: Kinds,
-    /// By how many are lost together: [`EPISODES`].
-    episodes: Kinds,
+    /// Losses by location, in the order of [`LOSS_LOCATIONS`].
+    locations: KindCounts,
+    /// Losses by length of their episode, in the order of [`EPISODES`].
+    episodes: KindCounts,
     nacks: u64,
-    nacks_in_vain: u64,
-    /// What applications sent, and what the receiver gave for others' repairs, in bytes.
+    spurious_nacks: u64,
+    /// Bytes that the application sent; `lent_bytes` counts those that the receiver sent for
+    /// others' repairs.
     bytes: u64,
-    given_bytes: u64,
+    lent_bytes: u64,
 }
 
 impl Tally {
     fn of(record: &FlowRecord) -> Self {
-        let sent = record.fates.len() as u64;
+        let sent = record.packets.len() as u64;
         let mut tally = Self { sent, bytes: record.bytes, ..Self::default() };
         let mut episode = (0, 0);
-        for fate in &record.fates {
+        for fate in &record.packets {
             let in_time = fate.delay().is_some_and(|delay| delay <= record.terms.budget);
             tally.undelivered += u64::from(!in_time);
             if !fate.is_lost() {
@@ -265,24 +273,24 @@ impl Tally {
             tally.within_rtt += u64::from(is_within);
             tally.within_half_rtt +=
                 u64::from(repair.is_some_and(|time| time * 2 <= record.terms.round_trip));
-            let place = match fate.lost {
-                Some(LossPlace::SenderAccess) => 0,
-                Some(LossPlace::ReceiverAccess) => 2,
+            let location = match fate.lost {
+                Some(LossLocation::SenderAccess) => 0,
+                Some(LossLocation::ReceiverAccess) => 2,
                 _ => 1,
             };
-            add(&mut tally.places[place], (1, u64::from(is_within)));
+            add(&mut tally.locations[location], (1, u64::from(is_within)));
             add(&mut episode, (1, u64::from(is_within)));
         }
         tally.close(&mut episode);
         if let Some(counted) = &record.counted {
-            tally.nacks = counted.nacks + counted.open_nacks;
-            tally.nacks_in_vain = counted.nacks_in_vain;
-            tally.given_bytes = counted.given_bytes;
+            tally.nacks = counted.nacks + counted.open_ended_nacks;
+            tally.spurious_nacks = counted.spurious_nacks;
+            tally.lent_bytes = counted.lent_bytes;
         }
         tally
     }
 
-    /// Counts losses one after the other to their kind.
+    /// Adds the losses of an episode to the counts of its kind, and resets the episode.
     fn close(&mut self, episode: &mut (u64, u64)) {
         let kind = match episode.0 {
             0 => return,

@@ -1,31 +1,53 @@
 //! Published results, reproduced: experiments as files, their runs, verdicts and report.
 //!
 //! # Where to start
-//! - [`Experiment::read`] reads a file, [`Experiment::run`] does one of its runs, and [`Experiment::results`] says what all
-//!   came to.
-//! - [`score_calls`] says what people think of calls that were measured elsewhere.
-//! - [`Results`] is what a result file has.
+//! - [`Experiment::read`] reads a file, [`Experiment::run`] performs one of its runs, and
+//!   [`Experiment::results`] combines the findings of all.
+//! - [`score_calls`] scores calls that were measured elsewhere.
+//! - [`Results`] is the content of a result file.
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`limits`] | limits, with their reasons |
+//! | `calls` | scores of calls measured elsewhere |
+//! | `classes` | study of classes on shared links, with its own files and world |
+//! | `decoding_bound` | upper bound for codes over several flows |
+//! | `experiment` | validated experiments and their options |
+//! | `findings` | measures and samples of one run |
+//! | `flows` | study of flows: losses, repairs, times, costs |
+//! | `model` | studies computed from tables: feasibility and cost |
+//! | `on_path` | codes and retransmissions on the direct path, for comparison |
+//! | `raw` | settings of experiments, as in the file |
+//! | `report` | HTML page, terminal table, plots as SVG |
+//! | `result` | content of a result file |
+//! | `result_tables` | rows, tables and plots from findings |
+//! | `run` | runs of an experiment |
+//! | `target` | targets of rows |
+//! | `timers` | NACK timers, compared on the same arrivals |
+//! | `transfers` | study of TCP transfers |
 
 pub mod limits;
 
 mod calls;
 mod classes;
+mod decoding_bound;
 mod experiment;
 mod findings;
 mod flows;
-mod ideal;
 mod model;
 mod on_path;
-mod present;
+mod raw;
 mod report;
 mod result;
+mod result_tables;
 mod run;
 mod target;
 mod timers;
 mod transfers;
-mod typed;
 
-pub use calls::{CallScores, WrongCall, score_calls};
+pub use calls::{CallError, CallScores, score_calls};
 pub use experiment::{Experiment, Options, ReadFile, file_of};
 pub use report::{page, svg, terminal};
 pub use result::{Bound, Curve, Kind, Plot, Results, Row, Scale, StoppedRun, Table, World};

@@ -1,7 +1,7 @@
-//! Every limit of experiments, with its reason.
+//! Limits of experiments, with their reasons.
 
-/// Most variants of a scenario: a curve of more points says no more.
+/// Most arms (variants of the scenario) of an experiment: more points do not improve a curve.
 pub const ARMS_MAX: usize = 100;
 
-/// Most runs, of all variants with all seeds: what a week of a machine bears.
+/// Most runs of an experiment, of all arms with all seeds: about a week of a machine.
 pub const RUNS_MAX: usize = 10_000;

@@ -1,18 +1,18 @@
-//! What codes and retransmissions on the direct path alone would have repaired, by what that path did with the packets that were
-//! sent on it.
+//! Comparison with codes and retransmissions on the direct path alone, on the losses of that path.
 //!
-//! A repair packet meets the fate of the packet that was sent when it would have been: losses depend on the time. So all are
-//! compared on the same losses, as J-QoS does (section 5.2, figure 6c).
+//! A repair packet is lost if the packet sent at its time was lost, because losses depend on the
+//! time. So all schemes meet the same losses, as in J-QoS (section 5.2, figure 6c).
 
 use byway_scenario::FlowRecord;
 use byway_units::Duration;
 
 use crate::findings::{Findings, Unit, number, share};
 
-/// A code or a retransmission on the direct path.
+/// Code or retransmission on the direct path. Returns for each packet of the path whether the
+/// scheme repairs it within a round trip.
 type Scheme = fn(&Path) -> Vec<bool>;
 
-/// All, with what they are called.
+/// Compared schemes, with the names of their measures.
 const SCHEMES: [(&str, Scheme); 7] = [
     ("fec-20", |path| path.next_burst(1)),
     ("fec-40", |path| path.next_burst(2)),
@@ -23,10 +23,11 @@ const SCHEMES: [(&str, Scheme); 7] = [
     ("retransmission", Path::retransmission),
 ];
 
-/// Losses from which on a path counts.
+/// Fewest losses of a path that counts in the comparison of paths.
 const LOSSES_MIN: usize = 20;
 
-/// Adds what each scheme would have repaired within a round trip, of all flows and of each by itself beside what was repaired.
+/// Adds the share of losses that each scheme would have repaired within a round trip, and compares
+/// each scheme with the actual repairs of each flow.
 pub(crate) fn compare(records: &[FlowRecord], findings: &mut Findings) {
     let paths: Vec<Path> = records.iter().map(Path::new).collect();
     let lost: usize = paths.iter().map(Path::lost_count).sum();
@@ -35,20 +36,20 @@ pub(crate) fn compare(records: &[FlowRecord], findings: &mut Findings) {
         let mut counted = 0;
         for (path, record) in paths.iter().zip(records) {
             let by_scheme = scheme(path);
-            let here = |place: usize| path.lost[place] && path.repaired[place];
-            let there = |place: usize| path.lost[place] && by_scheme[place];
-            let places = || 0..path.lost.len();
+            let here = |index: usize| path.lost[index] && path.repaired[index];
+            let there = |index: usize| path.lost[index] && by_scheme[index];
+            let indices = || 0..path.lost.len();
             let (own, other) = (
-                places().filter(|place| here(*place)).count(),
-                places().filter(|place| there(*place)).count(),
+                indices().filter(|index| here(*index)).count(),
+                indices().filter(|index| there(*index)).count(),
             );
             repaired += other;
             if path.lost_count() < LOSSES_MIN {
                 continue;
             }
             counted += 1;
-            only_here += u64::from(places().any(|place| here(place) && !there(place)));
-            // Of a scheme that repairs nothing, whatever is more is infinitely more.
+            only_here += u64::from(indices().any(|index| here(index) && !there(index)));
+            // The gain is limited, because it is infinite if the scheme repairs nothing.
             let gain =
                 if other == 0 { 10.0 } else { (number(own as u64) / number(other as u64) - 1.0).min(10.0) };
             findings.sample(&format!("gain-over-{name}"), &record.name, &[gain * 100.0]);
@@ -58,7 +59,7 @@ pub(crate) fn compare(records: &[FlowRecord], findings: &mut Findings) {
     }
 }
 
-/// What a path did with the packets of a flow.
+/// Losses and repairs of a flow's packets on its direct path, by the packets' index.
 struct Path {
     lost: Vec<bool>,
     repaired: Vec<bool>,
@@ -68,13 +69,13 @@ struct Path {
 
 impl Path {
     fn new(record: &FlowRecord) -> Self {
-        let repaired = |fate: &byway_scenario::Fate| {
+        let repaired = |fate: &byway_scenario::PacketRecord| {
             fate.repair_time(&record.terms).is_some_and(|time| time <= record.terms.round_trip)
         };
-        let between = record.fates.windows(2).map(|two| two[1].sent.saturating_since(two[0].sent));
+        let between = record.packets.windows(2).map(|two| two[1].sent.saturating_since(two[0].sent));
         Self {
-            lost: record.fates.iter().map(byway_scenario::Fate::is_lost).collect(),
-            repaired: record.fates.iter().map(repaired).collect(),
+            lost: record.packets.iter().map(byway_scenario::PacketRecord::is_lost).collect(),
+            repaired: record.packets.iter().map(repaired).collect(),
             interval: between.min().unwrap_or_default().max(Duration::from_nanos(1)),
             round_trip: record.terms.round_trip,
         }
@@ -84,63 +85,69 @@ impl Path {
         self.lost.iter().filter(|lost| **lost).count()
     }
 
-    /// How many of the packets from a place on come.
-    fn come(&self, from: usize, count: usize) -> usize {
-        (from..from + count).filter(|place| self.lost.get(*place) == Some(&false)).count()
+    /// Returns the number of packets that the path delivered among the `count` packets from index
+    /// `from` on.
+    fn received_in(&self, from: usize, count: usize) -> usize {
+        (from..from + count).filter(|index| self.lost.get(*index) == Some(&false)).count()
     }
 
     fn lost_in(&self, from: usize, count: usize) -> usize {
-        (from..(from + count).min(self.lost.len())).filter(|place| self.lost[*place]).count()
+        (from..(from + count).min(self.lost.len())).filter(|index| self.lost[*index]).count()
     }
 
-    /// Bursts of five packets, of which so many of the next burst are repair packets (J-QoS, section 5.2).
+    /// Returns the losses that a code over bursts of five packets repairs, with `repairs` repair
+    /// packets in the next burst (J-QoS, section 5.2).
     fn next_burst(&self, repairs: usize) -> Vec<bool> {
         self.blocks(5, repairs)
     }
 
-    /// Blocks of a maximum-distance-separable code, the repair packets at their end.
+    /// Returns the packets that a maximum distance separable (MDS) code repairs. Each block has
+    /// `sources` source packets and then `repairs` repair packets.
     fn blocks(&self, sources: usize, repairs: usize) -> Vec<bool> {
         let mut repaired = vec![false; self.lost.len()];
         for first in (0..self.lost.len()).step_by(sources) {
-            let is_decoded = self.lost_in(first, sources) <= self.come(first + sources, repairs);
+            let is_decoded = self.lost_in(first, sources) <= self.received_in(first + sources, repairs);
             let end = (first + sources).min(self.lost.len());
             repaired[first..end].fill(is_decoded);
         }
         repaired
     }
 
-    /// Each packet again with the next.
+    /// Returns the losses that duplication repairs: the sender sends each packet again with the
+    /// next one.
     fn duplication(&self) -> Vec<bool> {
-        (0..self.lost.len()).map(|place| self.come(place + 1, 1) == 1).collect()
+        (0..self.lost.len()).map(|index| self.received_in(index + 1, 1) == 1).collect()
     }
 
-    /// A repair packet after every few source packets over the last ones (RFC 8681), decoded as soon as as many came as are
-    /// missing, if that is within a round trip.
+    /// Returns the losses that a sliding-window code (RFC 8681) repairs. A repair packet after
+    /// every `every` source packets covers the last `window` ones; lost packets are decoded as soon
+    /// as enough repair packets have arrived, within a round trip.
     fn sliding_window(&self, every: usize, window: usize) -> Vec<bool> {
         let mut repaired = vec![false; self.lost.len()];
         let in_time = self.packets_in(self.round_trip);
         let (mut unknown, mut equations): (Vec<usize>, usize) = (Vec::new(), 0);
-        for place in 0..self.lost.len() {
-            if self.lost[place] {
-                unknown.push(place);
+        for index in 0..self.lost.len() {
+            if self.lost[index] {
+                unknown.push(index);
             }
             let before = unknown.len();
-            unknown.retain(|lost| lost + window > place);
+            unknown.retain(|lost| lost + window > index);
             if unknown.is_empty() || unknown.len() < before {
-                // What is behind the window stays unknown in all that covered it.
+                // A packet behind the window stays unknown, so equations with it are useless.
                 equations = 0;
             }
-            if (place + 1).is_multiple_of(every) && !unknown.is_empty() {
-                equations += self.come(place + 1, 1);
+            if (index + 1).is_multiple_of(every) && !unknown.is_empty() {
+                equations += self.received_in(index + 1, 1);
                 if equations >= unknown.len() {
-                    unknown.drain(..).for_each(|lost| repaired[lost] = lost + in_time > place);
+                    unknown.drain(..).for_each(|lost| repaired[lost] = lost + in_time > index);
                 }
             }
         }
         repaired
     }
 
-    /// The receiver asks once the next packet is there, and the sender sends again: a round trip and more after it was due.
+    /// Returns the losses that retransmission repairs within a round trip: none. The NACK waits for
+    /// the next packet, so the retransmission arrives more than a round trip late.
     fn retransmission(&self) -> Vec<bool> {
         vec![false; self.lost.len()]
     }
@@ -154,7 +161,8 @@ impl Path {
 mod tests {
     use super::*;
 
-    /// A path of which `1` are lost, at 10 ms and a round trip of 100 ms.
+    /// Makes a path that loses packets marked `1`, with an interval of 10 ms and a round trip of
+    /// 100 ms.
     fn path(text: &str) -> Path {
         let lost: Vec<bool> = text.chars().map(|sign| sign == '1').collect();
         let repaired = vec![false; lost.len()];
@@ -179,7 +187,7 @@ mod tests {
             ("0110000000", 2, ".rr......."),
             ("0110010000", 2, ".xx..x...."),
             ("0110010000000", 2, ".xx..r......."),
-            // What is sent after the end repairs nothing.
+            // Packets after the end do not repair anything.
             ("0000000001", 1, ".........x"),
         ] {
             let path = path(text);

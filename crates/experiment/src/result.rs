@@ -1,178 +1,182 @@
-//! What came of an experiment: what is written to its result file, and read by the report.
+//! Results of an experiment, as in its result file.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What came of an experiment. The same experiment and scale give the same bytes on every machine, unless a clock stopped a run.
+/// Results of an experiment. The same experiment and scale give the same bytes on every machine,
+/// unless a real-time limit stopped a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// The experiment's name, as `rec-paths`.
+    /// Name of the experiment, such as `rec-paths`.
     pub id: String,
-    /// What it is about, in a line.
+    /// Subject of the experiment, in one line.
     pub title: String,
-    /// What was done, where its numbers come from and what was assumed, in paragraphs.
+    /// Method, sources of the numbers and assumptions, in paragraphs.
     pub description: String,
-    /// Where it was published, with section and figure.
+    /// Publication whose result is reproduced, with section and figure.
     pub source: String,
-    /// Where it ran.
+    /// Environment of the runs: virtual time, real processes, or none.
     pub world: World,
-    /// Whether it ran in full, or as the default suite does.
+    /// True for full runs, false for those of the default suite.
     pub is_full: bool,
-    /// The seeds that verdicts are about.
+    /// Random seeds of the runs.
     pub seeds: Vec<u64>,
-    /// The runs that did not come to their end. If there are any, no target counts as met.
+    /// Runs that did not reach their end. If there are any, no target counts as met.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopped: Vec<StoppedRun>,
-    /// What was measured, beside what was published and what is the target.
+    /// Rows of the report: measures with published values and targets.
     pub rows: Vec<Row>,
-    /// More numbers, to read.
+    /// Further numbers that readers may want, without targets.
     pub tables: Vec<Table>,
-    /// The raw points of every plot, by the plot's name.
+    /// Points of every plot, by the plot's name.
     pub series: std::collections::BTreeMap<String, Plot>,
-    /// What could not be reproduced, and what differs from what was published, with reasons.
+    /// Differences from the publication and parts that could not be reproduced, with reasons.
     pub notes: Vec<String>,
 }
 
 impl Results {
-    /// Whether all targets are met, and all runs came to their end.
+    /// True if all targets are met, and all runs reached their end.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.stopped.is_empty() && self.rows.iter().all(|row| row.met != Some(false))
     }
 }
 
-/// A run that did not come to its end: what it has is what there was by then.
+/// Run that did not reach its end; its results cover the time until its stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoppedRun {
-    /// The arm's title.
+    /// Title of the arm that ran.
     pub arm: String,
-    /// The seed.
+    /// Random seed of the run.
     pub seed: u64,
-    /// When it was stopped, in seconds of its own time.
+    /// Time of the stop, in seconds of virtual time since the start.
     pub seconds: f64,
-    /// Why.
+    /// Reason of the stop, as the end of a sentence after "because".
     pub why: String,
-    /// Whether it stops there each time.
+    /// True if each repetition with this seed stops at the same time.
     pub is_repeatable: bool,
 }
 
 impl fmt::Display for StoppedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arm, seed, seconds, why, is_repeatable } = self;
-        let again = if *is_repeatable { "" } else { "; the next time it stops elsewhere" };
-        write!(f, "{arm}, seed {seed}: stopped after {seconds} s of its own time, as {why}{again}")
+        let again = if *is_repeatable { "" } else { "; not repeatable" };
+        write!(f, "{arm}, seed {seed}: stopped after {seconds} s of virtual time, because {why}{again}")
     }
 }
 
-/// Where an experiment ran.
+/// Environment of an experiment's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
-    /// In virtual time.
+    /// Virtual time.
     Sim,
-    /// Real processes, on one machine.
+    /// Real processes on one machine.
     Lab,
-    /// Nothing ran: it was computed from tables.
+    /// No run: the results are computed from tables.
     Model,
 }
 
-/// A measure beside its target.
+/// Row of the report: a measure with its published value and its target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What is measured, in words.
+    /// Title of the measure.
     pub metric: String,
-    /// What it is counted in: `share` (of 1), `ms`, `s`, `dB`, `ratio` or a word of its own; shares are shown in percent.
+    /// Unit: `share` (of 1), `ms`, `s`, `dB`, `ratio` or another word. Shares are displayed in
+    /// percent.
     pub unit: String,
-    /// What was measured: the median over the seeds where there are several; `None` if there was nothing to measure.
+    /// Measured value, the median over several seeds; `None` without a measurement.
     pub measured: Option<f64>,
-    /// The seed that is farthest from the target, where there are several.
+    /// Value of the seed that is farthest from the target; `None` with a single seed or without a
+    /// target.
     pub worst: Option<f64>,
-    /// What was published, in its words.
+    /// Published result, in the publication's words.
     pub published: Option<String>,
-    /// What Byway is to reach.
+    /// Bound that Byway's measured value has to meet; `None` without a target.
     pub target: Option<Bound>,
-    /// Whether it does; `None` where there is no target. Where nothing was measured, nothing is met.
+    /// True if the target is met, `None` without a target. A target without a measurement is not
+    /// met.
     pub met: Option<bool>,
 }
 
-/// A target.
+/// Bound of a target, in the measure's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// No less.
+    /// Least value that meets the target.
     AtLeast(f64),
-    /// No more.
+    /// Greatest value that meets the target.
     AtMost(f64),
 }
 
-/// Numbers and words in columns.
+/// Table of numbers and words in the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// What it shows.
+    /// Title of the table in the report.
     pub title: String,
-    /// What its columns are called.
+    /// Titles of the table's columns.
     pub columns: Vec<String>,
-    /// Its lines, each with as many cells as there are columns.
-    pub lines: Vec<Vec<String>>,
+    /// Rows, each with one cell for each column.
+    pub rows: Vec<Vec<String>>,
 }
 
-/// A plot.
+/// Plot of the report, with its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
-    /// What it shows, in a line.
+    /// Title of the plot, in one line.
     pub title: String,
-    /// What is to be seen in it, and the published figure that it has the form of.
+    /// Explanation of the plot, and the published figure of the same form.
     pub caption: String,
-    /// The horizontal axis, with its unit.
+    /// Title of the horizontal axis, with its unit.
     pub x: String,
-    /// The vertical axis, with its unit.
+    /// Title of the vertical axis, with its unit.
     pub y: String,
-    /// How the horizontal axis counts.
+    /// Scale of the plot's horizontal axis.
     pub x_scale: Scale,
-    /// How the vertical axis counts.
+    /// Scale of the plot's vertical axis.
     pub y_scale: Scale,
-    /// How points are drawn.
+    /// Form of the plot's curves.
     pub kind: Kind,
-    /// The curves, or the groups of bars.
+    /// Curves of the plot; in a bar chart, the bars of one colour.
     pub curves: Vec<Curve>,
-    /// What stands below each group of bars, at x = 0, 1 and so on; empty elsewhere.
+    /// Labels below groups of bars, at x = 0, 1 and so on; empty for other plots.
     pub labels: Vec<String>,
 }
 
-/// How an axis counts.
+/// Scale of a plot's axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Evenly.
+    /// Linear scale.
     #[default]
     Linear,
-    /// By factors.
+    /// Logarithmic scale.
     Log,
 }
 
-/// How points are drawn.
+/// Form of a plot's curves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Joined by straight lines.
+    /// Points joined by straight lines.
     Lines,
-    /// As steps: distributions.
+    /// Steps, for curves of distributions.
     Steps,
-    /// By themselves.
+    /// Points without lines between them.
     Points,
-    /// As bars, one beside the other.
+    /// Bars in groups, side by side.
     Bars,
 }
 
-/// The points of one curve.
+/// Curve of a plot, with its points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// What the legend calls it.
+    /// Name of the curve in the legend.
     pub name: String,
-    /// Its points, by x.
+    /// Points as x and y, in ascending order of x.
     pub points: Vec<[f64; 2]>,
-    /// Whether it is no measurement but a bound, a model or a published value: drawn dashed.
+    /// True for bounds, models and published values, which are dashed; false for measurements.
     pub is_reference: bool,
 }

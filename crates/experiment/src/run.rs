@@ -1,103 +1,106 @@
-//! The runs of an experiment, each by itself: whoever has several cores does several at once.
+//! Runs of an experiment. They are independent of each other, so a caller can perform several in
+//! parallel.
 
 use std::ops::ControlFlow;
 
-use byway_scenario::{BuildError, Halt, Progress, Watching};
+use byway_scenario::{BuildError, Progress, RecordOptions, StopReason};
 
 use crate::experiment::{Experiment, Runs};
 use crate::findings::{Findings, number};
 use crate::flows;
 use crate::model::{self, Model};
 use crate::on_path;
-use crate::present;
+use crate::raw::StudySetting;
 use crate::result::Results;
+use crate::result_tables;
 use crate::timers;
 use crate::transfers;
-use crate::typed::TypedStudy;
 
-/// What one run came to.
+/// Findings of one run of an experiment, for [`Experiment::results`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding(Found);
+pub struct Finding(RunResult);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Found {
+enum RunResult {
     Run(Findings),
     Model(Model),
 }
 
 impl Experiment {
-    /// How many runs it takes; a model is one.
+    /// Returns the number of runs: arms times seeds. A model counts as one.
     #[must_use]
     pub fn runs(&self) -> usize {
         if self.arms.is_empty() { 1 } else { self.arms.len() * self.seeds.len() }
     }
 
-    /// How long all runs are together, in seconds of their own time.
+    /// Returns the length of all runs together, in seconds of virtual time.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         let lengths = self.arms.iter().map(|arm| arm.run.length().as_secs_f64());
-        // A sum of nothing is less than nothing by its sign.
+        // The fold starts from 0.0, because the sum of an empty iterator is -0.0.
         lengths.fold(0.0, |sum, length| sum + length) * number(self.seeds.len() as u64)
     }
 
-    /// Does one of them, counted from 0; `watch` is told now and then how far it is, and may end it.
+    /// Performs the run number `nth`, from 0: all seeds of the first arm, then those of the next
+    /// one. Calls `watch` regularly with the progress; `watch` may stop the run.
     ///
     /// # Errors
     /// If the scenario cannot be built with its seed.
     pub fn run(
         &self,
         nth: usize,
-        watch: &mut dyn FnMut(&Progress) -> ControlFlow<Halt>,
+        watch: &mut dyn FnMut(&Progress) -> ControlFlow<StopReason>,
     ) -> Result<Finding, BuildError> {
         let Some(arm) = self.arms.get(nth / self.seeds.len()) else {
-            return Ok(Finding(Found::Model(self.model())));
+            return Ok(Finding(RunResult::Model(self.model())));
         };
         let seed = self.seeds[nth % self.seeds.len()];
-        let watching = Watching { records: true, ..Watching::default() };
+        let watching = RecordOptions { records: true, ..RecordOptions::default() };
         let scenario = match &arm.run {
             Runs::Scenario(scenario) => scenario,
-            Runs::Classes(plan) => return Ok(Finding(Found::Run(plan.run(seed, watch)))),
+            Runs::Classes(plan) => return Ok(Finding(RunResult::Run(plan.run(seed, watch)))),
         };
-        let outcome = scenario.run_watched(seed, &watching, |progress| watch(&progress))?;
+        let outcome = scenario.run_observed(seed, &watching, |progress| watch(&progress))?;
         let mut findings = flows::reduce(&outcome);
         transfers::reduce(&outcome, &mut findings);
-        match self.typed.study {
-            TypedStudy::OnPath => on_path::compare(&outcome.records, &mut findings),
-            TypedStudy::Timers => timers::compare(&outcome.records, &mut findings),
-            TypedStudy::Flows | TypedStudy::Classes | TypedStudy::Feasibility | TypedStudy::Cost => {}
+        match self.settings.study {
+            StudySetting::OnPath => on_path::compare(&outcome.records, &mut findings),
+            StudySetting::Timers => timers::compare(&outcome.records, &mut findings),
+            StudySetting::Flows | StudySetting::Classes | StudySetting::Feasibility | StudySetting::Cost => {}
         }
-        Ok(Finding(Found::Run(findings)))
+        Ok(Finding(RunResult::Run(findings)))
     }
 
-    /// What is computed, and not run.
+    /// Computes the model of a study that runs no scenario.
     fn model(&self) -> Model {
-        match self.typed.study {
-            TypedStudy::Flows | TypedStudy::OnPath | TypedStudy::Timers | TypedStudy::Classes => {
+        match self.settings.study {
+            StudySetting::Flows | StudySetting::OnPath | StudySetting::Timers | StudySetting::Classes => {
                 Model::default()
             }
-            TypedStudy::Feasibility => model::feasibility(&self.seeds, &self.data),
-            TypedStudy::Cost => model::cost(&self.data),
+            StudySetting::Feasibility => model::feasibility(&self.seeds, &self.data),
+            StudySetting::Cost => model::cost(&self.data),
         }
     }
 
-    /// What all runs came to, in their order.
+    /// Combines the findings of all runs, in the order of the runs, into the experiment's results.
     ///
     /// # Panics
-    /// If there are not as many findings as runs.
+    /// If the number of findings differs from the number of runs.
     #[must_use]
     pub fn results(&self, findings: Vec<Finding>) -> Results {
         assert_eq!(findings.len(), self.runs(), "each run has its findings");
         let (mut runs, mut models) = (Vec::new(), Vec::new());
         for finding in findings {
             match finding.0 {
-                Found::Run(findings) => runs.push(findings),
-                Found::Model(model) => models.push(model),
+                RunResult::Run(findings) => runs.push(findings),
+                RunResult::Model(model) => models.push(model),
             }
         }
         if let Some(model) = models.pop() {
-            return present::model(self, model);
+            return result_tables::model(self, model);
         }
-        let arms: Vec<present::OfArm> = runs.chunks(self.seeds.len()).map(<[Findings]>::to_vec).collect();
-        present::results(self, &arms)
+        let arms: Vec<result_tables::ArmFindings> =
+            runs.chunks(self.seeds.len()).map(<[Findings]>::to_vec).collect();
+        result_tables::results(self, &arms)
     }
 }

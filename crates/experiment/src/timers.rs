@@ -1,22 +1,23 @@
-//! How often receivers ask, and how soon they notice a loss, with the timer of agents and with a fixed one, on the arrivals of the same
-//! run.
+//! Comparison of NACK timers: the number of NACKs and the detection delay, with the agents' timer
+//! and with a fixed one, on the arrivals of the same run.
 
-use byway_proto::parts::loss_timer::{Fixed, LossTimer, TwoState};
-use byway_scenario::{FlowRecord, Way};
+use byway_proto::parts::loss_timer::{FixedTimeout, LossTimer, TwoState};
+use byway_scenario::{DeliveryMethod, FlowRecord};
 use byway_units::Time;
 
 use crate::findings::{Findings, Unit, number, quantile, share};
 use crate::flows::milliseconds;
 
-/// Adds, for both timers, how often receivers of flows of each name ask, and how long after it was due a loss is noticed.
+/// Adds the number of NACKs and the delay of loss detection with each of the two timers, for all
+/// flows and by their name.
 pub(crate) fn compare(records: &[FlowRecord], findings: &mut Findings) {
     let names: std::collections::BTreeSet<&str> = records.iter().map(|record| record.name.as_str()).collect();
     for group in names.into_iter().map(Some).chain([None]) {
         let members = || records.iter().filter(move |record| group.is_none_or(|name| record.name == name));
-        let two_states = members().map(|record| watch(record, TwoState::new(record.terms.round_trip)));
-        add("two-states", group, two_states.fold(Watched::default(), Watched::and), findings);
-        let fixed = members().map(|record| watch(record, Fixed::default()));
-        add("fixed", group, fixed.fold(Watched::default(), Watched::and), findings);
+        let two_states = members().map(|record| run_timer(record, TwoState::new(record.terms.round_trip)));
+        add("two-states", group, two_states.fold(TimerStatistics::default(), TimerStatistics::and), findings);
+        let fixed = members().map(|record| run_timer(record, FixedTimeout::default()));
+        add("fixed", group, fixed.fold(TimerStatistics::default(), TimerStatistics::and), findings);
         let of = |name: &str| findings.value(name, group);
         let ratio = of("timer-nacks-fixed")
             .zip(of("timer-nacks-two-states"))
@@ -27,80 +28,85 @@ pub(crate) fn compare(records: &[FlowRecord], findings: &mut Findings) {
     }
 }
 
-fn add(timer: &str, group: Option<&str>, mut watched: Watched, findings: &mut Findings) {
+fn add(timer: &str, group: Option<&str>, mut statistics: TimerStatistics, findings: &mut Findings) {
     let mut put = |name: String, value, unit| findings.measure(&name, group, value, unit);
-    put(format!("timer-nacks-{timer}"), Some(number(watched.asked)), Unit::Count);
-    put(format!("timer-nacks-in-vain-{timer}"), Some(number(watched.in_vain)), Unit::Count);
-    put(format!("timer-nacks-of-packets-{timer}"), share(watched.asked, watched.arrivals), Unit::Ratio);
+    put(format!("timer-nacks-{timer}"), Some(number(statistics.nacks)), Unit::Count);
+    put(format!("timer-spurious-nacks-{timer}"), Some(number(statistics.spurious_nacks)), Unit::Count);
+    put(format!("timer-nacks-of-packets-{timer}"), share(statistics.nacks, statistics.arrivals), Unit::Ratio);
     for (suffix, at) in [("p50", 0.5), ("p95", 0.95)] {
-        put(format!("noticed-{timer}-{suffix}"), quantile(&mut watched.noticed, at), Unit::Milliseconds);
+        put(
+            format!("noticed-{timer}-{suffix}"),
+            quantile(&mut statistics.detection_delays_ms, at),
+            Unit::Milliseconds,
+        );
     }
 }
 
-/// What a timer did.
+/// Results of a loss timer on the arrivals of flows.
 #[derive(Clone, Debug, Default)]
-struct Watched {
+struct TimerStatistics {
     arrivals: u64,
-    /// How often it had the receiver ask, and how often for a packet that then came.
-    asked: u64,
-    in_vain: u64,
-    /// How long after the first packet of each gap was due it was noticed, in milliseconds.
-    noticed: Vec<f64>,
+    /// NACKs that the timer caused; `spurious_nacks` counts those for packets that were not lost.
+    nacks: u64,
+    spurious_nacks: u64,
+    /// Time from the due time of each gap's first packet to its detection, in milliseconds.
+    detection_delays_ms: Vec<f64>,
 }
 
-impl Watched {
+impl TimerStatistics {
     fn and(mut self, other: Self) -> Self {
         self.arrivals += other.arrivals;
-        self.asked += other.asked;
-        self.in_vain += other.in_vain;
-        self.noticed.extend(other.noticed);
+        self.nacks += other.nacks;
+        self.spurious_nacks += other.spurious_nacks;
+        self.detection_delays_ms.extend(other.detection_delays_ms);
         self
     }
 }
 
-/// Has a timer watch the arrivals of a flow by its direct path.
-fn watch(record: &FlowRecord, mut timer: impl LossTimer) -> Watched {
-    let mut watched = Watched::default();
+/// Runs a loss timer on the arrivals of a flow's direct path, and counts the NACKs that it causes.
+fn run_timer(record: &FlowRecord, mut timer: impl LossTimer) -> TimerStatistics {
+    let mut statistics = TimerStatistics::default();
     let mut last: Option<(usize, Time)> = None;
-    for (place, arrival) in arrivals(record) {
-        watched.arrivals += 1;
+    for (index, arrival) in arrivals(record) {
+        statistics.arrivals += 1;
         let Some((before, since)) = last else {
-            timer.arrival(true, arrival);
-            last = Some((place, arrival));
+            timer.on_packet(true, arrival);
+            last = Some((index, arrival));
             continue;
         };
-        if place <= before {
+        if index <= before {
             continue;
         }
-        let is_gap = place > before + 1;
-        let mut noticed = None;
+        let is_gap = index > before + 1;
+        let mut detected = None;
         while let Some(at) = since.checked_add(timer.timeout()).filter(|at| *at < arrival) {
-            watched.asked += 1;
-            watched.in_vain += u64::from(!is_gap);
-            noticed.get_or_insert(at);
-            timer.expired(at);
+            statistics.nacks += 1;
+            statistics.spurious_nacks += u64::from(!is_gap);
+            detected.get_or_insert(at);
+            timer.on_timeout(at);
         }
         if is_gap {
-            let due = record.fates[before + 1].sent + record.terms.due;
-            let noticed = noticed.unwrap_or(arrival).saturating_since(due);
-            watched.noticed.push(milliseconds(noticed));
+            let due = record.packets[before + 1].sent + record.terms.due;
+            let detected = detected.unwrap_or(arrival).saturating_since(due);
+            statistics.detection_delays_ms.push(milliseconds(detected));
         }
-        timer.arrival(!is_gap, arrival);
-        last = Some((place, arrival));
+        timer.on_packet(!is_gap, arrival);
+        last = Some((index, arrival));
     }
-    watched
+    statistics
 }
 
-/// The packets that came by the direct path the first time they were sent, in the order of their arrival.
+/// Returns index and arrival time of the packets that the direct path did not lose, in the order of
+/// arrival.
 fn arrivals(record: &FlowRecord) -> Vec<(usize, Time)> {
-    let direct = record.fates.iter().enumerate().filter(|(_, fate)| !fate.is_lost());
-    let came = direct.filter_map(|(place, fate)| match fate.delivered {
-        Some((at, Way::Direct)) => Some((place, at)),
-        // Its repair came before: the direct copy was about to.
-        Some(_) => Some((place, fate.sent.saturating_add(record.terms.due))),
+    let direct = record.packets.iter().enumerate().filter(|(_, fate)| !fate.is_lost());
+    let delivered = direct.filter_map(|(index, fate)| match fate.delivered {
+        Some((at, DeliveryMethod::Direct)) => Some((index, at)),
+        // Its repair arrived first, and the direct copy would have followed.
+        Some(_) => Some((index, fate.sent.saturating_add(record.terms.due))),
         None => None,
     });
-    let mut arrivals: Vec<(usize, Time)> = came.collect();
+    let mut arrivals: Vec<(usize, Time)> = delivered.collect();
     arrivals.sort_unstable_by_key(|(_, at)| *at);
     arrivals
 }

@@ -1,18 +1,18 @@
-//! The study of transfers: how long fetches over TCP take, how fast bulk data goes, what copies
-//! do to originals, and how often machines are woken when nothing is to do.
+//! Study of transfers: completion times of TCP transfers, goodput of bulk transfers, delays of
+//! source packets besides copies, and wake-ups of idle machines.
 
 use std::collections::BTreeSet;
 
-use byway_scenario::{ConversationRecord, Fate, Outcome, Transfer, Way};
+use byway_scenario::{ConversationRecord, DeliveryMethod, Outcome, PacketRecord, Transfer};
 use byway_units::Duration;
 
 use crate::findings::{Findings, Unit, number, quantile, share};
 use crate::flows::milliseconds;
 
-/// Adds what a run's transfers come to; nothing if there are none.
+/// Adds the measures of a run's TCP transfers and idle machines, and the delays of source packets.
 pub(crate) fn reduce(outcome: &Outcome, findings: &mut Findings) {
     idle(outcome, findings);
-    originals(outcome, findings);
+    source_packet_delays(outcome, findings);
     let names: BTreeSet<&str> = outcome.conversations.iter().map(|one| one.name.as_str()).collect();
     if names.is_empty() {
         return;
@@ -26,12 +26,13 @@ pub(crate) fn reduce(outcome: &Outcome, findings: &mut Findings) {
     goodputs(outcome, findings);
 }
 
-/// What of a transfer's time goes on in which copied segments never are lost.
-type Remains = fn(&ConversationRecord, &Transfer) -> Option<Duration>;
+/// Computes a transfer's completion time, as measured or without some losses; `None` if it did not
+/// finish.
+type CompletionTime = fn(&ConversationRecord, &Transfer) -> Option<Duration>;
 
-/// The samples of completion times: as they were, and as they would have been if SYN-ACKs, or all of the handshake, had come at
-/// once. The last two are what copies of these segments alone can reach at best.
-const SAMPLES: [(&str, Remains); 3] = [
+/// Samples of completion times: as measured, without losses of SYN-ACKs, and without losses of the
+/// whole handshake. The last two are the best that copies of these segments alone can reach.
+const SAMPLES: [(&str, CompletionTime); 3] = [
     ("transfer", |_, transfer| transfer.completion),
     ("transfer-less-syn-ack", |record, transfer| {
         Some(transfer.completion?.saturating_sub(beyond(transfer.syn_ack, record.back)))
@@ -46,13 +47,13 @@ fn beyond(time: Option<Duration>, due: Duration) -> Duration {
     time.map_or(Duration::ZERO, |time| time.saturating_sub(due))
 }
 
-/// Times of finished transfers, by themselves and in excess over the fastest: the one that met no loss.
+/// Adds the completion times of finished transfers, and their excess over that of the fastest one.
 fn completions(members: &[&ConversationRecord], group: Option<&str>, findings: &mut Findings) {
     let all = || members.iter().flat_map(|record| record.transfers.iter().map(move |one| (*record, one)));
     let fastest = all().filter_map(|(_, transfer)| transfer.completion).min().map(milliseconds);
     let mut excesses = Vec::new();
-    for (name, remains) in SAMPLES {
-        let times = all().filter_map(|(record, transfer)| remains(record, transfer));
+    for (name, completion) in SAMPLES {
+        let times = all().filter_map(|(record, transfer)| completion(record, transfer));
         let mut times: Vec<f64> = times.map(milliseconds).collect();
         if let Some(group) = group {
             findings.sample(name, group, &times);
@@ -93,7 +94,8 @@ fn counts(members: &[&ConversationRecord], group: Option<&str>, findings: &mut F
     put("tcp-handshake-timeouts", Some(number(handshakes)), Unit::Count);
 }
 
-/// What bulk transfers carry in Mbit/s, and that of each name over that of each other one, in the mean of their transfers.
+/// Adds the goodput of bulk transfers in Mbit/s by name of the flows, and the ratios of the mean
+/// goodputs between names.
 fn goodputs(outcome: &Outcome, findings: &mut Findings) {
     let mut means: Vec<(&str, f64)> = Vec::new();
     for flow in &outcome.flows {
@@ -115,7 +117,8 @@ fn goodputs(outcome: &Outcome, findings: &mut Findings) {
     }
 }
 
-/// How often the senders of each name's flows are woken in the last minute; of all, the most.
+/// Adds the largest number of wake-ups of a flow's sender in the last minute: for each name of
+/// flows, and for all.
 fn idle(outcome: &Outcome, findings: &mut Findings) {
     let mut most: Option<f64> = None;
     for record in &outcome.records {
@@ -131,17 +134,18 @@ fn idle(outcome: &Outcome, findings: &mut Findings) {
     findings.measure("wake-ups", None, most, Unit::Count);
 }
 
-/// How long the direct path takes for what comes by it: originals that waited behind copies came later.
-fn originals(outcome: &Outcome, findings: &mut Findings) {
+/// Adds the delays of packets that arrived by the direct path. Copies that are sent before a source
+/// packet increase its delay.
+fn source_packet_delays(outcome: &Outcome, findings: &mut Findings) {
     let names: BTreeSet<&str> = outcome.records.iter().map(|record| record.name.as_str()).collect();
     for group in names.into_iter().map(Some).chain([None]) {
         let members = outcome.records.iter().filter(|record| group.is_none_or(|name| record.name == name));
-        let fates = members.flat_map(|record| &record.fates);
-        let direct = fates.filter(|fate| matches!(fate.delivered, Some((_, Way::Direct))));
-        let mut delays: Vec<f64> = direct.filter_map(Fate::delay).map(milliseconds).collect();
+        let fates = members.flat_map(|record| &record.packets);
+        let direct = fates.filter(|fate| matches!(fate.delivered, Some((_, DeliveryMethod::Direct))));
+        let mut delays: Vec<f64> = direct.filter_map(PacketRecord::delay).map(milliseconds).collect();
         for (suffix, at) in [("p50", 0.5), ("p99", 0.99)] {
             let delay = quantile(&mut delays, at);
-            findings.measure(&format!("original-delay-{suffix}"), group, delay, Unit::Milliseconds);
+            findings.measure(&format!("source-packet-delay-{suffix}"), group, delay, Unit::Milliseconds);
         }
     }
 }

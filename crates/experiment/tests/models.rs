@@ -1,4 +1,5 @@
-//! The experiments that are computed: their verdicts with built-in tables, and what datasets change.
+//! Tests of the computed experiments: their verdicts with built-in tables, and the effects of
+//! datasets.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,7 +11,7 @@ use byway_experiment::{Experiment, Options, Results, Row};
 const FEASIBILITY: &str = include_str!("../../../experiments/rec-feasibility.toml");
 const COST: &str = include_str!("../../../experiments/rec-cost.toml");
 
-/// A file of datasets that a test makes up.
+/// Dataset file made by a test.
 type File<'a> = (&'a str, &'a str);
 
 fn results(experiment: &str, data: Option<&[File<'_>]>) -> Result<Results, String> {
@@ -28,7 +29,7 @@ fn results(experiment: &str, data: Option<&[File<'_>]>) -> Result<Results, Strin
     Ok(experiment.results(vec![finding.expect("a model has nothing to build")]))
 }
 
-/// What the built-in tables come to.
+/// Returns the results with the built-in tables.
 fn feasibility() -> &'static Results {
     static RESULTS: OnceLock<Results> = OnceLock::new();
     RESULTS.get_or_init(|| results(FEASIBILITY, None).expect("the experiment is right"))
@@ -38,7 +39,7 @@ fn row<'a>(results: &'a Results, metric: &str) -> &'a Row {
     results.rows.iter().find(|row| row.metric == metric).unwrap_or_else(|| panic!("there is no {metric}"))
 }
 
-/// That a row has about this value, and this verdict.
+/// Checks that a row has about this value, and this verdict.
 fn check(results: &Results, metric: &str, expected: f64, met: Option<bool>) {
     let row = row(results, metric);
     let measured = row.measured.unwrap_or_else(|| panic!("{metric} is not measured"));
@@ -73,7 +74,7 @@ fn deliveries_are_near_what_was_published_and_recovery_times_are_not() {
 #[test]
 fn near_relays_and_atlantic_endpoints_explain_most() {
     let found = feasibility();
-    let explained = |what: &str| format!("{what}, if relays are near, and most endpoints Atlantic");
+    let explained = |measure: &str| format!("{measure}, if relays are near, and most endpoints Atlantic");
     check(found, &explained("caching delivers within 200 ms"), 0.787, Some(true));
     check(found, &explained("coding delivers within 200 ms"), 0.424, Some(true));
     check(found, &explained("caching recovers within 0.25 RTT"), 0.844, Some(true));
@@ -95,7 +96,7 @@ fn costs_are_those_that_were_published() {
     assert_eq!(row(&found, "150 calls, coding").unit, "$/h");
     assert!(found.rows.iter().all(|row| row.measured.is_some()));
     let pairs = found.tables.iter().find(|table| table.title.starts_with("Every pair"));
-    assert_eq!(pairs.map(|table| table.lines.len()), Some(132));
+    assert_eq!(pairs.map(|table| table.rows.len()), Some(132));
     assert_eq!(results(COST, None).expect("the experiment is right"), found);
 }
 
@@ -104,7 +105,7 @@ fn every_line_of_a_table_has_a_cell_for_each_column() {
     let cost = results(COST, None).expect("the experiment is right");
     for table in feasibility().tables.iter().chain(&cost.tables) {
         let is_whole = |line: &Vec<String>| line.len() == table.columns.len();
-        assert!(table.lines.iter().all(is_whole), "{}", table.title);
+        assert!(table.rows.iter().all(is_whole), "{}", table.title);
     }
 }
 
@@ -112,12 +113,12 @@ fn every_line_of_a_table_has_a_cell_for_each_column() {
 fn notes_say_which_tables_were_used() {
     let without = results(COST, None).expect("the experiment is right");
     let names = |results: &Results, words: &str| results.notes.iter().any(|note| note.contains(words));
-    assert!(names(&without, "Without the public dataset prices/aws_transfer_2023-04.csv"));
+    assert!(names(&without, "Public dataset prices/aws_transfer_2023-04.csv not used"));
     let prices = "src,dst,usd_per_gb\naws:a,aws:b,0.02\naws:b,aws:a,0.09\n";
     let with = results(COST, Some(&[("prices/allcloud_egress_pairs_2023-02.csv", prices)]));
     let with = with.expect("the dataset is right");
-    assert!(names(&with, "Of public datasets, this uses prices between all regions"));
-    assert!(names(&with, "Without the public dataset prices/aws_transfer_2023-04.csv"));
+    assert!(names(&with, "Public datasets used: prices between all regions"));
+    assert!(names(&with, "Public dataset prices/aws_transfer_2023-04.csv not used"));
     assert_eq!(with.rows, without.rows);
     let markets = &with.series.get("markets").expect("markets are drawn").labels;
     assert!(markets.contains(&"three clouds, public table".to_owned()));
@@ -156,13 +157,19 @@ fn damaged_datasets_are_named_with_line_and_remedy() {
     let text = problem(COST, &[(file, "src_region,dst,usd_per_gb\na,b,dear\n")]);
     assert_eq!(
         text,
-        "data/prices/aws_transfer_2023-04.csv:2: usd_per_gb: \"dear\" is no such number: give one from 0 to 1000; \
-         or take the file away"
+        "data/prices/aws_transfer_2023-04.csv:2: usd_per_gb: invalid number \"dear\": give one from 0 to 1000; \
+         or remove the file"
     );
     let text = problem(COST, &[(file, "src_region,dst,usd_per_gb\n")]);
-    assert_eq!(text, "data/prices/aws_transfer_2023-04.csv:1: has no rows; get it again, or take it away");
+    assert_eq!(
+        text,
+        "data/prices/aws_transfer_2023-04.csv:1: no rows found; download it again, or remove it"
+    );
     let text = problem(FEASIBILITY, &[("latency/wondernetwork_2018_avg_rtt_ms.csv", "x,A\nA,far\n")]);
-    assert!(text.starts_with("data/latency/wondernetwork_2018_avg_rtt_ms.csv:2: A: \"far\""), "{text}");
+    assert!(
+        text.starts_with("data/latency/wondernetwork_2018_avg_rtt_ms.csv:2: A: invalid round trip \"far\""),
+        "{text}"
+    );
     let text = problem(FEASIBILITY, &[]);
-    assert!(text.starts_with("data: has no latency/interdc_rtt_2022.csv"), "{text}");
+    assert!(text.starts_with("data: latency/interdc_rtt_2022.csv not found"), "{text}");
 }

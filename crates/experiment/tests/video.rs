@@ -1,4 +1,4 @@
-//! The video of docs/uplink.md: its table has what the simulator yields.
+//! Check of docs/uplink.md: its table of the video must match the simulator.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,10 +10,10 @@ const EXPERIMENT: &str = include_str!("../../../experiments/rd-video.toml");
 const SCENARIO: &str = include_str!("../../../experiments/classes/rd-video.toml");
 const GUIDE: &str = include_str!("../../../docs/uplink.md");
 
-/// The head of the table, before its columns, which are arms.
+/// First cell of the table's head; the other columns are arms.
 const HEAD: &str = "| downloads beside the video |";
 
-/// Rates in Mbit/s as the guide has them, by downloads and column.
+/// Reads the rates in Mbit/s from the guide, by downloads and column.
 fn documented() -> BTreeMap<(String, String), f64> {
     let mut lines = GUIDE.lines().skip_while(|line| !line.starts_with(HEAD));
     let cells = |line: &str| -> Vec<String> {
@@ -32,7 +32,7 @@ fn documented() -> BTreeMap<(String, String), f64> {
     .collect()
 }
 
-/// The same as simulated, to two digits.
+/// Simulates the same rates, to two digits.
 fn simulated() -> BTreeMap<(String, String), f64> {
     let read = |file: &Path| {
         Ok(if file.starts_with("classes") { SCENARIO.to_owned() } else { EXPERIMENT.to_owned() })

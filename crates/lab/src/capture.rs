@@ -1,6 +1,6 @@
-//! Captures: the packets that leave and enter the devices of machines, in a file for each.
+//! Captures: the packets that leave and enter the devices of machines, in one file each.
 //!
-//! A thread of its own writes them, as the one that carries packets waits for no disk.
+//! A separate thread writes them, because the emulator's thread must not wait for a disk.
 
 #![allow(clippy::disallowed_methods, reason = "this is where captures are written")]
 
@@ -13,71 +13,73 @@ use std::thread::{self, JoinHandle};
 use byway_scenario::pcapng::{self, Direction, PacketBlock};
 use byway_units::Time;
 
-use crate::limits::{CAPTURE_BYTES_MAX, CAPTURE_WAITING_MAX};
+use crate::limits::{CAPTURE_BYTES_MAX, CAPTURE_QUEUE_MAX};
 
-/// A packet at the device of a machine.
-struct Seen {
+/// Packet that left or entered the device of a machine, on its way to the writer's thread.
+struct CapturedPacket {
     machine: usize,
     time: Time,
     direction: Direction,
     packet: Vec<u8>,
 }
 
-/// Captures at work.
+/// Running capture of the machines' packets. A thread writes them to one file for each machine.
 #[derive(Debug)]
 pub struct Capture {
-    seen: SyncSender<Seen>,
-    writer: JoinHandle<io::Result<Captured>>,
+    packets: SyncSender<CapturedPacket>,
+    writer: JoinHandle<io::Result<MissedPackets>>,
     passed_over: u64,
 }
 
-/// What captures have not.
+/// Counters of packets that are missing in captures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Captured {
-    /// Packets for which there was no room in their file.
+pub struct MissedPackets {
+    /// Packets that were not written because their machine's file had reached its size limit.
     pub beyond_limit: u64,
-    /// Packets that the disk was too slow for.
+    /// Packets dropped because the disk was too slow.
     pub passed_over: u64,
 }
 
-/// A machine's file, and how long it is.
+/// Capture file of a machine, and the bytes written to it.
 struct Output {
     file: BufWriter<File>,
     bytes: u64,
 }
 
 impl Capture {
-    /// Begins to write files into this folder, one for each machine that has a name, by place.
+    /// Starts to capture into pcapng files in `folder`, one for each machine with a name.
     ///
     /// # Errors
-    /// If files or threads cannot be had.
+    /// If a file or the thread cannot be created.
     pub fn start(folder: &Path, machines: &[Option<String>]) -> io::Result<Self> {
         let output = |name: &Option<String>| name.as_ref().map(|name| Output::new(folder, name)).transpose();
         let outputs: Vec<Option<Output>> = machines.iter().map(output).collect::<io::Result<_>>()?;
-        let (seen, heard) = mpsc::sync_channel(CAPTURE_WAITING_MAX);
-        let writer = thread::Builder::new().name("capture".into()).spawn(move || write(outputs, &heard))?;
-        Ok(Self { seen, writer, passed_over: 0 })
+        let (sender, receiver) = mpsc::sync_channel(CAPTURE_QUEUE_MAX);
+        let writer =
+            thread::Builder::new().name("capture".into()).spawn(move || write(outputs, &receiver))?;
+        Ok(Self { packets: sender, writer, passed_over: 0 })
     }
 
-    /// Notes a packet; never waits.
+    /// Queues a packet for the writer's thread. If the queue is full, counts the packet as missing
+    /// instead of waiting.
     pub fn note(&mut self, machine: usize, time: Time, direction: Direction, packet: &[u8]) {
         let packet = packet.to_vec();
-        if self.seen.try_send(Seen { machine, time, direction, packet }).is_err() {
+        if self.packets.try_send(CapturedPacket { machine, time, direction, packet }).is_err() {
             self.passed_over += 1;
         }
     }
 
-    /// Writes what is left.
+    /// Waits until the remaining packets are written, and returns the counters of missing packets.
     ///
     /// # Errors
     /// If a file could not be written.
     ///
     /// # Panics
-    /// If the writer did.
-    pub fn finish(self) -> io::Result<Captured> {
-        drop(self.seen);
+    /// If the writer panicked.
+    pub fn finish(self) -> io::Result<MissedPackets> {
+        drop(self.packets);
         let written = self.writer.join().expect("the writer does not panic")?;
-        Ok(Captured { passed_over: self.passed_over, ..written })
+        Ok(MissedPackets { passed_over: self.passed_over, ..written })
     }
 }
 
@@ -100,9 +102,9 @@ impl Output {
     }
 }
 
-fn write(mut outputs: Vec<Option<Output>>, heard: &Receiver<Seen>) -> io::Result<Captured> {
-    let (mut captured, mut block) = (Captured::default(), Vec::new());
-    for Seen { machine, time, direction, packet } in heard {
+fn write(mut outputs: Vec<Option<Output>>, packets: &Receiver<CapturedPacket>) -> io::Result<MissedPackets> {
+    let (mut captured, mut block) = (MissedPackets::default(), Vec::new());
+    for CapturedPacket { machine, time, direction, packet } in packets {
         let Some(output) = outputs.get_mut(machine).and_then(Option::as_mut) else { continue };
         block.clear();
         PacketBlock::new(0, time, &[&packet]).with_direction(direction).write(&mut block);
@@ -130,7 +132,7 @@ mod tests {
         for machine in 0..2 {
             capture.note(machine, Time::START, Direction::Out, &packet);
         }
-        assert_eq!(capture.finish().expect("room on the disk"), Captured::default());
+        assert_eq!(capture.finish().expect("space on the disk"), MissedPackets::default());
         let written = std::fs::read(folder.join("alice.pcapng")).expect("the file");
         assert_eq!(written.windows(packet.len()).filter(|bytes| *bytes == packet).count(), 1);
         let again = Capture::start(&folder, &machines).expect_err("nothing is written over").to_string();

@@ -1,7 +1,8 @@
-//! Packets on emulated links: each link in virtual time, whenever this machine gets to it.
+//! Emulation of links, each in virtual time that follows the real one.
 //!
-//! A packet is at the next machine at the instant that its link says, also where that is looked at later: how late the machine
-//! is adds to no delay and lowers no rate, and shows only in when a program gets the packet.
+//! A packet arrives at the time that its link computes, even if the emulator handles it later. A
+//! late machine therefore adds no delay and reduces no rate within the network. Its lateness only
+//! affects the time at which a program gets the packet.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,117 +10,120 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use byway_scenario::{Network, NetworkLink};
 use byway_sched::Class;
-use byway_sim::{ClassUse, Fate, Flows, LinkState, Passage, Seed};
+use byway_sim::{ClassCounters, FlowHasher, LinkState, PacketCopy, PacketOutcome, Seed};
 use byway_units::{Bytes, Time};
 use byway_wire::Ecn;
 use byway_wire::ip::{Packet, Transport};
 
-use crate::limits::{PACKET_BYTES_MAX, UNDER_WAY_MAX};
+use crate::delay_queue::{DelayQueue, QueuedPacket, arriving_packet};
+use crate::limits::{IN_FLIGHT_MAX, PACKET_BYTES_MAX};
 use crate::nat::Nat;
-use crate::waiting::{Waiting, WaitingRoom, coming};
 
-/// A link, by the places of its ends.
+/// Direction of a link, as the indices of the machines at its ends.
 type Ends = (usize, usize);
 
-/// A network under way.
+/// Emulated network between the machines of a lab: links, queues, NAT routers and packets in
+/// flight.
 #[derive(Debug)]
 pub struct Emulation {
     links: BTreeMap<Ends, LinkState>,
     network: Network,
     seed: Seed,
-    places: BTreeMap<IpAddr, usize>,
-    /// The routers that translate addresses, by place.
+    machine_by_address: BTreeMap<IpAddr, usize>,
+    /// NAT routers by index of the machine.
     nats: BTreeMap<usize, Nat>,
-    under_way: BinaryHeap<Reverse<Event>>,
-    /// What waits before links that tell packets apart.
-    waiting: WaitingRoom,
-    flows: Flows,
-    /// What was delivered: the next packets take its memory.
+    events: BinaryHeap<Reverse<Event>>,
+    /// Packets in the queues of links with classes.
+    queued: DelayQueue,
+    flows: FlowHasher,
+    /// Buffers of delivered or dropped packets, for reuse.
     spare: Vec<Vec<u8>>,
     numbered: u64,
     counters: EmulationCounters,
-    /// By place.
+    /// Packets that each machine's programs sent, by index.
     machines: Vec<MachineCounters>,
 }
 
-/// What the programs of a machine sent.
+/// Packets that the programs of a machine sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineCounters {
-    /// IP packets.
+    /// Number of IP packets that the machine's programs sent.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the IP packets that the machine's programs sent.
     pub bytes: u64,
 }
 
-/// What became of packets.
+/// Counters of the emulated network's packets, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmulationCounters {
-    /// Packets that programs sent.
+    /// Packets that programs of all machines sent.
     pub sent: u64,
-    /// Packets that links lost.
+    /// Packets that links lost or their queues dropped.
     pub lost: u64,
-    /// Packets that came, copies that links made among them.
+    /// Packets that arrived at a machine, including duplicates made by links.
     pub delivered: u64,
-    /// Packets to addresses that nobody has, or to which no way leads; and what is no IP packet.
+    /// Packets to unknown or unreachable addresses, and invalid IP packets.
     pub unroutable: u64,
-    /// Packets that routers which translate addresses did not let pass.
+    /// Packets that NAT routers dropped without translating them.
     pub not_translated: u64,
-    /// Packets given up because too many were under way.
+    /// Packets dropped because [`IN_FLIGHT_MAX`] packets were in flight.
     pub overflowed: u64,
 }
 
-/// A UDP port of a router that translates addresses, behind which whoever sends reaches an end inside.
+/// Forwarded UDP port of a NAT router: any sender reaches the inside endpoint through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardedPort {
-    /// The router.
+    /// Index of the NAT router.
     pub router: usize,
-    /// The end inside, which has the same port.
+    /// Endpoint behind the router, with the same port as the forwarded one.
     pub inside: SocketAddrV4,
 }
 
-/// A packet that is where it was to be.
+/// Packet that has reached the device of its destination machine.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The machine.
+    /// Index of the destination machine.
     pub machine: usize,
-    /// When it was to be there.
+    /// Time of arrival that the links computed.
     pub due: Time,
-    /// The packet.
+    /// Bytes of the IP packet.
     pub packet: Vec<u8>,
 }
 
-/// Something that happens at an instant.
+/// Scheduled event of the emulated network.
 #[derive(Debug)]
 struct Event {
     due: Time,
-    /// What is due at one instant happens in the order in which it came to be.
+    /// Order of creation, which decides between events at the same time.
     number: u64,
-    what: What,
+    kind: EventKind,
 }
 
-/// What happens.
+/// Kind of a scheduled event.
 #[derive(Debug)]
-enum What {
-    /// A packet is at the next machine.
+enum EventKind {
+    /// Arrival of a packet at the next machine of its path.
     Arrival { at: usize, to: usize, packet: Vec<u8> },
-    /// A packet has left the queue before a link.
+    /// Departure of a packet from the queue of a link.
     Departure(Ends),
 }
 
 impl Emulation {
-    /// The idle network, whose machines have these addresses, by their places.
+    /// Makes an idle network whose machines have these addresses, by index.
     #[must_use]
     pub fn new(network: Network, addresses: &[Vec<IpAddr>], seed: u64) -> Self {
-        let places = addresses.iter().enumerate();
-        let places = places.flat_map(|(place, of)| of.iter().map(move |address| (*address, place))).collect();
+        let machine_by_address = addresses.iter().enumerate();
+        let machine_by_address = machine_by_address
+            .flat_map(|(index, of)| of.iter().map(move |address| (*address, index)))
+            .collect();
         let mut emulation = Self {
             links: BTreeMap::new(),
             seed: Seed::new(seed),
-            places,
+            machine_by_address,
             nats: nats(&network, addresses),
-            under_way: BinaryHeap::new(),
-            waiting: WaitingRoom::default(),
-            flows: Flows::new(Seed::new(seed)),
+            events: BinaryHeap::new(),
+            queued: DelayQueue::default(),
+            flows: FlowHasher::new(Seed::new(seed)),
             spare: Vec::new(),
             numbered: 0,
             counters: EmulationCounters::default(),
@@ -130,22 +134,24 @@ impl Emulation {
         emulation
     }
 
-    /// Opens a port to an end behind a router that translates addresses.
+    /// Forwards a UDP port of a NAT router to an inside endpoint. Does nothing if the machine is no
+    /// NAT router.
     pub fn forward(&mut self, ForwardedPort { router, inside }: ForwardedPort) {
         if let Some(nat) = self.nats.get_mut(&router) {
             nat.forward(Transport::Udp, inside.port(), inside);
         }
     }
 
-    /// The time of the scenario begins, where it was this instant before: nothing is under way, and links are as at the begin of the
-    /// scenario. Routers that translate addresses go on, as what speaks through them does.
+    /// Starts the scenario's time at 0, where the clock was `before`. Removes all packets in flight
+    /// and resets the links. NAT routers preserve their mappings, because programs continue to use
+    /// them.
     pub fn restart(&mut self, before: Time) {
         for nat in self.nats.values_mut() {
             nat.restart_clock(before);
         }
         self.links.clear();
-        self.under_way.clear();
-        self.waiting.clear();
+        self.events.clear();
+        self.queued.clear();
         self.counters = EmulationCounters::default();
         self.machines = vec![MachineCounters::default(); self.network.machines.len()];
         for link in self.network.links.clone() {
@@ -153,45 +159,48 @@ impl Emulation {
         }
     }
 
-    /// A link is so from now on. All that was due before has to be taken first, with [`Emulation::next`].
+    /// Adds or replaces a link. Call [`Emulation::next`] first for all earlier events.
     ///
     /// # Panics
-    /// If it ends at a place that no scenario has, above 2^32.
+    /// If an index is above 2^32, which no scenario has.
     pub fn set_link(&mut self, NetworkLink { from, to, link }: NetworkLink, now: Time) {
-        if let Some(known) = self.links.get_mut(&(from, to)) {
-            known.change(link, now);
-            self.lose_dropped((from, to));
+        if let Some(state) = self.links.get_mut(&(from, to)) {
+            state.reconfigure(link, now);
+            self.count_dropped((from, to));
         } else {
-            let number = |place| u32::try_from(place).expect("a scenario has few machines");
+            let number = |index| u32::try_from(index).expect("a scenario has few machines");
             let state = LinkState::between(number(from), number(to), link, self.seed, now);
             self.links.insert((from, to), state);
         }
     }
 
-    /// What became of packets.
+    /// Returns the counters of packets since the last restart.
     #[must_use]
     pub const fn counters(&self) -> EmulationCounters {
         self.counters
     }
 
-    /// What the programs of each machine sent, by place.
+    /// Returns the counters of packets that each machine's programs sent, by index.
     #[must_use]
     pub fn machines(&self) -> &[MachineCounters] {
         &self.machines
     }
 
-    /// What happened to the packets of each class, high rate and low delay, by the ends of links that tell them apart.
-    pub fn class_uses(&self) -> impl Iterator<Item = (Ends, &[ClassUse; Class::COUNT])> {
-        self.links.iter().filter_map(|(ends, link)| Some((*ends, link.class_uses()?)))
+    /// Returns the counters of each link with classes; those of a link are in the order of
+    /// [`Class::ALL`].
+    pub fn class_uses(&self) -> impl Iterator<Item = (Ends, &[ClassCounters; Class::COUNT])> {
+        self.links.iter().filter_map(|(ends, link)| Some((*ends, link.class_counters()?)))
     }
 
-    /// When [`Emulation::next`] has something to do.
+    /// Returns the time of the next event, at which to call [`Emulation::next`]; `None` if nothing
+    /// is in flight.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.under_way.peek().map(|Reverse(next)| next.due)
+        self.events.peek().map(|Reverse(next)| next.due)
     }
 
-    /// A program at a machine sends an IP packet. All that was due before has to be taken first, with [`Emulation::next`].
+    /// Sends an IP packet that a program of the machine with index `at` sent. Call
+    /// [`Emulation::next`] first for all earlier events.
     pub fn send(&mut self, at: usize, bytes: &[u8], now: Time) {
         self.counters.sent += 1;
         if let Some(machine) = self.machines.get_mut(at) {
@@ -201,27 +210,30 @@ impl Emulation {
         let mut packet = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(PACKET_BYTES_MAX));
         packet.clear();
         packet.extend_from_slice(bytes);
-        let to = Packet::new(&mut packet).and_then(|packet| self.places.get(&packet.destination()).copied());
+        let to = Packet::new(&mut packet)
+            .and_then(|packet| self.machine_by_address.get(&packet.destination()).copied());
         match to.filter(|to| self.is_address(*to, at)) {
-            Some(to) => self.pass_on(at, to, packet, now),
-            None => self.give_up(packet),
+            Some(to) => self.forward_packet(at, to, packet, now),
+            None => self.drop_unroutable(packet),
         }
     }
 
-    /// Whether the address of a machine is one for another: those behind a router that translates addresses mean nothing elsewhere.
+    /// True if a packet from machine `at` can be addressed to machine `of`. Addresses behind a NAT
+    /// router are valid only behind the same one.
     fn is_address(&self, of: usize, at: usize) -> bool {
-        let behind = |place: usize| self.network.machines.get(place).and_then(|machine| machine.behind);
-        behind(of).is_none_or(|router| behind(at) == Some(router))
+        let router_of = |index: usize| self.network.machines.get(index).and_then(|machine| machine.behind);
+        router_of(of).is_none_or(|router| router_of(at) == Some(router))
     }
 
-    /// The next packet that is where it was to be, if one is due.
+    /// Handles the events up to `now`, until a packet arrives at its destination, and returns this
+    /// packet; `None` if none arrives by `now`.
     pub fn next(&mut self, now: Time) -> Option<Arrival> {
         while self.deadline().is_some_and(|due| due <= now) {
-            let Reverse(Event { due, what, .. }) = self.under_way.pop()?;
-            let (at, to, packet) = match what {
-                What::Arrival { at, to, packet } => (at, to, packet),
-                What::Departure(link) => {
-                    self.depart(link, due);
+            let Reverse(Event { due, kind, .. }) = self.events.pop()?;
+            let (at, to, packet) = match kind {
+                EventKind::Arrival { at, to, packet } => (at, to, packet),
+                EventKind::Departure(link) => {
+                    self.on_departure(link, due);
                     continue;
                 }
             };
@@ -233,28 +245,30 @@ impl Emulation {
                 self.counters.delivered += 1;
                 return Some(Arrival { machine: at, due, packet });
             }
-            self.pass_on(at, to, packet, due);
+            self.forward_packet(at, to, packet, due);
         }
         None
     }
 
-    /// A packet is at a router that translates addresses, for itself from outside, or for another from inside.
+    /// Translates a packet at a NAT router and forwards it: inbound if the router is its
+    /// destination, otherwise outbound.
     fn translate(&mut self, at: usize, to: usize, mut packet: Vec<u8>, now: Time) {
-        // Between machines inside, it is a router like others.
+        // Between inside machines it only forwards.
         if at != to && self.network.machines[to].behind == Some(at) {
-            return self.pass_on(at, to, packet, now);
+            return self.forward_packet(at, to, packet, now);
         }
         let Some(nat) = self.nats.get_mut(&at) else {
-            return self.give_up(packet);
+            return self.drop_unroutable(packet);
         };
         let next = if at == to {
-            nat.enter(&mut packet, now).map(|inside| self.places.get(&inside.into()).copied())
+            nat.translate_inbound(&mut packet, now)
+                .map(|inside| self.machine_by_address.get(&inside.into()).copied())
         } else {
-            nat.leave(&mut packet, now).map(|()| Some(to))
+            nat.translate_outbound(&mut packet, now).map(|()| Some(to))
         };
         match next {
-            Ok(Some(to)) => self.pass_on(at, to, packet, now),
-            Ok(None) => self.give_up(packet),
+            Ok(Some(to)) => self.forward_packet(at, to, packet, now),
+            Ok(None) => self.drop_unroutable(packet),
             Err(_) => {
                 self.counters.not_translated += 1;
                 self.recycle(packet);
@@ -262,134 +276,139 @@ impl Emulation {
         }
     }
 
-    /// Takes the memory of a packet back.
+    /// Stores the buffer of a delivered packet for reuse.
     pub fn recycle(&mut self, packet: Vec<u8>) {
         self.spare.push(packet);
     }
 
-    fn give_up(&mut self, packet: Vec<u8>) {
+    fn drop_unroutable(&mut self, packet: Vec<u8>) {
         self.counters.unroutable += 1;
         self.recycle(packet);
     }
 
-    /// Sends a packet on towards the machine that it is for.
-    fn pass_on(&mut self, at: usize, to: usize, packet: Vec<u8>, now: Time) {
+    /// Forwards a packet from machine `at` to the next hop towards its destination: into the link's
+    /// queue, or directly onto the link.
+    fn forward_packet(&mut self, at: usize, to: usize, packet: Vec<u8>, now: Time) {
         let ends = self.network.next_hop(at, to).map(|next| (at, next));
         match ends.and_then(|ends| Some((ends, self.links.get(&ends)?.is_scheduled()))) {
-            None => self.give_up(packet),
+            None => self.drop_unroutable(packet),
             Some((ends, false)) => self.offer(ends, to, packet, false, now),
-            Some((ends, true)) => self.wait(ends, Waiting { to, packet }, now),
+            Some((ends, true)) => self.enqueue(ends, QueuedPacket { to, packet }, now),
         }
     }
 
-    /// A packet comes to the queue before a link.
-    fn wait(&mut self, ends: Ends, mut waiting: Waiting, now: Time) {
-        if self.held() >= UNDER_WAY_MAX {
+    /// Adds a packet to the queue of a link with classes. Drops it if too many packets are in
+    /// flight.
+    fn enqueue(&mut self, ends: Ends, mut queued: QueuedPacket, now: Time) {
+        if self.in_flight() >= IN_FLIGHT_MAX {
             self.counters.overflowed += 1;
-            return self.recycle(waiting.packet);
+            return self.recycle(queued.packet);
         }
-        let number = self.waiting.next_number();
-        let Some(coming) =
-            Packet::new(&mut waiting.packet).map(|packet| coming(number, &packet, &self.flows))
+        let number = self.queued.next_number();
+        let Some(arriving) =
+            Packet::new(&mut queued.packet).map(|packet| arriving_packet(number, &packet, &self.flows))
         else {
-            return self.give_up(waiting.packet);
+            return self.drop_unroutable(queued.packet);
         };
-        self.waiting.insert(waiting);
+        self.queued.insert(queued);
         let Some(link) = self.links.get_mut(&ends) else { return };
-        let due_before = link.due();
-        link.enqueue(coming, now);
-        let due = link.due().filter(|due| Some(*due) != due_before);
-        self.expect_departure(ends, due);
-        self.lose_dropped(ends);
+        let due_before = link.next_departure();
+        link.enqueue(arriving, now);
+        let due = link.next_departure().filter(|due| Some(*due) != due_before);
+        self.schedule_departure(ends, due);
+        self.count_dropped(ends);
     }
 
-    /// A packet may have left the queue before a link.
-    fn depart(&mut self, ends: Ends, now: Time) {
+    /// Removes the packet that leaves the queue of a link now, if any, and sends it over the link.
+    fn on_departure(&mut self, ends: Ends, now: Time) {
         let Some(link) = self.links.get_mut(&ends) else { return };
-        let Some(sent) = link.depart(now) else { return };
-        let due = link.due();
-        self.expect_departure(ends, due);
-        self.lose_dropped(ends);
-        if let Some(Waiting { to, packet }) = self.waiting.take(sent.number) {
+        let Some(sent) = link.dequeue(now) else { return };
+        let due = link.next_departure();
+        self.schedule_departure(ends, due);
+        self.count_dropped(ends);
+        if let Some(QueuedPacket { to, packet }) = self.queued.remove(sent.number) {
             self.offer(ends, to, packet, sent.is_marked, now);
         }
     }
 
-    fn expect_departure(&mut self, ends: Ends, due: Option<Time>) {
+    fn schedule_departure(&mut self, ends: Ends, due: Option<Time>) {
         if let Some(due) = due {
-            self.expect(due, What::Departure(ends));
+            self.schedule(due, EventKind::Departure(ends));
         }
     }
 
-    /// What the queue before a link has dropped is lost.
-    fn lose_dropped(&mut self, ends: Ends) {
-        while let Some(number) = self.links.get_mut(&ends).and_then(LinkState::take_dropped) {
-            if let Some(Waiting { packet, .. }) = self.waiting.take(number) {
+    /// Counts the packets that a link's queue has dropped as lost, and removes them.
+    fn count_dropped(&mut self, ends: Ends) {
+        while let Some(number) = self.links.get_mut(&ends).and_then(LinkState::pop_dropped) {
+            if let Some(QueuedPacket { packet, .. }) = self.queued.remove(number) {
                 self.counters.lost += 1;
                 self.recycle(packet);
             }
         }
     }
 
-    /// Offers a packet to a link, behind the queue before it if there is one, which may have marked the packet.
+    /// Sends a packet over a link, which may lose, duplicate or delay it. `is_marked` is true if
+    /// the link's queue marked it with ECN.
     fn offer(&mut self, ends: Ends, to: usize, mut packet: Vec<u8>, is_marked: bool, now: Time) {
         let (Some(link), Some(mut parsed)) = (self.links.get_mut(&ends), Packet::new(&mut packet)) else {
-            return self.give_up(packet);
+            return self.drop_unroutable(packet);
         };
         if is_marked {
             parsed.set_ecn(Ecn::CongestionExperienced);
         }
         let length = Bytes::from(parsed.bytes());
         match link.offer(now, length, parsed.payload_bytes()) {
-            Fate::Lost(_) => {
+            PacketOutcome::Lost(_) => {
                 self.counters.lost += 1;
                 self.recycle(packet);
             }
-            Fate::Carried { original, duplicate } => {
-                parsed.set_ecn(link.ecn_behind(parsed.ecn()));
+            PacketOutcome::Passed { original, duplicate } => {
+                parsed.set_ecn(link.outgoing_ecn(parsed.ecn()));
                 if let Some(passage) = duplicate {
                     let copy = packet.clone();
-                    self.carry(passage, ends.1, to, copy);
+                    self.schedule_arrival(passage, ends.1, to, copy);
                 }
-                self.carry(original, ends.1, to, packet);
+                self.schedule_arrival(original, ends.1, to, packet);
             }
         }
     }
 
-    fn carry(&mut self, passage: Passage, at: usize, to: usize, mut packet: Vec<u8>) {
-        if self.held() >= UNDER_WAY_MAX {
+    fn schedule_arrival(&mut self, passage: PacketCopy, at: usize, to: usize, mut packet: Vec<u8>) {
+        if self.in_flight() >= IN_FLIGHT_MAX {
             self.counters.overflowed += 1;
             return self.recycle(packet);
         }
         if let (Some(bit), Some(mut parsed)) = (passage.flipped_bit, Packet::new(&mut packet)) {
             parsed.flip(bit);
         }
-        self.expect(passage.arrival, What::Arrival { at, to, packet });
+        self.schedule(passage.arrival, EventKind::Arrival { at, to, packet });
     }
 
-    fn expect(&mut self, due: Time, what: What) {
+    fn schedule(&mut self, due: Time, kind: EventKind) {
         self.numbered += 1;
-        self.under_way.push(Reverse(Event { due, number: self.numbered, what }));
+        self.events.push(Reverse(Event { due, number: self.numbered, kind }));
     }
 
-    /// How many packets are under way, and about as many as links that wait for one to leave more.
-    fn held(&self) -> usize {
-        self.under_way.len() + self.waiting.len()
+    /// Returns approximately the number of packets in flight. It includes one event for each queue
+    /// with a scheduled departure.
+    fn in_flight(&self) -> usize {
+        self.events.len() + self.queued.len()
     }
 }
 
-/// The routers that translate addresses, with those of the machines inside, by place.
+/// Makes the NAT routers of a network with the addresses of their inside machines, by index of the
+/// router.
 fn nats(network: &Network, addresses: &[Vec<IpAddr>]) -> BTreeMap<usize, Nat> {
-    let ipv4 = |place: usize| {
+    let ipv4 = |index: usize| {
         let ipv4 = |address: &IpAddr| match address {
             IpAddr::V4(address) => Some(*address),
             IpAddr::V6(_) => None,
         };
-        addresses.get(place).and_then(|of| of.iter().find_map(ipv4))
+        addresses.get(index).and_then(|of| of.iter().find_map(ipv4))
     };
     let mut inside: BTreeMap<usize, Vec<Ipv4Addr>> = BTreeMap::new();
-    for (place, machine) in network.machines.iter().enumerate() {
-        if let (Some(router), Some(address)) = (machine.behind, ipv4(place)) {
+    for (index, machine) in network.machines.iter().enumerate() {
+        if let (Some(router), Some(address)) = (machine.behind, ipv4(index)) {
             inside.entry(router).or_default().push(address);
         }
     }
@@ -432,7 +451,7 @@ mod tests {
 
     use super::*;
 
-    /// Alice and Bob on both sides of a gate, behind which 1 Mbit/s pass.
+    /// Alice and Bob on both sides of a router, with a link of 1 Mbit/s after it.
     const SCENARIO: &str = r#"
 title = "Two machines and a router"
 length = "10 s"
@@ -453,7 +472,7 @@ step = [
 ]
 "#;
 
-    /// Alice and Anne behind a router that translates addresses, and Bob outside.
+    /// Alice and Anne behind a NAT router, and Bob outside.
     const HOME: &str = r#"
 title = "A home"
 length = "10 s"
@@ -475,7 +494,7 @@ link = [
     const ALICE: usize = 0;
     const BOB: usize = 1;
     const ANNE: usize = 2;
-    const HOME_PLACE: usize = 3;
+    const HOME_ROUTER: usize = 3;
 
     fn emulation() -> Emulation {
         let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
@@ -484,7 +503,7 @@ link = [
         Emulation::new(network, &addresses, 1)
     }
 
-    /// An IPv4 packet of this length.
+    /// Makes an IPv4 packet of this length.
     fn packet(to: u8, length: u16) -> Vec<u8> {
         let mut packet = vec![0; usize::from(length)];
         packet[0] = 0x45;
@@ -504,9 +523,10 @@ link = [
             emulation.send(ALICE, &packet(2, 1_000), at(0));
             assert_eq!(emulation.deadline(), Some(at(10_000)));
             assert_eq!(emulation.next(at(9_999)), None);
-            // 10 ms to the gate, 8 ms for 1,000 bytes at 1 Mbit/s, 20 ms behind it.
+            // The delay is 10 ms to the router, 8 ms for 1,000 bytes at 1 Mbit/s, and 20 ms after
+            // it.
             let arrival = loop {
-                let due = emulation.deadline().expect("the packet is under way");
+                let due = emulation.deadline().expect("the packet is in flight");
                 if let Some(arrival) = emulation.next(due + Duration::from_micros(late)) {
                     break arrival;
                 }
@@ -553,7 +573,7 @@ link = [
         Emulation::new(network, &addresses, 1)
     }
 
-    /// A datagram between these addresses and ports.
+    /// Makes a datagram with these addresses and ports.
     fn datagram(from: (u8, u16), to: (u8, u16)) -> Vec<u8> {
         let mut packet = packet(to.0, 28);
         packet[9] = 17;
@@ -572,11 +592,8 @@ link = [
         let mut emulation = home();
         assert_eq!(arrives(&mut emulation, BOB, &datagram((2, 7), (4, 49_152))), None, "nobody asked");
         let asked = arrives(&mut emulation, ALICE, &datagram((1, 5), (2, 7)));
-        let (machine, question) = asked.expect("it arrives");
-        assert_eq!(
-            (machine, &question[12..16], &question[20..22]),
-            (BOB, &[10, 77, 0, 4][..], &[192, 0][..])
-        );
+        let (machine, request) = asked.expect("it arrives");
+        assert_eq!((machine, &request[12..16], &request[20..22]), (BOB, &[10, 77, 0, 4][..], &[192, 0][..]));
         let answered = arrives(&mut emulation, BOB, &datagram((2, 7), (4, 49_152)));
         let (machine, answer) = answered.expect("it arrives");
         assert_eq!((machine, &answer[16..20], &answer[22..24]), (ALICE, &[10, 77, 0, 1][..], &[0, 5][..]));
@@ -597,14 +614,14 @@ link = [
     fn a_forwarded_port_lets_all_in_also_after_the_begin() {
         let mut emulation = home();
         let inside = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), 5);
-        emulation.forward(ForwardedPort { router: HOME_PLACE, inside });
+        emulation.forward(ForwardedPort { router: HOME_ROUTER, inside });
         emulation.restart(at(5));
-        let came = arrives(&mut emulation, BOB, &datagram((2, 7), (4, 5)));
-        let (machine, packet) = came.expect("it arrives");
+        let arrived = arrives(&mut emulation, BOB, &datagram((2, 7), (4, 5)));
+        let (machine, packet) = arrived.expect("it arrives");
         assert_eq!((machine, &packet[16..20], &packet[22..24]), (ALICE, &[10, 77, 0, 1][..], &[0, 5][..]));
     }
 
-    /// A link of 2 Mbit/s from Alice to a gate, which tells packets apart, and one to Bob behind it.
+    /// A link with classes of 2 Mbit/s from Alice to a router, and a link to Bob after it.
     const CLASSES: &str = r#"
 title = "Two machines and a link with classes"
 length = "10 s"
@@ -622,7 +639,7 @@ step = [
 ]
 "#;
 
-    /// Between Alice and the gate, and back.
+    /// Links between Alice and the router, in both directions.
     const CLASSES_FORTH: (usize, usize) = (0, 2);
 
     fn with_classes(text: &str) -> Emulation {
@@ -632,7 +649,8 @@ step = [
         Emulation::new(network, &addresses, 1)
     }
 
-    /// A datagram from Alice to Bob of 500 bytes, of which the ports, the TOS byte and what it carries are these.
+    /// Makes a datagram of 500 bytes from Alice to Bob with this port, TOS byte and number in its
+    /// payload.
     fn marked(port: u16, class: u8, number: u16) -> Vec<u8> {
         let mut packet = packet(2, 500);
         packet[1] = class;
@@ -649,7 +667,7 @@ step = [
 
     const LOW_DELAY: u8 = 45 << 2;
 
-    /// What arrives by then: when, and the number that it carries.
+    /// Returns the arrivals by this time: the time of each and the number in its payload.
     fn arrivals(emulation: &mut Emulation, by: Time) -> Vec<(Time, u16)> {
         let number = |packet: &[u8]| u16::from_be_bytes([packet[28], packet[29]]);
         core::iter::from_fn(|| emulation.next(by))
@@ -664,47 +682,48 @@ step = [
             emulation.send(ALICE, &marked(1, 0, number), at(0));
         }
         emulation.send(ALICE, &marked(2, LOW_DELAY, 5), at(0));
-        // 500 bytes take 2 ms at 2 Mbit/s, and 2 ms behind it. The first is being sent already.
+        // 500 bytes take 2 ms at 2 Mbit/s, and 2 ms after it. The first is already in transmission.
         assert_eq!(emulation.deadline(), Some(at(2_000)));
         let order: Vec<u16> =
             arrivals(&mut emulation, at(9_000_000)).iter().map(|(_, number)| *number).collect();
-        let place = order.iter().position(|number| *number == 5);
-        assert!(place.is_some_and(|place| place <= 2), "{order:?}");
+        let position = order.iter().position(|number| *number == 5);
+        assert!(position.is_some_and(|position| position <= 2), "{order:?}");
         let mut again = with_classes(CLASSES);
         (0..5).for_each(|number| again.send(ALICE, &marked(1, 0, number), at(0)));
         let due: Vec<_> = (1..=5).map(|nth| at(2_000 * nth + 2_000)).collect();
-        let came = arrivals(&mut again, at(9_000_000));
-        assert_eq!(came.iter().map(|(due, _)| *due).collect::<Vec<_>>(), due);
-        assert_eq!((again.counters().delivered, again.counters().lost, again.held()), (5, 0, 0));
+        let arrived = arrivals(&mut again, at(9_000_000));
+        assert_eq!(arrived.iter().map(|(due, _)| *due).collect::<Vec<_>>(), due);
+        assert_eq!((again.counters().delivered, again.counters().lost, again.in_flight()), (5, 0, 0));
     }
 
-    /// Twice what fits in `millis` after an instant: each millisecond a packet of each class. What arrived, in the end.
+    /// Sends twice the link's rate for `millis` after an instant: one packet of each class every
+    /// millisecond. Returns the arrivals during this time.
     fn overload(emulation: &mut Emulation, from: u64, millis: u16) -> Vec<(Time, u16)> {
-        let mut came = Vec::new();
+        let mut arrived = Vec::new();
         for number in 0..millis {
             let now = at((from + u64::from(number)) * 1_000);
-            came.extend(arrivals(emulation, now));
+            arrived.extend(arrivals(emulation, now));
             for (port, class) in [(1, 0), (2, LOW_DELAY)] {
                 emulation.send(ALICE, &marked(port, class, number), now);
             }
         }
-        came
+        arrived
     }
 
     #[test]
     fn the_bound_holds_under_overload_and_drops_are_counted_as_lost() {
         let mut emulation = with_classes(CLASSES);
-        let mut came = overload(&mut emulation, 0, 900);
-        came.extend(arrivals(&mut emulation, at(9_000_000)));
+        let mut arrived = overload(&mut emulation, 0, 900);
+        arrived.extend(arrivals(&mut emulation, at(9_000_000)));
         let (ends, [high_rate, low_delay, _]) = emulation.class_uses().next().expect("a link has classes");
         assert_eq!((ends, high_rate.offered, low_delay.offered), (CLASSES_FORTH, 900, 900));
-        assert!(low_delay.waited_max <= Duration::from_millis(30), "{low_delay:?}");
-        assert!(high_rate.waited_max > Duration::from_millis(100), "{high_rate:?}");
+        assert!(low_delay.sojourn_max <= Duration::from_millis(30), "{low_delay:?}");
+        assert!(high_rate.sojourn_max > Duration::from_millis(100), "{high_rate:?}");
         assert!(low_delay.dropped > 0 && high_rate.dropped > 0);
         let counters = emulation.counters();
         assert_eq!(counters.lost, high_rate.dropped + low_delay.dropped);
         assert_eq!((counters.sent, counters.delivered), (1_800, 1_800 - counters.lost));
-        assert_eq!((came.len() as u64, emulation.held()), (counters.delivered, 0));
+        assert_eq!((arrived.len() as u64, emulation.in_flight()), (counters.delivered, 0));
     }
 
     fn change(emulation: &mut Emulation) {
@@ -723,30 +742,30 @@ step = [
         for number in 0..10 {
             emulation.send(ALICE, &marked(1, 0, number), at(995_000));
         }
-        let mut came = arrivals(&mut emulation, at(1_000_000));
+        let mut arrived = arrivals(&mut emulation, at(1_000_000));
         change(&mut emulation);
-        came.extend(arrivals(&mut emulation, at(9_000_000)));
-        // What is being sent leaves after its 2 ms, and the others take 4 ms each.
+        arrived.extend(arrivals(&mut emulation, at(9_000_000)));
+        // The packet in transmission leaves after its 2 ms; the others take 4 ms each.
         let left =
             [997_000, 999_000, 1_001_000].into_iter().chain((1..=7).map(|nth| 1_001_000 + 4_000 * nth));
         let expected: Vec<_> = left.map(|left| at(left + 2_000)).zip(0..).collect();
-        assert_eq!(came, expected);
+        assert_eq!(arrived, expected);
     }
 
     #[test]
     fn low_delay_packets_go_on_after_a_change_of_the_rate() {
         let mut emulation = with_classes(CLASSES);
-        let mut came = overload(&mut emulation, 0, 1_000);
-        came.extend(arrivals(&mut emulation, at(1_000_000)));
+        let mut arrived = overload(&mut emulation, 0, 1_000);
+        arrived.extend(arrivals(&mut emulation, at(1_000_000)));
         let left = |emulation: &Emulation| {
             let (_, uses) = emulation.class_uses().next().expect("a link has classes");
-            uses.map(|class| class.left)
+            uses.map(|class| class.dequeued)
         };
         let before = left(&emulation);
         change(&mut emulation);
-        came.extend(overload(&mut emulation, 1_000, 1_000));
+        arrived.extend(overload(&mut emulation, 1_000, 1_000));
         let after = left(&emulation);
-        // A second of 1 Mbit/s has 250 packets, a third of them low-delay.
+        // At 1 Mbit/s, a second has 250 packets, a third of them low-delay.
         assert!((75..=90).contains(&(after[1] - before[1])), "{before:?} {after:?}");
         assert!((240..=255).contains(&(after.iter().sum::<u64>() - before.iter().sum::<u64>())));
     }
@@ -766,7 +785,7 @@ step = [
                 emulation.send(ALICE, &marked(2, LOW_DELAY, number), now);
             }
             let (_, [_, low_delay, _]) = emulation.class_uses().next().expect("a link has classes");
-            left.push(low_delay.left);
+            left.push(low_delay.dequeued);
         }
         assert!((495..=501).contains(&left[0]), "{left:?}");
         assert!(left.windows(2).all(|left| (248..=252).contains(&(left[1] - left[0]))), "{left:?}");
@@ -783,26 +802,34 @@ step = [
         let links = with_classes(&small).network.links;
         link = links.into_iter().find(|link| (link.from, link.to) == same).expect("the same link");
         emulation.set_link(link, at(1_000));
-        // A packet is being sent, and the high-rate class has what the other one leaves of 5 kB.
+        // One packet is in transmission, and the high-rate class has the part of 5 kB that the
+        // other class leaves.
         assert!((89..=95).contains(&emulation.counters().lost), "{:?}", emulation.counters());
         assert_eq!(arrivals(&mut emulation, at(9_000_000)).len() as u64, 100 - emulation.counters().lost);
-        let mut gone = with_classes(CLASSES);
-        (0..100).for_each(|number| gone.send(ALICE, &marked(1, 0, number), at(0)));
-        let mut link = gone.network.links[0].clone();
+        let mut without_classes = with_classes(CLASSES);
+        (0..100).for_each(|number| without_classes.send(ALICE, &marked(1, 0, number), at(0)));
+        let mut link = without_classes.network.links[0].clone();
         link.link.scheduling = None;
-        gone.set_link(link, at(1_000));
-        gone.send(ALICE, &marked(1, 0, 7), at(1_500));
-        assert_eq!(arrivals(&mut gone, at(9_000_000)), [(at(3_500), 7)], "there is no queue any more");
-        assert_eq!((gone.counters().lost, gone.held()), (100, 0));
+        without_classes.set_link(link, at(1_000));
+        without_classes.send(ALICE, &marked(1, 0, 7), at(1_500));
+        assert_eq!(
+            arrivals(&mut without_classes, at(9_000_000)),
+            [(at(3_500), 7)],
+            "there is no queue any more"
+        );
+        assert_eq!((without_classes.counters().lost, without_classes.in_flight()), (100, 0));
     }
 
     #[test]
-    fn what_waits_is_gone_when_the_time_of_the_scenario_begins() {
+    fn what_is_queued_is_dropped_when_the_time_of_the_scenario_begins() {
         let mut emulation = with_classes(CLASSES);
-        let came = overload(&mut emulation, 0, 100);
-        assert!(!came.is_empty() && emulation.waiting.len() > 0);
+        let arrived = overload(&mut emulation, 0, 100);
+        assert!(!arrived.is_empty() && emulation.queued.len() > 0);
         emulation.restart(at(100_000));
-        assert_eq!((emulation.held(), emulation.deadline(), emulation.next(at(9_000_000))), (0, None, None));
+        assert_eq!(
+            (emulation.in_flight(), emulation.deadline(), emulation.next(at(9_000_000))),
+            (0, None, None)
+        );
         assert!(emulation.class_uses().all(|(_, uses)| uses.iter().all(|class| class.offered == 0)));
         emulation.send(ALICE, &marked(1, 0, 7), at(0));
         assert_eq!(arrivals(&mut emulation, at(9_000_000)), [(at(4_000), 7)]);
@@ -811,10 +838,10 @@ step = [
     #[test]
     fn what_waits_is_bounded_as_what_is_under_way_is() {
         let mut emulation = with_classes(&CLASSES.replace("100 kB", "100 MB"));
-        for _ in 0..UNDER_WAY_MAX + 10 {
+        for _ in 0..IN_FLIGHT_MAX + 10 {
             emulation.send(ALICE, &packet(2, 20), at(0));
         }
-        assert!(emulation.held() <= UNDER_WAY_MAX + 1);
+        assert!(emulation.in_flight() <= IN_FLIGHT_MAX + 1);
         assert!((10..=11).contains(&emulation.counters().overflowed), "{:?}", emulation.counters());
     }
 
@@ -844,17 +871,17 @@ step = [
 
         use super::*;
 
-        /// Sends what it is given, and keeps when what came.
+        /// Host that sends scheduled packets and records arrivals.
         #[derive(Default)]
-        struct Talker {
+        struct TestHost {
             to_send: Vec<(u16, u8, u16)>,
             payload: Vec<u8>,
-            heard: Vec<(Time, u16)>,
+            received: Vec<(Time, u16)>,
         }
 
-        impl Host for Talker {
+        impl Host for TestHost {
             fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
-                self.heard.push((now, u16::from_be_bytes([datagram.payload[0], datagram.payload[1]])));
+                self.received.push((now, u16::from_be_bytes([datagram.payload[0], datagram.payload[1]])));
             }
 
             fn wake(&mut self, _now: Time) {}
@@ -877,25 +904,27 @@ step = [
             }
         }
 
-        /// What is sent: when, from which port, with which DSCP and number. Bursts, of several flows in both classes.
+        /// Returns the packets to send, with time, port, DSCP and number: bursts of several flows
+        /// in both classes.
         fn sent() -> Vec<(Time, u16, u8, u16)> {
             let mut steps = 0;
             let packet = |number: u16| {
                 steps += u64::from(number * 7 % 5);
                 let dscp = if number.is_multiple_of(3) { 45 } else { 0 };
-                // Never at an instant at which another one has left: which of the two comes first, no world says.
+                // Packets are never sent at a time at which another one leaves, because the order
+                // of these events is undefined.
                 (Time::START + Duration::from_nanos(400_001) * steps, 1 + number % 7, dscp, number)
             };
             (0..3_000).map(packet).collect()
         }
 
-        /// When the link becomes another one, at which nothing else happens.
+        /// Time of the link's change, at which no other event occurs.
         const CHANGES_AT: Time = Time::from_nanos(1_000_000_007);
 
         fn simulated(link: &Link, then: Link) -> Vec<(Time, u16)> {
-            let mut world: World<Script<Talker>> = World::new(Seed::new(1), ());
-            let alice = world.add(Talker::default(), SocketAddr::from(([10, 77, 0, 1], 1)));
-            let bob = world.add(Talker::default(), SocketAddr::from(([10, 77, 0, 2], 9)));
+            let mut world: World<Script<TestHost>> = World::new(Seed::new(1), ());
+            let alice = world.add(TestHost::default(), SocketAddr::from(([10, 77, 0, 1], 1)));
+            let bob = world.add(TestHost::default(), SocketAddr::from(([10, 77, 0, 2], 9)));
             world.connect(alice, bob, link.clone());
             for (time, port, dscp, number) in sent() {
                 world.at(time, move |world| {
@@ -904,24 +933,25 @@ step = [
             }
             world.at(CHANGES_AT, move |world| world.connect(alice, bob, then));
             world.run_for(Duration::from_secs(20), &mut Script::new());
-            world.host(bob).heard.clone()
+            world.host(bob).received.clone()
         }
 
-        /// What an emulation does that begins with this link and goes on with another one.
+        /// Returns the arrivals of an emulation whose link is replaced by another one during the
+        /// run.
         fn emulated(text: &str, then: &Link) -> Vec<(Time, u16)> {
             let mut emulation = with_classes(text);
-            let mut came = Vec::new();
+            let mut arrived = Vec::new();
             let mut then = Some(NetworkLink { from: ALICE, to: BOB, link: then.clone() });
             for (time, port, dscp, number) in sent() {
                 if let Some(link) = then.take_if(|_| time > CHANGES_AT) {
-                    came.extend(arrivals(&mut emulation, CHANGES_AT));
+                    arrived.extend(arrivals(&mut emulation, CHANGES_AT));
                     emulation.set_link(link, CHANGES_AT);
                 }
-                came.extend(arrivals(&mut emulation, time));
+                arrived.extend(arrivals(&mut emulation, time));
                 emulation.send(ALICE, &marked(port, dscp << 2, number), time);
             }
-            came.extend(arrivals(&mut emulation, at(20_000_000)));
-            came
+            arrived.extend(arrivals(&mut emulation, at(20_000_000)));
+            arrived
         }
 
         fn forth(text: &str) -> Link {

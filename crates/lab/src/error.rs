@@ -1,31 +1,32 @@
-//! Why a lab does not work.
+//! Errors of a lab.
 
 use std::io;
 
 use byway_scenario::BuildError;
 use thiserror::Error;
 
-/// Why a lab does not work.
+/// Error that prevents or ends a run of the lab.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// The kernel refuses a machine.
+    /// Refusal of the kernel to create a machine.
     #[error(
-        "the kernel makes no machine for the lab: {0}. Namespaces and TUN devices need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, and /dev/net/tun"
+        "cannot create a machine for the lab: {0}. Namespaces and TUN devices need root, or \
+        CAP_SYS_ADMIN and CAP_NET_ADMIN, and /dev/net/tun"
     )]
     Machine(#[source] io::Error),
-    /// A machine was made, and cannot be set up.
-    #[error("a machine of the lab cannot be set up: {0}")]
+    /// Failure to set up a machine that exists.
+    #[error("cannot set up a machine of the lab: {0}")]
     SetUp(#[source] io::Error),
-    /// The device of a machine failed under way.
-    #[error("the device of a machine failed: {0}")]
+    /// Failure of a machine's device during the run.
+    #[error("device of a machine failed: {0}")]
     Device(#[source] io::Error),
-    /// What is captured cannot be written.
-    #[error("a capture cannot be written: {0}; name a folder on a disk with room")]
+    /// Failure to write a capture.
+    #[error("cannot write a capture: {0}; name a folder on a disk with free space")]
     Capture(#[source] io::Error),
-    /// The kernel starts no thread.
-    #[error("the kernel starts no thread for the lab: {0}")]
+    /// Refusal of the kernel to start a thread.
+    #[error("cannot start a thread for the lab: {0}")]
     Thread(#[source] io::Error),
-    /// The machines of the scenario are not joined as they have to be.
+    /// Missing connections between machines of the scenario.
     #[error(transparent)]
     Scenario(#[from] BuildError),
 }

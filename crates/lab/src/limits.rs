@@ -1,13 +1,16 @@
-//! What the lab takes at most.
+//! Limits of the lab.
 
-/// Longest packet that a TUN device of the lab takes.
+/// Longest IP packet of the lab's TUN devices, in bytes: their MTU.
 pub const PACKET_BYTES_MAX: usize = 1_500;
 
-/// Most packets under way on all links: a second of 50,000 packets/s, which is as much as one thread carries in time.
-pub const UNDER_WAY_MAX: usize = 50_000;
+/// Most packets in flight on all links: a second of 50,000 packets/s, the most that one thread
+/// handles in time.
+pub const IN_FLIGHT_MAX: usize = 50_000;
 
-/// Longest capture of a machine: some minutes of 1,000 packets/s, and 200 machines fill 26 GB at most.
+/// Largest capture file of a machine, in bytes: some minutes of 1,000 packets/s. 200 machines fill
+/// at most 26 GB.
 pub const CAPTURE_BYTES_MAX: u64 = 128 << 20;
 
-/// Most packets that wait to be written: 100 MB of the longest, which a slow disk takes within a second or two.
-pub const CAPTURE_WAITING_MAX: usize = 65_536;
+/// Most captured packets that wait for the writer's thread: 100 MB of the longest ones. A slow disk
+/// writes them within one or two seconds.
+pub const CAPTURE_QUEUE_MAX: usize = 65_536;

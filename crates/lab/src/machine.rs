@@ -1,4 +1,5 @@
-//! Machines of the lab: network namespaces with a loopback and one device, whose packets the lab carries.
+//! Machines of the lab: network namespaces with a loopback and one device, whose packets the lab
+//! transports.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,68 +13,75 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use crate::LabError;
 use crate::limits::PACKET_BYTES_MAX;
 
-/// What the device of each machine is called, within its namespace.
+/// Name of each machine's device within its namespace.
 pub const DEVICE: &str = "wan0";
 
-/// All machines of a lab are neighbours as their kernels see it: what is between them, the lab knows.
+/// Prefix lengths of the machines' addresses. All machines are neighbours to their kernels, because
+/// only the lab knows the network between them.
 const IPV4_PREFIX: u8 = 16;
 const IPV6_PREFIX: u8 = 64;
 
-/// The loopback's number in every namespace.
+/// Interface index of the loopback in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Something to be done in a machine.
+/// Closure that the thread of a machine runs.
 type Task = Box<dyn FnOnce() + Send>;
 
-/// A machine. It lives as long as this, and as long as a program runs in it; neither name nor file tells of it.
+/// Machine of a lab: a network namespace with a thread in it. It exists as long as this value or a
+/// program in it, and has no name or file outside.
 #[derive(Debug)]
 pub struct Machine {
     tasks: Sender<Task>,
 }
 
 impl Machine {
-    /// A new machine with these addresses, and its device.
+    /// Makes a machine with this IPv4 and this IPv6 address, and returns it with its TUN device.
     ///
     /// # Errors
-    /// If the kernel makes no namespace or device for this process.
+    /// If the kernel refuses a namespace or a device to this process.
     pub fn new(addresses: [IpAddr; 2]) -> Result<(Self, SyncDevice), LabError> {
-        let (tasks, to_do) = mpsc::channel();
-        let (tell, told) = mpsc::channel();
-        // A thread of its own is in the namespace, and so is what it starts.
-        let work = move || work(addresses, &tell, &to_do);
+        let (tasks, task_queue) = mpsc::channel();
+        let (device_sender, device_receiver) = mpsc::channel();
+        // A separate thread enters the namespace, and everything that it starts belongs there, too.
+        let work = move || work(addresses, &device_sender, &task_queue);
         thread::Builder::new().name("machine".into()).spawn(work).map_err(LabError::Thread)?;
-        let device = told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread has ended")));
+        let device = device_receiver
+            .recv()
+            .unwrap_or_else(|_| Err(io::Error::other("the machine's thread has ended")));
         Ok((Self { tasks }, device.map_err(not_made)?))
     }
 
-    /// Does something in the machine: sockets that it opens and programs that it starts are there.
+    /// Runs a task in the machine's thread and returns its result: the sockets and programs that it
+    /// opens belong to the machine.
     ///
     /// # Panics
-    /// If it panics.
+    /// If the task panics.
     pub fn run<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = mpsc::channel();
+        let (result_sender, result_receiver) = mpsc::channel();
         let task = Box::new(move || {
-            // Whoever asked waits.
-            let _ = tell.send(task());
+            // The caller waits for the result.
+            let _ = result_sender.send(task());
         });
         self.tasks.send(task).expect("a machine's thread lives as long as the machine");
-        told.recv().expect("what was done in the machine did not panic")
+        result_receiver.recv().expect("a task in the machine does not panic")
     }
 }
 
-/// The addresses of the machine at this place in a scenario: `10.77.x.y`, and an IPv6 one of a unique local prefix (RFC 4193).
+/// Returns the addresses of the machine at this index in a scenario: `10.77.x.y`, and an IPv6 one
+/// of a unique local prefix (RFC 4193).
 ///
 /// # Panics
-/// If the place is above 65,000: scenarios have fewer machines.
+/// If the index is above 65,000; scenarios have fewer machines.
 #[must_use]
-pub fn addresses(place: usize) -> [IpAddr; 2] {
-    let number = u16::try_from(place + 1).ok().filter(|number| *number <= 65_000);
+pub fn addresses(index: usize) -> [IpAddr; 2] {
+    let number = u16::try_from(index + 1).ok().filter(|number| *number <= 65_000);
     let [high, low] = number.expect("scenarios have fewer machines").to_be_bytes();
     let ipv6 = Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 0, u16::from_be_bytes([high, low]));
     [Ipv4Addr::new(10, 77, high, low).into(), ipv6.into()]
 }
 
-/// Whether the kernel refuses machines to this process, or has no such devices; or whether something else went wrong.
+/// Maps an error while making a machine: a kernel that refuses machines or has no TUN devices
+/// differs from other errors.
 fn not_made(error: io::Error) -> LabError {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => LabError::Machine(error),
@@ -81,15 +89,15 @@ fn not_made(error: io::Error) -> LabError {
     }
 }
 
-fn work(addresses: [IpAddr; 2], tell: &Sender<io::Result<SyncDevice>>, to_do: &Receiver<Task>) {
-    // Who asked for the machine waits for this.
-    let _ = tell.send(set_up(addresses));
-    for task in to_do {
+fn work(addresses: [IpAddr; 2], device_sender: &Sender<io::Result<SyncDevice>>, tasks: &Receiver<Task>) {
+    // `Machine::new` waits for this.
+    let _ = device_sender.send(set_up(addresses));
+    for task in tasks {
         task();
     }
 }
 
-/// Moves this thread into a namespace of its own, with a device.
+/// Moves this thread into a new network namespace, and returns the namespace's TUN device.
 fn set_up([ipv4, ipv6]: [IpAddr; 2]) -> io::Result<SyncDevice> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     raise_loopback()?;
@@ -100,7 +108,7 @@ fn set_up([ipv4, ipv6]: [IpAddr; 2]) -> io::Result<SyncDevice> {
     Ok(device)
 }
 
-/// New namespaces have a loopback that is down.
+/// Enables the loopback, which is down in new namespaces.
 fn raise_loopback() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
@@ -119,8 +127,8 @@ mod tests {
 
     #[test]
     fn each_machine_has_addresses_of_its_own() {
-        for (place, expected) in [(0, ["10.77.0.1", "fd77::1"]), (255, ["10.77.1.0", "fd77::100"])] {
-            assert_eq!(addresses(place).map(|address| address.to_string()), expected);
+        for (index, expected) in [(0, ["10.77.0.1", "fd77::1"]), (255, ["10.77.1.0", "fd77::100"])] {
+            assert_eq!(addresses(index).map(|address| address.to_string()), expected);
         }
     }
 }

@@ -1,93 +1,98 @@
-//! A router that translates addresses, as most homes have one: what it does to packets, without links and clocks.
+//! NAT router, as in most homes: its translation of packets, without links and clocks.
 //!
-//! Its mapping is endpoint-independent and its filtering address and port-dependent, in the words of RFC 4787: an end inside has one port
-//! outside, whomever it speaks with, and only those to whom it has sent reach it there. UDP, TCP and ICMP echo pass; fragments, ICMP
-//! errors, IPv6 and all others do not, nor does what one inside sends to the address outside (hairpinning).
+//! In the terms of RFC 4787, its mapping is endpoint-independent and its filtering is address and
+//! port-dependent. An inside endpoint has one outside port for all peers, and only peers to which
+//! it has sent can reach it there. UDP, TCP and ICMP echo pass. Fragments, ICMP errors, IPv6 and
+//! all other packets are dropped, and so are packets from inside to the outside address
+//! (hairpinning).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 
 use byway_units::{Duration, Time};
-use byway_wire::ip::{Ends, TcpHeader, Transport};
+use byway_wire::ip::{PacketEndpoints, TcpHeader, Transport};
 
-/// How long an end inside that is silent is reached over UDP: what RFC 4787 recommends (REQ-5), where two minutes are the least.
+/// Timeout of a UDP mapping without packets from inside. RFC 4787 recommends this value, and
+/// requires at least two minutes (REQ-5).
 pub const UDP_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long a connection of TCP may be silent (RFC 5382, REQ-5): two hours, when ends look after each other, and four minutes.
+/// Timeout of an established TCP connection (RFC 5382, REQ-5): two hours, the interval of
+/// keepalives, and four minutes.
 pub const TCP_TIMEOUT: Duration = Duration::from_secs(7_440);
 
-/// How long one may be silent that has not begun, or is at its end (RFC 5382, REQ-5).
+/// Timeout of a TCP connection that is opening or closing (RFC 5382, REQ-5).
 pub const TCP_ENDS_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// How long an ICMP echo may take (RFC 5508, REQ-2).
+/// Timeout of an ICMP echo session (RFC 5508, REQ-2).
 pub const ECHO_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most pairs of an end inside and one outside that speak with each other: as many as small home routers keep. What would be one more
-/// does not pass.
+/// Most sessions of a NAT router, which are pairs of an inside and an outside endpoint: as many as
+/// in small home routers. Packets of further sessions are dropped.
 pub const SESSIONS_MAX: usize = 4_096;
 
-/// The ports outside, handed out in order: those that belong to nobody (RFC 6335, section 6).
+/// Outside ports, assigned in order: the dynamic ports (RFC 6335, section 6).
 const PORTS: RangeInclusive<u16> = 49_152..=u16::MAX;
 
-/// Most ports that are forwarded: each is one that a scenario's flow names.
+/// Most forwarded ports of a NAT router; each belongs to a flow of the scenario.
 pub const FORWARDS_MAX: usize = 4_096;
 
 const _: () = assert!(
     SESSIONS_MAX + FORWARDS_MAX < (*PORTS.end() - *PORTS.start()) as usize,
-    "an end with a session finds a port that is free"
+    "every session finds a free port"
 );
 
-/// Why a packet does not pass.
+/// Reason for which a NAT router drops a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is none of UDP, TCP or ICMP echo over IPv4, a fragment, or broken.
+    /// Packet that is not UDP, TCP or ICMP echo over IPv4, or that is a fragment or damaged.
     Untranslatable,
-    /// Its source is no machine inside.
+    /// Packet from inside whose source is not an inside machine.
     Foreign,
-    /// It is from inside and for the address outside.
+    /// Packet from inside to the outside address.
     Hairpin,
-    /// Nobody inside has sent to where it is from.
-    Unasked,
-    /// As many speak with each other as may.
+    /// Packet from outside whose source no inside endpoint has sent to.
+    Unsolicited,
+    /// Packet of a new session while the table of sessions is full.
     Full,
 }
 
-/// A router that translates addresses. What it hears of comes in the order of time.
+/// State of a NAT router. Calls must be in the order of time.
 #[derive(Clone, Debug)]
 pub struct Nat {
     outside: Ipv4Addr,
     inside: BTreeSet<Ipv4Addr>,
-    /// By port outside.
+    /// Mappings by transport and outside port.
     mappings: BTreeMap<(Transport, u16), Mapping>,
-    /// The ports outside of ends inside.
+    /// Outside ports by transport and inside endpoint.
     ports: BTreeMap<(Transport, SocketAddrV4), u16>,
     next_port: u16,
     sessions: usize,
-    /// No session is forgotten before.
+    /// Lower bound of the time at which a session expires.
     next_end: Time,
 }
 
-/// An end inside that is seen outside.
+/// Mapping of an inside endpoint to an outside port.
 #[derive(Clone, Debug)]
 struct Mapping {
     inside: SocketAddrV4,
-    /// Whether it was set by hand: it never ends, and whoever sends is let in.
+    /// True for a port that the configuration forwards: the mapping never expires, and accepts any
+    /// sender.
     is_forwarded: bool,
-    /// Whom it speaks with; nobody if it is forwarded.
+    /// Sessions by outside endpoint; empty for a forwarded port.
     peers: BTreeMap<SocketAddrV4, Session>,
 }
 
-/// What is known of an end inside and one outside.
+/// Session of an inside endpoint with one outside endpoint.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     until: Time,
-    /// Of TCP: whether one of both has said that it ends.
+    /// For TCP: true after a FIN or RST of either endpoint.
     is_ending: bool,
 }
 
 impl Nat {
-    /// A router with this address outside and machines with these inside, that has seen nothing yet.
+    /// Makes a router with this outside address and these inside machines, without sessions.
     #[must_use]
     pub fn new(outside: Ipv4Addr, inside: impl IntoIterator<Item = Ipv4Addr>) -> Self {
         Self {
@@ -101,10 +106,10 @@ impl Nat {
         }
     }
 
-    /// Whoever sends to a port outside reaches an end inside from now on, which sends from there.
+    /// Forwards an outside port to an inside endpoint, whose packets also leave from this port.
     ///
     /// # Panics
-    /// If more than [`FORWARDS_MAX`] are forwarded.
+    /// If more than [`FORWARDS_MAX`] ports are forwarded.
     pub fn forward(&mut self, transport: Transport, port: u16, inside: SocketAddrV4) {
         let forwarded = self.mappings.values().filter(|mapping| mapping.is_forwarded).count();
         assert!(forwarded < FORWARDS_MAX, "scenarios have fewer flows");
@@ -113,13 +118,13 @@ impl Nat {
         self.ports.insert((transport, inside), port);
     }
 
-    /// A packet leaves for outside; it is then from the address outside.
+    /// Translates a packet from inside in place: its source becomes the outside address and port.
     ///
     /// # Errors
-    /// If it does not pass.
-    pub fn leave(&mut self, packet: &mut [u8], now: Time) -> Result<(), Refusal> {
-        self.forget(now);
-        let mut ends = Ends::new(packet).ok_or(Refusal::Untranslatable)?;
+    /// If the packet is dropped.
+    pub fn translate_outbound(&mut self, packet: &mut [u8], now: Time) -> Result<(), Refusal> {
+        self.expire_sessions(now);
+        let mut ends = PacketEndpoints::new(packet).ok_or(Refusal::Untranslatable)?;
         if !self.inside.contains(ends.source().ip()) {
             return Err(Refusal::Foreign);
         }
@@ -127,7 +132,7 @@ impl Nat {
             return Err(Refusal::Hairpin);
         }
         if ends.is_echo_reply() {
-            // Nobody's request was let in.
+            // Requests from outside are never forwarded, so no reply to one is valid.
             return Err(Refusal::Untranslatable);
         }
         let port = self.port_of(&ends, now)?;
@@ -135,24 +140,25 @@ impl Nat {
         Ok(())
     }
 
-    /// A packet comes to the address outside; it is then for the machine inside whose address this tells.
+    /// Translates a packet to the outside address in place, and returns the address of the inside
+    /// machine to deliver it to.
     ///
     /// # Errors
-    /// If it does not pass.
-    pub fn enter(&mut self, packet: &mut [u8], now: Time) -> Result<Ipv4Addr, Refusal> {
-        self.forget(now);
-        let mut ends = Ends::new(packet).ok_or(Refusal::Untranslatable)?;
+    /// If the packet is dropped.
+    pub fn translate_inbound(&mut self, packet: &mut [u8], now: Time) -> Result<Ipv4Addr, Refusal> {
+        self.expire_sessions(now);
+        let mut ends = PacketEndpoints::new(packet).ok_or(Refusal::Untranslatable)?;
         let (source, destination) = (ends.source(), ends.destination());
         if self.inside.contains(source.ip()) {
             return Err(Refusal::Hairpin);
         }
-        let known = self.mappings.get_mut(&(ends.transport(), destination.port()));
-        let mapping = known.filter(|_| *destination.ip() == self.outside).ok_or(Refusal::Unasked)?;
+        let found = self.mappings.get_mut(&(ends.transport(), destination.port()));
+        let mapping = found.filter(|_| *destination.ip() == self.outside).ok_or(Refusal::Unsolicited)?;
         let session = mapping.peers.get_mut(&source);
         if session.is_none() && !mapping.is_forwarded {
-            return Err(Refusal::Unasked);
+            return Err(Refusal::Unsolicited);
         }
-        // What comes prolongs nothing (RFC 4787, REQ-6), but may end it.
+        // An inbound packet does not refresh a session (RFC 4787, REQ-6), but may end it.
         if let Some(session) = session.filter(|_| ends.tcp().is_some_and(is_end)) {
             session.is_ending = true;
             session.until = session.until.min(now + TCP_ENDS_TIMEOUT);
@@ -162,7 +168,7 @@ impl Nat {
         Ok(*mapping.inside.ip())
     }
 
-    /// The clock begins anew at 0 and was at this instant before: what is known stays known for as long as it would have.
+    /// Restarts the clock at 0, where it was `before`. Sessions keep their remaining times.
     pub fn restart_clock(&mut self, before: Time) {
         for session in self.mappings.values_mut().flat_map(|mapping| mapping.peers.values_mut()) {
             session.until = Time::START + session.until.saturating_since(before);
@@ -170,19 +176,20 @@ impl Nat {
         self.next_end = Time::START;
     }
 
-    /// The port outside of the end from which a packet leaves, which may be answered from now on.
-    fn port_of(&mut self, ends: &Ends<'_>, now: Time) -> Result<u16, Refusal> {
+    /// Returns the outside port of a packet's inside endpoint, which it maps if necessary.
+    /// Refreshes the session with the packet's destination.
+    fn port_of(&mut self, ends: &PacketEndpoints<'_>, now: Time) -> Result<u16, Refusal> {
         let (transport, inside, peer) = (ends.transport(), ends.source(), ends.destination());
-        let known = self.ports.get(&(transport, inside)).copied();
-        let mapping = known.and_then(|port| self.mappings.get(&(transport, port)));
-        if let (Some(port), true) = (known, mapping.is_some_and(|mapping| mapping.is_forwarded)) {
+        let mapped_port = self.ports.get(&(transport, inside)).copied();
+        let mapping = mapped_port.and_then(|port| self.mappings.get(&(transport, port)));
+        if let (Some(port), true) = (mapped_port, mapping.is_some_and(|mapping| mapping.is_forwarded)) {
             return Ok(port);
         }
         let is_new = mapping.is_none_or(|mapping| !mapping.peers.contains_key(&peer));
         if is_new && self.sessions == SESSIONS_MAX {
             return Err(Refusal::Full);
         }
-        let port = known.unwrap_or_else(|| self.new_port(transport));
+        let port = mapped_port.unwrap_or_else(|| self.new_port(transport));
         self.ports.insert((transport, inside), port);
         let new = || Mapping { inside, is_forwarded: false, peers: BTreeMap::new() };
         let mapping = self.mappings.entry((transport, port)).or_insert_with(new);
@@ -193,7 +200,7 @@ impl Nat {
         Ok(port)
     }
 
-    /// The next port that is free.
+    /// Returns the next outside port that no mapping of this transport uses.
     fn new_port(&mut self, transport: Transport) -> u16 {
         loop {
             let port = self.next_port;
@@ -204,8 +211,8 @@ impl Nat {
         }
     }
 
-    /// Forgets the sessions that were silent for too long, and ends inside that have none.
-    fn forget(&mut self, now: Time) {
+    /// Removes expired sessions, and mappings that have none left.
+    fn expire_sessions(&mut self, now: Time) {
         if now < self.next_end {
             return;
         }
@@ -222,7 +229,7 @@ impl Nat {
 }
 
 impl Session {
-    /// The end inside sends.
+    /// Extends the session's lifetime for a packet from inside.
     fn note(&mut self, transport: Transport, tcp: Option<TcpHeader>, now: Time) {
         let begins = tcp.is_some_and(TcpHeader::is_syn);
         self.is_ending = tcp.is_some_and(is_end) || self.is_ending && !begins;

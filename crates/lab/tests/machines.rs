@@ -1,4 +1,4 @@
-//! Machines in namespaces of their own, over emulated links: where the kernel lets this process make them, else skipped.
+//! Tests of machines in network namespaces over emulated links; skipped if the kernel refuses them.
 
 #![allow(clippy::disallowed_types, reason = "sockets are what is tried")]
 #![allow(clippy::print_stderr, reason = "says what is skipped")]
@@ -6,12 +6,13 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration as RealDuration;
 
-use byway_lab::{Carried, Carrier, LabError, Machine, addresses};
+use byway_lab::{EmulationReport, EmulatorThread, LabError, Machine, addresses};
 use byway_net::Clock;
 use byway_scenario::{Network, NetworkChange, Scenario};
 use byway_units::{Duration, Time};
 
-/// Two machines, 30 ms apart by way of a router; after a millisecond nothing passes between the router and the second.
+/// Two machines with 30 ms between them through a router. After a millisecond the link between the
+/// router and the second machine is cut.
 const SCENARIO: &str = r#"
 title = "Two machines and a router"
 length = "10 s"
@@ -36,12 +37,12 @@ const PORT: u16 = 7_000;
 
 struct Lab {
     machines: Vec<Machine>,
-    carrier: Carrier,
+    emulator: EmulatorThread,
     clock: Clock,
     network: Network,
 }
 
-/// Both machines at work; `None` where the kernel makes none.
+/// Makes both machines and the emulator; `None` if the kernel refuses them.
 fn lab() -> Option<Lab> {
     let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
     let all: Vec<[IpAddr; 2]> = (0..3).map(addresses).collect();
@@ -63,11 +64,11 @@ fn lab() -> Option<Lab> {
     let addresses: Vec<Vec<IpAddr>> = all.iter().map(|of| of.to_vec()).collect();
     let clock = Clock::start();
     let carrier =
-        Carrier::start(network.clone(), devices, &addresses, &[], 1, clock, None).expect("a thread");
-    Some(Lab { machines, carrier, clock, network })
+        EmulatorThread::start(network.clone(), devices, &addresses, &[], 1, clock, None).expect("a thread");
+    Some(Lab { machines, emulator: carrier, clock, network })
 }
 
-/// A socket within a machine.
+/// Opens a socket within a machine.
 fn socket(machine: &Machine, address: IpAddr) -> UdpSocket {
     let socket = machine.run(move || UdpSocket::bind((address, PORT)).expect("it has this address"));
     socket.set_read_timeout(Some(RealDuration::from_secs(10))).expect("more than nothing");
@@ -75,7 +76,7 @@ fn socket(machine: &Machine, address: IpAddr) -> UdpSocket {
 }
 
 fn round_trip(lab: &Lab, version: usize) -> (Time, Time) {
-    let [alice, bob] = [0, 1].map(|place| socket(&lab.machines[place], addresses(place)[version]));
+    let [alice, bob] = [0, 1].map(|index| socket(&lab.machines[index], addresses(index)[version]));
     let sent = lab.clock.now();
     alice.send_to(b"ping", SocketAddr::new(addresses(1)[version], PORT)).expect("it is sent");
     let mut buffer = [0; 100];
@@ -90,11 +91,11 @@ fn round_trip(lab: &Lab, version: usize) -> (Time, Time) {
 fn datagrams_take_the_time_of_their_links_in_both_versions_of_ip() {
     let Some(lab) = lab() else { return };
     for version in [0, 1] {
-        let (sent, came) = round_trip(&lab, version);
-        // A busy machine takes longer; none takes less.
-        assert!(came.saturating_since(sent) >= Duration::from_millis(60), "{sent} to {came}");
+        let (sent, received) = round_trip(&lab, version);
+        // A busy machine may take longer, but none takes less.
+        assert!(received.saturating_since(sent) >= Duration::from_millis(60), "{sent} to {received}");
     }
-    let Carried { counters, lateness, .. } = lab.carrier.stop().expect("no device failed");
+    let EmulationReport { counters, lateness, .. } = lab.emulator.stop().expect("no device failed");
     assert!(counters.delivered >= 4 && lateness.summary().packets >= 4, "{counters:?}");
 }
 
@@ -105,24 +106,24 @@ fn a_link_that_is_cut_carries_nothing() {
     let NetworkChange::Links(links) = lab.network.steps[0].change.clone() else {
         panic!("the step cuts links");
     };
-    // The cut is one from its time on.
+    // The cut takes effect at its time.
     while lab.clock.now() < Time::START + lab.network.steps[0].at {
         std::thread::yield_now();
     }
-    lab.carrier.change(links);
-    let [alice, bob] = [0, 1].map(|place| socket(&lab.machines[place], addresses(place)[0]));
+    lab.emulator.change(links);
+    let [alice, bob] = [0, 1].map(|index| socket(&lab.machines[index], addresses(index)[0]));
     bob.set_read_timeout(Some(RealDuration::from_millis(300))).expect("more than nothing");
     alice.send_to(b"ping", SocketAddr::new(addresses(1)[0], PORT)).expect("it is sent");
     assert!(bob.recv(&mut [0; 100]).is_err());
-    assert!(lab.carrier.stop().expect("no device failed").counters.lost >= 1);
+    assert!(lab.emulator.stop().expect("no device failed").counters.lost >= 1);
 }
 
 #[test]
 fn machines_do_not_see_each_others_sockets() {
     let Some(lab) = lab() else { return };
     let here = socket(&lab.machines[0], addresses(0)[0]);
-    let taken = lab.machines[1].run(|| UdpSocket::bind((addresses(0)[0], PORT)).map(|_| ()));
-    assert!(taken.is_err(), "it has another address");
+    let bound = lab.machines[1].run(|| UdpSocket::bind((addresses(0)[0], PORT)).map(|_| ()));
+    assert!(bound.is_err(), "it has another address");
     let free = lab.machines[1].run(|| UdpSocket::bind((addresses(1)[0], PORT)).map(|_| ()));
     assert!(free.is_ok(), "{free:?}");
     drop(here);

@@ -1,4 +1,4 @@
-//! The overlay's sockets.
+//! Sockets of the overlay.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,75 +13,78 @@ use crate::socket_options::{self, attach_reuseport_program};
 use crate::sockets::Sockets;
 use crate::steering;
 
-/// Why the overlay's sockets cannot be had.
+/// Error of binding the overlay's sockets.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Another process has the port.
+    /// Another process uses the port.
     #[error(
-        "cannot bind {address}: another process listens there: choose another port or stop it (ss -ulpn shows which)"
+        "cannot bind {address}: port in use by another process; choose another port, or end the \
+        process (ss -ulpn shows it)"
     )]
     InUse {
-        /// What was to be bound.
+        /// Address to bind.
         address: SocketAddr,
     },
-    /// Ports below 1024 are for the privileged.
+    /// The port is below 1024, and the process lacks the privilege for such ports.
     #[error(
-        "cannot bind {address}: permission denied: choose a port from 1024 on, or grant CAP_NET_BIND_SERVICE \
-         (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)"
+        "cannot bind {address}: permission denied; choose a port from 1024 on, or grant \
+        CAP_NET_BIND_SERVICE (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)"
     )]
     Forbidden {
-        /// What was to be bound.
+        /// Address to bind.
         address: SocketAddr,
     },
-    /// The address is not this machine's.
+    /// The machine does not have this address.
     #[error(
-        "cannot bind {address}: no interface of this machine has the address (ip address shows them): correct it, \
-         or listen on 0.0.0.0 or [::]"
+        "cannot bind {address}: no interface of this machine has the address (ip address shows all); \
+        correct it, or listen on 0.0.0.0 or [::]"
     )]
     NotAvailable {
-        /// What was to be bound.
+        /// Address to bind.
         address: SocketAddr,
     },
-    /// The system is without IPv6, or without IPv4.
-    #[error("cannot bind {address}: this system does not speak {}: leave the address out", family(.address))]
+    /// The system does not support IPv6, or IPv4.
+    #[error("cannot bind {address}: this system does not support {}; remove the address", family(.address))]
     FamilyUnsupported {
-        /// What was to be bound.
+        /// Address to bind.
         address: SocketAddr,
     },
-    /// Nothing to listen on.
-    #[error("no address to listen on is given: give one, such as 0.0.0.0:4600")]
+    /// The settings name no address to listen on.
+    #[error("no address to listen on: give one, such as 0.0.0.0:4600")]
     NoAddress,
-    /// One socket of a family sends to all its destinations.
-    #[error("{first} and {second} are both {}: give one address of each family", family(.first))]
+    /// The settings name two addresses of one family, but one socket has to send to all
+    /// destinations of a family.
+    #[error("two {} addresses, {first} and {second}: give one address of each family", family(.first))]
     TwoOfFamily {
-        /// The one.
+        /// First address.
         first: SocketAddr,
-        /// The other.
+        /// Second address.
         second: SocketAddr,
     },
-    /// A relay without shards.
-    #[error("a relay with 0 shards has nobody to receive: shards = 1 at least")]
+    /// The number of a relay's shards is zero.
+    #[error("invalid number of shards, 0: set shards = 1 at least")]
     NoShards,
-    /// The kernel does not take the program that gives packets to shards.
+    /// The kernel rejects the BPF program that steers packets to shards.
     #[error(
-        "the kernel refuses the program that gives packets to {shards} shards at {address} (SO_ATTACH_REUSEPORT_CBPF: \
-         {error}): set shards = 1, or use Linux 4.5 or newer without a filter on this option"
+        "cannot attach the program that distributes packets to {shards} shards at {address} \
+        (SO_ATTACH_REUSEPORT_CBPF: {error}): set shards = 1, or use Linux 4.5 or newer without a filter \
+        on this option"
     )]
     NotSteered {
-        /// What was bound.
+        /// Bound address.
         address: SocketAddr,
-        /// How many shards were to share it.
+        /// Number of shards at the address.
         shards: u8,
-        /// What the kernel said.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// Something else.
+    /// The kernel refuses the address for another reason.
     #[error("cannot bind {address}: {error}")]
     Other {
-        /// What was to be bound.
+        /// Address to bind.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         error: io::Error,
     },
 }
@@ -90,7 +93,7 @@ const fn family(address: &SocketAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// The overlay's sockets of one role: one for IPv4, one for IPv6, or both.
+/// Overlay sockets of one role: one for IPv4, one for IPv6, or both.
 #[derive(Debug)]
 pub struct OverlaySockets {
     ipv4: Option<UdpSocket>,
@@ -100,12 +103,13 @@ pub struct OverlaySockets {
 }
 
 impl OverlaySockets {
-    /// Binds one address of each family, or of one of them. Port 0 lets the kernel choose.
+    /// Binds one address of each family, or of one of them. With port 0, the kernel chooses the
+    /// port.
     ///
-    /// Warns, through `tracing`, if the kernel gives little room for datagrams that wait to be received.
+    /// Warns, through `tracing`, if the kernel's receive buffers are small.
     ///
     /// # Errors
-    /// If there is none or more than one of a family, or the kernel refuses one.
+    /// If there is no address, more than one of a family, or the kernel refuses one.
     pub fn bind(addresses: &[SocketAddr]) -> Result<Self, BindError> {
         let sockets = Self::bind_sharing(addresses, Sharing::Alone)?;
         sockets.warn_of_small_buffers();
@@ -122,41 +126,43 @@ impl OverlaySockets {
         Ok(Self { ipv4: bind(ipv4)?, ipv6: bind(ipv6)?, mark: None, roams: false })
     }
 
-    /// Where they are bound, ports filled in: IPv4 first.
+    /// Returns the bound addresses with the ports that the kernel chose, IPv4 first.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets().map(UdpSocket::local).collect()
     }
 
-    /// What the kernel lets wait to be received at each of them, at least.
+    /// Returns the size of the smaller of the sockets' kernel receive buffers.
     #[must_use]
     pub fn receive_buffer(&self) -> Bytes {
         Bytes::new(self.sockets().map(UdpSocket::receive_buffer).min().unwrap_or(0) as u64)
     }
 
-    /// Marks all that leaves by them, and by the sockets that the role opens later (`SO_MARK`), so that rules which route
-    /// applications' packets into a device leave Byway's own alone.
+    /// Sets the firewall mark (`SO_MARK`) of all packets of these sockets, and of the sockets that
+    /// the role opens later. Rules that route applications' packets into a device can then exclude
+    /// Byway's own.
     ///
     /// # Errors
-    /// If the process may not: it takes `CAP_NET_ADMIN`.
+    /// If the process lacks `CAP_NET_ADMIN`.
     pub fn marked(mut self, mark: u32) -> io::Result<Self> {
         self.sockets().try_for_each(|socket| socket_options::mark(socket, mark))?;
         self.mark = Some(mark);
         Ok(self)
     }
 
-    /// Sends nothing in fragments: for who finds out how long packets may be (RFC 8899), and has no use for those that are put together again
-    /// late or never.
+    /// Disables fragmentation, for roles that discover the path MTU (RFC 8899): fragments may be
+    /// reassembled late or never.
     ///
     /// # Errors
-    /// If the kernel does not take the option.
+    /// If the kernel rejects the option.
     pub fn without_fragments(mut self) -> io::Result<Self> {
         self.ipv4.iter_mut().chain(&mut self.ipv6).try_for_each(UdpSocket::forbid_fragments)?;
         Ok(self)
     }
 
-    /// Leaves the source of what is sent to the system wherever it would choose the address that was asked: for nodes that move from
-    /// network to network, where an address that stays behind leads nowhere.
+    /// Leaves the source address of answers to the system if it prefers the address that the peer
+    /// used. This is for nodes that move from network to network, because a former address does not
+    /// work there.
     #[must_use]
     pub const fn roaming(mut self) -> Self {
         self.roams = true;
@@ -184,27 +190,28 @@ impl OverlaySockets {
         if given < Bytes::new(RECEIVE_BUFFER_BYTES_WARNED as u64) {
             tracing::warn!(
                 %given,
-                "datagrams may be lost when many come at once, as the system limits receive buffers: \
+                "receive buffers limited by the system, bursts of datagrams may be dropped: run \
                  sysctl -w net.core.rmem_max={OVERLAY_BUFFER_BYTES}"
             );
         }
     }
 }
 
-/// Binds the sockets of all shards of a relay to the same addresses, with a program in the kernel that gives each
-/// packet to the shard that its index names; the first of the vector is shard 0.
+/// Binds the sockets of all shards of a relay to the same addresses. A program in the kernel steers
+/// each packet to the shard in its index; the first of the vector is shard 0.
 ///
-/// All must stay in use: a socket that is closed changes the numbers of the others.
+/// All sockets must stay open, because closing one changes the numbers of the others.
 ///
 /// # Errors
-/// As [`OverlaySockets::bind`], or if there are no shards, or the kernel does not take the program.
+/// As [`OverlaySockets::bind`], or if there are no shards, or the kernel rejects the program.
 pub fn bind_shards(addresses: &[SocketAddr], shards: u8) -> Result<Vec<OverlaySockets>, BindError> {
     match shards {
         0 => return Err(BindError::NoShards),
         1 => return Ok(vec![OverlaySockets::bind(addresses)?]),
         _ => {}
     }
-    // Sockets that share their port would also share it with another run of this program: that shows only here.
+    // Sockets that share their port would also share it with another run of this program. Only this
+    // exclusive bind detects that.
     let addresses = OverlaySockets::bind_sharing(addresses, Sharing::Alone)?.addresses();
     let sockets = (0..shards).map(|_| OverlaySockets::bind_sharing(&addresses, Sharing::Shards));
     let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
@@ -235,12 +242,13 @@ fn bind(address: SocketAddr, sharing: Sharing) -> Result<UdpSocket, BindError> {
     UdpSocket::bind(address, sharing, OVERLAY_BUFFER_BYTES).map_err(|error| explained(error, address))
 }
 
-/// Whether this error, on binding this address, says that the machine does not speak its family.
+/// True if this error, on binding this address, means that the machine does not support IPv4 or
+/// IPv6, the family of the address.
 #[must_use]
 pub fn is_family_unsupported(address: SocketAddr, error: &io::Error) -> bool {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AFNOSUPPORT) => true,
-        // All interfaces together have this address, unless the family is switched off.
+        // This address belongs to all interfaces together, unless the family is disabled.
         Some(Errno::ADDRNOTAVAIL) => address.ip().is_unspecified(),
         _ => false,
     }

@@ -1,23 +1,24 @@
-//! The only place that reads clocks.
+//! Clock of the process; no other module reads clocks.
 
 use byway_units::Time;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The clock of one run of the program; copies of it agree.
+/// Clock of one run of the program; copies of it agree.
 ///
-/// It goes on while the machine sleeps (`CLOCK_BOOTTIME`): keys age, grants end and peers give up on us in that time, so
-/// a laptop that wakes must know how long it was away. It never jumps, whatever happens to the date.
+/// It includes the time in which the machine sleeps (`CLOCK_BOOTTIME`). Keys age, grants end and
+/// peers give up in that time, so a laptop has to know for how long it slept. It never jumps,
+/// whatever happens to the date.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// The start, on the kernel's clock.
+    /// Time on the kernel's clock at which this clock started, in nanoseconds.
     start_nanos: u64,
     started_unix_nanos: u64,
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Creates a clock that starts now.
     #[must_use]
     pub fn start() -> Self {
         Self {
@@ -26,19 +27,19 @@ impl Clock {
         }
     }
 
-    /// The time since the start.
+    /// Returns the time since the clock's start.
     #[must_use]
     pub fn now(&self) -> Time {
         Time::from_nanos(nanos(clock_gettime(ClockId::Boottime)) - self.start_nanos)
     }
 
-    /// The start in nanoseconds of Unix time.
+    /// Returns the Unix time at the clock's start, in nanoseconds.
     #[must_use]
     pub const fn started_unix_nanos(&self) -> u64 {
         self.started_unix_nanos
     }
 
-    /// The same instant on the kernel's clock.
+    /// Converts an instant of this clock to the kernel's clock, for timers.
     pub(crate) fn on_kernels_clock(&self, time: Time) -> Timespec {
         let nanos = self.start_nanos.saturating_add(time.as_nanos());
         let part = |nanos: u64| i64::try_from(nanos).expect("less than 2^64 / 10^9");
@@ -46,7 +47,7 @@ impl Clock {
     }
 }
 
-/// Neither clock is before 1970; a date that is wrong by so much counts as the first instant.
+/// Converts a time of the kernel to nanoseconds; one before 1970, which is wrong, becomes zero.
 fn nanos(time: Timespec) -> u64 {
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
     part(time.tv_sec) * NANOS_PER_SECOND + part(time.tv_nsec)

@@ -1,4 +1,4 @@
-//! Control messages of `sendmsg` and `recvmsg`: what the kernel says of a datagram beside its bytes, and what it is told.
+//! Control messages of `sendmsg` and `recvmsg`: metadata of received and sent datagrams.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,11 @@ use libc::c_int;
 const ALIGNMENT: usize = size_of::<usize>();
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>().next_multiple_of(ALIGNMENT);
 
-/// Room for the control messages of one datagram: address, traffic class and length of the segments take 88 bytes.
+/// Size in bytes of a buffer for the control messages of one datagram: address, traffic class and
+/// segment length take 88 bytes.
 pub(crate) const CONTROL_BYTES: usize = 128;
 
-/// A buffer for the control messages of one datagram, aligned as their headers are.
+/// Buffer for the control messages of one datagram, aligned like their headers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub(crate) struct ControlBuffer(pub(crate) [u8; CONTROL_BYTES]);
@@ -20,7 +21,8 @@ impl ControlBuffer {
     pub(crate) const EMPTY: Self = Self([0; CONTROL_BYTES]);
 }
 
-/// Reads control messages: level, type and data of each. Ends at the first one that is cut off.
+/// Iterator over received control messages: level, type and data of each. It ends at the first
+/// truncated one.
 #[derive(Debug)]
 pub(crate) struct ControlMessages<'a>(pub(crate) &'a [u8]);
 
@@ -28,7 +30,7 @@ impl<'a> Iterator for ControlMessages<'a> {
     type Item = (c_int, c_int, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Lengths are below 2^32, in the first half of their field on a machine whose small end comes first.
+        // On a little-endian machine, lengths below 2^32 are in the first half of their field.
         let length = usize::from_ne_bytes(*self.0.first_chunk()?);
         let data = self.0.get(HEADER_BYTES..length)?;
         let level = number(&self.0[ALIGNMENT..])?;
@@ -38,22 +40,22 @@ impl<'a> Iterator for ControlMessages<'a> {
     }
 }
 
-/// The number at the beginning of `data`.
+/// Returns the number at the beginning of `data`.
 fn number(data: &[u8]) -> Option<c_int> {
     data.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
 }
 
-/// The control messages of a datagram that came.
+/// Metadata of a received datagram, from its control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct DatagramMetadata {
     pub(crate) traffic_class: TrafficClass,
-    /// The local address that it came to.
+    /// Local address that the datagram was sent to.
     pub(crate) to: Option<IpAddr>,
-    /// The length of each, where the kernel has joined several (GRO).
+    /// Length of each datagram, if the kernel has joined several (GRO); `None` for a single one.
     pub(crate) segment_bytes: Option<usize>,
 }
 
-impl Received {
+impl DatagramMetadata {
     pub(crate) fn parse(control: &[u8]) -> Self {
         let mut received = Self::default();
         for (level, name, data) in ControlMessages(control) {
@@ -65,7 +67,8 @@ impl Received {
                     let class = number(data).and_then(|class| u8::try_from(class).ok());
                     received.traffic_class = TrafficClass::from_bits(class.unwrap_or(0));
                 }
-                // An `in_pktinfo`: interface[4], the local address[4], the destination in the header[4].
+                // An `in_pktinfo`: interface[4], the local address[4], the destination in the
+                // header[4].
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let address: Option<&[u8; 4]> = data.get(8..).and_then(<[u8]>::first_chunk);
                     received.to = address.map(|address| (*address).into());
@@ -83,7 +86,7 @@ impl Received {
     }
 }
 
-/// Control messages of a datagram that is to be sent.
+/// Writer of the control messages of a datagram to send.
 #[derive(Debug)]
 pub(crate) struct ControlWriter {
     pub(crate) buffer: ControlBuffer,
@@ -91,19 +94,19 @@ pub(crate) struct ControlWriter {
 }
 
 impl ControlWriter {
-    /// Begins with none.
+    /// Creates a buffer without messages.
     pub(crate) const fn new() -> Self {
         Self { buffer: ControlBuffer::EMPTY, length: 0 }
     }
 
-    /// Has the datagram leave with a traffic class.
+    /// Adds the traffic class that the datagram gets in its IP header.
     pub(crate) fn push_traffic_class(&mut self, traffic_class: TrafficClass, is_ipv6: bool) {
         let (level, name) =
             if is_ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
         self.push(level, name, &c_int::from(traffic_class.bits()).to_ne_bytes());
     }
 
-    /// Has the datagram leave from an address of this machine.
+    /// Adds the source address that the datagram gets.
     pub(crate) fn push_source(&mut self, from: IpAddr) {
         match from {
             IpAddr::V4(address) => {
@@ -119,7 +122,7 @@ impl ControlWriter {
         }
     }
 
-    /// Has the bytes leave as datagrams of this length (GSO).
+    /// Adds the length of each datagram, so that the kernel divides the bytes into several (GSO).
     pub(crate) fn push_segment_bytes(&mut self, segment_bytes: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes.to_ne_bytes());
     }
@@ -166,8 +169,11 @@ mod tests {
         writer.push_source(address);
         writer.push_segment_bytes(u16::MAX);
         assert!(writer.length <= CONTROL_BYTES, "{} bytes", writer.length);
-        let received = Received::parse(&writer.buffer.0[..writer.length]);
-        assert_eq!(received, Received { traffic_class: class, to: Some(address), segment_bytes: None });
+        let received = DatagramMetadata::parse(&writer.buffer.0[..writer.length]);
+        assert_eq!(
+            received,
+            DatagramMetadata { traffic_class: class, to: Some(address), segment_bytes: None }
+        );
     }
 
     #[test]
@@ -176,10 +182,10 @@ mod tests {
         writer.push_traffic_class(TrafficClass::from_bits(0xff), true);
         let whole = HEADER_BYTES + 4;
         for length in 0..writer.length {
-            let received = Received::parse(&writer.buffer.0[..length]);
+            let received = DatagramMetadata::parse(&writer.buffer.0[..length]);
             assert_eq!(received.traffic_class.bits(), if length < whole { 0 } else { 0xff }, "{length}");
         }
-        // Lengths that lead nowhere end the row.
+        // Invalid lengths end the sequence.
         for length in [0, 1, HEADER_BYTES - 1, 1_000, usize::MAX] {
             let mut bytes = [0xaa; 64];
             bytes[..ALIGNMENT].copy_from_slice(&length.to_ne_bytes());

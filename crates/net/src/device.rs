@@ -1,4 +1,4 @@
-//! A network device that the system routes packets into, for a role to take.
+//! Network device (TUN) whose packets a role receives.
 
 use std::fmt;
 use std::io;
@@ -8,29 +8,30 @@ use std::os::fd::{AsFd, BorrowedFd};
 use thiserror::Error;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-/// What a device is to be like.
+/// Settings of a TUN device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSettings {
-    /// What the system calls it: up to 15 bytes.
+    /// Name of the device: up to 15 bytes.
     pub name: String,
-    /// The longest packet, in bytes with its IP header.
+    /// Longest packet of the device, in bytes with its IP header.
     pub mtu: u16,
-    /// Its addresses, each with the length of its prefix.
+    /// Addresses of the device, each with the length of its prefix.
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// A device of IP packets (TUN). It is there as long as this: when the process ends, however that ends, the system has
-/// neither the device nor a route to it any more.
+/// Device of IP packets (TUN). It exists as long as this value: when the process ends in any
+/// manner, the system removes the device and its routes.
 pub struct Device {
     device: SyncDevice,
     index: u32,
 }
 
 impl Device {
-    /// Makes it, and takes it up.
+    /// Creates a TUN device with its addresses, and sets it up.
     ///
     /// # Errors
-    /// If the process may not (it takes `CAP_NET_ADMIN`), the system has no such devices, or one of this name.
+    /// If the process lacks `CAP_NET_ADMIN`, the system does not support such devices, or one has
+    /// this name already.
     pub fn create(settings: &DeviceSettings) -> io::Result<Self> {
         let mut builder = DeviceBuilder::new().name(&settings.name).mtu(settings.mtu);
         for (address, prefix) in &settings.addresses {
@@ -45,34 +46,34 @@ impl Device {
         Ok(Self { device, index })
     }
 
-    /// The number that the system knows it by.
+    /// Returns the interface index of the device.
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.index
     }
 
-    /// Takes a packet that the system has routed into it; how long it is.
+    /// Reads a packet that the system has routed into the device; returns its length in bytes.
     pub(crate) fn receive(&self, packet: &mut [u8]) -> io::Result<usize> {
         self.device.recv(packet)
     }
 
-    /// Gives the system a packet as if it had come by this device.
+    /// Writes a packet to the device, which the system handles as received there.
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
         self.device.send(packet).map(drop)
     }
 }
 
-/// Error of a device that was removed, or fails otherwise.
+/// Error of a read or write of the device, such as after its removal.
 #[derive(Debug, Error)]
 #[error(transparent)]
 struct DeviceError(io::Error);
 
-/// Marks an error as one of the device.
+/// Wraps an error of the device, so that [`is_of_device`] recognises it.
 pub(crate) fn of_device(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), DeviceError(error))
 }
 
-/// True if an error is one of the device.
+/// True if this error was wrapped by [`of_device`].
 pub(crate) fn is_of_device(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<DeviceError>)
 }

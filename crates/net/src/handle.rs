@@ -1,4 +1,4 @@
-//! A role's thread, seen from the rest of the process.
+//! Handle of a role's thread, for the rest of the process.
 
 use std::any::Any;
 use std::io;
@@ -14,79 +14,79 @@ use crate::device::is_of_device;
 use crate::driver::Driver;
 use crate::io::Io;
 use crate::limits::CONTROLS_MAX;
-use crate::poller::Bell;
+use crate::poller::Waker;
 use crate::role::Role;
 
-/// Why a role's thread ended that should not have.
+/// Reason for an unexpected end of a role's thread.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum EndError {
-    /// The role panicked.
-    #[error("the thread {thread} panicked: {message}")]
+pub enum ThreadError {
+    /// The state machine or the driver panicked.
+    #[error("thread {thread} panicked: {message}")]
     Panicked {
-        /// The thread's name.
+        /// Name of the thread.
         thread: String,
-        /// What the panic said.
+        /// Message of the panic.
         message: String,
     },
-    /// The device was removed.
-    #[error("the device of the thread {thread} was removed: {error}")]
+    /// The TUN device of the thread was removed, or failed.
+    #[error("device of thread {thread} was removed: {error}")]
     Device {
-        /// The thread's name.
+        /// Name of the thread.
         thread: String,
         /// Error of the kernel.
         error: io::Error,
     },
-    /// The kernel no longer lets the thread wait.
-    #[error("the thread {thread} cannot wait for its sockets: {error}")]
+    /// The kernel reports an error of the thread's wait for events.
+    #[error("thread {thread} cannot wait for its sockets: {error}")]
     Wait {
-        /// The thread's name.
+        /// Name of the thread.
         thread: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         error: io::Error,
     },
 }
 
-/// Why a control was not taken; it is given back.
+/// Reason for which the thread did not get a control; the error returns the control.
 #[derive(Debug, Error)]
 pub enum ControlError<C> {
-    /// Too many wait already.
-    #[error("too many controls wait for the thread: try again later")]
+    /// Too many controls wait for the thread.
+    #[error("control queue of the thread full: try again later")]
     Full(C),
-    /// The thread has ended.
+    /// The thread has ended, so it takes no controls.
     #[error("the thread has ended")]
     Ended(C),
 }
 
-/// The end of a role's controls that the rest of the process holds; copies may go to other threads.
+/// Sender of controls to a role's thread; clones may be used in other threads.
 #[derive(Debug)]
 pub struct Controls<C> {
     sender: SyncSender<C>,
-    bell: Bell,
+    waker: Waker,
 }
 
 impl<C> Clone for Controls<C> {
     fn clone(&self) -> Self {
-        Self { sender: self.sender.clone(), bell: self.bell.clone() }
+        Self { sender: self.sender.clone(), waker: self.waker.clone() }
     }
 }
 
 impl<C> Controls<C> {
-    /// Asks the role for something; does not wait.
+    /// Sends a control to the role; does not wait.
     ///
     /// # Errors
-    /// If too many controls wait, or the thread has ended.
+    /// If too many controls are queued, or the thread has ended.
     pub fn control(&self, control: C) -> Result<(), ControlError<C>> {
-        self.sender.try_send(control).map_err(|refused| match refused {
+        self.sender.try_send(control).map_err(|error| match error {
             TrySendError::Full(control) => ControlError::Full(control),
             TrySendError::Disconnected(control) => ControlError::Ended(control),
         })?;
-        self.bell.ring();
+        self.waker.wake();
         Ok(())
     }
 }
 
-/// A role's thread, seen from the rest of the process.
+/// Handle of a role's thread: sends controls, and waits for the end.
 #[derive(Debug)]
 pub struct Handle<C> {
     controls: Controls<C>,
@@ -94,21 +94,21 @@ pub struct Handle<C> {
 }
 
 impl<C> Handle<C> {
-    /// Asks the role for something; does not wait.
+    /// Sends a control to the role; does not wait.
     ///
     /// # Errors
-    /// If too many controls wait, or the thread has ended.
+    /// If too many controls are queued, or the thread has ended.
     pub fn control(&self, control: C) -> Result<(), ControlError<C>> {
         self.controls.control(control)
     }
 
-    /// A sender of controls for other threads.
+    /// Returns a sender of controls for other threads.
     #[must_use]
     pub fn controls(&self) -> Controls<C> {
         self.controls.clone()
     }
 
-    /// Whether the thread has not ended yet.
+    /// True if the thread has not ended yet.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.thread.is_finished()
@@ -117,30 +117,30 @@ impl<C> Handle<C> {
     /// Waits for the end of the thread.
     ///
     /// # Errors
-    /// If it ended for another reason than that its role was finished.
-    pub fn join(self) -> Result<(), EndError> {
+    /// If it ended before its role was finished.
+    pub fn join(self) -> Result<(), ThreadError> {
         let thread = self.thread.thread().name().unwrap_or_default().to_owned();
         match self.thread.join() {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) if is_of_device(&error) => Err(EndError::Device { thread, error }),
-            Ok(Err(error)) => Err(EndError::Wait { thread, error }),
-            Err(panic) => Err(EndError::Panicked { thread, message: message(&*panic) }),
+            Ok(Err(error)) if is_of_device(&error) => Err(ThreadError::Device { thread, error }),
+            Ok(Err(error)) => Err(ThreadError::Wait { thread, error }),
+            Err(panic) => Err(ThreadError::Panicked { thread, message: message(&*panic) }),
         }
     }
 }
 
-/// What a panic said: words, if it came from `panic!`.
+/// Returns the text of a panic, or "no message" if it was not text.
 fn message(panic: &(dyn Any + Send)) -> String {
-    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
-    words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
-/// Starts a thread for a role, and lets the process open as many sockets as it may.
+/// Starts a thread that drives a role, and raises the process's limit of open files.
 ///
-/// The thread goes on if the handle is dropped; it ends when the role is finished.
+/// The thread continues if the handle is dropped; it ends when the role is finished.
 ///
 /// # Errors
-/// If the kernel gives no thread, or no descriptors to wait with.
+/// If the kernel refuses the thread, or the file descriptors for its event loop.
 pub fn spawn<R: Role>(
     name: &str,
     sockets: OverlaySockets,
@@ -149,15 +149,15 @@ pub fn spawn<R: Role>(
 ) -> io::Result<Handle<R::Control>> {
     raise_descriptor_limit();
     let io = Io::new(sockets, clock)?;
-    let bell = io.poller.bell();
+    let waker = io.poller.waker();
     let (sender, receiver) = sync_channel(CONTROLS_MAX);
     let thread = Builder::new().name(name.to_owned()).spawn(move || Driver::new(role, io, receiver).run())?;
-    Ok(Handle { controls: Controls { sender, bell }, thread })
+    Ok(Handle { controls: Controls { sender, waker }, thread })
 }
 
-/// Raises the limit of open files to what the process may have without asking: there may be thousands of sockets.
+/// Raises the limit of open files to the hard limit, because there may be thousands of sockets.
 fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // If it fails, opening a socket too many says which limit is in the way.
+    // If this fails, the error of a later socket names the limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

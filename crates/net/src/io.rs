@@ -1,4 +1,4 @@
-//! What a role may do with the world.
+//! Input and output of a role.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,43 +12,43 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::bind::OverlaySockets;
 use crate::clock::Clock;
-use crate::counters::{Applications, IoCounters};
+use crate::counters::{ApplicationCounters, IoCounters};
 use crate::device::{Device, of_device};
 use crate::limits::{
-    APPLICATION_BUFFER_BYTES, DROPS_INTERVAL, ERRORS_PER_TURN, QUOTED_BYTES_MAX, TOO_LONG_MAX,
+    APPLICATION_BUFFER_BYTES, DROPS_INTERVAL, ERRORS_PER_TURN, QUOTED_BYTES_MAX, TOO_BIG_MAX,
 };
-use crate::outgoing::{Datagram, Dropped, Outgoing, Run, Sent};
 use crate::poller::Poller;
-use crate::queues::{Found, Key, PacketQueues, QueueCounters, Verdict};
+use crate::queues::{PacketKey, PacketMessage, PacketQueues, QueueCounters, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
 use crate::reserve::is_in_reserve;
-use crate::role::{SocketId, TooLong};
-use crate::routes::Routes;
+use crate::role::{PacketTooBig, SocketId};
+use crate::routes::RouteCache;
+use crate::send_queue::{Datagram, DropCounts, Run, SendOutcome, SendQueue};
 use crate::socket::{Refusal, Sharing, UdpSocket};
 use crate::socket_options::{self, QueuedError};
-use crate::sockets::{Sockets, roles_name};
+use crate::sockets::{Sockets, role_socket_id};
 use crate::steering::shard_byte;
 
-/// What a role may do with the world: tell the time, send, open and close sockets, give packets to a device.
+/// Input and output of a role's thread: time, datagrams, sockets, and packets of a device.
 #[derive(Debug)]
 pub struct Io {
     clock: Clock,
     now: Time,
     pub(crate) poller: Poller,
     sockets: Sockets,
-    /// What marks the packets of all sockets.
+    /// Firewall mark of the packets of all sockets; `None` for none.
     mark: Option<u32>,
     locals: LocalAddresses,
-    /// Of nodes that move.
-    routes: Option<Routes>,
+    /// Cache of source addresses, for nodes that move.
+    routes: Option<RouteCache>,
     device: Option<Device>,
     queues: Option<PacketQueues>,
-    outgoing: Outgoing,
+    send_queue: SendQueue,
     counters: IoCounters,
-    applications: Applications,
-    /// Packets that were too long, of which the role is to be told.
-    too_long: Vec<TooLong>,
-    /// When the kernel is asked next what it dropped.
+    applications: ApplicationCounters,
+    /// Packets that exceeded a path MTU, of which the role is notified next.
+    too_big: Vec<PacketTooBig>,
+    /// Time of the next reading of the kernel's drop counters.
     next_drops: Time,
 }
 
@@ -56,7 +56,7 @@ impl Io {
     pub(crate) fn new(overlay: OverlaySockets, clock: Clock) -> io::Result<Self> {
         let poller = Poller::new(clock)?;
         let mark = overlay.mark();
-        let routes = overlay.roams().then(Routes::new);
+        let routes = overlay.roams().then(RouteCache::new);
         let sockets = overlay.into_sockets();
         for (id, socket) in sockets.overlay() {
             poller.add(socket, id)?;
@@ -71,30 +71,31 @@ impl Io {
             routes,
             device: None,
             queues: None,
-            outgoing: Outgoing::new(),
+            send_queue: SendQueue::new(),
             counters: IoCounters::default(),
-            applications: Applications::default(),
-            too_long: Vec::new(),
+            applications: ApplicationCounters::default(),
+            too_big: Vec::new(),
             next_drops: Time::START,
         })
     }
 
-    /// The time of the input that is being handled.
+    /// Returns the time of the present input, as of its arrival.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// Sends a datagram at the end of the batch that is being handled, or before if much is to be sent: originals
-    /// before scavengers. What cannot be sent is counted.
+    /// Queues a datagram. It is sent at the end of the present batch, or earlier if much is queued:
+    /// source packets before scavengers. Datagrams that cannot be sent are counted.
     ///
-    /// Datagrams of one urgency to one destination go out in the order in which they were given.
+    /// Datagrams of one priority to one destination are sent in order.
     #[inline]
     pub fn send(&mut self, socket: SocketId, transmit: &Transmit<'_>) {
         self.send_as(socket, transmit, transmit.ecn.into());
     }
 
-    /// Sends a datagram like [`send`](Self::send), with this traffic class instead of the ECN field of `transmit`.
+    /// Sends a datagram like [`send`](Self::send), with this traffic class instead of the ECN field
+    /// of `transmit`.
     #[inline]
     pub fn send_as(&mut self, socket: SocketId, transmit: &Transmit<'_>, traffic_class: TrafficClass) {
         let to = unmapped(transmit.to);
@@ -114,11 +115,11 @@ impl Io {
             from: transmit.from,
             shard,
             traffic_class,
-            urgency: transmit.urgency,
+            priority: transmit.priority,
             bytes: transmit.bytes,
             segments_max: sending.segments_max(transmit.bytes.len()),
         };
-        if !self.outgoing.add(&datagram) {
+        if !self.send_queue.add(&datagram) {
             self.flush_and_add(&datagram);
         }
     }
@@ -126,7 +127,7 @@ impl Io {
     #[cold]
     fn flush_and_add(&mut self, datagram: &Datagram<'_>) {
         self.flush();
-        assert!(self.outgoing.add(datagram), "a flush makes room");
+        assert!(self.send_queue.add(datagram), "a flush empties the queue by half");
     }
 
     #[cold]
@@ -137,11 +138,11 @@ impl Io {
         *counter += 1;
     }
 
-    /// Opens a socket for applications. Datagrams come to it only from its own family of addresses.
+    /// Opens a socket for applications. It receives datagrams only from its own address family.
     ///
     /// # Errors
-    /// If the kernel refuses, or the socket would take a descriptor that is kept in reserve. Where the limit of descriptors is
-    /// the reason, the error names it.
+    /// If the kernel refuses, or the socket would use a reserved file descriptor. If the limit of
+    /// file descriptors is the reason, the error names it.
     pub fn open(&mut self, bind: SocketAddr) -> io::Result<SocketId> {
         let socket = UdpSocket::bind(unmapped(bind), Sharing::Alone, APPLICATION_BUFFER_BYTES);
         let socket = socket.map_err(|error| explained(&error, bind))?;
@@ -159,7 +160,8 @@ impl Io {
         added.map(|()| id)
     }
 
-    /// Where a socket is bound; `None` if it is closed. Of the overlay's sockets the first.
+    /// Returns the bound address of a socket; `None` if it is closed. For [`SocketId::OVERLAY`],
+    /// that of the first socket.
     #[must_use]
     pub fn local_address(&self, socket: SocketId) -> Option<SocketAddr> {
         if socket == SocketId::OVERLAY {
@@ -168,13 +170,13 @@ impl Io {
         self.sockets.get(socket).map(UdpSocket::local)
     }
 
-    /// Where the overlay's sockets are bound, IPv4 first.
+    /// Returns the bound addresses of the overlay's sockets, IPv4 first.
     pub fn overlay_addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.sockets.overlay().map(|(_, socket)| socket.local())
     }
 
-    /// Closes a socket of [`open`](Self::open), if it is open. What it has to send is sent, unless the kernel takes
-    /// no more.
+    /// Closes a socket of [`open`](Self::open), unless it is closed. Its queued datagrams are sent
+    /// before, as far as the kernel accepts them.
     ///
     /// # Panics
     /// If it is [`SocketId::OVERLAY`].
@@ -184,27 +186,29 @@ impl Io {
             return;
         }
         self.flush();
-        self.counters.dropped_closed += self.outgoing.forget(socket.slot);
-        // Closing it also ends the poller's watch.
+        self.counters.dropped_closed += self.send_queue.discard_socket(socket.slot);
+        // Closing it also removes it from epoll.
         self.sockets.remove(socket);
     }
 
-    /// Marks the packets of all sockets from now on; 0: with nothing.
+    /// Sets the firewall mark of all sockets' packets; 0 for none.
     ///
     /// # Errors
-    /// If the process may not: it takes `CAP_NET_ADMIN`. Then all are as they were.
+    /// If the process lacks `CAP_NET_ADMIN`. Then all marks stay as they were.
     pub fn mark(&mut self, mark: u32) -> io::Result<()> {
         let before = self.mark.replace(mark).unwrap_or_default();
         let marked = self.sockets.iter().try_for_each(|socket| socket_options::mark(socket, mark));
         if marked.is_err() {
             self.mark = (before != 0).then_some(before);
-            // Those that took the new one take the old one, too.
+            // Sockets that accepted the new mark accept the old one, too.
             self.sockets.iter().for_each(|socket| drop(socket_options::mark(socket, before)));
         }
         marked
     }
 
-    /// Takes a device: its packets come to [`Role::packet`](crate::Role::packet) from now on. A device that fails ends the thread.
+    /// Adds a device: its packets are passed to
+    /// [`Role::on_device_packet`](crate::Role::on_device_packet) from now on. A device error ends
+    /// the thread.
     ///
     /// # Errors
     /// If the kernel does not let the thread wait for it.
@@ -214,7 +218,9 @@ impl Io {
         Ok(())
     }
 
-    /// Takes queues: their packets come to [`Role::queued`](crate::Role::queued) from now on. Queues that fail end the thread.
+    /// Adds packet queues: their packets are passed to
+    /// [`Role::on_queued_packet`](crate::Role::on_queued_packet) from now on. An error of the
+    /// queues ends the thread.
     ///
     /// # Errors
     /// If the kernel does not let the thread wait for them.
@@ -224,43 +230,45 @@ impl Io {
         Ok(())
     }
 
-    /// Gives the device back, if there is one. Dropping it ends the system's device.
+    /// Removes and returns the device. Dropping it removes the system's device and its routes.
     pub fn close_device(&mut self) -> Option<Device> {
         self.device.take()
     }
 
-    /// Gives the queues back, if there are any.
+    /// Removes and returns the packet queues, if there are any.
     pub fn close_queues(&mut self) -> Option<PacketQueues> {
         self.queues.take()
     }
 
-    /// Takes packets of these queues from now on, and of no others. Queues that stay lose nothing.
+    /// Sets the queue numbers, in place of the present ones. Queues in both sets lose no packet.
     ///
     /// # Errors
-    /// If one cannot be had, or not be waited for. Then all are as they were.
-    pub fn change_queues(&mut self, queues: &[u16]) -> io::Result<()> {
+    /// If a queue cannot be bound or waited for. Then all are unchanged.
+    pub fn rebind_queues(&mut self, queues: &[u16]) -> io::Result<()> {
         match &mut self.queues {
-            Some(bound) => bound.change(queues).map_err(io::Error::other),
+            Some(bound) => bound.rebind(queues).map_err(io::Error::other),
             None if queues.is_empty() => Ok(()),
             None => self.open_queues(PacketQueues::bind(queues).map_err(io::Error::other)?),
         }
     }
 
-    /// What became of the packets of queues so far; `None` without queues.
+    /// Returns the counters of the packet queues; `None` without queues.
     #[must_use]
     pub fn queue_counters(&self) -> Option<QueueCounters> {
         self.queues.as_ref().map(|queues| queues.counters)
     }
 
-    /// Gives the system an IP packet as if it had come by the device, at once; whether it was taken. What is not is counted.
-    pub fn give_packet(&mut self, packet: &[u8]) -> bool {
-        let is_taken = self.device.as_ref().is_some_and(|device| device.send(packet).is_ok());
-        self.counters.dropped_by_device += u64::from(!is_taken);
-        is_taken
+    /// Sends an IP packet to the system at once, as if received at the device; returns true if the
+    /// system accepted it. Rejected packets are counted.
+    pub fn send_to_device(&mut self, packet: &[u8]) -> bool {
+        let is_accepted = self.device.as_ref().is_some_and(|device| device.send(packet).is_ok());
+        self.counters.dropped_by_device += u64::from(!is_accepted);
+        is_accepted
     }
 
-    /// The length of the next packet of the device, if there is one.
-    pub(crate) fn take_packet(&self, packet: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Receives the next packet of the device, and returns its length in bytes; `None` if none
+    /// waits.
+    pub(crate) fn receive_from_device(&self, packet: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(device) = &self.device else {
             return Ok(None);
         };
@@ -271,43 +279,45 @@ impl Io {
         }
     }
 
-    /// The next packet of a queue, if there is one: it waits for its verdict.
-    pub(crate) fn take_queued(&mut self, message: &mut [u8]) -> io::Result<Option<Found>> {
+    /// Receives the next packet of the packet queues; `None` if none waits. The packet waits for
+    /// its verdict.
+    pub(crate) fn receive_queued(&mut self, message: &mut [u8]) -> io::Result<Option<PacketMessage>> {
         self.queues.as_mut().map_or(Ok(None), |queues| queues.receive(message))
     }
 
-    /// Notes what becomes of a packet of a queue.
-    pub(crate) fn decide(&mut self, key: Key, verdict: Verdict) {
+    /// Queues the verdict on a packet, for [`send_verdicts`](Self::send_verdicts).
+    pub(crate) fn queue_verdict(&mut self, key: PacketKey, verdict: Verdict) {
         if let Some(queues) = &mut self.queues {
-            queues.decide(key, verdict);
+            queues.queue_verdict(key, verdict);
         }
     }
 
-    /// Tells the kernel what is noted.
-    pub(crate) fn tell_verdicts(&mut self) -> io::Result<()> {
-        self.queues.as_mut().map_or(Ok(()), PacketQueues::tell)
+    /// Sends the queued verdicts to the kernel.
+    pub(crate) fn send_verdicts(&mut self) -> io::Result<()> {
+        self.queues.as_mut().map_or(Ok(()), PacketQueues::send_verdicts)
     }
 
-    /// What went through the role's sockets so far.
+    /// Returns the counters of all of the role's sockets.
     #[must_use]
     pub const fn counters(&self) -> &IoCounters {
         &self.counters
     }
 
-    /// Returns what the kernel took at the sockets of [`open`](Self::open).
+    /// Returns the counters of datagrams sent by the sockets of [`open`](Self::open).
     #[must_use]
-    pub const fn applications(&self) -> &Applications {
+    pub const fn applications(&self) -> &ApplicationCounters {
         &self.applications
     }
 
-    /// Returns why the kernel refused the last datagram of a socket, if it did, and that was to this address.
+    /// Returns the kernel's error for the last datagram of a socket, if it was refused and was sent
+    /// to this address.
     #[must_use]
     pub fn refusal(&self, socket: SocketId, to: SocketAddr) -> Option<io::Error> {
         let (refused, errno) = self.sockets.get(socket)?.refused()?;
         (refused == to).then(|| errno.into())
     }
 
-    /// Reads the clock.
+    /// Reads the clock, before the next input.
     pub(crate) fn update_now(&mut self) {
         self.now = self.clock.now();
     }
@@ -316,28 +326,29 @@ impl Io {
         self.sockets.get(socket).is_some()
     }
 
-    /// Receives a batch; how many rows.
+    /// Receives a batch of datagrams from a socket; returns the number of rows, 0 without any.
     pub(crate) fn receive(&mut self, id: SocketId, buffers: &mut ReceiveBuffers) -> usize {
         let Some(socket) = self.sockets.get(id) else {
             return 0;
         };
-        match buffers.receive(socket, roles_name(id) != SocketId::OVERLAY) {
+        match buffers.receive(socket, role_socket_id(id) != SocketId::OVERLAY) {
             Ok(rows) => {
                 self.counters.receive_batches += 1;
                 rows
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => {
-                tracing::debug!(socket = %socket.local(), %error, "a socket cannot receive");
+                tracing::debug!(socket = %socket.local(), %error, "cannot receive from a socket");
                 self.counters.receive_errors += 1;
                 0
             }
         }
     }
 
-    /// Returns the local address that answers to a datagram leave from.
+    /// Returns the local address for answers to a datagram; unspecified if the system should choose
+    /// it.
     #[inline]
-    pub(crate) fn asked_at(
+    pub(crate) fn answering_address(
         &mut self,
         socket: SocketId,
         from: SocketAddr,
@@ -347,10 +358,10 @@ impl Io {
         let Some(to) = to.filter(|_| is_wildcard) else {
             return LocalAddress::ANY;
         };
-        let is_overlay = roles_name(socket) == SocketId::OVERLAY;
+        let is_overlay = role_socket_id(socket) == SocketId::OVERLAY;
         let (mark, now) = (self.mark, self.now);
         let routes = self.routes.as_mut().filter(|_| is_overlay);
-        if routes.is_some_and(|routes| routes.lead_from(to, from, mark, now)) {
+        if routes.is_some_and(|routes| routes.prefers_source(to, from, mark, now)) {
             return LocalAddress::ANY;
         }
         self.locals.number(to)
@@ -365,8 +376,8 @@ impl Io {
         self.counters.dropped_closed += 1;
     }
 
-    /// A socket takes more again.
-    pub(crate) fn writable(&mut self, id: SocketId) -> io::Result<()> {
+    /// Handles a socket whose kernel buffer has free space again: the next flush sends from it.
+    pub(crate) fn on_writable(&mut self, id: SocketId) -> io::Result<()> {
         match self.sockets.at(id.slot) {
             Some((found, socket)) if found == id && socket.is_full() => {
                 socket.set_full(false);
@@ -376,44 +387,44 @@ impl Io {
         }
     }
 
-    /// Gives the kernel all that it takes.
+    /// Sends the queued datagrams, as many as the kernel accepts.
     pub(crate) fn flush(&mut self) {
-        if self.outgoing.is_empty() {
+        if self.send_queue.is_empty() {
             return;
         }
-        let Self { poller, sockets, locals, outgoing, counters, applications, too_long, .. } = self;
-        let Dropped { originals, scavengers } = outgoing.flush(|run| {
+        let Self { poller, sockets, locals, send_queue, counters, applications, too_big, .. } = self;
+        let DropCounts { source_packets, scavengers } = send_queue.flush(|run| {
             let Some((id, socket)) = sockets.at(run.socket) else {
-                unreachable!("what a socket has to send goes when it is closed");
+                unreachable!("datagrams of a closed socket are discarded");
             };
             let (sent, sent_bytes) = (counters.sent, counters.sent_bytes);
-            let mut outcome = Outcome { counters, too_long };
+            let mut outcome = SendContext { counters, too_big };
             let is_sent = send_run(run, (id, socket), locals, poller, &mut outcome);
-            if roles_name(id) != SocketId::OVERLAY {
+            if role_socket_id(id) != SocketId::OVERLAY {
                 applications.datagrams += counters.sent - sent;
                 applications.bytes += counters.sent_bytes - sent_bytes;
             }
             is_sent
         });
-        self.counters.dropped_originals += originals;
+        self.counters.dropped_source_packets += source_packets;
         self.counters.dropped_scavengers += scavengers;
     }
 
-    /// Takes what the kernel has queued about packets of a socket.
-    pub(crate) fn take_errors(&mut self, id: SocketId) {
+    /// Reads the errors that the kernel has queued for a socket, about packets that were too long.
+    pub(crate) fn drain_errors(&mut self, id: SocketId) {
         if let Some((found, socket)) = self.sockets.at(id.slot)
             && found == id
         {
-            take_errors(socket, &mut self.too_long);
+            drain_error_queue(socket, &mut self.too_big);
         }
     }
 
-    /// The next packet that was too long, of which the role is to be told.
-    pub(crate) fn next_too_long(&mut self) -> Option<TooLong> {
-        self.too_long.pop()
+    /// Removes and returns a packet that exceeded a path MTU, of which the role should know.
+    pub(crate) fn next_too_big(&mut self) -> Option<PacketTooBig> {
+        self.too_big.pop()
     }
 
-    /// Asks the kernel now and then what it dropped.
+    /// Adds the kernel's drop counters to the role's, at intervals of a second.
     pub(crate) fn count_drops(&mut self) {
         if self.now < self.next_drops {
             return;
@@ -422,14 +433,14 @@ impl Io {
         let dropped: u64 = self.sockets.overlay_mut().map(|socket| u64::from(socket.newly_dropped())).sum();
         self.counters.dropped_by_kernel += dropped;
         if let Some(queues) = &mut self.queues {
-            queues.count_unseen();
+            queues.count_overruns();
         }
     }
 }
 
-/// Takes the errors that the kernel has queued; true if there were any. As long as some wait, the next call about the
-/// socket fails with them, whatever it is about.
-fn take_errors(socket: &UdpSocket, too_long: &mut Vec<TooLong>) -> bool {
+/// Reads a socket's queued errors; returns true if there were any. While one is queued, the next
+/// call on the socket fails with it, whatever the call is.
+fn drain_error_queue(socket: &UdpSocket, too_big: &mut Vec<PacketTooBig>) -> bool {
     let mut quoted = [0; QUOTED_BYTES_MAX];
     let mut count = 0;
     while count < ERRORS_PER_TURN
@@ -437,50 +448,50 @@ fn take_errors(socket: &UdpSocket, too_long: &mut Vec<TooLong>) -> bool {
     {
         count += 1;
         if let QueuedError { to: Some(to), mtu: Some(mtu), quoted_bytes } = error
-            && too_long.len() < TOO_LONG_MAX
+            && too_big.len() < TOO_BIG_MAX
         {
             let headers = if to.is_ipv4() { IPV4_AND_UDP_BYTES } else { IPV6_AND_UDP_BYTES };
             let payload_bytes_max = usize::try_from(mtu).unwrap_or(usize::MAX).saturating_sub(headers);
             let quoted = quoted[..quoted_bytes.min(QUOTED_BYTES_MAX)].to_vec();
-            too_long.push(TooLong { to, quoted, payload_bytes_max });
+            too_big.push(PacketTooBig { to, quoted, payload_bytes_max });
         }
     }
     count > 0
 }
 
-/// Headers beside a UDP payload.
+/// Lengths in bytes of the headers before a UDP payload.
 const IPV4_AND_UDP_BYTES: usize = 20 + 8;
 const IPV6_AND_UDP_BYTES: usize = 40 + 8;
 
-/// What becomes of runs.
-struct Outcome<'a> {
+/// Counters and lists that sending a run updates.
+struct SendContext<'a> {
     counters: &'a mut IoCounters,
-    too_long: &'a mut Vec<TooLong>,
+    too_big: &'a mut Vec<PacketTooBig>,
 }
 
-impl Outcome<'_> {
-    /// Notes that the next datagram of a run is too long for the interface.
-    fn add_too_long(&mut self, run: &Run) {
+impl SendContext<'_> {
+    /// Records that the next datagram of a run exceeds the MTU of the interface.
+    fn add_too_big(&mut self, run: &Run) {
         self.counters.dropped_refused += 1;
-        if self.too_long.len() < TOO_LONG_MAX {
+        if self.too_big.len() < TOO_BIG_MAX {
             let bytes = run.next(1);
             let quoted = bytes[..bytes.len().min(QUOTED_BYTES_MAX)].to_vec();
             let payload_bytes_max = bytes.len().saturating_sub(1);
-            self.too_long.push(TooLong { to: run.to, quoted, payload_bytes_max });
+            self.too_big.push(PacketTooBig { to: run.to, quoted, payload_bytes_max });
         }
     }
 }
 
-/// Sends a run: at once if the socket takes that, one by one if not.
+/// Sends a run of datagrams: in one call if the socket accepts that, otherwise one at a time.
 fn send_run(
     run: &mut Run,
     (id, socket): (SocketId, &mut UdpSocket),
     locals: &mut LocalAddresses,
     poller: &Poller,
-    outcome: &mut Outcome<'_>,
-) -> Sent {
+    outcome: &mut SendContext<'_>,
+) -> SendOutcome {
     if socket.is_full() {
-        return Sent::Kept;
+        return SendOutcome::WouldBlock;
     }
     let (mut refused, mut source) = (None, locals.source(run.from));
     let mut has_tried_again = false;
@@ -491,13 +502,13 @@ fn send_run(
         match socket.send(run.to, source, run.traffic_class, bytes, run.segment_bytes) {
             Ok(()) => {
                 if source.is_none() && locals.source(run.from).is_some() {
-                    locals.note_gone(run.from);
-                    outcome.counters.sources_gone += 1;
+                    locals.note_removed(run.from);
+                    outcome.counters.sources_unavailable += 1;
                 }
                 if refused.take().is_some() {
-                    socket.learn_refusal(run.segment_bytes);
+                    socket.on_gso_refused(run.segment_bytes);
                 }
-                socket.note_refused(None);
+                socket.record_refused(None);
                 let counters = &mut *outcome.counters;
                 counters.send_calls += 1;
                 counters.gso_calls += u64::from(segments > 1);
@@ -507,33 +518,33 @@ fn send_run(
             }
             Err(Refusal::Full) => {
                 socket.set_full(poller.watch(socket, id, true).is_ok());
-                return Sent::Kept;
+                return SendOutcome::WouldBlock;
             }
             Err(Refusal::Never(errno)) if source.is_some() && may_be_about_source(errno) => source = None,
-            // Perhaps it is what ICMP said of another packet: the next try will show.
-            Err(Refusal::Never(_)) if !has_tried_again && take_errors(socket, outcome.too_long) => {
+            // The error may be an ICMP error of another packet, so the call is repeated once.
+            Err(Refusal::Never(_)) if !has_tried_again && drain_error_queue(socket, outcome.too_big) => {
                 has_tried_again = true;
             }
-            // Perhaps only because they are several: the first alone will show.
+            // The error may be due to GSO, so the first datagram is sent alone.
             Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
-            // Shorter ones behind it may not be too long.
+            // Later, shorter datagrams may fit.
             Err(Refusal::Never(Errno::MSGSIZE)) => {
-                socket.note_refused(Some((run.to, Errno::MSGSIZE)));
-                outcome.add_too_long(run);
+                socket.record_refused(Some((run.to, Errno::MSGSIZE)));
+                outcome.add_too_big(run);
                 run.advance(1);
             }
             Err(Refusal::Never(errno)) => {
-                socket.note_refused(Some((run.to, errno)));
-                tracing::debug!(to = %run.to, %errno, datagrams = run.segments(), "the kernel refuses to send");
+                socket.record_refused(Some((run.to, errno)));
+                tracing::debug!(to = %run.to, %errno, datagrams = run.segments(), "kernel refused to send");
                 outcome.counters.dropped_refused += run.segments() as u64;
                 run.advance(run.segments());
             }
         }
     }
-    Sent::All
+    SendOutcome::Complete
 }
 
-/// An address that the machine no longer has, or that no route leads from.
+/// True for errors of a source address that the machine no longer has, or that has no route.
 const fn may_be_about_source(errno: Errno) -> bool {
     matches!(
         errno,
@@ -541,12 +552,13 @@ const fn may_be_about_source(errno: Errno) -> bool {
     )
 }
 
-/// Hardware that cannot, segments too long for the interface, or options that exclude it.
+/// True for errors of GSO: no support in hardware, segments too long for the interface, or options
+/// that exclude it.
 fn may_be_about_gso(errno: Errno) -> bool {
     matches!(errno, Errno::IO | Errno::INVAL | Errno::MSGSIZE)
 }
 
-/// An IPv4 address that is mapped into IPv6 as what it is.
+/// Returns an IPv4-mapped IPv6 address as IPv4, and others unchanged.
 #[inline]
 fn unmapped(address: SocketAddr) -> SocketAddr {
     match address {
@@ -558,14 +570,14 @@ fn unmapped(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The error with the place, and the remedy where there is one.
+/// Returns an error of opening a socket with its address, and the remedy if there is one.
 fn explained(error: &io::Error, bind: SocketAddr) -> io::Error {
     let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE) => match getrlimit(Resource::Nofile).current {
-            Some(limit) => format!(": the process may open {limit} files: raise LimitNOFILE or ulimit -n"),
+            Some(limit) => format!("; the process may open {limit} files: raise LimitNOFILE or ulimit -n"),
             None => String::new(),
         },
-        Some(Errno::NFILE) => ": the system has too many open files: raise fs.file-max".to_owned(),
+        Some(Errno::NFILE) => "; the system has too many open files: raise fs.file-max".to_owned(),
         _ => String::new(),
     };
     io::Error::new(error.kind(), format!("cannot open a socket at {bind}: {error}{remedy}"))

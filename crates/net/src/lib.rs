@@ -1,14 +1,15 @@
-//! Byway's state machines on real sockets: the one driver beside the simulator.
+//! Driver of Byway's state machines on real sockets.
 //!
-//! A [`Role`] is a state machine with sockets. [`spawn`] gives it a thread, which waits for datagrams, deadlines and
-//! [`Handle::control`], and hands each to the role with an [`Io`], through which the role sends.
+//! A [`Role`] is a state machine with sockets. [`spawn`] starts a thread for it, which waits for
+//! datagrams, deadlines and [`Handle::control`]. The thread passes each event to the role with an
+//! [`Io`], through which the role sends.
 //!
 //! ```
 //! use byway_net::{Arrival, Clock, Io, OverlaySockets, Role, spawn};
-//! use byway_proto::{Transmit, Urgency};
+//! use byway_proto::{Priority, Transmit};
 //! use byway_units::Time;
 //!
-//! /// Sends everything back, and ends when it is told to.
+//! /// Echoes datagrams, and ends at the first control.
 //! struct Echo {
 //!     is_finished: bool,
 //! }
@@ -18,15 +19,16 @@
 //!
 //!     fn start(&mut self, _: &mut Io) {}
 //!
-//!     fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+//!     fn on_datagram(&mut self, arrival: Arrival<'_>, io: &mut Io) {
 //!         let Arrival { socket, from, to, traffic_class, bytes } = arrival;
 //!         let ecn = traffic_class.ecn();
-//!         io.send(socket, &Transmit { to: from, from: to, ecn, urgency: Urgency::Original, bytes });
+//!         let answer = Transmit { to: from, from: to, ecn, priority: Priority::Source, bytes };
+//!         io.send(socket, &answer);
 //!     }
 //!
-//!     fn woken(&mut self, _: &mut Io) {}
+//!     fn on_deadline(&mut self, _: &mut Io) {}
 //!
-//!     fn controlled(&mut self, (): (), _: &mut Io) {
+//!     fn on_control(&mut self, (): (), _: &mut Io) {
 //!         self.is_finished = true;
 //!     }
 //!
@@ -46,34 +48,70 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # How a thread spends its time
-//! In turns: it waits; takes one batch from each of a few sockets that have something, and looks at the deadline after each;
-//! handles a few controls; and sends. A batch is what one system call receives: up to 16 rows of up to 64 datagrams that the
-//! kernel has joined (GRO). What a batch causes to be sent leaves when it has been handled, originals before scavengers,
-//! datagrams of one length to one destination with one system call (GSO). Nothing is allocated for a packet.
+//! # Turns of a thread
+//! In each turn, a thread
+//! 1. waits for events;
+//! 2. receives one batch from each of a few ready sockets, and checks the deadline after each;
+//! 3. handles a few controls;
+//! 4. sends.
 //!
-//! A role may have a [`Device`] beside its sockets, from which it takes the IP packets of applications that know nothing of it, and
-//! [`PacketQueues`] into which rules of the firewall put such packets. [`TrafficControl`] stands apart: it changes what packets wait in that
-//! leave by a device.
+//! A batch is the result of one system call: up to 16 rows of up to 64 datagrams that the kernel
+//! has joined (GRO). Datagrams that a batch causes are sent after it, source packets before
+//! scavengers. Datagrams of equal length to one destination take one system call (GSO). No packet
+//! causes an allocation.
 //!
-//! # What is left to others
-//! What packets mean (`byway-proto`), settings, files and TCP (the program). A path's MTU is not found out here: datagrams
-//! that are too long for it are fragmented, unless the role asks for none and finds it out itself
-//! ([`OverlaySockets::without_fragments`]).
+//! A role may have a [`Device`] besides its sockets, from which it receives the IP packets of
+//! applications that are not aware of it. It may also have [`PacketQueues`], into which firewall
+//! rules put such packets. [`TrafficControl`] is independent of these: it configures the queues of
+//! a device for outgoing packets.
 //!
 //! # Machines with several addresses
-//! What comes to a socket on all addresses is answered from the one that it came to: [`Arrival::to`] names it, and
-//! [`Transmit::from`](byway_proto::Transmit::from) sends from it. An address that the machine no longer has is left out at once,
-//! and the system chooses. The overlay's sockets of a node that moves ([`OverlaySockets::roaming`]) name only addresses that
-//! the system would not choose anyway.
+//! A datagram to a wildcard socket is answered from the address that it was sent to:
+//! [`Arrival::to`] is that address, and [`Transmit::from`](byway_proto::Transmit::from) sends from
+//! it. If the machine no longer has the address, the system chooses one. The overlay's sockets of a
+//! node that moves ([`OverlaySockets::roaming`]) use only addresses that the system would not
+//! choose anyway.
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `bind` | sockets of the overlay |
+//! | `clock` | clock of the process |
+//! | `control_messages` | control messages of `sendmsg` and `recvmsg` |
+//! | `counters` | counters of a role's sockets |
+//! | `device` | network device (TUN) of a role |
+//! | `driver` | event loop of a role's thread |
+//! | `handle` | handle of a role's thread |
+//! | `io` | input and output of a role |
+//! | `limits` | constants |
+//! | `link` | queues of a network device (rtnetlink) |
+//! | `loopback` | loopback addresses for tests |
+//! | `marked_datagrams` | datagrams with a traffic class |
+//! | `poller` | epoll, a timer and a waker |
+//! | `queues` | packet queues of the firewall (NFQUEUE) |
+//! | `receive_buffers` | buffers of one receive batch |
+//! | `reserve` | reserved file descriptors |
+//! | `role` | the interface of a role |
+//! | `routes` | source addresses that the system prefers |
+//! | `send_queue` | queue of outgoing datagrams |
+//! | `socket` | one UDP socket |
+//! | `socket_options` | socket options without a safe call in a library |
+//! | `sockets` | sockets of one role |
+//! | `steering` | steering of packets to shards |
+//!
+//! # What this crate leaves to others
+//! Packet formats and protocol (`byway-proto`), settings, files and TCP (the program). Path MTU
+//! discovery is the role's task: datagrams longer than the path MTU are fragmented, unless the role
+//! disables that and discovers the MTU itself ([`OverlaySockets::without_fragments`]).
 //!
 //! Start with [`Role`], then [`Io`], then [`OverlaySockets`].
 
 #[cfg(fuzzing)]
-compile_error!("a fuzzing build has no ciphers: build byway-net without `--cfg fuzzing`");
+compile_error!("no ciphers in a fuzzing build: build byway-net without `--cfg fuzzing`");
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-compile_error!("byway-net waits with epoll, timerfd and eventfd: it is for Linux");
+compile_error!("byway-net needs epoll, timerfd and eventfd: build it for Linux");
 
 mod bind;
 mod clock;
@@ -88,13 +126,13 @@ mod link;
 #[cfg(test)]
 mod loopback;
 mod marked_datagrams;
-mod outgoing;
 mod poller;
 mod queues;
 mod receive_buffers;
 mod reserve;
 mod role;
 mod routes;
+mod send_queue;
 mod socket;
 mod socket_options;
 mod sockets;
@@ -102,10 +140,10 @@ mod steering;
 
 pub use bind::{BindError, OverlaySockets, bind_shards, is_family_unsupported};
 pub use clock::Clock;
-pub use counters::{Applications, IoCounters};
+pub use counters::{ApplicationCounters, IoCounters};
 pub use device::{Device, DeviceSettings};
-pub use handle::{ControlError, Controls, EndError, Handle, spawn};
+pub use handle::{ControlError, Controls, Handle, ThreadError, spawn};
 pub use io::Io;
-pub use link::{ClassCounters, ClassShape, Filter, LinkDevice, LinkError, Qdisc, TrafficControl};
-pub use queues::{PacketQueues, QueueCounters, QueueError, Queued, Verdict};
-pub use role::{Arrival, Role, SocketId, TooLong};
+pub use link::{ClassCounters, Filter, HtbClass, LinkDevice, LinkError, Qdisc, TrafficControl};
+pub use queues::{PacketQueues, QueueCounters, QueueError, QueuedPacket, Verdict};
+pub use role::{Arrival, PacketTooBig, Role, SocketId};

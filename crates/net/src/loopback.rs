@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use crate::bind::{BindError, OverlaySockets};
 
-/// Any port of IPv4.
+/// Returns an IPv4 loopback address with any port.
 pub(crate) fn ipv4() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// Any port of IPv6, if the machine speaks it.
+/// Returns an IPv6 loopback address with any port, if the machine supports IPv6.
 pub(crate) fn ipv6() -> Option<SocketAddr> {
     let address = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0));
     match OverlaySockets::bind(&[address]) {

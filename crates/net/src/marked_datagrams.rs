@@ -1,4 +1,5 @@
-//! Datagrams with the whole traffic class of their IP headers, of which `quinn-udp` passes on the ECN field alone.
+//! Datagrams with the whole traffic class of their IP headers, because `quinn-udp` supports only
+//! the ECN field.
 #![allow(unsafe_code, reason = "sendmsg and recvmmsg take pointers; each call is checked here")]
 
 use std::io::{self, IoSliceMut};
@@ -10,12 +11,12 @@ use libc::socklen_t;
 use quinn_udp::{EcnCodepoint, RecvMeta};
 use socket2::SockAddr;
 
-use crate::control_messages::{CONTROL_BYTES, ControlBuffer, ControlWriter, Received};
+use crate::control_messages::{CONTROL_BYTES, ControlBuffer, ControlWriter, DatagramMetadata};
 use crate::limits::RECEIVE_BUFFERS;
-use crate::socket_options::{NAME_BYTES, address_in};
+use crate::socket_options::{SOCKADDR_IN6_BYTES, address_in};
 
-/// Sends `bytes` as datagrams of `segment_bytes` each, of which the last may be shorter, with a traffic class; from an address
-/// of this machine, or the one that the system chooses.
+/// Sends `bytes` as datagrams of `segment_bytes` each, the last of which may be shorter, with this
+/// traffic class. The source is the local address `from`, or the system's choice.
 pub(crate) fn send(
     socket: &impl AsFd,
     (to, from): (SocketAddr, Option<IpAddr>),
@@ -45,8 +46,8 @@ pub(crate) fn send(
     message.msg_controllen = control.length;
     let descriptor = socket.as_fd().as_raw_fd();
     loop {
-        // SAFETY: the descriptor is open for as long as `socket` is borrowed; name, part and control are readable for the
-        // lengths that the message names, and outlive the call.
+        // SAFETY: the descriptor is open for as long as `socket` is borrowed; name, part and
+        // control are readable for the lengths that the message names, and outlive the call.
         if unsafe { libc::sendmsg(descriptor, &raw const message, libc::MSG_DONTWAIT) } >= 0 {
             return Ok(());
         }
@@ -57,20 +58,21 @@ pub(crate) fn send(
     }
 }
 
-/// Receives into as many of `buffers` as there is something for, and notes the traffic class of each; how many.
+/// Receives datagrams into `buffers`, with the traffic class of each; returns the number of filled
+/// buffers.
 pub(crate) fn receive(
     socket: &impl AsFd,
     buffers: &mut [IoSliceMut<'_>; RECEIVE_BUFFERS],
     metas: &mut [RecvMeta; RECEIVE_BUFFERS],
     traffic_classes: &mut [TrafficClass; RECEIVE_BUFFERS],
 ) -> io::Result<usize> {
-    let mut names = [[0_u8; NAME_BYTES]; RECEIVE_BUFFERS];
+    let mut names = [[0_u8; SOCKADDR_IN6_BYTES]; RECEIVE_BUFFERS];
     let mut controls = [ControlBuffer::EMPTY; RECEIVE_BUFFERS];
     // SAFETY: `mmsghdr` consists of integers and pointers, for which zeros are valid.
     let mut messages: [libc::mmsghdr; RECEIVE_BUFFERS] = unsafe { std::mem::zeroed() };
-    let name_bytes = socklen_t::try_from(NAME_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let places = names.iter_mut().zip(&mut controls).zip(buffers.iter_mut());
-    for (message, ((name, control), buffer)) in messages.iter_mut().zip(places) {
+    let name_bytes = socklen_t::try_from(SOCKADDR_IN6_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let targets = names.iter_mut().zip(&mut controls).zip(buffers.iter_mut());
+    for (message, ((name, control), buffer)) in messages.iter_mut().zip(targets) {
         let header = &mut message.msg_hdr;
         header.msg_name = name.as_mut_ptr().cast();
         header.msg_namelen = name_bytes;
@@ -83,8 +85,9 @@ pub(crate) fn receive(
     let descriptor = socket.as_fd().as_raw_fd();
     let count = u32::try_from(RECEIVE_BUFFERS).map_err(|_| io::ErrorKind::InvalidInput)?;
     let received = loop {
-        // SAFETY: the descriptor is open for as long as `socket` is borrowed; there are `count` messages; names, buffers and
-        // controls are writable for the lengths that the messages name, and outlive the call.
+        // SAFETY: the descriptor is open for as long as `socket` is borrowed; there are `count`
+        // messages; names, buffers and controls are writable for the lengths that the messages
+        // name, and outlive the call.
         let result = unsafe {
             let no_timeout = std::ptr::null_mut();
             libc::recvmmsg(descriptor, messages.as_mut_ptr(), count, libc::MSG_DONTWAIT, no_timeout)
@@ -97,7 +100,7 @@ pub(crate) fn receive(
     };
     for (index, message) in messages.iter().enumerate().take(received) {
         let control = &controls[index].0[..message.msg_hdr.msg_controllen.min(CONTROL_BYTES)];
-        let Received { traffic_class, to, segment_bytes } = Received::parse(control);
+        let DatagramMetadata { traffic_class, to, segment_bytes } = DatagramMetadata::parse(control);
         let length = usize::try_from(message.msg_len).map_err(|_| io::ErrorKind::InvalidData)?;
         let meta = &mut metas[index];
         meta.addr = address_in(&names[index]).ok_or(io::ErrorKind::InvalidData)?;

@@ -1,4 +1,4 @@
-//! Waiting for sockets, a deadline, and the rest of the process.
+//! Event loop: epoll with sockets, a timer, and wake-ups by other threads.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,56 +17,56 @@ use crate::clock::Clock;
 use crate::limits::EVENTS_MAX;
 use crate::role::SocketId;
 
-/// What has become ready.
+/// Event source that is ready after a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ready {
-    /// Another thread has rung.
-    Rung,
-    /// The timer has expired.
+pub(crate) enum Readiness {
+    /// Another thread has woken this one, by a [`Waker`].
+    Woken,
+    /// The timer of the deadline has expired.
     Expired,
-    /// The device has packets, or is gone.
+    /// The TUN device has packets, or was removed.
     Device,
-    /// Queues have packets.
+    /// The packet queues have packets.
     Queues,
-    /// A socket.
+    /// A socket has datagrams, errors, or free buffer space.
     Socket { socket: SocketId, readable: bool, has_errors: bool, writable: bool },
 }
 
-/// Wakes a thread from its wait.
+/// Handle by which another thread ends a thread's wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Bell(Arc<OwnedFd>);
+pub(crate) struct Waker(Arc<OwnedFd>);
 
-impl Bell {
-    /// Makes the thread's next wait, or the present one, end.
-    pub(crate) fn ring(&self) {
-        // It fails only if it was rung 2^64 times without being heard: then it is ringing.
+impl Waker {
+    /// Ends the present wait of the thread, or its next one.
+    pub(crate) fn wake(&self) {
+        // It fails only if 2^64 wake-ups are pending, and then the thread wakes anyway.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    fn silence(&self) {
+    fn clear(&self) {
         let _ = rustix::io::read(&*self.0, &mut [0; 8]);
     }
 }
 
-/// What a thread waits with.
+/// Event loop of a thread.
 ///
-/// The deadline is a timer of its own rather than a timeout: it is as exact as the kernel's timers, and on the clock
-/// that goes on while the machine sleeps.
+/// The deadline uses a timer of its own, not a timeout: it is as exact as the kernel's timers. Its
+/// clock includes the time in which the machine sleeps.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
-    bell: Bell,
+    waker: Waker,
     clock: Clock,
-    /// When the timer expires, or did.
+    /// Time for which the timer is set; it may have passed.
     armed: Option<Time>,
-    /// Of the last wait: what became ready, and its token.
+    /// Event flags and tokens from the last wait.
     events: Vec<(EventFlags, u64)>,
 }
 
-/// What stands for the timer, the bell, the device and queues where events name sockets: slots that no socket has.
+/// Tokens of the timer, the waker, the device and the queues: numbers of slots that no socket has.
 const TIMER: u64 = u32::MAX as u64;
-const BELL: u64 = TIMER - 1;
+const WAKER: u64 = TIMER - 1;
 const DEVICE: u64 = TIMER - 2;
 const QUEUES: u64 = TIMER - 3;
 
@@ -74,16 +74,16 @@ impl Poller {
     pub(crate) fn new(clock: Clock) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        // The timer is never read: each time that it expires is one event.
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        // The timer is never read: each expiry is one event.
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET)?;
-        epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        epoll::add(&epoll, &wake_fd, EventData::new_u64(WAKER), EventFlags::IN)?;
         let events = Vec::with_capacity(EVENTS_MAX);
-        Ok(Self { epoll, timer, bell: Bell(Arc::new(bell)), clock, armed: None, events })
+        Ok(Self { epoll, timer, waker: Waker(Arc::new(wake_fd)), clock, armed: None, events })
     }
 
-    pub(crate) fn bell(&self) -> Bell {
-        self.bell.clone()
+    pub(crate) fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 
     /// Watches a socket for datagrams.
@@ -101,15 +101,16 @@ impl Poller {
         Ok(epoll::add(&self.epoll, queues, EventData::new_u64(QUEUES), EventFlags::IN)?)
     }
 
-    /// Watches a socket for datagrams, and for room to send if `writable`.
+    /// Watches a socket for datagrams, and if `writable` also for free buffer space.
     pub(crate) fn watch(&self, socket: &impl AsFd, id: SocketId, writable: bool) -> io::Result<()> {
         let flags = if writable { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(token(id)), flags)?)
     }
 
-    /// Waits until something is ready or the deadline has come. `in_a_hurry`: only looks what is ready.
-    pub(crate) fn wait(&mut self, deadline: Option<Time>, in_a_hurry: bool) -> io::Result<()> {
-        let timeout = self.timeout(deadline, in_a_hurry)?;
+    /// Waits until an event source is ready or the deadline has passed. If `is_immediate`, only
+    /// collects the sources that are ready.
+    pub(crate) fn wait(&mut self, deadline: Option<Time>, is_immediate: bool) -> io::Result<()> {
+        let timeout = self.timeout(deadline, is_immediate)?;
         let mut events = [const { MaybeUninit::uninit() }; EVENTS_MAX];
         self.events.clear();
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
@@ -117,24 +118,24 @@ impl Poller {
                 self.events.extend(events.iter().map(|event| (event.flags, event.data.u64())));
                 Ok(())
             }
-            // A signal: the caller comes again.
+            // A signal: the caller repeats the call.
             Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The ready of the last wait at `index`.
-    pub(crate) fn ready(&mut self, index: usize) -> Option<Ready> {
+    /// Returns the event at `index` of the last wait; `None` beyond the last one.
+    pub(crate) fn ready(&mut self, index: usize) -> Option<Readiness> {
         let (flags, token) = *self.events.get(index)?;
         Some(match token {
-            BELL => {
-                self.bell.silence();
-                Ready::Rung
+            WAKER => {
+                self.waker.clear();
+                Readiness::Woken
             }
-            TIMER => Ready::Expired,
-            DEVICE => Ready::Device,
-            QUEUES => Ready::Queues,
-            _ => Ready::Socket {
+            TIMER => Readiness::Expired,
+            DEVICE => Readiness::Device,
+            QUEUES => Readiness::Queues,
+            _ => Readiness::Socket {
                 socket: id(token),
                 readable: flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP),
                 has_errors: flags.intersects(EventFlags::ERR),
@@ -143,17 +144,18 @@ impl Poller {
         })
     }
 
-    /// Sets the timer; the timeout is for waits that shall not wait.
-    fn timeout(&mut self, deadline: Option<Time>, in_a_hurry: bool) -> io::Result<Option<Timespec>> {
+    /// Sets the timer to the deadline; returns a timeout of zero for a wait that returns at once.
+    fn timeout(&mut self, deadline: Option<Time>, is_immediate: bool) -> io::Result<Option<Timespec>> {
         const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let Some(deadline) = deadline else {
-            return Ok(in_a_hurry.then_some(NOT_AT_ALL));
+            return Ok(is_immediate.then_some(NOT_AT_ALL));
         };
         let now = self.clock.now();
-        if in_a_hurry || deadline <= now {
+        if is_immediate || deadline <= now {
             return Ok(Some(NOT_AT_ALL));
         }
-        // One that expires earlier is left: deadlines mostly move on, and a wake-up is no dearer than a system call.
+        // An earlier expiry is not changed: deadlines mostly move on, and a wake-up costs no more
+        // than a system call.
         if self.armed.is_none_or(|armed| armed > deadline || armed <= now) {
             let it_value = self.clock.on_kernels_clock(deadline);
             let once = Itimerspec { it_interval: NOT_AT_ALL, it_value };
@@ -182,11 +184,11 @@ mod tests {
     #[test]
     fn a_bell_is_heard_once() {
         let mut poller = Poller::new(Clock::start()).unwrap();
-        let bell = poller.bell();
-        bell.ring();
-        bell.ring();
+        let bell = poller.waker();
+        bell.wake();
+        bell.wake();
         poller.wait(None, false).unwrap();
-        assert_eq!((poller.ready(0), poller.ready(1)), (Some(Ready::Rung), None));
+        assert_eq!((poller.ready(0), poller.ready(1)), (Some(Readiness::Woken), None));
         poller.wait(None, true).unwrap();
         assert_eq!(poller.ready(0), None);
     }
@@ -195,13 +197,13 @@ mod tests {
     fn a_deadline_that_comes_nearer_ends_the_wait() {
         let clock = Clock::start();
         let mut poller = Poller::new(clock).unwrap();
-        poller.bell().ring();
+        poller.waker().wake();
         poller.wait(Some(clock.now() + Duration::from_secs(3_600)), false).unwrap();
-        assert_eq!(poller.ready(0), Some(Ready::Rung));
+        assert_eq!(poller.ready(0), Some(Readiness::Woken));
         for _ in 0..3 {
             let near = clock.now() + Duration::from_micros(300);
             poller.wait(Some(near), false).unwrap();
-            assert_eq!(poller.ready(0), Some(Ready::Expired));
+            assert_eq!(poller.ready(0), Some(Readiness::Expired));
             assert!(clock.now() >= near);
             poller.wait(None, true).unwrap();
             assert_eq!(poller.ready(0), None, "it expires once");

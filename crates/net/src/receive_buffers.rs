@@ -1,4 +1,4 @@
-//! Where datagrams are received, to be handled where they lie.
+//! Receive buffers: datagrams are handled in place.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -10,24 +10,25 @@ use crate::limits::{RECEIVE_BUFFER_BYTES, RECEIVE_BUFFERS};
 use crate::marked_datagrams;
 use crate::socket::UdpSocket;
 
-/// Begins with a cache line: the coded bytes of an envelope, 16 bytes on, then suit the coder's loads.
+/// Receive buffer on a cache-line boundary: the coded bytes of an envelope, at offset 16, then suit
+/// the coder's loads.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Buffer([u8; RECEIVE_BUFFER_BYTES]);
 
-/// Buffers for one batch, and what the kernel said about each.
+/// Buffers for one batch of received datagrams, with the metadata of each.
 pub(crate) struct ReceiveBuffers {
     buffers: Box<[Buffer]>,
     metas: [RecvMeta; RECEIVE_BUFFERS],
-    /// Their traffic classes but for the ECN field, where the DSCP is read.
+    /// Traffic classes of the rows without the ECN field; default if the DSCP is not read.
     dscps: [TrafficClass; RECEIVE_BUFFERS],
 }
 
-/// Datagrams of one sender to one local address with one traffic class, end to end.
+/// Datagrams of one sender to one local address with one traffic class, back to back.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) from: SocketAddr,
-    /// The local address that they came to.
+    /// Local address that the datagrams were sent to.
     pub(crate) to: Option<IpAddr>,
     pub(crate) traffic_class: TrafficClass,
     bytes: &'a mut [u8],
@@ -44,11 +45,13 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Receives a batch, with DSCPs or without; how many rows.
+    /// Receives a batch of datagrams; returns the number of rows. If `reads_dscp`, also reads their
+    /// DSCPs.
     pub(crate) fn receive(&mut self, socket: &UdpSocket, reads_dscp: bool) -> io::Result<usize> {
         let mut buffers = self.buffers.iter_mut();
-        let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
-            std::array::from_fn(|_| IoSliceMut::new(&mut buffers.next().expect("there are as many").0));
+        let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] = std::array::from_fn(|_| {
+            IoSliceMut::new(&mut buffers.next().expect("there are as many buffers as slices").0)
+        });
         if reads_dscp {
             return marked_datagrams::receive(socket, &mut slices, &mut self.metas, &mut self.dscps);
         }
@@ -56,7 +59,7 @@ impl ReceiveBuffers {
         socket.receive(&mut slices, &mut self.metas)
     }
 
-    /// A row of the last batch.
+    /// Returns the row at `index` of the last batch.
     pub(crate) fn row(&mut self, index: usize) -> Row<'_> {
         let meta = &self.metas[index];
         let ecn = meta.ecn.map_or(Ecn::NotCapable, |ecn| Ecn::from_bits(ecn as u8));
@@ -71,7 +74,7 @@ impl ReceiveBuffers {
 }
 
 impl Row<'_> {
-    /// Each datagram; an empty one is one too.
+    /// Returns each datagram of the row; an empty row is one empty datagram.
     pub(crate) fn datagrams(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let (empty, bytes): (Option<&mut [u8]>, &mut [u8]) =
             if self.bytes.is_empty() { (Some(&mut []), &mut []) } else { (None, self.bytes) };

@@ -1,17 +1,18 @@
-//! File descriptors in reserve: what traffic can open leaves some to what people and other machines need of a node.
+//! Reserved file descriptors: traffic cannot use those that status requests and membership need.
 
 use std::os::fd::{AsFd, AsRawFd as _};
 
 use rustix::process::{Resource, getrlimit};
 
-/// File descriptors that sockets of traffic leave free: eight connections for status and metrics, and what a node opens
-/// for its membership, files and names.
+/// Number of file descriptors that traffic leaves free: eight connections for status and metrics,
+/// and those of a node's membership, files and names.
 const RESERVED_MAX: u64 = 24;
 
-/// Part of all descriptors that is kept in reserve at most, where there are few.
+/// Largest fraction of all file descriptors in reserve, if there are few: 1/4.
 const RESERVED_DIVISOR: u64 = 4;
 
-/// Returns true if a file has one of the descriptors that are kept in reserve. The system gives the lowest that is free.
+/// True if a file has one of the reserved descriptors, the highest that the process may open. The
+/// system assigns the lowest free one.
 pub(crate) fn is_in_reserve(file: impl AsFd) -> bool {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
     let reserved = RESERVED_MAX.min(limit / RESERVED_DIVISOR);

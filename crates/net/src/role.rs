@@ -1,4 +1,4 @@
-//! What a thread drives.
+//! Interface of a role, which a thread drives.
 
 use std::net::SocketAddr;
 
@@ -7,78 +7,87 @@ use byway_units::Time;
 use byway_wire::TrafficClass;
 
 use crate::io::Io;
-use crate::queues::{Queued, Verdict};
+use crate::queues::{QueuedPacket, Verdict};
 
-/// A state machine with sockets, alone in its thread.
+/// State machine with sockets, which a driver runs alone in its thread.
 ///
-/// Whatever a method wants sent it gives to [`Io::send`] before it returns. The driver calls one method at a time, and asks
-/// for [`deadline`](Self::deadline) and [`is_finished`](Self::is_finished) after each turn.
+/// Each method passes its datagrams to [`Io::send`] before it returns. The driver calls one method
+/// at a time, and calls [`deadline`](Self::deadline) and [`is_finished`](Self::is_finished) after
+/// each turn.
 pub trait Role: Send + 'static {
-    /// What the rest of the process asks of the thread.
+    /// Type of the requests that other threads send to the role.
     type Control: Send + 'static;
 
-    /// Called once, first, in the thread.
+    /// Begins the role's work; the driver calls it first, once, in the thread.
     fn start(&mut self, io: &mut Io);
 
-    /// A datagram has come.
-    fn received(&mut self, arrival: Arrival<'_>, io: &mut Io);
+    /// Handles a datagram that one of the role's sockets received.
+    fn on_datagram(&mut self, arrival: Arrival<'_>, io: &mut Io);
 
-    /// The system has routed an IP packet into the device of [`Io::open_device`]; it is lost after the call.
-    fn packet(&mut self, packet: &mut [u8], io: &mut Io) {
+    /// Handles an IP packet that the system has routed into the device of [`Io::open_device`]. The
+    /// buffer is reused after the call.
+    fn on_device_packet(&mut self, packet: &mut [u8], io: &mut Io) {
         let _ = (packet, io);
     }
 
-    /// A rule of the firewall has put an IP packet into a queue of [`Io::open_queues`]: what becomes of it.
-    fn queued(&mut self, queued: Queued<'_>, io: &mut Io) -> Verdict {
+    /// Decides on an IP packet that a firewall rule has put into a queue of [`Io::open_queues`].
+    fn on_queued_packet(&mut self, queued: QueuedPacket<'_>, io: &mut Io) -> Verdict {
         let _ = (queued, io);
         Verdict::Accepted
     }
 
-    /// The deadline has come.
-    fn woken(&mut self, io: &mut Io);
+    /// Handles the deadline of the role, which has passed.
+    fn on_deadline(&mut self, io: &mut Io);
 
-    /// A packet of the overlay's sockets was too long for its way, as the interface or a router says.
-    fn too_long(&mut self, packet: &TooLong, io: &mut Io) {
+    /// Handles a report by the interface or a router that a packet of the overlay's sockets was
+    /// longer than the path MTU.
+    fn on_packet_too_big(&mut self, packet: &PacketTooBig, io: &mut Io) {
         let _ = (packet, io);
     }
 
-    /// The rest of the process asks for something.
-    fn controlled(&mut self, control: Self::Control, io: &mut Io);
+    /// Handles a request of another thread.
+    fn on_control(&mut self, control: Self::Control, io: &mut Io);
 
-    /// When to call [`woken`](Self::woken), if nothing comes before.
+    /// Returns the time at which to call [`on_deadline`](Self::on_deadline); `None` for no
+    /// deadline. It may change with each call.
     fn deadline(&self) -> Option<Time>;
 
-    /// Whether the thread shall end. What has been given to [`Io::send`] is sent before.
+    /// True if the thread should end. Datagrams of earlier calls of [`Io::send`] are sent before.
     fn is_finished(&self) -> bool;
 }
 
-/// A packet that was too long for its way.
+/// Packet that was longer than the path MTU, so it was dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TooLong {
-    /// Where it was to go.
+pub struct PacketTooBig {
+    /// Destination of the packet.
     pub to: SocketAddr,
-    /// The beginning of its UDP payload, as far as it is known. What routers quote may be forged.
+    /// Beginning of the packet's UDP payload, as far as it is known. Quotes by routers may be
+    /// forged.
     pub quoted: Vec<u8>,
-    /// The longest UDP payload that fits.
+    /// Longest UDP payload that fits the path, in bytes.
     pub payload_bytes_max: usize,
 }
 
-/// A datagram that has come.
+/// Datagram that a role's socket received.
 #[derive(Debug)]
 pub struct Arrival<'a> {
-    /// At which socket.
+    /// Socket that received the datagram.
     pub socket: SocketId,
-    /// Where it came from; an IPv4 address is one, never mapped into IPv6.
+    /// Address of the sender; IPv4 addresses are never mapped into IPv6.
     pub from: SocketAddr,
-    /// The local address that it came to, for the answer to leave from; any, if the socket has only one.
+    /// Local address that the datagram was sent to, for use as the source of the answer;
+    /// unspecified if the socket has only one, or the system should choose.
     pub to: LocalAddress,
-    /// The traffic class of its IP header. At the overlay's sockets, the ECN field alone: the DSCP is 0.
+    /// Traffic class of the datagram's IP header. At the overlay's sockets, only the ECN field: the
+    /// DSCP is 0.
     pub traffic_class: TrafficClass,
-    /// The UDP payload, to be opened in place; lost after the call.
+    /// UDP payload of the datagram, which may be decrypted in place. The buffer is reused after the
+    /// call.
     pub bytes: &'a mut [u8],
 }
 
-/// A socket of a role; not given out twice, so that one that is closed is never mistaken for another.
+/// Identifier of a role's socket. Identifiers are unique, so a closed socket is never mistaken for
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId {
     pub(crate) slot: u32,
@@ -86,6 +95,7 @@ pub struct SocketId {
 }
 
 impl SocketId {
-    /// The overlay's sockets, IPv4 and IPv6 together: the family of a destination says which of them sends.
+    /// The overlay's sockets, IPv4 and IPv6 together: the destination's address family selects the
+    /// socket.
     pub const OVERLAY: Self = Self { slot: u32::MAX, generation: 0 };
 }

@@ -1,4 +1,4 @@
-//! The addresses that the system would send from.
+//! Cache of the source addresses that the system prefers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use byway_units::Time;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::limits::{ROUTE_LOOKUPS_MAX, ROUTE_VALID_FOR, ROUTES_KEPT};
+use crate::limits::{ROUTE_LOOKUPS_MAX, ROUTE_VALID_FOR, ROUTES_CACHED};
 use crate::socket_options;
 
-/// A remote address, and what the system would send there from.
+/// Remote address with the source address that the system prefers for it, until a time.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     remote: IpAddr,
@@ -17,39 +17,41 @@ struct Route {
     until: Time,
 }
 
-/// The addresses that the system would choose as sources, for a while.
+/// Cache of the source addresses that the system prefers.
 ///
-/// A machine that moves keeps its sessions where it leaves their source to the system: a route that changes moves them at once.
+/// On a machine that moves, sessions leave the source address to the system, because a changed
+/// route then moves them at once.
 #[derive(Debug)]
-pub(crate) struct Routes {
-    kept: Box<[Option<Route>]>,
-    /// Lookups in the second that ends at `counted_until`.
+pub(crate) struct RouteCache {
+    cached: Box<[Option<Route>]>,
+    /// Number of lookups in the second that ends at `counted_until`.
     lookups: u32,
     counted_until: Time,
 }
 
-impl Routes {
+impl RouteCache {
     pub(crate) fn new() -> Self {
-        Self { kept: vec![None; ROUTES_KEPT].into_boxed_slice(), lookups: 0, counted_until: Time::START }
+        Self { cached: vec![None; ROUTES_CACHED].into_boxed_slice(), lookups: 0, counted_until: Time::START }
     }
 
-    /// True if the system sends to `remote` from `local` by itself. Not known when strangers ask too often: then `false`.
-    pub(crate) fn lead_from(
+    /// True if the system would send to `remote` from `local` by itself. False if that is unknown,
+    /// because there were too many lookups in this second.
+    pub(crate) fn prefers_source(
         &mut self,
         local: IpAddr,
         remote: SocketAddr,
         mark: Option<u32>,
         now: Time,
     ) -> bool {
-        let place = place(remote.ip());
-        let known = self.kept[place].filter(|route| route.remote == remote.ip() && now < route.until);
+        let slot = slot_of(remote.ip());
+        let known = self.cached[slot].filter(|route| route.remote == remote.ip() && now < route.until);
         let source = match known {
             Some(route) => route.source,
             None if !self.may_look_up(now) => return false,
             None => {
-                let source = systems_choice(remote, mark).ok();
+                let source = preferred_source(remote, mark).ok();
                 let until = now + ROUTE_VALID_FOR;
-                self.kept[place] = Some(Route { remote: remote.ip(), source, until });
+                self.cached[slot] = Some(Route { remote: remote.ip(), source, until });
                 source
             }
         };
@@ -65,8 +67,9 @@ impl Routes {
     }
 }
 
-/// Returns the address that the system would send from: it says so of a socket that is connected, which sends nothing.
-fn systems_choice(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
+/// Looks up the source address that the system prefers for `remote`: that of a connected socket,
+/// which sends nothing.
+fn preferred_source(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
     let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
     if let Some(mark) = mark {
         socket_options::mark(&socket, mark)?;
@@ -76,13 +79,13 @@ fn systems_choice(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
     Ok(local.ip())
 }
 
-fn place(remote: IpAddr) -> usize {
+fn slot_of(remote: IpAddr) -> usize {
     let bytes = match remote {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
     };
     let sum = bytes.iter().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
-    sum % ROUTES_KEPT
+    sum % ROUTES_CACHED
 }
 
 #[cfg(test)]
@@ -95,15 +98,18 @@ mod tests {
 
     #[test]
     fn the_system_sends_to_the_loopback_from_there_and_strangers_cannot_have_it_asked_without_end() {
-        let (mut routes, now) = (Routes::new(), Time::START);
+        let (mut routes, now) = (RouteCache::new(), Time::START);
         let remote = |last: u32| (Ipv4Addr::from_bits(0x7f00_0100 + last), 9).into();
         let localhost = Ipv4Addr::LOCALHOST.into();
-        assert!(!routes.lead_from(Ipv4Addr::new(10, 0, 0, 1).into(), remote(0), None, now));
+        assert!(!routes.prefers_source(Ipv4Addr::new(10, 0, 0, 1).into(), remote(0), None, now));
         for number in 0..ROUTE_LOOKUPS_MAX {
-            assert!(routes.lead_from(localhost, remote(number), None, now), "{number}");
+            assert!(routes.prefers_source(localhost, remote(number), None, now), "{number}");
         }
-        assert!(!routes.lead_from(localhost, remote(ROUTE_LOOKUPS_MAX), None, now), "it was asked too often");
+        assert!(
+            !routes.prefers_source(localhost, remote(ROUTE_LOOKUPS_MAX), None, now),
+            "it was asked too often"
+        );
         let later = now + Duration::from_secs(1);
-        assert!(routes.lead_from(localhost, remote(ROUTE_LOOKUPS_MAX), None, later));
+        assert!(routes.prefers_source(localhost, remote(ROUTE_LOOKUPS_MAX), None, later));
     }
 }

@@ -17,38 +17,38 @@ use crate::limits::{REFUSALS_MAX, SEGMENTS_MAX};
 use crate::marked_datagrams;
 use crate::socket_options::{self, QueuedError};
 
-/// Whether several sockets share a port.
+/// Use of a socket's port by other sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// The port is this socket's alone.
+    /// The port belongs to this socket alone.
     Alone,
-    /// Shards share it.
+    /// The sockets of all shards of a relay share the port.
     Shards,
 }
 
-/// What becomes of datagrams that are longer than their path carries.
+/// Handling of a socket's datagrams that are longer than the path MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fragments {
-    /// They are fragmented.
+    /// The kernel or a router fragments them.
     Allowed,
-    /// They vanish, or the kernel refuses them. It goes by what the interface carries alone: what it hears of paths may be
-    /// forged, so that who sends has to look at it first.
+    /// A router drops them, or the kernel refuses them. The kernel uses only the MTU of the
+    /// interface, because ICMP errors may be forged, and the sender has to check them first.
     Never,
 }
 
-/// Why the kernel did not send.
+/// Reason for which the kernel did not send datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Its buffer is full for now.
+    /// The socket's buffer is full for now.
     Full,
-    /// It cannot, or may not.
+    /// The kernel cannot send them, or may not.
     Never(Errno),
 }
 
-/// One UDP socket, of one family: never are IPv4 addresses mapped into IPv6.
+/// UDP socket of one family: IPv4 addresses are never mapped into IPv6.
 ///
-/// Datagrams that are longer than their path carries are fragmented, unless whoever sends finds out what paths carry: without
-/// fragments, others' would vanish.
+/// Datagrams longer than the path MTU are fragmented, unless the sender discovers the path MTU.
+/// Without fragments, datagrams of other senders would be dropped on the path.
 #[derive(Debug)]
 pub(crate) struct UdpSocket {
     socket: Socket,
@@ -58,17 +58,18 @@ pub(crate) struct UdpSocket {
     fragments: Fragments,
     batching: Batching,
     is_full: bool,
-    /// What the kernel said it had dropped when last asked, modulo 2^32.
+    /// Drop counter of the kernel at its last reading, modulo 2^32.
     dropped: u32,
-    /// Why the last datagram was refused, and where it was to go.
+    /// Destination and error of the last datagram if the kernel refused it.
     refused: Option<(SocketAddr, Errno)>,
 }
 
-/// Which datagrams may be sent several at a time.
+/// Limits on sending several datagrams in one call (GSO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Batching {
     segments_max: usize,
-    /// Longest of them. A row of datagrams too long for the interface is refused, while one at a time they are fragmented.
+    /// Longest datagram in a run of several, in bytes. A run of datagrams too long for the
+    /// interface is refused, while single ones are fragmented.
     segment_bytes_max: usize,
     refusals: u8,
 }
@@ -78,7 +79,8 @@ impl Batching {
         Self { segments_max: segments_max.min(SEGMENTS_MAX), segment_bytes_max: usize::MAX, refusals: 0 }
     }
 
-    /// Learns that a row of datagrams of this length was refused, which were sent one at a time.
+    /// Records that the kernel refused a run with this segment length, but accepts single
+    /// datagrams.
     fn refused(&mut self, segment_bytes: usize) {
         self.refusals += 1;
         self.segment_bytes_max = segment_bytes.saturating_sub(1);
@@ -89,7 +91,7 @@ impl Batching {
 }
 
 impl UdpSocket {
-    /// Binds a socket and asks for buffers of so many bytes.
+    /// Binds a socket to this address, and requests kernel buffers of this size in each direction.
     pub(crate) fn bind(address: SocketAddr, sharing: Sharing, buffer_bytes: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         if address.is_ipv6() {
@@ -117,14 +119,16 @@ impl UdpSocket {
         })
     }
 
-    /// Sends nothing in fragments from now on, and queues what routers say of packets that are too long.
+    /// Disables fragmentation of sent datagrams. The kernel then queues ICMP errors about packets
+    /// that are too long, for [`next_error`](Self::next_error).
     pub(crate) fn forbid_fragments(&mut self) -> io::Result<()> {
         self.fragments = Fragments::Never;
         self.state = self.configured()?;
         socket_options::queue_errors(self, self.local.is_ipv6())
     }
 
-    /// Takes the next error that the kernel has queued, with the quoted payload of its packet; `None` without one.
+    /// Reads the next error that the kernel has queued, with the quoted payload of its packet;
+    /// `None` without one.
     pub(crate) fn next_error(&self, quoted: &mut [u8]) -> Option<QueuedError> {
         if self.fragments == Fragments::Allowed {
             return None;
@@ -132,7 +136,7 @@ impl UdpSocket {
         socket_options::next_error(self, quoted).ok()
     }
 
-    /// Sets all options anew.
+    /// Sets all options of the socket again, and returns its new state.
     fn configured(&self) -> io::Result<UdpSocketState> {
         configured(&self.socket, self.local.is_ipv6(), self.sharing, self.fragments)
     }
@@ -141,35 +145,37 @@ impl UdpSocket {
         self.local
     }
 
-    /// What the kernel lets wait to be received, in bytes. It counts its own bookkeeping too, and doubles for it.
+    /// Returns the size of the kernel's receive buffer, in bytes. The kernel doubles it for its own
+    /// data structures.
     pub(crate) fn receive_buffer(&self) -> usize {
         self.socket.recv_buffer_size().map_or(0, |doubled| doubled / 2)
     }
 
-    /// Most datagrams of this length that go to the kernel at a time.
+    /// Returns the largest number of datagrams of this length that one call may send.
     #[inline]
     pub(crate) const fn segments_max(&self, segment_bytes: usize) -> usize {
         if segment_bytes <= self.batching.segment_bytes_max { self.batching.segments_max } else { 1 }
     }
 
-    /// Learns that a row of datagrams of this length was refused, which were sent one at a time.
-    pub(crate) fn learn_refusal(&mut self, segment_bytes: usize) {
+    /// Records that the kernel refused a run with this segment length, but accepts single
+    /// datagrams.
+    pub(crate) fn on_gso_refused(&mut self, segment_bytes: usize) {
         self.batching.refused(segment_bytes);
         let Batching { segments_max, segment_bytes_max, .. } = self.batching;
-        tracing::debug!(socket = %self.local, segments_max, segment_bytes_max, "GSO was refused");
+        tracing::debug!(socket = %self.local, segments_max, segment_bytes_max, "kernel refused GSO");
     }
 
-    /// Returns why the last datagram was refused, and where it was to go.
+    /// Returns the destination and the error of the last datagram if the kernel refused it.
     pub(crate) const fn refused(&self) -> Option<(SocketAddr, Errno)> {
         self.refused
     }
 
     #[inline]
-    pub(crate) const fn note_refused(&mut self, refused: Option<(SocketAddr, Errno)>) {
+    pub(crate) const fn record_refused(&mut self, refused: Option<(SocketAddr, Errno)>) {
         self.refused = refused;
     }
 
-    /// Whether the kernel took no more, and has not said since that it does.
+    /// True if the kernel accepted no more datagrams, and has not signalled free space since.
     pub(crate) const fn is_full(&self) -> bool {
         self.is_full
     }
@@ -178,14 +184,14 @@ impl UdpSocket {
         self.is_full = is_full;
     }
 
-    /// True if datagrams come to it at every address of the machine.
+    /// True if the socket receives datagrams at every address of the machine.
     #[inline]
     pub(crate) const fn is_wildcard(&self) -> bool {
         self.local.ip().is_unspecified()
     }
 
-    /// Sends `bytes` as datagrams of `segment_bytes` each, of which the last may be shorter; from an address of this machine, or
-    /// the one that the system chooses.
+    /// Sends `bytes` as datagrams of `segment_bytes` each, the last of which may be shorter. The
+    /// source is the local address `from`, or the system's choice.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -215,8 +221,8 @@ impl UdpSocket {
             return Refusal::Full;
         }
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        // The state concludes from these that the kernel is old, and leaves out ECN ever after; mostly they are about
-        // one destination or one length.
+        // From these errors, the state infers an old kernel, and omits ECN from then on. Mostly
+        // they concern one destination or one length.
         if matches!(errno, Errno::INVAL | Errno::IO)
             && let Ok(state) = self.configured()
         {
@@ -225,7 +231,8 @@ impl UdpSocket {
         Refusal::Never(errno)
     }
 
-    /// Receives into as many of `buffers` as there is something for.
+    /// Receives datagrams into `buffers` and their metadata into `metas`; returns the number of
+    /// filled buffers.
     #[inline]
     pub(crate) fn receive(
         &self,
@@ -235,7 +242,7 @@ impl UdpSocket {
         self.state.recv(UdpSockRef::from(&self.socket), buffers, metas)
     }
 
-    /// How many datagrams the kernel has dropped here since it was last asked.
+    /// Returns the number of received datagrams that the kernel has dropped since the last call.
     pub(crate) fn newly_dropped(&mut self) -> u32 {
         let dropped = socket_options::dropped(self).unwrap_or(self.dropped);
         let newly = dropped.wrapping_sub(self.dropped);
@@ -250,9 +257,9 @@ impl AsFd for UdpSocket {
     }
 }
 
-/// Asks for more than the system's limit first, which only the privileged get.
+/// Requests these buffer sizes: first above the system's limit, which requires a capability.
 fn enlarge_buffers(socket: &Socket, bytes: usize) {
-    // The kernel gives what it may and says no more about it: what counts is what it says when asked.
+    // The kernel limits the size without an error; only reading the option shows the result.
     if set_socket_recv_buffer_size_force(socket, bytes).is_err() {
         let _ = socket.set_recv_buffer_size(bytes);
     }
@@ -261,7 +268,7 @@ fn enlarge_buffers(socket: &Socket, bytes: usize) {
     }
 }
 
-/// Sets all options anew: ECN, GRO, fragments.
+/// Sets all options of a socket: ECN, GRO, fragments.
 fn configured(
     socket: &Socket,
     is_ipv6: bool,
@@ -279,10 +286,10 @@ fn configured(
         socket_options::allow_ipv6_fragments(socket, fragments == Fragments::Allowed)?;
     }
     if sharing == Sharing::Shards {
-        // GRO joins datagrams of one sender, whatever shards they are for.
+        // GRO joins datagrams of one sender for different shards.
         socket_options::disable_gro(socket)?;
     }
-    // Nobody reads them, and they cost time with each datagram.
+    // They are unused, and cost time for each datagram.
     socket_options::disable_timestamps(socket)?;
     Ok(state)
 }

@@ -1,4 +1,4 @@
-//! The socket options that no library has a safe call for.
+//! Socket options without a safe call in a library.
 #![allow(unsafe_code, reason = "setsockopt and getsockopt take pointers; each call is checked here")]
 
 use std::io;
@@ -9,48 +9,49 @@ use libc::{c_int, socklen_t};
 
 use crate::control_messages::ControlMessages;
 
-/// An instruction of a classic BPF program, laid out as the kernel reads it.
+/// Instruction of a classic BPF program, in the kernel's layout.
 pub(crate) use libc::sock_filter as Instruction;
 
-/// Whether IPv6 datagrams are fragmented that are too long for their path.
+/// Allows or forbids the fragmentation of IPv6 datagrams that are longer than the path MTU.
 pub(crate) fn allow_ipv6_fragments(socket: &impl AsFd, are_allowed: bool) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, &i32::from(!are_allowed))
 }
 
-/// Stops the kernel from handing over several datagrams as one.
+/// Disables the kernel's joining of datagrams that the socket receives (GRO).
 pub(crate) fn disable_gro(socket: &impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, &0_i32)
 }
 
-/// Stops the kernel from noting when each datagram came.
+/// Disables the kernel's timestamps of received datagrams.
 pub(crate) fn disable_timestamps(socket: &impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &0_i32)
 }
 
-/// Marks all packets that leave by the socket, so that rules can tell them from others'.
+/// Sets the firewall mark of all packets of the socket, by which rules distinguish them.
 pub(crate) fn mark(socket: &impl AsFd, mark: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
 }
 
-/// Has what finds no room at a netlink socket counted alone, and not told by an error.
+/// Disables the errors of a netlink socket about dropped messages: the kernel then only counts
+/// them.
 pub(crate) fn disable_netlink_overruns(socket: &impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_NETLINK, libc::NETLINK_NO_ENOBUFS, &1_i32)
 }
 
-/// Has the kernel say in words why it refuses a request over netlink.
-pub(crate) fn ask_netlink_explanations(socket: &impl AsFd) -> io::Result<()> {
+/// Enables the kernel's error messages as text for netlink requests.
+pub(crate) fn enable_netlink_ext_ack(socket: &impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, &1_i32)?;
     set(socket, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, &1_i32)
 }
 
-/// Makes the kernel refuse GSO.
+/// Disables the socket's checksums, which makes the kernel refuse GSO.
 #[cfg(test)]
 pub(crate) fn disable_checksums(socket: &impl AsFd) {
     set(socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, &1_i32).expect("the kernel knows the option");
 }
 
-/// Lets `program` choose among the sockets of the port that `socket` shares (`SO_REUSEPORT`): it returns their number, in the
-/// order in which they were bound.
+/// Attaches a BPF program that chooses among the sockets of a shared port (`SO_REUSEPORT`). It
+/// returns the number of a socket, in the order of binding.
 pub(crate) fn attach_reuseport_program(socket: &impl AsFd, program: &[Instruction]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     // The kernel only reads the instructions, during the call.
@@ -58,48 +59,52 @@ pub(crate) fn attach_reuseport_program(socket: &impl AsFd, program: &[Instructio
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }
 
-/// How many datagrams the kernel has dropped at this socket since it was opened, modulo 2^32.
+/// Returns the number of datagrams that the kernel has dropped at this socket since it was opened,
+/// modulo 2^32.
 pub(crate) fn dropped(socket: &impl AsFd) -> io::Result<u32> {
-    /// `SK_MEMINFO_DROPS` of the kernel's `sock_diag.h`, and how many values there are.
-    const DROPS: usize = 8;
-    const VALUES: usize = 9;
-    let mut values = [0_u32; VALUES];
+    /// `SK_MEMINFO_DROPS` of the kernel's `sock_diag.h`, and the number of values.
+    const SK_MEMINFO_DROPS: usize = 8;
+    const SK_MEMINFO_VARS: usize = 9;
+    let mut values = [0_u32; SK_MEMINFO_VARS];
     let mut length = socklen_t::try_from(size_of_val(&values)).map_err(|_| io::ErrorKind::InvalidInput)?;
     let descriptor = socket.as_fd().as_raw_fd();
     let level = libc::SOL_SOCKET;
-    // SAFETY: the descriptor is open for as long as `socket` is borrowed; `values` is writable for `length` bytes and holds
-    // integers, for which any bytes are valid; the kernel writes at most `length` bytes.
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed; `values` is writable for
+    // `length` bytes and holds integers, for which any bytes are valid; the kernel writes at most
+    // `length` bytes.
     let result = unsafe {
         libc::getsockopt(descriptor, level, libc::SO_MEMINFO, values.as_mut_ptr().cast(), &raw mut length)
     };
-    if result == 0 { Ok(values[DROPS]) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(values[SK_MEMINFO_DROPS]) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Bytes of a `sockaddr_in6`, the longest name of a UDP socket.
-pub(crate) const NAME_BYTES: usize = 28;
+/// Length of a `sockaddr_in6` in bytes, the longest name of a UDP socket.
+pub(crate) const SOCKADDR_IN6_BYTES: usize = 28;
 
-/// Has the kernel queue what ICMP says about packets of the socket, instead of dropping it.
+/// Makes the kernel queue ICMP errors about packets of the socket, instead of dropping them.
 pub(crate) fn queue_errors(socket: &impl AsFd, is_ipv6: bool) -> io::Result<()> {
     let (level, name) =
         if is_ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) } else { (libc::IPPROTO_IP, libc::IP_RECVERR) };
     set(socket, level, name, &1_i32)
 }
 
-/// What ICMP says about a packet of a socket.
+/// ICMP error about a packet of a socket, as the kernel has queued it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueuedError {
-    /// Where the packet was to go.
+    /// Destination of the packet.
     pub(crate) to: Option<SocketAddr>,
-    /// The MTU that it is too long for; `None` if something else is wrong with it.
+    /// MTU that the packet exceeds; `None` for other errors.
     pub(crate) mtu: Option<u32>,
-    /// How many bytes of its UDP payload are quoted.
+    /// Number of bytes that the error quotes of the packet's UDP payload.
     pub(crate) quoted_bytes: usize,
 }
 
-/// Takes the next error that the kernel has queued, with the quoted payload of the packet.
+/// Reads the next error that the kernel has queued for a socket, with the quoted payload of the
+/// packet.
 pub(crate) fn next_error(socket: &impl AsFd, quoted: &mut [u8]) -> io::Result<QueuedError> {
-    let mut name = [0_u8; NAME_BYTES];
-    // A `sock_extended_err` with the address of the router, and what other options add; `u64` for the alignment of headers.
+    let mut name = [0_u8; SOCKADDR_IN6_BYTES];
+    // A `sock_extended_err` with the router's address, and the messages of other options; `u64` for
+    // the alignment of headers.
     let mut control = [0_u64; 64];
     let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: quoted.len() };
     // SAFETY: `msghdr` consists of integers and pointers, for which zeros are valid.
@@ -111,8 +116,8 @@ pub(crate) fn next_error(socket: &impl AsFd, quoted: &mut [u8]) -> io::Result<Qu
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
     let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open for as long as `socket` is borrowed; name, part and control are writable for the lengths
-    // that the message names, and outlive the call.
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed; name, part and control
+    // are writable for the lengths that the message names, and outlive the call.
     let result =
         unsafe { libc::recvmsg(descriptor, &raw mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
     let Ok(quoted_bytes) = usize::try_from(result) else {
@@ -123,8 +128,8 @@ pub(crate) fn next_error(socket: &impl AsFd, quoted: &mut [u8]) -> io::Result<Qu
     Ok(QueuedError { to: address_in(&name), mtu: mtu_in(control), quoted_bytes })
 }
 
-/// The address in a `sockaddr_in` or `sockaddr_in6`.
-pub(crate) fn address_in(name: &[u8; NAME_BYTES]) -> Option<SocketAddr> {
+/// Returns the address in a `sockaddr_in` or `sockaddr_in6`.
+pub(crate) fn address_in(name: &[u8; SOCKADDR_IN6_BYTES]) -> Option<SocketAddr> {
     let port = u16::from_be_bytes([name[2], name[3]]);
     match c_int::from(u16::from_ne_bytes([name[0], name[1]])) {
         libc::AF_INET => {
@@ -139,10 +144,11 @@ pub(crate) fn address_in(name: &[u8; NAME_BYTES]) -> Option<SocketAddr> {
     }
 }
 
-/// The MTU in the control messages of an error, if it says that a packet is too long, and a router or the peer says so.
+/// Returns the MTU in the control messages of an error, if a router or the peer reports that a
+/// packet is too long.
 fn mtu_in(control: &[u8]) -> Option<u32> {
     /// `SO_EE_ORIGIN_ICMP` and `SO_EE_ORIGIN_ICMP6` of the kernel's `errqueue.h`.
-    const ORIGINS: [u8; 2] = [2, 3];
+    const SO_EE_ORIGINS_ICMP: [u8; 2] = [2, 3];
     let is_error = |level, name| {
         [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)]
             .contains(&(level, name))
@@ -151,16 +157,16 @@ fn mtu_in(control: &[u8]) -> Option<u32> {
     let number = |at: usize| -> Option<u32> { Some(u32::from_ne_bytes(*data.get(at..)?.first_chunk()?)) };
     // errno[4], origin[1], type[1], code[1], padding[1], info[4]
     let is_too_long = i64::from(number(0)?) == i64::from(libc::EMSGSIZE);
-    let is_from_network = data.get(4).is_some_and(|origin| ORIGINS.contains(origin));
+    let is_from_network = data.get(4).is_some_and(|origin| SO_EE_ORIGINS_ICMP.contains(origin));
     number(8).filter(|_| is_too_long && is_from_network)
 }
 
 fn set<T>(socket: &impl AsFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     let length = socklen_t::try_from(size_of::<T>()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open for as long as `socket` is borrowed; `value` is readable for `length` bytes, as it
-    // is a reference to a value of that size; callers pass the type that the option asks for, and what a `sock_fprog` points
-    // to outlives the call.
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed; `value` is readable for
+    // `length` bytes, as it is a reference to a value of that size; callers pass the type that the
+    // option asks for, and what a `sock_fprog` points to outlives the call.
     let result =
         unsafe { libc::setsockopt(descriptor, level, name, std::ptr::from_ref(value).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -170,7 +176,7 @@ fn set<T>(socket: &impl AsFd, level: c_int, name: c_int, value: &T) -> io::Resul
 mod tests {
     use super::*;
 
-    /// A control message.
+    /// Returns a control message.
     fn control(level: c_int, name: c_int, data: &[u8]) -> Vec<u8> {
         let alignment = size_of::<usize>();
         let length = size_of::<libc::cmsghdr>().next_multiple_of(alignment) + data.len();

@@ -1,15 +1,15 @@
-//! The sockets of one role.
+//! Sockets of one role.
 
 use std::net::SocketAddr;
 
 use crate::role::SocketId;
 use crate::socket::UdpSocket;
 
-/// The slots of the overlay's sockets: the first ones.
+/// Slots of the overlay's IPv4 and IPv6 sockets: the first ones.
 const OVERLAY_IPV4: u32 = 0;
 const OVERLAY_IPV6: u32 = 1;
 
-/// The sockets of one role, each in a slot that is used again when it is closed.
+/// Sockets of one role, each in a slot that is reused after the socket was closed.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     slots: Vec<Slot>,
@@ -18,7 +18,7 @@ pub(crate) struct Sockets {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// How many sockets it had before.
+    /// Number of earlier sockets in the slot, which distinguishes their identifiers.
     generation: u32,
     socket: Option<UdpSocket>,
 }
@@ -29,7 +29,7 @@ impl Sockets {
         Self { slots: slots.into(), free: Vec::new() }
     }
 
-    /// Those of the overlay, IPv4 first, each with what stands for it alone.
+    /// Returns the overlay's sockets, IPv4 first, each with its own identifier.
     pub(crate) fn overlay(&self) -> impl Iterator<Item = (SocketId, &UdpSocket)> {
         [OVERLAY_IPV4, OVERLAY_IPV6].into_iter().filter_map(|slot| {
             let socket = self.slots[slot as usize].socket.as_ref()?;
@@ -41,12 +41,13 @@ impl Sockets {
         self.slots[..=OVERLAY_IPV6 as usize].iter_mut().filter_map(|slot| slot.socket.as_mut())
     }
 
-    /// All of them.
+    /// Returns all open sockets of the role.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
         self.slots.iter().filter_map(|slot| slot.socket.as_ref())
     }
 
-    /// The slot of the socket that sends to `to`; `None` if it is closed or of another family.
+    /// Returns the slot of the socket for datagrams to `to`; `None` if it is closed or of another
+    /// family.
     #[inline]
     pub(crate) fn slot_towards(&self, id: SocketId, to: &SocketAddr) -> Option<u32> {
         if id == SocketId::OVERLAY {
@@ -63,7 +64,7 @@ impl Sockets {
         slot.socket.as_ref().filter(|_| slot.generation == id.generation)
     }
 
-    /// The socket in a slot, with its name.
+    /// Returns the socket in a slot, with its identifier; `None` if the slot is empty.
     #[inline]
     pub(crate) fn at(&mut self, slot: u32) -> Option<(SocketId, &mut UdpSocket)> {
         let Slot { generation, socket } = self.slots.get_mut(slot as usize)?;
@@ -79,7 +80,7 @@ impl Sockets {
         (SocketId { slot, generation: entry.generation }, entry.socket.insert(socket))
     }
 
-    /// Takes a socket out, unless that was done before.
+    /// Removes and returns a socket; `None` if it was removed before.
     pub(crate) fn remove(&mut self, id: SocketId) -> Option<UdpSocket> {
         self.get(id)?;
         let slot = &mut self.slots[id.slot as usize];
@@ -89,7 +90,7 @@ impl Sockets {
     }
 }
 
-/// What the role calls the socket that the poller knows by this name.
-pub(crate) const fn roles_name(id: SocketId) -> SocketId {
+/// Returns the identifier that the role uses for a socket: one for both sockets of the overlay.
+pub(crate) const fn role_socket_id(id: SocketId) -> SocketId {
     if id.slot <= OVERLAY_IPV6 { SocketId::OVERLAY } else { id }
 }

@@ -1,15 +1,12 @@
-//! Which shard of a relay a packet is for, as the kernel's program and the sender see it.
-//!
-//! The program is classic BPF, which every kernel since 4.5 takes from everybody. It sees the UDP payload. A load
-//! past its end ends the program with 0, so short packets go to shard 0, as do those of unknown kinds and of shards that
-//! do not exist: there they are dropped and counted.
+//! Steering of packets to the shards of a relay: by a BPF program in the kernel, and by the
+//! sender's grouping of datagrams.
 
 use byway_wire::packets::Kind;
 
 use crate::socket_options::Instruction;
 
-/// Where each kind names the shard: the first byte of the receiver's index, and the byte that an initiation has for it
-/// (`docs/wire.md`). The kinds that come most often are first.
+/// Offset of the shard in each kind of packet: the first byte of the receiver's index, or a byte of
+/// its own in an initiation (`docs/wire.md`). The most frequent kinds are first.
 const SHARD_OFFSETS: [(Kind, u8); 6] = [
     (Kind::Envelope, 2),
     (Kind::Source, 1),
@@ -19,7 +16,7 @@ const SHARD_OFFSETS: [(Kind, u8); 6] = [
     (Kind::Cookie, 4),
 ];
 
-/// The byte of a packet that names the shard; 0 where there is none.
+/// Returns the shard byte of a packet; 0 if it has none.
 #[inline]
 pub(crate) fn shard_byte(packet: &[u8]) -> u8 {
     let offset = match packet.first().copied().and_then(Kind::from_first_byte) {
@@ -31,7 +28,7 @@ pub(crate) fn shard_byte(packet: &[u8]) -> u8 {
     packet.get(offset).copied().unwrap_or(0)
 }
 
-/// The program that returns the shard a packet is for, below `shards`.
+/// Returns the program that computes a packet's shard, below `shards`.
 pub(crate) fn program(shards: u8) -> Vec<Instruction> {
     let mut program = vec![load(0)];
     for (kind, offset) in SHARD_OFFSETS {
@@ -47,12 +44,12 @@ pub(crate) fn program(shards: u8) -> Vec<Instruction> {
     program
 }
 
-/// Loads the payload's byte at `offset` into the accumulator.
+/// Returns an instruction that loads the payload's byte at `offset` into the accumulator.
 fn load(offset: u8) -> Instruction {
     instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, offset)
 }
 
-/// Compares the accumulator with `value`, and leaves out so many instructions.
+/// Returns an instruction that compares the accumulator with `value`, and skips instructions.
 fn jump(comparison: u32, value: u8, if_true: u8, if_false: u8) -> Instruction {
     instruction(libc::BPF_JMP | comparison | libc::BPF_K, if_true, if_false, value)
 }

@@ -1,4 +1,4 @@
-//! The cheapest competent service for a flow, and why it is that.
+//! Choice of the cheapest competent service for a flow, with the reason.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,24 +10,28 @@ use crate::cost::{Cost, Prices, cost};
 use crate::delay::Delays;
 use crate::flow::FlowTerms;
 
-/// What a service must do to be chosen.
+/// Criteria for the choice of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Criteria {
-    /// The services to choose from. The Internet alone is chosen only if nothing is lost.
+    /// Services that may be chosen. The Internet alone is chosen only if nothing is lost, or
+    /// nothing else is allowed.
     pub allowed: Services,
-    /// How long a delivery may take when the direct copy is lost; `None` for as long as it takes.
+    /// Longest acceptable time from sending to delivery of a packet whose direct copy is lost;
+    /// `None` without a limit.
     pub budget: Option<Duration>,
-    /// The share of lost packets that coding has to bring back; the other services bring back all.
+    /// Least share of lost packets that a service has to restore. Only coding may restore less than
+    /// all.
     pub repaired_min: Probability,
-    /// How much more than the cheapest, as a share of it, services may cost to count as equally cheap; the fastest of these
-    /// is chosen.
+    /// Share by which a service may cost more than the cheapest to count as equally cheap; the
+    /// fastest of these is chosen.
     pub indifference: Probability,
 }
 
 impl Default for Criteria {
-    /// Coding, caching and forwarding, in any time. Coding has to bring back 80 %, which the published system does on most
-    /// paths (J-QoS, section 5.2). A difference of 10 % is none: tiers, taxes and discounts make list prices no better than
-    /// that.
+    /// Returns criteria that allow coding, caching and forwarding, without a time limit. Coding has
+    /// to restore 80 %, as the published system does on most paths (J-QoS, section 5.2).
+    /// Differences up to 10 % are ignored, because tiers, taxes and discounts make list prices no
+    /// more accurate.
     fn default() -> Self {
         Self {
             allowed: Services::NONE.with(Service::Coding).with(Service::Caching).with(Service::Forwarding),
@@ -38,61 +42,65 @@ impl Default for Criteria {
     }
 }
 
-/// Why a service is out of the question.
+/// Reason for which a service is no choice for a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// The criteria do not allow it.
+    /// The criteria do not allow the service.
     NotAllowed,
-    /// Its deliveries take longer than the budget, when the direct copy is lost.
+    /// The service delivers later than the budget if the direct copy is lost.
     TooSlow,
-    /// It brings back too few of the lost packets, because too many are lost or nobody is there to be coded with.
+    /// The service restores too few lost packets: too many are lost, or no other flow can be coded
+    /// with this one.
     RepairsTooLittle,
 }
 
-/// One service, as the choice sees it.
+/// Evaluation of one service for a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What it costs in an hour, with the service's name.
+    /// Cost of the service for an hour of the flow; it names the service.
     pub cost: Cost,
-    /// How long a delivery takes when the direct copy is lost; `None` if it never comes, or if no delays are known.
+    /// Time from sending to delivery of a packet whose direct copy is lost; `None` if the service
+    /// does not deliver it, or delays are unknown.
     pub delivery: Option<Duration>,
-    /// Why it cannot be chosen, if it cannot.
+    /// Reason for which the service is rejected; `None` for a competent one.
     pub rejected: Option<Rejection>,
 }
 
-/// Why a service is chosen.
+/// Reason for which a service is chosen for a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing is lost, so nothing has to be repaired.
+    /// The direct path loses nothing, so no repairs are necessary.
     NothingIsLost,
-    /// It costs the least of those that are competent.
+    /// The service is the cheapest of the competent ones.
     Cheapest,
-    /// It is forwarding, and its bytes cost less than its parts of machines: there is nothing for other services to save.
+    /// The service is forwarding, and its bytes cost less than its shares of machines. Services
+    /// that send fewer bytes would save nothing.
     EgressNearlyFree,
-    /// It is the fastest of those that cost the same, within the indifference; the cheapest would be this one.
+    /// The service is the fastest of those with about the same cost (within the indifference).
+    /// Another one is the cheapest.
     FasterForTheSame {
-        /// The cheapest.
+        /// The cheapest competent service.
         than: Service,
     },
-    /// No other is competent.
+    /// The service is the only competent one.
     OnlyOneCompetent,
-    /// None is competent; of those that are allowed, this is the fastest.
+    /// No service is competent; this one is the fastest that the criteria allow.
     NoneCompetent,
 }
 
-/// The service for a flow.
+/// Choice of a service for a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The service.
+    /// Service that was chosen for the flow.
     pub service: Service,
-    /// Why this one.
+    /// Reason for the choice.
     pub reason: Reason,
-    /// Every service, chosen or not, in the order of [`Service::ALL`].
+    /// Evaluations of all services, chosen or not, in the order of [`Service::ALL`].
     pub candidates: Vec<Candidate>,
 }
 
 impl Choice {
-    /// What the chosen service costs.
+    /// Returns the cost of the chosen service.
     ///
     /// # Panics
     /// Only if `candidates` was emptied.
@@ -107,8 +115,8 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotAllowed => "is not allowed",
-            Self::TooSlow => "takes longer than the budget",
-            Self::RepairsTooLittle => "brings back too few of the lost packets",
+            Self::TooSlow => "exceeds the budget",
+            Self::RepairsTooLittle => "repairs too few of the lost packets",
         })
     }
 }
@@ -116,17 +124,17 @@ impl fmt::Display for Rejection {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NothingIsLost => "nothing is lost",
-            Self::Cheapest => "costs the least",
-            Self::EgressNearlyFree => "bytes cost less than machines: there is nothing to save",
-            Self::FasterForTheSame { .. } => "is the fastest of those that cost about the same",
-            Self::OnlyOneCompetent => "no other service is competent",
-            Self::NoneCompetent => "no service is competent; this is the fastest",
+            Self::NothingIsLost => "no packet is lost",
+            Self::Cheapest => "cheapest service",
+            Self::EgressNearlyFree => "bytes cost less than machines, so coding saves nothing",
+            Self::FasterForTheSame { .. } => "fastest service of about the same cost",
+            Self::OnlyOneCompetent => "only competent service",
+            Self::NoneCompetent => "no competent service; this is the fastest",
         })
     }
 }
 
-/// The cheapest competent service for this flow, by what relays and endpoints cost together.
+/// Returns the cheapest competent service for this flow, by the total cost of relays and endpoints.
 ///
 /// Without delays, no service is too slow, and later services in [`Service::ALL`] count as faster.
 #[must_use]
@@ -158,7 +166,7 @@ fn candidate(
     Candidate { cost: cost(service, flow, prices), delivery, rejected }
 }
 
-/// The share of lost packets that the service brings back.
+/// Returns the share of a flow's lost packets that the service restores.
 fn repaired(service: Service, flow: &FlowTerms) -> Probability {
     match service {
         Service::Internet if flow.loss > Probability::ZERO => Probability::ZERO,
@@ -200,13 +208,14 @@ fn reason(chosen: &Cost, cheapest: &Cost, competent: usize) -> Reason {
     }
 }
 
-/// Orders candidates, fastest first, then cheapest. Without delays, services are faster the more they send.
+/// Returns the sort key of candidates: fastest first, then cheapest. Without delays, services count
+/// as faster the more they send.
 fn slowness(candidate: &Candidate) -> (Duration, u8, Money) {
     let rank = if candidate.delivery.is_some() { 0 } else { u8::MAX - candidate.cost.service as u8 };
     (candidate.delivery.unwrap_or(Duration::MAX), rank, candidate.cost.total())
 }
 
-/// This amount, and so much more.
+/// Returns an amount of money plus this share of it.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

@@ -1,4 +1,4 @@
-//! What a service costs for a flow: by relay, direction and kind.
+//! Cost of a service for a flow, by relay, direction and kind.
 
 use core::num::NonZeroU32;
 
@@ -8,90 +8,93 @@ use byway_wire::Service;
 use crate::flow::{FlowTerms, Traffic};
 use crate::price::PricePerGigabyte;
 
-/// How many flows of 1.5 Mbit/s in packets of 512 bytes one thread forwards: 170,000 packets a second.
+/// Number of flows of 1.5 Mbit/s in packets of 512 bytes that one thread forwards: 170,000 packets
+/// a second.
 ///
-/// J-QoS, appendix B. The prototype's numbers; they make the published costs.
+/// From J-QoS, appendix B: the prototype's number, which yields the published costs.
 pub const FLOWS_PER_THREAD: NonZeroU32 = NonZeroU32::new(460).expect("460 is not 0");
 
-/// `alpha`: what a coded flow takes of a machine, as a multiple of a forwarded one: 460 flows for each thread against 175.
+/// `alpha`: a coded flow's share of a machine, as a multiple of a forwarded flow's: 460 flows for
+/// each thread against 175.
 ///
 /// J-QoS, appendix B, which rounds it to 2.6.
 pub const CODING_COMPUTE_RATIO: f64 = 460.0 / 175.0;
 
-/// What one relay costs.
+/// Prices of one relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayPrices {
-    /// `i`: the price of bytes that come in.
+    /// `i`: price of bytes that the relay receives.
     pub incoming: PricePerGigabyte,
-    /// `e`: the price of bytes that leave; of the ingress relay towards the egress relay, of that towards the Internet.
+    /// `e`: price of outgoing bytes: for the ingress relay, towards the egress relay; for the
+    /// egress relay, towards the Internet.
     pub outgoing: PricePerGigabyte,
-    /// `v`: the price of a machine for an hour.
+    /// `v`: price of a machine for an hour.
     pub machine_per_hour: Money,
-    /// `f`: how many forwarded flows share a machine.
+    /// `f`: number of forwarded flows that share a machine.
     pub flows_per_machine: NonZeroU32,
 }
 
-/// What everything costs that a flow uses.
+/// Prices of everything that a flow's packets use: two relays, and the endpoints' access networks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
-    /// The relay near the sender, DC1.
+    /// Prices of the relay near the sender (DC1 in J-QoS).
     pub ingress_relay: RelayPrices,
-    /// The relay near the receiver, DC2.
+    /// Prices of the relay near the receiver (DC2 in J-QoS).
     pub egress_relay: RelayPrices,
-    /// `alpha`: how much more of a machine a coded flow takes than a forwarded one; at least 0, usually
-    /// [`CODING_COMPUTE_RATIO`]. What is no number counts as 0.
+    /// `alpha`: a coded flow's share of a machine relative to a forwarded flow's; at least 0,
+    /// usually [`CODING_COMPUTE_RATIO`]. NaN counts as 0.
     pub coding_compute_ratio: f64,
-    /// What a byte costs the sender on its own access network, in either direction.
+    /// Price of bytes on the sender's access network, in either direction.
     pub sender_access: PricePerGigabyte,
-    /// What a byte costs the receiver on its own access network, in either direction.
+    /// Price of bytes on the receiver's access network, in either direction.
     pub receiver_access: PricePerGigabyte,
 }
 
-/// The cost of one relay for one flow and hour.
+/// Cost of one relay for an hour of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayCost {
-    /// Bytes that come in.
+    /// Cost of the bytes that the relay receives.
     pub incoming: Money,
-    /// Bytes that leave.
+    /// Cost of the bytes that the relay sends.
     pub outgoing: Money,
-    /// The flow's part of a machine.
+    /// Cost of the flow's share of the relay's machine.
     pub compute: Money,
 }
 
-/// What the endpoints of a flow send and receive in an hour, and what that costs them.
+/// Bytes that a flow's sender and receiver exchange in an hour, and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointCost {
-    /// The sender: originals, where they go the direct path, and copies.
+    /// Bytes that the sender sends: source packets on the direct path, and copies.
     pub sender_sends: Bytes,
-    /// The receiver, what comes in.
+    /// Bytes that the receiver receives, on the direct path and from relays.
     pub receiver_receives: Bytes,
-    /// The receiver: NACKs, and answers for others' repairs.
+    /// Bytes that the receiver sends: NACKs, and packets for repairs of other flows.
     pub receiver_sends: Bytes,
-    /// All of them at the prices of their access networks.
+    /// Cost of all these bytes, at the prices of the access networks.
     pub money: Money,
 }
 
-/// The cost of a service for one flow and hour.
+/// Cost of a service for an hour of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// The service.
+    /// Service that causes these costs.
     pub service: Service,
-    /// The relay near the sender, DC1.
+    /// Cost of the relay near the sender (DC1 in J-QoS).
     pub ingress_relay: RelayCost,
-    /// The relay near the receiver, DC2.
+    /// Cost of the relay near the receiver (DC2 in J-QoS).
     pub egress_relay: RelayCost,
-    /// The endpoints.
+    /// Bytes of the sender and the receiver, and their cost.
     pub endpoints: EndpointCost,
 }
 
 impl RelayCost {
-    /// Bytes in both directions.
+    /// Returns the cost of the bytes that the relay receives and sends.
     #[must_use]
     pub fn bandwidth(&self) -> Money {
         self.incoming.saturating_add(self.outgoing)
     }
 
-    /// Everything.
+    /// Returns the cost of the relay: bytes and share of a machine.
     #[must_use]
     pub fn total(&self) -> Money {
         self.bandwidth().saturating_add(self.compute)
@@ -99,41 +102,42 @@ impl RelayCost {
 }
 
 impl Cost {
-    /// Bytes in both directions at both relays.
+    /// Returns the cost of the bytes that both relays receive and send.
     #[must_use]
     pub fn bandwidth(&self) -> Money {
         self.ingress_relay.bandwidth().saturating_add(self.egress_relay.bandwidth())
     }
 
-    /// The flow's parts of machines at both relays.
+    /// Returns the cost of the flow's shares of machines at both relays.
     #[must_use]
     pub fn compute(&self) -> Money {
         self.ingress_relay.compute.saturating_add(self.egress_relay.compute)
     }
 
-    /// What the relays cost, as the papers count.
+    /// Returns the cost of both relays, without endpoints, as in the papers.
     #[must_use]
     pub fn relays(&self) -> Money {
         self.bandwidth().saturating_add(self.compute())
     }
 
-    /// What relays and endpoints cost together.
+    /// Returns the cost of relays and endpoints together.
     #[must_use]
     pub fn total(&self) -> Money {
         self.relays().saturating_add(self.endpoints.money)
     }
 }
 
-/// The bytes through one relay in an hour.
+/// Bytes of one flow that one relay receives and sends in an hour.
 #[derive(Clone, Copy, Debug, Default)]
-struct Through {
+struct RelayTraffic {
     incoming: Bytes,
     outgoing: Bytes,
 }
 
-/// What a service costs for this flow and an hour of it.
+/// Returns the cost of a service for an hour of this flow.
 ///
-/// J-QoS, table 2, with cooperative bytes charged at the egress relay, where they are:
+/// J-QoS, table 2, with cooperative bytes charged at the egress relay, which sends and receives
+/// them:
 ///
 /// | service | DC1 in | DC1 out | DC2 in | DC2 out |
 /// |---|---|---|---|---|
@@ -142,7 +146,8 @@ struct Through {
 /// | caching | b | b | b + N | b p |
 /// | forwarding, both | b | b | b | b |
 ///
-/// Where bytes come in for free, no service costs less for more loss. Sums beyond [`Money::MAX`] are that.
+/// If incoming bytes are free, no service costs less at a higher loss. Sums saturate at
+/// [`Money::MAX`].
 #[must_use]
 pub fn cost(service: Service, flow: &FlowTerms, prices: &Prices) -> Cost {
     let traffic = flow.traffic();
@@ -160,10 +165,12 @@ pub fn cost(service: Service, flow: &FlowTerms, prices: &Prices) -> Cost {
     }
 }
 
-/// The lowest loss rate, to a millionth, from which on `other` costs less at the relays than `preferred`; `None` if it
-/// never does. Found by halving, as costs rise with loss, and coding's the most.
+/// Returns the lowest loss rate, to a millionth, from which on `other` costs less at the relays
+/// than `preferred`; `None` if there is none. It is found by bisection, because costs rise with
+/// loss, and coding's the most.
 ///
-/// For `preferred` = coding and `other` = caching or forwarding this is the published threshold (J-QoS, section 5.1.1).
+/// For `preferred` = coding and `other` = caching or forwarding this is the published threshold
+/// (J-QoS, section 5.1.1).
 #[must_use]
 pub fn break_even(
     preferred: Service,
@@ -195,21 +202,21 @@ pub fn break_even(
     Some(loss_of(from))
 }
 
-fn through_relays(service: Service, traffic: &Traffic) -> [Through; 2] {
+fn through_relays(service: Service, traffic: &Traffic) -> [RelayTraffic; 2] {
     let Traffic { source, repairs, resent, nacks, requests, answers } = *traffic;
-    let whole = Through { incoming: source, outgoing: source };
+    let whole = RelayTraffic { incoming: source, outgoing: source };
     match service {
-        Service::Internet => [Through::default(); 2],
+        Service::Internet => [RelayTraffic::default(); 2],
         Service::Coding => [
-            Through { incoming: source, outgoing: repairs },
-            Through { incoming: sum(&[repairs, nacks, answers]), outgoing: sum(&[resent, requests]) },
+            RelayTraffic { incoming: source, outgoing: repairs },
+            RelayTraffic { incoming: sum(&[repairs, nacks, answers]), outgoing: sum(&[resent, requests]) },
         ],
-        Service::Caching => [whole, Through { incoming: sum(&[source, nacks]), outgoing: resent }],
+        Service::Caching => [whole, RelayTraffic { incoming: sum(&[source, nacks]), outgoing: resent }],
         Service::Forwarding | Service::Both => [whole, whole],
     }
 }
 
-fn relay_cost(through: Through, prices: &RelayPrices, ratio: f64) -> RelayCost {
+fn relay_cost(through: RelayTraffic, prices: &RelayPrices, ratio: f64) -> RelayCost {
     RelayCost {
         incoming: prices.incoming.of(through.incoming),
         outgoing: prices.outgoing.of(through.outgoing),
@@ -217,7 +224,8 @@ fn relay_cost(through: Through, prices: &RelayPrices, ratio: f64) -> RelayCost {
     }
 }
 
-/// What endpoints send and receive. A receiver answers for others as often as others answer for it, on the average.
+/// Returns the bytes of the endpoints with this service, and their cost. On average, a receiver
+/// answers requests for other flows as often as others answer for its flow.
 fn endpoint_cost(service: Service, traffic: &Traffic, prices: &Prices) -> EndpointCost {
     let Traffic { source, resent, nacks, requests, answers, .. } = *traffic;
     let direct = source.saturating_sub(resent);
@@ -256,7 +264,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::flow::Messages;
+    use crate::flow::MessageOverhead;
 
     fn share(value: f64) -> Probability {
         Probability::new(value).expect("the test gives a share")
@@ -270,7 +278,8 @@ mod tests {
         RelayPrices {
             incoming: PricePerGigabyte::FREE,
             outgoing: per_gigabyte(outgoing),
-            // With 460 flows, two machines of this price make the published 0.19 cents, and 0.51 when they code.
+            // With 460 flows, two machines at this price yield the published 0.19 cents, and 0.51
+            // with coding.
             machine_per_hour: scaled(Money::from_dollars(1), 0.445),
             flows_per_machine: FLOWS_PER_THREAD,
         }
@@ -286,7 +295,8 @@ mod tests {
         }
     }
 
-    /// From Oceania to Europe: 9.8 cents between regions, 9 cents from Europe to the Internet.
+    /// Returns prices from Oceania to Europe: 9.8 cents between regions, 9 cents from Europe to the
+    /// Internet.
     fn oceania_to_europe() -> Prices {
         prices(0.098, 0.09)
     }
@@ -296,7 +306,7 @@ mod tests {
         money.nanodollars() as f64 / 1e7
     }
 
-    /// An amount in cents with two decimals.
+    /// Formats an amount in cents with two decimals.
     fn cents(money: Money) -> String {
         format!("{:.2}", number(money))
     }
@@ -323,7 +333,8 @@ mod tests {
 
     #[test]
     fn a_hundred_and_fifty_calls_cost_a_sixteenth() {
-        // At both relays the same price, such that forwarding costs what was published; every repair packet is used.
+        // Equal prices at both relays, at which forwarding has the published cost; every repair
+        // packet is used.
         let flow = FlowTerms {
             rate: Rate::from_kilobits_per_second(150 * 1_500),
             loss: share(1.0 / 16.0),
@@ -356,8 +367,8 @@ mod tests {
     #[test]
     fn thresholds_lie_where_they_were_published() {
         let flow =
-            FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(Probability::ZERO) };
-        // Cheap between regions, dear towards the receiver, and the other way round.
+            FlowTerms { messages: MessageOverhead::Counted, ..FlowTerms::published_call(Probability::ZERO) };
+        // Cheap between regions and expensive towards the receiver, then the reverse.
         let threshold = |ingress_out, egress_out| {
             break_even(Service::Coding, Service::Caching, &flow, &prices(ingress_out, egress_out))
         };
@@ -370,7 +381,7 @@ mod tests {
 
     #[test]
     fn endpoints_pay_for_their_own_copies() {
-        let flow = FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(share(0.01)) };
+        let flow = FlowTerms { messages: MessageOverhead::Counted, ..FlowTerms::published_call(share(0.01)) };
         let metered = Prices { sender_access: per_gigabyte(1.0), ..oceania_to_europe() };
         let sends = |service| cost(service, &flow, &metered).endpoints.sender_sends.count();
         assert_eq!(sends(Service::Caching), 2 * sends(Service::Forwarding));
@@ -393,13 +404,14 @@ mod tests {
             let high = (low + more).min(1.0);
             let prices = prices(out, 0.09);
             let flow = FlowTerms {
-                messages: Messages::OnTheWire,
+                messages: MessageOverhead::Counted,
                 in_stream: BlockShape::new(5, 1),
                 ..FlowTerms::published_call(share(low))
             };
             for service in Service::ALL {
                 let [low, high] = [low, high].map(|loss| cost(*service, &flow.at_loss(share(loss)), &prices));
-                // The answers are what may fall: who has lost its packet does not answer; they come in for free here.
+                // Only answers may decrease: receivers that lost their packet do not answer.
+                // Incoming answers are free here.
                 prop_assert!(low.relays() <= high.relays());
             }
         }
@@ -409,7 +421,7 @@ mod tests {
             for repair in 1..=(source / 2).min(8) {
                 let flow = FlowTerms {
                     cross_stream: BlockShape::new(source, repair),
-                    messages: Messages::OnTheWire,
+                    messages: MessageOverhead::Counted,
                     ..FlowTerms::published_call(share(loss))
                 };
                 let outgoing = |service| cost(service, &flow, &oceania_to_europe()).ingress_relay.outgoing;

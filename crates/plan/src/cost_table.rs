@@ -1,4 +1,4 @@
-//! Costs between all regions of a price book.
+//! Costs between all regions of a price list.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -6,53 +6,53 @@ use alloc::vec::Vec;
 use byway_units::Probability;
 use byway_wire::Service;
 
-use crate::book::PriceBook;
 use crate::choice::{Choice, Criteria, choose};
 use crate::cost::break_even;
 use crate::flow::FlowTerms;
+use crate::price_list::PriceList;
 
-/// The published range of loss rates: 0.01 % to 50 %, in steps of about two.
+/// Published range of loss rates: 0.01 % to 50 %, in steps of about two.
 pub const LOSS_RATES: [f64; 12] =
     [0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
 
-/// What services cost between two regions at one loss rate.
+/// Costs of all services between two regions, at one loss rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostRow {
-    /// The ingress relay's region.
+    /// Region of the ingress relay.
     pub ingress: String,
-    /// The egress relay's region.
+    /// Region of the egress relay.
     pub egress: String,
-    /// The share of packets that the direct path loses.
+    /// Share of packets that the direct path between them loses.
     pub loss: Probability,
-    /// Every service with its cost for an hour, and the cheapest competent one with the reason.
+    /// Cost of each service for an hour, and the choice among them with its reason.
     pub choice: Choice,
 }
 
-/// The loss rates between two regions from which on coding is not cheapest.
+/// Loss rates between two regions from which on another service costs less than coding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// The ingress relay's region.
+    /// Region of the ingress relay.
     pub ingress: String,
-    /// The egress relay's region.
+    /// Region of the egress relay.
     pub egress: String,
-    /// From where on caching costs less than coding; `None` if it never does.
+    /// Loss rate from which on caching costs less than coding; `None` if there is none.
     pub caching: Option<Probability>,
-    /// From where on forwarding costs less than coding; `None` if it never does.
+    /// Loss rate from which on forwarding costs less than coding; `None` if there is none.
     pub forwarding: Option<Probability>,
 }
 
-/// What each service costs between every ordered pair of a book's regions, at each of these loss rates: for a flow like this,
-/// whose own loss rate is replaced.
+/// Returns the cost of each service between every ordered pair of a price list's regions, at each
+/// of these loss rates. The loss rate of `flow` is replaced.
 ///
-/// A row for each pair and loss rate, in the order of [`PriceBook::region_pairs`].
+/// There is a row for each pair and loss rate, in the order of [`PriceList::region_pairs`].
 #[must_use]
 pub fn cost_table(
-    book: &PriceBook,
+    list: &PriceList,
     flow: &FlowTerms,
     losses: &[Probability],
     criteria: &Criteria,
 ) -> Vec<CostRow> {
-    let pairs = book.region_pairs().filter_map(|(from, to)| Some((from, to, book.prices(from, to)?)));
+    let pairs = list.region_pairs().filter_map(|(from, to)| Some((from, to, list.prices(from, to)?)));
     let rows = pairs.flat_map(|(ingress, egress, prices)| {
         losses.iter().map(move |loss| CostRow {
             ingress: ingress.to_owned(),
@@ -64,13 +64,15 @@ pub fn cost_table(
     rows.collect()
 }
 
-/// From which loss rates on caching and forwarding cost less than coding, for every ordered pair of a book's regions.
+/// Returns the loss rates from which on caching and forwarding cost less than coding, for every
+/// ordered pair of a price list's regions.
 ///
-/// Costs alone decide here, as in J-QoS, section 5.1.1; whether coding still repairs enough is another matter.
+/// Only costs count here, as in J-QoS, section 5.1.1; coding may repair too little at these loss
+/// rates.
 #[must_use]
-pub fn thresholds(book: &PriceBook, flow: &FlowTerms) -> Vec<Threshold> {
-    let rows = book.region_pairs().filter_map(|(ingress, egress)| {
-        let prices = book.prices(ingress, egress)?;
+pub fn thresholds(list: &PriceList, flow: &FlowTerms) -> Vec<Threshold> {
+    let rows = list.region_pairs().filter_map(|(ingress, egress)| {
+        let prices = list.prices(ingress, egress)?;
         Some(Threshold {
             ingress: ingress.to_owned(),
             egress: egress.to_owned(),
@@ -87,12 +89,12 @@ mod tests {
 
     use super::*;
     use crate::choice::Reason;
-    use crate::flow::Messages;
-    use crate::places::World;
+    use crate::flow::MessageOverhead;
+    use crate::locations::World;
     use crate::price::PricePerGigabyte;
 
     fn call() -> FlowTerms {
-        FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(Probability::ZERO) }
+        FlowTerms { messages: MessageOverhead::Counted, ..FlowTerms::published_call(Probability::ZERO) }
     }
 
     fn losses() -> Vec<Probability> {
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn at_typical_loss_coding_is_cheapest_between_all_regions_of_hyperscale_clouds() {
-        let book = PriceBook::hyperscale(&World::built_in());
+        let book = PriceList::hyperscale(&World::built_in());
         let rows = cost_table(&book, &call(), &losses(), &Criteria::default());
         assert_eq!(rows.len(), 132 * LOSS_RATES.len());
         for row in rows.iter().filter(|row| row.loss.value() <= 0.01) {
@@ -113,7 +115,7 @@ mod tests {
     #[test]
     fn where_bytes_are_included_forwarding_wins_everywhere() {
         let world = World::built_in();
-        for book in [PriceBook::flat_rate(&world), PriceBook::quota(&world)] {
+        for book in [PriceList::flat_rate(&world), PriceList::quota(&world)] {
             for row in cost_table(&book, &call(), &losses(), &Criteria::default()) {
                 let choice = (row.choice.service, row.choice.reason);
                 assert_eq!(choice, (Service::Forwarding, Reason::EgressNearlyFree));
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn ten_cents_for_what_comes_in_double_forwarding_on_the_average() {
-        let free = PriceBook::hyperscale(&World::built_in());
+        let free = PriceList::hyperscale(&World::built_in());
         let charged = free.clone().with_incoming(PricePerGigabyte::new(Money::from_cents(10)));
         let one_per_cent = [Probability::from_ratio(1, 100).expect("it is a share")];
         let total = |book, service| {
@@ -134,14 +136,14 @@ mod tests {
         };
         let per_cent = |part, whole| 100 * part / whole;
         let forwarding = total(&charged, Service::Forwarding);
-        // Published: "doubles", and "around 40 %", which is coding's cost as a part of forwarding's.
+        // Published: "doubles", and "around 40 %", which is coding's cost relative to forwarding's.
         assert_eq!(per_cent(forwarding, total(&free, Service::Forwarding)), 191);
         assert_eq!(per_cent(total(&charged, Service::Coding), forwarding), 37);
     }
 
     #[test]
     fn thresholds_of_hyperscale_clouds_lie_above_ten_per_cent() {
-        let rows = thresholds(&PriceBook::hyperscale(&World::built_in()), &call());
+        let rows = thresholds(&PriceList::hyperscale(&World::built_in()), &call());
         let mut found: Vec<_> = rows.iter().filter_map(|row| row.caching).collect();
         found.sort_unstable();
         let share = |loss: Option<&Probability>| loss.map(|loss| (loss.value() * 1e3).round() / 10.0);

@@ -1,10 +1,10 @@
-//! Readers of larger public tables, whose text the caller has.
+//! Readers of larger public tables, whose text the caller supplies.
 //!
 //! | reader | table | columns |
 //! |---|---|---|
 //! | [`region_delays`] | skyplane-project/skyplane, latency between 69 regions, 2022 | `src,src_tier,dst,dst_tier,rtt_min_ms,…` |
 //! | [`city_delays`] | WonderNetwork's pings, as in Consensys/wittgenstein, 2018 | a matrix, cities in the first row and column |
-//! | [`city_places`] | the cities' positions | `city,country_continent,lat_deg,lon_deg` |
+//! | [`city_positions`] | the cities' positions | `city,country_continent,lat_deg,lon_deg` |
 //! | [`egress_pairs`] | skyplane-project/skyplane, egress prices of three providers, 2023 | `src,dst,usd_per_gb` |
 //! | [`aws_transfer`] | skyplane-project/skyplane, AWS transfer prices, 2023 | `src_region,dst,usd_per_gb` |
 //! | [`google_egress`] | Cyclenerd/google-cloud-pricing-cost-calculator, 2026 | `destination,monthly_tb_tier,src_region,usd_per_gib` |
@@ -17,26 +17,28 @@ use alloc::vec::Vec;
 
 use byway_units::{Bytes, Money};
 
-use crate::places::{City, DelayTable, Position};
+use crate::locations::{City, DelayTable, Position};
 use crate::price::{GIGABYTE, PricePerGigabyte, Tariff, Tier};
 use crate::table::{Row, Table, TableError, milliseconds};
 
-/// Prices by source and destination.
+/// Prices of bytes by source and destination region.
 pub type PairPrices = BTreeMap<(String, String), PricePerGigabyte>;
 
-/// The destination that stands for the Internet.
+/// Name that stands for the Internet as a destination in [`PairPrices`].
 pub const INTERNET: &str = "internet";
 
-/// Longest round trip of a table in milliseconds, as for delays one way.
+/// Longest round-trip time that a table may have, in milliseconds: twice the limit of one-way
+/// delays.
 const ROUND_TRIP_MS_MAX: f64 = 20_000.0;
 
-/// One-way delays between regions: half the least round trip. Premium tiers only; zones of Google are taken for their
-/// region, so that `gcp:europe-west2-a` is `gcp:europe-west2`.
+/// Reads one-way delays between regions: half the least round-trip time. Only premium tiers count.
+/// Zones of Google count as their region: `gcp:europe-west2-a` is `gcp:europe-west2`.
 ///
-/// The longer of both directions counts: some of the shorter ones are faster than light in fibre.
+/// The longer of both directions counts, because some of the shorter ones are faster than light in
+/// fibre.
 ///
 /// # Errors
-/// If it is no such table.
+/// If the text is no such table.
 pub fn region_delays(name: &str, text: &str) -> Result<DelayTable, TableError> {
     let mut longest: BTreeMap<(String, String), f64> = BTreeMap::new();
     for row in Table::parse(name, text)?.rows() {
@@ -56,11 +58,11 @@ pub fn region_delays(name: &str, text: &str) -> Result<DelayTable, TableError> {
     Ok(delays)
 }
 
-/// One-way delays between cities: half the mean round trip, the shorter of both directions. Empty cells are skipped, and
-/// `+` in names stands for a space.
+/// Reads one-way delays between cities: half the mean round-trip time, the shorter of both
+/// directions. Empty cells are skipped, and `+` in names is a space.
 ///
 /// # Errors
-/// If it is no matrix of numbers.
+/// If the text is no matrix of numbers.
 pub fn city_delays(name: &str, text: &str) -> Result<DelayTable, TableError> {
     let mut delays = DelayTable::default();
     for row in Table::parse(name, text)?.rows() {
@@ -70,7 +72,7 @@ pub fn city_delays(name: &str, text: &str) -> Result<DelayTable, TableError> {
             let round_trip_ms: Option<f64> = cell.parse().ok();
             let in_range = round_trip_ms.filter(|number| (0.0..=ROUND_TRIP_MS_MAX).contains(number));
             let Some(round_trip_ms) = in_range else {
-                let problem = format!("\"{cell}\" is no round trip: give milliseconds from 0 to 20000");
+                let problem = format!("invalid round trip \"{cell}\": give milliseconds from 0 to 20000");
                 return Err(row.problem(column, problem));
             };
             delays.insert(&from, &column.replace('+', " "), milliseconds(round_trip_ms / 2.0));
@@ -79,12 +81,13 @@ pub fn city_delays(name: &str, text: &str) -> Result<DelayTable, TableError> {
     Ok(delays)
 }
 
-/// The cities of [`city_delays`] with their positions; those without one are skipped. `country_continent` is
-/// `Country, Continent`; its `Eurasia` is told apart by longitude: Europe ends at 45 degrees east.
+/// Reads the cities of [`city_delays`] with their positions; cities without one are skipped.
+/// `country_continent` is `Country, Continent`. Its `Eurasia` is divided by longitude: Europe ends
+/// at 45 degrees east.
 ///
 /// # Errors
-/// If it is no such table.
-pub fn city_places(name: &str, text: &str) -> Result<Vec<City>, TableError> {
+/// If the text is no such table.
+pub fn city_positions(name: &str, text: &str) -> Result<Vec<City>, TableError> {
     const EUROPE_EASTERN_END_DEG: f64 = 45.0;
     let mut cities = Vec::new();
     for row in Table::parse(name, text)?.rows() {
@@ -92,8 +95,8 @@ pub fn city_places(name: &str, text: &str) -> Result<Vec<City>, TableError> {
             continue;
         }
         let position = Position::read(&row)?;
-        let place = row.text("country_continent")?;
-        let continent = match place.rsplit_once(", ").map_or(place, |(_, continent)| continent) {
+        let location = row.text("country_continent")?;
+        let continent = match location.rsplit_once(", ").map_or(location, |(_, continent)| continent) {
             "Eurasia" if position.longitude_deg < EUROPE_EASTERN_END_DEG => "Europe",
             "Eurasia" => "Asia",
             other => other,
@@ -107,18 +110,20 @@ pub fn city_places(name: &str, text: &str) -> Result<Vec<City>, TableError> {
     Ok(cities)
 }
 
-/// Prices between regions of AWS, Azure and Google, as in `aws:eu-central-1`; zones of Google are taken for their region.
+/// Reads prices between regions of AWS, Azure and Google, as in `aws:eu-central-1`; zones of Google
+/// count as their region.
 ///
 /// # Errors
-/// If it is no such table.
+/// If the text is no such table.
 pub fn egress_pairs(name: &str, text: &str) -> Result<PairPrices, TableError> {
     pair_prices(name, text, ["src", "dst"], |region| region_of(region).to_owned())
 }
 
-/// Prices between regions of AWS, and from them to [`INTERNET`]; regions come out as in `aws:eu-central-1`.
+/// Reads prices between regions of AWS, and from them to [`INTERNET`]; region names are as in
+/// `aws:eu-central-1`.
 ///
 /// # Errors
-/// If it is no such table.
+/// If the text is no such table.
 pub fn aws_transfer(name: &str, text: &str) -> Result<PairPrices, TableError> {
     pair_prices(name, text, ["src_region", "dst"], |region| {
         if region == INTERNET { region.to_owned() } else { format!("aws:{region}") }
@@ -139,12 +144,14 @@ fn pair_prices(
     prices.collect()
 }
 
-/// Google's tariffs towards the Internet, by region as in `gcp:europe-west2` and destination as in `worldwide`.
+/// Reads Google's tariffs towards the Internet, by region as in `gcp:europe-west2` and destination
+/// as in `worldwide`.
 ///
-/// Tiers are in terabytes of a month, `0-1`, `1-10`, `10n`; prices per 2^30 bytes come out per 10^9.
+/// Tiers are in terabytes of a month, `0-1`, `1-10`, `10n`; prices per 2^30 bytes are converted to
+/// 10^9.
 ///
 /// # Errors
-/// If it is no such table, or a tier is no such tier.
+/// If the text is no such table, or a tier is invalid.
 pub fn google_egress(name: &str, text: &str) -> Result<BTreeMap<(String, String), Tariff>, TableError> {
     let mut tiers: BTreeMap<(String, String), Vec<Tier>> = BTreeMap::new();
     for row in Table::parse(name, text)?.rows() {
@@ -166,17 +173,17 @@ fn tier_start(row: &Row<'_>) -> Result<Bytes, TableError> {
         "0-1" => 0,
         "1-10" => 1_000,
         "10n" => 10_000,
-        _ => return Err(row.problem("monthly_tb_tier", "is no tier: give 0-1, 1-10 or 10n")),
+        _ => return Err(row.problem("monthly_tb_tier", "invalid tier: give 0-1, 1-10 or 10n")),
     };
     Ok(GIGABYTE * gigabytes)
 }
 
-/// The price of 10^9 bytes, if 2^30 cost this.
+/// Converts a price of 2^30 bytes to one of 10^9 bytes.
 fn per_gigabyte(per_gibibyte: Money) -> PricePerGigabyte {
     PricePerGigabyte::mean(per_gibibyte, Bytes::new(1 << 30))
 }
 
-/// The region that a zone of Google lies in; other names as they are.
+/// Returns the region that a zone of Google belongs to; other names are unchanged.
 fn region_of(name: &str) -> &str {
     match name.rsplit_once('-') {
         Some((region, zone)) if name.starts_with("gcp:") && zone.len() == 1 => region,
@@ -209,7 +216,10 @@ mod tests {
         let delays = city_delays("t", text).expect("it is such a table");
         assert_eq!(delays.between("Sao Paulo", "Adelaide"), Some(Duration::from_millis(165)));
         let error = city_delays("t", "x,A\nA,far\n").expect_err("it is no number");
-        assert_eq!(error.to_string(), "t:2: A: \"far\" is no round trip: give milliseconds from 0 to 20000");
+        assert_eq!(
+            error.to_string(),
+            "t:2: A: invalid round trip \"far\": give milliseconds from 0 to 20000"
+        );
     }
 
     #[test]
@@ -218,10 +228,10 @@ mod tests {
             Alblasserdam,\"Netherlands, Eurasia\",51.866,4.661\n\
             New+Delhi,\"India, Eurasia\",28.65,77.23\n\
             Nowhere,,,\n";
-        let cities = city_places("t", text).expect("it is such a table");
-        let places: Vec<_> =
+        let cities = city_positions("t", text).expect("it is such a table");
+        let cities_found: Vec<_> =
             cities.iter().map(|city| (city.name.as_str(), city.continent.as_str())).collect();
-        assert_eq!(places, [("Alblasserdam", "Europe"), ("New Delhi", "Asia")]);
+        assert_eq!(cities_found, [("Alblasserdam", "Europe"), ("New Delhi", "Asia")]);
     }
 
     #[test]
@@ -247,7 +257,7 @@ mod tests {
         assert_eq!(tariff.marginal(Bytes::ZERO).money().nanodollars(), 111_758_708);
         assert_eq!(tariff.marginal(GIGABYTE * 1_000).money().nanodollars(), 102_445_483);
         let error = google_egress("t", &text.replace("0-1", "few")).expect_err("it is no tier");
-        assert!(error.to_string().starts_with("t:3: monthly_tb_tier: is no tier"));
+        assert!(error.to_string().starts_with("t:3: monthly_tb_tier: invalid tier"));
     }
 
     proptest! {
@@ -265,9 +275,9 @@ mod tests {
                 "destination,monthly_tb_tier,src_region,usd_per_gib",
             ];
             let text = format!("{}\n{}", headers[header], lines.join("\n"));
-            let _ = (region_delays("t", &text), city_delays("t", &text), city_places("t", &text));
+            let _ = (region_delays("t", &text), city_delays("t", &text), city_positions("t", &text));
             let _ = (egress_pairs("t", &text), aws_transfer("t", &text), google_egress("t", &text));
-            let _ = (crate::places::regions("t", &text), crate::last_mile::LastMile::parse("t", &text));
+            let _ = (crate::locations::regions("t", &text), crate::last_mile::LastMile::parse("t", &text));
         }
     }
 }

@@ -1,52 +1,56 @@
-//! How long a delivery takes when the direct copy is lost.
+//! Delays of a flow's paths, and the delivery times of services if the direct copy is lost.
 
 use byway_units::Duration;
 use byway_wire::Service;
 
-/// The delays between sender, relays and receivers of one flow; all of them one way.
+/// One-way delays between sender, relays and receivers of one flow.
 ///
 /// Symbols are those of J-QoS, section 5.1: `d_S`, `x`, `d_R`, `y` and `d_R'`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// `d_S`: from the sender to its ingress relay.
+    /// `d_S`: delay from the sender to its ingress relay.
     pub sender_to_ingress: Duration,
-    /// `x`: from the ingress relay to the egress relay.
+    /// `x`: delay from the ingress relay to the egress relay.
     pub ingress_to_egress: Duration,
-    /// `d_R`: from the egress relay to the receiver, and back.
+    /// `d_R`: delay from the egress relay to the receiver, equal in both directions.
     pub egress_to_receiver: Duration,
-    /// `y`: from the sender to the receiver, on the direct path.
+    /// `y`: delay from the sender to the receiver, on the direct path.
     pub direct: Duration,
-    /// The greatest `d_R'`: from the egress relay to the farthest of the receivers that cooperate in a repair.
+    /// `max(d_R')`: delay from the egress relay to the farthest of the receivers that cooperate in
+    /// a repair.
     pub cooperating: Duration,
-    /// `T_det`: from when a lost packet would have arrived until its receiver asks for it.
+    /// `T_det`: time from the expected arrival of a lost packet to its receiver's NACK.
     pub detection: Duration,
-    /// `T_enc`: how long a packet waits at the ingress relay until its batch is encoded.
+    /// `T_enc`: time for which a packet waits at the ingress relay until its batch is encoded.
     pub encoding: Duration,
 }
 
 impl Delays {
-    /// The same delays in the published reading: losses are noticed and batches encoded at once.
+    /// Returns these delays as the published model has them: losses are detected and batches are
+    /// encoded without delay.
     #[must_use]
     pub const fn as_published(self) -> Self {
         Self { detection: Duration::ZERO, encoding: Duration::ZERO, ..self }
     }
 
-    /// The round trip on the direct path: twice `y`.
+    /// Returns the round-trip time of the direct path: twice `y`.
     #[must_use]
     pub const fn direct_round_trip(&self) -> Duration {
         self.direct.saturating_add(self.direct)
     }
 
-    /// How long after its sending a packet whose direct copy is lost is delivered by this service; `None` for the
-    /// Internet alone, which never delivers it.
+    /// Returns the time from a packet's sending to its delivery by this service if the direct copy
+    /// is lost; `None` for the Internet alone, which does not deliver it.
     ///
     /// - forwarding: `x + d_S + d_R`;
-    /// - both: the lesser of `y` and that, as what comes first counts: for packets that neither way loses;
+    /// - both: the smaller of `y` and that, because the first copy counts: for packets that neither
+    ///   path loses;
     /// - caching: `y + T_det + 2 d_R + D`;
-    /// - coding: `y + T_det + 2 d_R + 2 max(d_R') + D`, for repairs that need others; one that in-stream repair packets
-    ///   suffice for takes as long as with caching, and `T_enc`, if that is late.
+    /// - coding: `y + T_det + 2 d_R + 2 max(d_R') + D`, for repairs with other receivers. A repair
+    ///   from in-stream repair packets alone takes as long as with caching, plus `T_enc` if that is
+    ///   late.
     ///
-    /// Sums beyond [`Duration::MAX`] are that.
+    /// Sums saturate at [`Duration::MAX`].
     #[must_use]
     pub fn delivery(&self, service: Service) -> Option<Duration> {
         match service {
@@ -59,7 +63,8 @@ impl Delays {
         }
     }
 
-    /// How long a repair takes from the NACK until the packet is there; `None` for services that repair nothing.
+    /// Returns the time from a receiver's NACK to the arrival of the repair; `None` for services
+    /// without repairs.
     #[must_use]
     pub fn repair(&self, service: Service) -> Option<Duration> {
         let (round_trip, wait) = (twice(self.egress_to_receiver), self.wait(service));
@@ -70,9 +75,11 @@ impl Delays {
         }
     }
 
-    /// `D`: how long a NACK waits at the egress relay for the copy, or for the repair packets, to arrive.
+    /// Returns `D`: the time for which a NACK waits at the egress relay for the copy or the repair
+    /// packets.
     ///
-    /// `max(0, d_S + T_enc + x - (y + T_det + d_R))`; copies for a cache wait for no batch, so `T_enc` is zero there.
+    /// `max(0, d_S + T_enc + x - (y + T_det + d_R))`; copies for a cache wait for no batch, so
+    /// `T_enc` is zero there.
     #[must_use]
     pub fn wait(&self, service: Service) -> Duration {
         let encoding = if service == Service::Coding { self.encoding } else { Duration::ZERO };
@@ -80,10 +87,11 @@ impl Delays {
         data.saturating_sub(sum(&[self.direct, self.detection, self.egress_to_receiver]))
     }
 
-    /// The time from when the direct copy would have arrived until the repair does, as a share of the direct round
-    /// trip; a retransmission by the sender takes 1 at least.
+    /// Returns the time from the expected arrival of the direct copy to the repair, as a share of
+    /// the direct round-trip time. A retransmission by the sender takes 1 at least.
     ///
-    /// J-QoS, figure 4c. `None` for services that repair nothing, and if the direct path takes no time.
+    /// J-QoS, figure 4c. `None` for services without repairs, and if the delay of the direct path
+    /// is zero.
     #[must_use]
     pub fn recovery_share(&self, service: Service) -> Option<f64> {
         let recovery = sum(&[self.detection, self.repair(service)?]);

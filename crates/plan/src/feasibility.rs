@@ -1,4 +1,4 @@
-//! Whether services are fast enough between endpoints all over the world.
+//! Feasibility study: services that are fast enough between endpoints all over the world.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -9,32 +9,35 @@ use byway_wire::Service;
 
 use crate::delay::Delays;
 use crate::last_mile::LastMile;
-use crate::places::{City, World};
+use crate::locations::{City, World};
 use crate::random::SplitMix;
 
-/// Least delay between an endpoint and the first router of its provider, one way: 1 ms, a good fibre or cable.
+/// Least one-way delay between an endpoint and the first router of its provider: 1 ms, a good fibre
+/// or cable.
 ///
-/// Where the nearest relay is farther away than the last mile's distribution says, at least this much is left of it.
+/// It also applies if the nearest relay is farther away than the last-mile distribution says.
 const ACCESS_DELAY_MIN: Duration = Duration::from_millis(1);
 
-/// What the study assumes.
+/// Assumptions of the feasibility study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeasibilitySetup {
-    /// The seed of all draws.
+    /// Seed of the study's random numbers; equal seeds give equal results.
     pub seed: u64,
-    /// How many endpoints each city has; each draws its own last mile.
+    /// Number of endpoints in each city; each draws its own last mile.
     pub endpoints_per_city: usize,
-    /// How many receivers cooperate in a repair: drawn from the receiver's continent; the farthest from its relay counts.
+    /// Number of receivers that cooperate in a repair: drawn from the receiver's continent; the
+    /// farthest from its relay counts.
     pub cooperating: usize,
-    /// `T_det`: how long it takes to notice a loss.
+    /// `T_det`: time from the expected arrival of a lost packet to the NACK.
     pub detection: Duration,
-    /// `T_enc`: how long a packet waits for its batch.
+    /// `T_enc`: time for which a packet waits until its batch is encoded.
     pub encoding: Duration,
 }
 
 impl FeasibilitySetup {
-    /// J-QoS, section 5.1: five cooperating receivers, losses noticed and batches encoded at once; ten endpoints in each city,
-    /// which with [`World::built_in`] makes 180,600 paths against 22,000 measured ones.
+    /// Returns the assumptions of J-QoS, section 5.1: five cooperating receivers, losses detected
+    /// and batches encoded at once. With ten endpoints in each city, [`World::built_in`] has
+    /// 180,600 paths, against 22,000 measured ones.
     #[must_use]
     pub const fn published(seed: u64) -> Self {
         Self {
@@ -47,38 +50,39 @@ impl FeasibilitySetup {
     }
 }
 
-/// An endpoint of the study.
+/// Endpoint of the study, with its nearest relay.
 #[derive(Clone, Copy, Debug)]
 struct Endpoint<'a> {
     city: &'a City,
-    /// The place of its nearest region among those of the world.
+    /// Index of the nearest relay's region in [`World::regions`].
     region: usize,
-    /// To its nearest relay, one way.
+    /// One-way delay from the endpoint to its nearest relay.
     to_relay: Duration,
-    /// The part of every path that is its own, one way.
+    /// One-way delay of the endpoint's access network, which is part of all its paths.
     access: Duration,
 }
 
-/// A path of the study, from one endpoint to another.
+/// Path of the study, from one endpoint to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StudyPath {
-    /// The place of the ingress relay's region in [`World::regions`].
+    /// Index of the ingress relay's region in [`World::regions`].
     pub ingress: usize,
-    /// The place of the egress relay's region in [`World::regions`].
+    /// Index of the egress relay's region in [`World::regions`].
     pub egress: usize,
-    /// Its delays.
+    /// One-way delays of the path and its relays.
     pub delays: Delays,
 }
 
-/// The delays of many paths from one continent to another.
+/// Delays of the study's paths from one continent to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathDelays {
-    /// One element for each path.
+    /// The paths, in no particular order.
     pub paths: Vec<StudyPath>,
 }
 
 impl PathDelays {
-    /// How long deliveries by this service take when the direct copy is lost, shortest first; nothing for the Internet alone.
+    /// Returns the delivery times of this service if the direct copy is lost, shortest first; empty
+    /// for the Internet alone.
     #[must_use]
     pub fn deliveries(&self, service: Service) -> Vec<Duration> {
         let mut deliveries: Vec<_> =
@@ -87,7 +91,7 @@ impl PathDelays {
         deliveries
     }
 
-    /// How long direct copies take, shortest first.
+    /// Returns the one-way delays of the direct paths, shortest first.
     #[must_use]
     pub fn direct(&self) -> Vec<Duration> {
         let mut direct: Vec<_> = self.paths.iter().map(|path| path.delays.direct).collect();
@@ -95,8 +99,8 @@ impl PathDelays {
         direct
     }
 
-    /// Recovery times of this service as shares of the direct round trip, least first; nothing for services that repair
-    /// nothing.
+    /// Returns the recovery times of this service as shares of the direct round-trip time, least
+    /// first; empty for services without repairs.
     #[must_use]
     pub fn recovery_shares(&self, service: Service) -> Vec<f64> {
         let mut shares: Vec<_> =
@@ -106,12 +110,12 @@ impl PathDelays {
     }
 }
 
-/// The delays of paths between all endpoints, by the continents of sender and receiver.
+/// Returns the delays of paths between all endpoints, by the continents of sender and receiver.
 ///
-/// Each city of the world has endpoints, and each endpoint draws from its continent's last mile how far it is from a relay. If
-/// the nearest region is farther than that, the region's distance counts, and 1 ms of access. What is left of the draw
-/// beyond the region's distance is access, which the direct path has too. Paths lie between different cities, and between
-/// cities whose delays are known.
+/// Each city has endpoints, and each endpoint draws its delay to a relay from its continent's
+/// last-mile distribution. If the nearest region is farther than that, its delay counts, plus 1 ms
+/// of access. Otherwise, the rest of the drawn delay beyond the region's is access, which is also
+/// part of the direct path. Paths are between different cities with known delays.
 #[must_use]
 pub fn feasibility(
     world: &World,
@@ -167,7 +171,7 @@ fn endpoints<'a>(
     endpoints
 }
 
-/// The delays from one endpoint to another; `None` if the tables do not know them.
+/// Returns the delays between two endpoints; `None` if the tables lack one of them.
 fn delays(world: &World, sender: &Endpoint<'_>, receiver: &Endpoint<'_>) -> Option<Delays> {
     let between_cities = world.between_cities.between(&sender.city.name, &receiver.city.name)?;
     let (ingress, egress) = (world.regions.get(sender.region)?, world.regions.get(receiver.region)?);
@@ -181,7 +185,8 @@ fn delays(world: &World, sender: &Endpoint<'_>, receiver: &Endpoint<'_>) -> Opti
     })
 }
 
-/// The value that this share of rising values does not exceed: `share` from 0 to 1; `None` if there are no values.
+/// Returns the value that this share (0 to 1) of the values does not exceed; `None` without values.
+/// `rising` has to be sorted.
 #[must_use]
 #[allow(
     clippy::cast_possible_truncation,
@@ -223,7 +228,8 @@ mod tests {
         assert_eq!(paths, 86 * 84);
     }
 
-    /// The per cent of paths between these continents that this service delivers on within 200 ms.
+    /// Returns the percentage of paths between these continents on which this service delivers
+    /// within 200 ms.
     fn within_200_ms(
         found: &BTreeMap<(String, String), PathDelays>,
         is_meant: impl Fn(&str, &str) -> bool,
@@ -240,7 +246,8 @@ mod tests {
         let found = all(&FeasibilitySetup { endpoints_per_city: 4, ..FeasibilitySetup::published(1) });
         let published = ["North America", "Europe", "Asia", "Oceania"];
         let all_four = |from: &str, to: &str| published.contains(&from) && published.contains(&to);
-        // Published: 85 and 50. Twelve regions are fewer than those of the measurement, and farther from endpoints.
+        // Published: 85 and 50. Twelve regions are fewer than those of the measurement, and farther
+        // from endpoints.
         assert!((78..=88).contains(&within_200_ms(&found, all_four, Service::Caching)));
         assert!((37..=53).contains(&within_200_ms(&found, all_four, Service::Coding)));
         // Published: 95 and 50.

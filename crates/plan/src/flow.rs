@@ -1,73 +1,76 @@
-//! What a flow sends, and the bytes that follow from it.
+//! Traffic of a flow: its packets, and the bytes of its recovery.
 
 use byway_units::{Bytes, Duration, Probability, Rate};
 use byway_wire::BlockShape;
 use byway_wire::messages::{CrossStreamHead, InStreamHead};
 use byway_wire::packets::{ENVELOPE_OVERHEAD, MESSAGE_OVERHEAD};
 
-/// What costs are counted over: prices of machines are per hour, and so are the published costs.
+/// Period for which costs are computed: prices of machines and the published costs are per hour.
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Headers of IPv4 and UDP in bytes, which clouds bill too.
+/// Length of the headers of IPv4 and UDP in bytes, which clouds bill too.
 pub const IP_AND_UDP_BYTES: u64 = 28;
 
-/// A packet with one NACK of one range in bytes, IP and UDP included.
+/// Length of a packet with one NACK of one range in bytes, headers of IP and UDP included.
 pub const NACK_BYTES: u64 = IP_AND_UDP_BYTES + MESSAGE_OVERHEAD as u64 + 21;
 
-/// A packet with one cooperative request of one range in bytes, IP and UDP included.
+/// Length of a packet with one cooperative request of one range in bytes, headers of IP and UDP
+/// included.
 pub const REQUEST_BYTES: u64 = IP_AND_UDP_BYTES + MESSAGE_OVERHEAD as u64 + 16;
 
-/// What recovery says beside source packets and their sums.
+/// Accounting of the messages that recovery needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Messages {
-    /// Nothing: NACKs, requests and answers are neglected, and repair packets are as long as source packets.
+pub enum MessageOverhead {
+    /// NACKs, requests and answers are neglected, and repair packets are as long as source packets.
     ///
-    /// The published numbers come out so.
+    /// The published numbers use this.
     Neglected,
-    /// What Byway sends: see [`FlowTerms::traffic`].
-    OnTheWire,
+    /// All messages that Byway sends are counted: see [`FlowTerms::traffic`].
+    Counted,
 }
 
-/// What a flow sends and loses, and how it is coded if coding is its service.
+/// Properties of a flow: rate, loss, and parameters of coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowTerms {
-    /// The rate of the source packets, as relays see copies of them: headers included.
+    /// Rate of the source packets, as relays see copies of them: headers included.
     pub rate: Rate,
-    /// The size of such a packet, headers included; a size of zero counts as one byte.
+    /// Length of a source packet with headers; zero counts as one byte.
     pub packet: Bytes,
-    /// `p`: the share of source packets that the direct path loses.
+    /// `p`: share of source packets that the direct path loses.
     pub loss: Probability,
-    /// Batches across flows: `k` flows and their repair packets; `r` is their ratio. `None` if there is nobody to be
-    /// coded with.
+    /// Shape of batches across flows: `k` flows and their repair packets; `r` is the ratio of the
+    /// two. `None` if no other flow can be coded with this one.
     pub cross_stream: Option<BlockShape>,
-    /// Blocks along the flow; `s` is the ratio of repair packets to source packets. `None` for no such blocks.
+    /// Shape of blocks along the flow; `s` is the ratio of repair packets to source packets. `None`
+    /// without in-stream coding.
     pub in_stream: Option<BlockShape>,
-    /// Whether messages count.
-    pub messages: Messages,
+    /// Accounting of the messages for recovery.
+    pub messages: MessageOverhead,
 }
 
-/// The bytes of one flow in one [`HOUR`].
+/// Bytes of one flow and its recovery in one [`HOUR`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// `b`: all source packets.
+    /// `b`: bytes of all source packets.
     pub source: Bytes,
-    /// `b (r + s)`: repair packets.
+    /// `b (r + s)`: bytes of repair packets between the relays.
     pub repairs: Bytes,
-    /// `b p`: what is delivered in place of lost packets.
+    /// `b p`: bytes of repairs that the egress relay sends for lost packets.
     pub resent: Bytes,
-    /// `N`: NACKs.
+    /// `N`: bytes of the receiver's NACKs.
     pub nacks: Bytes,
-    /// `Q`: requests to cooperating receivers.
+    /// `Q`: bytes of requests to cooperating receivers.
     pub requests: Bytes,
-    /// `A`: answers of cooperating receivers.
+    /// `A`: bytes of the cooperating receivers' answers.
     pub answers: Bytes,
 }
 
 impl FlowTerms {
-    /// The flow of J-QoS, section 5.1.1: a video call of 1.5 Mbit/s, two repair packets for ten flows, no in-stream
-    /// coding; messages neglected.
+    /// Returns the flow of J-QoS, section 5.1.1: a video call of 1.5 Mbit/s, two repair packets for
+    /// ten flows, no in-stream coding; messages neglected.
     ///
-    /// Packets of 1,200 bytes are assumed: a video call fills most of what fits through any path.
+    /// It assumes packets of 1,200 bytes: a video call uses most of the length that fits through
+    /// any path.
     #[must_use]
     pub fn published_call(loss: Probability) -> Self {
         Self {
@@ -76,55 +79,59 @@ impl FlowTerms {
             loss,
             cross_stream: BlockShape::new(10, 2),
             in_stream: None,
-            messages: Messages::Neglected,
+            messages: MessageOverhead::Neglected,
         }
     }
 
-    /// The same flow on a path that loses this share.
+    /// Returns this flow on a direct path that loses this share of packets.
     #[must_use]
     pub const fn at_loss(self, loss: Probability) -> Self {
         Self { loss, ..self }
     }
 
-    /// `r + s`: repair packets for each source packet.
+    /// Returns `r + s`: the number of repair packets for each source packet.
     #[must_use]
     pub fn overhead(&self) -> f64 {
         [self.cross_stream, self.in_stream].into_iter().flatten().map(ratio).sum()
     }
 
-    /// The share of lost packets that in-stream repair packets bring back without others' help.
+    /// Returns the share of lost packets that the flow's in-stream repair packets restore, without
+    /// packets of other receivers.
     ///
-    /// All packets are taken to be lost independently; bursts are worse.
+    /// It assumes independent losses; bursts are worse.
     #[must_use]
     pub fn repaired_in_stream(&self) -> Probability {
         self.in_stream.map_or(Probability::ZERO, |shape| repaired(shape, self.loss))
     }
 
-    /// The share of lost packets that coding brings back when all flows of a batch lose this much, independently.
+    /// Returns the share of lost packets that coding restores if all flows of a batch have this
+    /// loss rate, independently.
     ///
-    /// A batch of `k` flows with `r` repair packets brings a lost packet back if at most `r - 1` of the others are lost
-    /// too. Of a flow that alone is in trouble, everything comes back, and answers that are late count as lost: the
-    /// measured share may be higher or lower.
+    /// A batch of `k` flows with `r` repair packets restores a lost packet if at most `r - 1` of
+    /// the others are lost too. The measured share may be higher or lower. If only one flow has
+    /// losses, all its packets are restored. Late answers count as lost.
     #[must_use]
     pub fn repaired_by_coding(&self) -> Probability {
         let across = self.cross_stream.map_or(Probability::ZERO, |shape| repaired(shape, self.loss));
         (self.repaired_in_stream().complement() * across.complement()).complement()
     }
 
-    /// What the flow and its recovery send in an hour.
+    /// Returns the bytes of the flow and its recovery in an hour.
     ///
-    /// With messages on the wire, the numbers of them are upper bounds, since lost packets of one burst share messages:
+    /// If messages are counted, their numbers are upper bounds, because lost packets of one burst
+    /// share messages:
     /// - `N`: a packet of [`NACK_BYTES`] for each lost packet;
-    /// - `Q`: for each lost packet that in-stream repair packets do not bring back, [`REQUEST_BYTES`] to each of the
-    ///   `k - 1` other receivers of its batch;
+    /// - `Q`: for each lost packet that in-stream repair packets do not restore, [`REQUEST_BYTES`]
+    ///   to each of the `k - 1` other receivers of its batch;
     /// - `A`: from each of these that has its packet (a share `1 - p`), the packet in an envelope;
-    /// - repair packets are longer than source packets by what they say about the packets they cover.
+    /// - repair packets are longer than source packets by their descriptions of the covered
+    ///   packets.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         let source = self.rate.bytes_in(HOUR).unwrap_or(Bytes::MAX);
         let lost_packets = as_number(source) / self.packet_bytes() * self.loss.value();
         let (requests, answers) = self.cooperation(lost_packets);
-        let nacks = self.messages.on_the_wire(lost_packets * as_number(Bytes::new(NACK_BYTES)));
+        let nacks = self.messages.if_counted(lost_packets * as_number(Bytes::new(NACK_BYTES)));
         Traffic {
             source,
             repairs: nearest(as_number(source) * self.repair_bytes_per_source_byte()),
@@ -135,13 +142,13 @@ impl FlowTerms {
         }
     }
 
-    /// `Q` and `A` for this many lost packets.
+    /// Returns `Q` and `A`, the bytes of requests and answers, for this number of lost packets.
     fn cooperation(&self, lost_packets: f64) -> (f64, f64) {
         let others = self.cross_stream.map_or(0.0, |shape| f64::from(shape.source_packets()) - 1.0);
-        let asked = lost_packets * self.repaired_in_stream().complement().value() * others;
-        let requests = asked * as_number(Bytes::new(REQUEST_BYTES));
-        let answers = asked * self.loss.complement().value() * self.packet_bytes();
-        (self.messages.on_the_wire(requests), self.messages.on_the_wire(answers))
+        let request_count = lost_packets * self.repaired_in_stream().complement().value() * others;
+        let requests = request_count * as_number(Bytes::new(REQUEST_BYTES));
+        let answers = request_count * self.loss.complement().value() * self.packet_bytes();
+        (self.messages.if_counted(requests), self.messages.if_counted(answers))
     }
 
     fn repair_bytes_per_source_byte(&self) -> f64 {
@@ -154,12 +161,14 @@ impl FlowTerms {
         across + along
     }
 
-    /// The length of a repair packet with a head of this many bytes, in source packets: it is sealed as a message,
-    /// the source packet's copy as an envelope.
+    /// Returns the length of a sent repair packet, as a multiple of a source packet's length.
+    /// `head_bytes` is the length of the repair message before its payload. A repair packet is
+    /// sealed as a message, and the relays' copy of a source packet as an envelope, so their
+    /// overheads differ.
     fn relative_length(&self, head_bytes: usize) -> f64 {
         let added = as_number(Bytes::from(MESSAGE_OVERHEAD + head_bytes));
         let removed = as_number(Bytes::from(ENVELOPE_OVERHEAD));
-        1.0 + self.messages.on_the_wire(added - removed) / self.packet_bytes()
+        1.0 + self.messages.if_counted(added - removed) / self.packet_bytes()
     }
 
     fn packet_bytes(&self) -> f64 {
@@ -167,32 +176,34 @@ impl FlowTerms {
     }
 }
 
-impl Messages {
-    /// This number if messages count, else zero.
-    fn on_the_wire(self, number: f64) -> f64 {
-        if self == Self::OnTheWire { number } else { 0.0 }
+impl MessageOverhead {
+    /// Returns this number of bytes if messages are counted, otherwise zero.
+    fn if_counted(self, number: f64) -> f64 {
+        if self == Self::Counted { number } else { 0.0 }
     }
 }
 
-/// Repair packets for each source packet.
+/// Returns the number of repair packets for each source packet, in blocks or batches of this shape.
 fn ratio(shape: BlockShape) -> f64 {
     f64::from(shape.repair_packets()) / f64::from(shape.source_packets())
 }
 
-/// The chance that at most `repair packets - 1` of the other source packets are lost, each with this chance.
+/// Returns the share of lost packets that a block or batch of this shape restores. It is the
+/// probability that fewer of the other source packets are lost than there are repair packets. Each
+/// is lost with probability `loss`.
 fn repaired(shape: BlockShape, loss: Probability) -> Probability {
     let others = u32::from(shape.source_packets()) - 1;
-    let (gone, kept) = (loss.value(), loss.complement().value());
-    let mut ways = 1.0;
+    let (lost, arrived) = (loss.value(), loss.complement().value());
+    let mut combinations = 1.0;
     let mut total = 0.0;
     for count in 0..u32::from(shape.repair_packets()).min(others + 1) {
-        total += ways * power(gone, count) * power(kept, others - count);
-        ways *= f64::from(others - count) / f64::from(count + 1);
+        total += combinations * power(lost, count) * power(arrived, others - count);
+        combinations *= f64::from(others - count) / f64::from(count + 1);
     }
     Probability::new(total.clamp(0.0, 1.0)).expect("a clamped sum of chances is a probability")
 }
 
-/// A number times itself, so often; 1 for 0 times.
+/// Returns `base` to the power of `times`; 1 for zero times.
 fn power(base: f64, times: u32) -> f64 {
     (0..times).fold(1.0, |product, _| product * base)
 }
@@ -226,7 +237,7 @@ mod tests {
     fn messages_are_as_long_as_the_wire_has_them() {
         let mut ranges = RangeSet::new();
         assert!(ranges.insert(SequenceNumber::new(7)));
-        let (alias, patience) = (Alias::new(3).expect("3 is not 0"), Microseconds::new(40_000));
+        let (alias, repair_lifetime) = (Alias::new(3).expect("3 is not 0"), Microseconds::new(40_000));
         let mut buffer = [0; 100];
         let length = |writer: &Writer<'_>| {
             IP_AND_UDP_BYTES + u64::try_from(MESSAGE_OVERHEAD + writer.length()).expect("it is short")
@@ -237,14 +248,14 @@ mod tests {
             open_from_low: None,
             noticed_by_timer: false,
             answers_confirm: false,
-            patience,
+            repair_lifetime,
             ranges: ranges.ranges(),
         };
         let mut writer = Writer::new(&mut buffer);
         nack.emit(&mut writer).expect("there is room");
         assert_eq!(length(&writer), NACK_BYTES);
 
-        let request = CooperativeRequest { alias, patience, ranges: ranges.ranges() };
+        let request = CooperativeRequest { alias, repair_lifetime, ranges: ranges.ranges() };
         let mut writer = Writer::new(&mut buffer);
         request.emit(&mut writer).expect("there is room");
         assert_eq!(length(&writer), REQUEST_BYTES);
@@ -264,19 +275,19 @@ mod tests {
 
     #[test]
     fn on_the_wire_every_lost_packet_costs_messages() {
-        let flow = FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(share(0.01)) };
+        let flow = FlowTerms { messages: MessageOverhead::Counted, ..FlowTerms::published_call(share(0.01)) };
         let traffic = flow.traffic();
-        // 562,500 packets in an hour, of which 5,625 are lost and nine others asked for each.
+        // 562,500 packets in an hour: 5,625 are lost, each with nine requests.
         assert_eq!(traffic.nacks, Bytes::new(5_625 * NACK_BYTES));
         assert_eq!(traffic.requests, Bytes::new(5_625 * 9 * REQUEST_BYTES));
         assert_eq!(traffic.answers, Bytes::new(60_142_500));
-        // A head of 11 + 10 * 10 bytes and a message's overhead of 25 stand where an envelope's 32 are.
+        // A head of 11 + 10 * 10 bytes and a message's overhead of 25 replace an envelope's 32.
         assert_eq!(traffic.repairs, Bytes::new(135_000_000 / 1_200 * (1_200 + 111 + 25 - 32)));
     }
 
     #[test]
     fn in_stream_repairs_spare_requests() {
-        let lone = FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(share(0.01)) };
+        let lone = FlowTerms { messages: MessageOverhead::Counted, ..FlowTerms::published_call(share(0.01)) };
         let both = FlowTerms { in_stream: BlockShape::new(5, 1), ..lone };
         assert!(both.traffic().requests < lone.traffic().requests);
         assert!((both.repaired_in_stream().value() - 0.99_f64.powi(4)).abs() < 1e-12);

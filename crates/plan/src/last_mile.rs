@@ -1,4 +1,4 @@
-//! How far endpoints are from their nearest relay.
+//! Last mile: one-way delays from endpoints to their nearest relay.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -9,63 +9,72 @@ use byway_units::{Duration, Probability};
 
 use crate::table::{Table, TableError};
 
-/// By continent, which share of endpoints is how near to a relay: quantiles, and straight lines between them.
+/// Distribution of endpoints' one-way delays to their nearest relay, by continent. Between its
+/// points, it is interpolated linearly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastMile {
-    /// Rising shares from 0 to 1 with rising delays.
+    /// Points of the distribution by continent: the share of endpoints, from 0 to 1, and the delay
+    /// that they do not exceed. Both rise.
     quantiles: BTreeMap<String, Vec<(f64, Duration)>>,
 }
 
 impl LastMile {
-    /// The published distribution (J-QoS, section 5.1 and figure 4d), with assumptions where nothing is published.
+    /// Returns the published distribution (J-QoS, section 5.1 and figure 4d), with assumptions for
+    /// unpublished parts.
     ///
-    /// Published: half of the paths below 10 ms in Europe and Asia, a fifth above 20 ms, three quarters within 25 ms in
-    /// Oceania. `data/last_mile.csv` marks the rest as assumed.
+    /// Published: half of the paths below 10 ms in Europe and Asia, a fifth above 20 ms, three
+    /// quarters within 25 ms in Oceania. `data/last_mile.csv` marks the rest as assumed.
     ///
     /// # Panics
-    /// Never: a test reads the table.
+    /// If the table in this crate is invalid, which a test excludes.
     #[must_use]
     pub fn published() -> Self {
         Self::parse("last_mile.csv", include_str!("../data/last_mile.csv")).expect("a test reads this table")
     }
 
-    /// Reads a table of the columns `continent`, `share` (0 to 1) and `one_way_ms`; both rise within a continent.
+    /// Reads a table of the columns `continent`, `share` (0 to 1) and `one_way_ms`; both rise
+    /// within a continent.
     ///
     /// # Errors
-    /// If it is no such table, or a continent's shares do not begin with 0, end with 1 and rise.
+    /// If the text is no such table, or a continent's shares do not begin with 0, end with 1 and
+    /// rise.
     pub fn parse(name: &str, text: &str) -> Result<Self, TableError> {
         let table = Table::parse(name, text)?;
         let mut quantiles: BTreeMap<String, Vec<(f64, Duration)>> = BTreeMap::new();
         let mut last_row = None;
         for row in table.rows() {
             let (share, delay) = (row.number("share", 0.0..=1.0)?, row.milliseconds("one_way_ms")?);
-            let known = quantiles.entry(row.text("continent")?.to_owned()).or_default();
-            let follows = match known.last() {
+            let points = quantiles.entry(row.text("continent")?.to_owned()).or_default();
+            let follows = match points.last() {
                 Some((below, nearer)) => share > *below && delay >= *nearer,
                 None => share <= 0.0,
             };
             if !follows {
-                return Err(row.problem("share", "does not follow: begin with 0, and let both numbers rise"));
+                return Err(
+                    row.problem("share", "out of order: start with 0, in ascending shares and delays")
+                );
             }
-            known.push((share, delay));
+            points.push((share, delay));
             last_row = Some(row);
         }
-        let ends = |known: &Vec<(f64, Duration)>| known.last().is_some_and(|(share, _)| *share >= 1.0);
+        let ends = |points: &Vec<(f64, Duration)>| points.last().is_some_and(|(share, _)| *share >= 1.0);
         match last_row {
-            Some(row) if !quantiles.values().all(ends) => {
-                Err(row.problem("share", "a continent has no share 1: end each with the farthest endpoint"))
-            }
+            Some(row) if !quantiles.values().all(ends) => Err(row.problem(
+                "share",
+                "last row of a continent below share 1: end each continent with its farthest endpoint",
+            )),
             _ => Ok(Self { quantiles }),
         }
     }
 
-    /// The delay that this share of a continent's endpoints does not exceed; `None` for a continent that is not known.
+    /// Returns the delay that this share of a continent's endpoints does not exceed; `None` for an
+    /// unknown continent.
     #[must_use]
     pub fn delay(&self, continent: &str, share: Probability) -> Option<Duration> {
-        let known = self.quantiles.get(continent)?;
-        let above = known.iter().position(|(at, _)| *at >= share.value())?;
-        let (high_share, high) = *known.get(above)?;
-        let Some((low_share, low)) = above.checked_sub(1).and_then(|below| known.get(below)).copied() else {
+        let points = self.quantiles.get(continent)?;
+        let above = points.iter().position(|(at, _)| *at >= share.value())?;
+        let (high_share, high) = *points.get(above)?;
+        let Some((low_share, low)) = above.checked_sub(1).and_then(|below| points.get(below)).copied() else {
             return Some(high);
         };
         let part = (share.value() - low_share) / (high_share - low_share);
@@ -99,7 +108,7 @@ mod tests {
     #[test]
     fn every_continent_of_the_world_has_a_last_mile() {
         let last_mile = LastMile::published();
-        for city in crate::places::World::built_in().cities {
+        for city in crate::locations::World::built_in().cities {
             assert!(last_mile.delay(&city.continent, Probability::ONE).is_some(), "{}", city.continent);
         }
         assert_eq!(last_mile.delay("Antarctica", Probability::ONE), None);
@@ -111,8 +120,8 @@ mod tests {
             let text = format!("continent,share,one_way_ms\n{rows}");
             LastMile::parse("t", &text).expect_err("the test gives a wrong table").to_string()
         };
-        assert!(error("a,0.1,1").starts_with("t:2: share: does not follow"));
-        assert!(error("a,0,1\na,1,0").starts_with("t:3: share: does not follow"));
-        assert!(error("a,0,1\na,0.5,2").starts_with("t:3: share: a continent has no share 1"));
+        assert!(error("a,0.1,1").starts_with("t:2: share: out of order"));
+        assert!(error("a,0,1\na,1,0").starts_with("t:3: share: out of order"));
+        assert!(error("a,0,1\na,0.5,2").starts_with("t:3: share: last row of a continent below share 1"));
     }
 }

@@ -1,4 +1,4 @@
-//! What relays' bytes cost: prices per gigabyte, and tariffs that give them.
+//! Prices of relays' bytes: prices per gigabyte, and tariffs.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,33 +6,34 @@ use core::fmt;
 
 use byway_units::{Bytes, Duration, Money, Rate};
 
-/// A gigabyte, as prices count it: 10^9 bytes.
+/// Gigabyte as in prices: 10^9 bytes.
 pub const GIGABYTE: Bytes = Bytes::new(1_000_000_000);
 
-/// A month, as prices count it: 730 hours.
+/// Month as in prices: 730 hours.
 pub const MONTH: Duration = Duration::from_secs(730 * 3_600);
 
-/// What 10^9 bytes cost.
+/// Price of 10^9 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PricePerGigabyte(Money);
 
 impl PricePerGigabyte {
-    /// Bytes that cost nothing.
+    /// Price of bytes that cost nothing.
     pub const FREE: Self = Self(Money::ZERO);
 
-    /// So much for each 10^9 bytes.
+    /// Creates a price of `money` for each 10^9 bytes.
     #[must_use]
     pub const fn new(money: Money) -> Self {
         Self(money)
     }
 
-    /// What 10^9 bytes cost.
+    /// Returns the price of 10^9 bytes.
     #[must_use]
     pub const fn money(self) -> Money {
         self.0
     }
 
-    /// What these bytes cost, to the nearest billionth of a dollar; at most [`Money::MAX`].
+    /// Returns the price of these bytes, to the nearest billionth of a dollar; at most
+    /// [`Money::MAX`].
     #[must_use]
     pub fn of(self, bytes: Bytes) -> Money {
         let gigabyte = i128::from(GIGABYTE.count());
@@ -41,7 +42,7 @@ impl PricePerGigabyte {
         i64::try_from(nearest).map_or(Money::MAX, Money::from_nanodollars)
     }
 
-    /// The price that `money` for `bytes` comes to; free if there are no bytes.
+    /// Returns the mean price, if `bytes` cost `money`; free if there are no bytes.
     #[must_use]
     pub fn mean(money: Money, bytes: Bytes) -> Self {
         if bytes.is_zero() {
@@ -60,54 +61,58 @@ impl fmt::Display for PricePerGigabyte {
     }
 }
 
-/// One step of a price that falls with the month's volume.
+/// Step of a price that falls with the month's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// The volume of a month from which on the price holds.
+    /// Volume of a month from which on the price is valid.
     pub from: Bytes,
-    /// The price of what lies above.
+    /// Price of the month's bytes from this volume to the next tier.
     pub price: PricePerGigabyte,
 }
 
-/// How a provider charges for the bytes that leave a machine in a month.
+/// Tariff of a provider for the outgoing bytes of a machine in a month.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tariff {
-    /// By volume, in tiers of rising volume; below the first, bytes are free. One tier from 0 is a fixed price.
+    /// Price by volume, in tiers of rising volume; below the first, bytes are free. One tier from 0
+    /// is a fixed price.
     PerGigabyte(Vec<Tier>),
-    /// A port that may be used as much as it carries. The machine's price includes the first; another costs this.
+    /// A port without a volume limit. The machine's price includes the first port; each further
+    /// port has this price.
     FlatRate {
-        /// What another port costs in a month.
+        /// Price of another port for a month.
         port_per_month: Money,
-        /// What a port carries.
+        /// Rate of each port.
         port: Rate,
     },
-    /// By the megabit per second that is used all month, or at the 95th percentile of it.
+    /// Price by the megabit per second that is used all month, or at the 95th percentile of use.
     PerMegabit {
-        /// What one megabit per second costs in a month.
+        /// Price of one megabit per second for a month.
         per_month: Money,
     },
-    /// A volume that the machine's price includes, and a price for what goes beyond.
+    /// A volume that is included in the machine's price, and a price beyond it.
     Quota {
-        /// The volume of a month.
+        /// Volume of a month that the machine's price includes.
         included: Bytes,
-        /// The price beyond.
+        /// Price of bytes that exceed the volume.
         beyond: PricePerGigabyte,
     },
 }
 
 impl Tariff {
-    /// The same price for every byte.
+    /// Returns a tariff with one price for every byte.
     #[must_use]
     pub fn fixed(price: PricePerGigabyte) -> Self {
         Self::PerGigabyte(vec![Tier { from: Bytes::ZERO, price }])
     }
 
-    /// What `more` bytes add to a month's bill when `sent` bytes have left the machine already.
+    /// Returns the cost of `more` bytes on a month's bill if `sent` bytes have left the machine
+    /// already.
     ///
-    /// A flat rate adds nothing as long as the port has room, and after that its part of another port, fully used. A price
-    /// by the megabit is spread over what a megabit carries in a month: true of flows that run all the time. At the
-    /// 95th percentile, a flow that runs 36 hours of a month at most adds nothing, and one that runs in the busy hours
-    /// alone adds as much as one that always runs.
+    /// A flat rate adds nothing while the port has free capacity, and then the share of another
+    /// port that is fully used. A price by the megabit is spread over the bytes of a megabit per
+    /// second in a month, which is correct for flows that always send. At the 95th percentile, a
+    /// flow that sends for at most 36 hours of a month adds nothing. A flow that sends only in the
+    /// busy hours adds as much as one that always sends.
     #[must_use]
     pub fn added(&self, sent: Bytes, more: Bytes) -> Money {
         match self {
@@ -115,13 +120,13 @@ impl Tariff {
                 volume_price(tiers, sent.saturating_add(more)).saturating_sub(volume_price(tiers, sent))
             }
             Self::FlatRate { port_per_month, port } => {
-                let carried = port.bytes_in(MONTH).unwrap_or(Bytes::MAX);
-                let free = carried.saturating_sub(sent);
-                PricePerGigabyte::mean(*port_per_month, carried).of(more.saturating_sub(free))
+                let port_bytes = port.bytes_in(MONTH).unwrap_or(Bytes::MAX);
+                let free = port_bytes.saturating_sub(sent);
+                PricePerGigabyte::mean(*port_per_month, port_bytes).of(more.saturating_sub(free))
             }
             Self::PerMegabit { per_month } => {
-                let carried = Rate::from_megabits_per_second(1) * MONTH;
-                PricePerGigabyte::mean(*per_month, carried).of(more)
+                let megabit_bytes = Rate::from_megabits_per_second(1) * MONTH;
+                PricePerGigabyte::mean(*per_month, megabit_bytes).of(more)
             }
             Self::Quota { included, beyond } => {
                 let free = included.saturating_sub(sent);
@@ -130,15 +135,15 @@ impl Tariff {
         }
     }
 
-    /// The price of the next gigabyte, when `sent` bytes have left the machine in this month already: what a further
-    /// flow pays for each of its bytes.
+    /// Returns the price of the next gigabyte, if `sent` bytes have left the machine in this month
+    /// already. A further flow pays this price for its bytes.
     #[must_use]
     pub fn marginal(&self, sent: Bytes) -> PricePerGigabyte {
         PricePerGigabyte::mean(self.added(sent, GIGABYTE), GIGABYTE)
     }
 }
 
-/// The bill of a month with this volume.
+/// Returns the bill for a month with this volume.
 fn volume_price(tiers: &[Tier], volume: Bytes) -> Money {
     let ends = tiers.iter().skip(1).map(|tier| tier.from).chain([Bytes::MAX]);
     let bills = tiers.iter().zip(ends).map(|(tier, end)| {
@@ -190,9 +195,9 @@ mod tests {
     fn a_port_is_free_until_it_is_full() {
         let port = Rate::from_megabits_per_second(200);
         let tariff = Tariff::FlatRate { port_per_month: Money::from_dollars(4), port };
-        let carried = port * MONTH;
+        let volume = port * MONTH;
         assert_eq!(tariff.marginal(Bytes::ZERO), PricePerGigabyte::FREE);
-        let full = tariff.marginal(carried);
+        let full = tariff.marginal(volume);
         // 65.7 TB for four dollars.
         assert_eq!(full.money().nanodollars(), 60_882);
     }

@@ -1,9 +1,9 @@
-//! Randomness from a seed, for drawing places: the same on every machine.
+//! Pseudo-random numbers from a seed, the same on every machine.
 
 use byway_units::Probability;
 
-/// A generator of 64 random bits at a time: `SplitMix64` of Steele, Lea and Flood (OOPSLA 2014), with the shifts and factors of
-/// its Java version.
+/// Generator of 64 random bits at a time: `SplitMix64` of Steele, Lea and Flood (OOPSLA 2014), with
+/// the shifts and factors of its Java version.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix {
     state: u64,
@@ -15,20 +15,20 @@ impl SplitMix {
     }
 
     pub(crate) const fn next(&mut self) -> u64 {
-        // 2^64 divided by the golden ratio: the steps fall evenly over the numbers.
+        // 2^64 divided by the golden ratio: the steps are evenly spread over the numbers.
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ mixed >> 31
     }
 
-    /// A share from 0 to less than 1, evenly.
+    /// Returns a uniformly distributed share from 0 to less than 1.
     pub(crate) fn share(&mut self) -> Probability {
         const PARTS: u64 = 1 << 53;
         Probability::from_ratio(self.next() >> 11, PARTS).expect("53 bits are less than their range")
     }
 
-    /// One of these, evenly; `None` if there are none.
+    /// Returns one of the choices, each with equal probability; `None` if there are none.
     pub(crate) fn one_of<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
         let count = u64::try_from(choices.len()).ok()?;
         let index = self.next().checked_rem(count)?;

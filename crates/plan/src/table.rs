@@ -1,4 +1,4 @@
-//! Reading tables: text with commas, a row of column names first.
+//! Parser of tables: comma-separated text with a first row of column names.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -11,36 +11,38 @@ use byway_units::{Duration, Money};
 
 use crate::price::PricePerGigabyte;
 
-/// Most rows of a table: the largest public one has 8,010; more would be another kind of file.
+/// Largest number of rows that a table may have: the largest public one has 8,010; more would be
+/// another kind of file.
 pub const ROWS_MAX: usize = 100_000;
 
-/// Most columns of a table: a matrix of 490 hosts has 491.
+/// Largest number of columns that a table may have: a matrix of 490 hosts has 491.
 pub const COLUMNS_MAX: usize = 1_000;
 
-/// The longest delay of a table, one way: ten seconds is a satellite that is lost, not a path.
+/// Longest one-way delay that a table may have, in milliseconds: no path takes ten seconds.
 const DELAY_MS_MAX: f64 = 10_000.0;
 
-/// The highest price of a table in dollars, for a gigabyte or an hour: a thousand times what anybody asks.
+/// Highest price that a table may have, in dollars for a gigabyte or an hour: a thousand times the
+/// usual.
 const DOLLARS_MAX: f64 = 1_000.0;
 
-/// What is wrong with a table, where, and what to do.
+/// Error in a table, with its location and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{table}:{line}: {column}: {problem}")]
 pub struct TableError {
-    /// The table's name.
+    /// Name of the table.
     pub table: String,
-    /// The line, from 1.
+    /// Number of the line in the table's text, from 1.
     pub line: usize,
-    /// The column's name, or `all` for the whole line.
+    /// Name of the column, or `all` for the whole line.
     pub column: String,
-    /// What is wrong, and the remedy.
+    /// Description of the error, with the remedy.
     pub problem: String,
 }
 
-/// A table whose rows all have as many cells as it has columns.
+/// Table whose rows all have as many cells as it has columns.
 ///
-/// Lines that begin with `#`, and empty ones, are comments. A cell in double quotes may have commas in it; two quotes in it
-/// stand for one.
+/// Lines that begin with `#`, and empty ones, are comments. A cell in double quotes may contain
+/// commas; two quotes in it mean one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     name: String,
@@ -48,7 +50,7 @@ pub struct Table {
     rows: Vec<(usize, Vec<String>)>,
 }
 
-/// One row of a table.
+/// Row of a [`Table`].
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     table: &'a Table,
@@ -57,41 +59,37 @@ pub struct Row<'a> {
 }
 
 impl Table {
-    /// Reads a table; `name` is for errors.
+    /// Parses a table; `name` is for errors.
     ///
     /// # Errors
-    /// If there is no row of column names, a row has more or fewer cells than that, a quote is not closed, or there are more
-    /// than [`ROWS_MAX`] rows or [`COLUMNS_MAX`] columns.
+    /// If there is no row of column names, or a row has a different number of cells. If a quote is
+    /// not closed. If there are more than [`ROWS_MAX`] rows or [`COLUMNS_MAX`] columns.
     pub fn parse(name: &str, text: &str) -> Result<Self, TableError> {
         let mut table = Self { name: name.to_owned(), columns: Vec::new(), rows: Vec::new() };
         let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_end()));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         for (number, line) in lines {
             let cells = cells(line).ok_or_else(|| {
-                table.error(number, "all", "a quote is not closed: end the cell with \"".to_owned())
+                table.error(number, "all", "unterminated quote: end the cell with \"".to_owned())
             })?;
             table.push(number, cells)?;
         }
         if table.columns.is_empty() {
-            return Err(table.error(
-                1,
-                "all",
-                "there is no line: begin with the names of columns".to_owned(),
-            ));
+            return Err(table.error(1, "all", "empty table: start with the names of columns".to_owned()));
         }
         Ok(table)
     }
 
     fn push(&mut self, line: usize, cells: Vec<String>) -> Result<(), TableError> {
         let problem = if cells.len() > COLUMNS_MAX {
-            format!("has {} cells: {COLUMNS_MAX} are allowed", cells.len())
+            format!("{} cells: at most {COLUMNS_MAX} are allowed", cells.len())
         } else if self.columns.is_empty() {
             self.columns = cells;
             return Ok(());
         } else if cells.len() != self.columns.len() {
-            format!("has {} cells: give one for each of the {} columns", cells.len(), self.columns.len())
+            format!("{} cells: give one for each of the {} columns", cells.len(), self.columns.len())
         } else if self.rows.len() == ROWS_MAX {
-            format!("is one row too many: {ROWS_MAX} are allowed")
+            format!("too many rows: at most {ROWS_MAX} are allowed")
         } else {
             self.rows.push((line, cells));
             return Ok(());
@@ -99,13 +97,13 @@ impl Table {
         Err(self.error(line, "all", problem))
     }
 
-    /// The names of the columns.
+    /// Returns the names of the table's columns, in order.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// The rows.
+    /// Returns the rows, in the order of the text.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|(line, cells)| Row { table: self, line: *line, cells })
     }
@@ -116,34 +114,34 @@ impl Table {
 }
 
 impl<'a> Row<'a> {
-    /// The cells, each with its column.
+    /// Returns the cells of the row, each with the name of its column.
     pub fn cells(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.table.columns.iter().zip(self.cells).map(|(column, cell)| (column.as_str(), cell.as_str()))
     }
 
-    /// The cell of this column.
+    /// Returns the text in this column of the row.
     ///
     /// # Errors
     /// If the table has no such column.
     pub fn text(&self, column: &str) -> Result<&'a str, TableError> {
         let cell = self.cells().find(|(name, _)| *name == column).map(|(_, cell)| cell);
-        cell.ok_or_else(|| self.problem(column, "there is no such column: add it to the first line"))
+        cell.ok_or_else(|| self.problem(column, "column not found: add it to the first line"))
     }
 
-    /// The number in this column, which lies in `allowed`.
+    /// Returns the number in this column of the row, which has to be in `allowed`.
     ///
     /// # Errors
-    /// If the table has no such column, or its cell no such number.
+    /// If the table has no such column, or the text is no such number.
     pub fn number(&self, column: &str, allowed: RangeInclusive<f64>) -> Result<f64, TableError> {
         let text = self.text(column)?;
         let number = text.parse().ok().filter(|number| allowed.contains(number));
         number.ok_or_else(|| {
             let (least, most) = (allowed.start(), allowed.end());
-            self.problem(column, format!("\"{text}\" is no such number: give one from {least} to {most}"))
+            self.problem(column, format!("invalid number \"{text}\": give one from {least} to {most}"))
         })
     }
 
-    /// The duration that this column has in milliseconds, at most ten seconds.
+    /// Returns the duration in this column in milliseconds, at most ten seconds.
     ///
     /// # Errors
     /// As [`Row::number`].
@@ -151,7 +149,7 @@ impl<'a> Row<'a> {
         self.number(column, 0.0..=DELAY_MS_MAX).map(milliseconds)
     }
 
-    /// The amount that this column has in dollars, at most a thousand.
+    /// Returns the amount in this column in dollars, at most a thousand.
     ///
     /// # Errors
     /// As [`Row::number`].
@@ -159,7 +157,7 @@ impl<'a> Row<'a> {
         self.number(column, 0.0..=DOLLARS_MAX).map(dollars)
     }
 
-    /// The price that this column has in dollars per gigabyte, at most a thousand.
+    /// Returns the price in this column in dollars per gigabyte, at most a thousand.
     ///
     /// # Errors
     /// As [`Row::number`].
@@ -167,14 +165,14 @@ impl<'a> Row<'a> {
         self.dollars(column).map(PricePerGigabyte::new)
     }
 
-    /// Something that is wrong with the cell of this column, and the remedy.
+    /// Returns an error about the cell of this column, with the remedy.
     #[must_use]
     pub fn problem(&self, column: &str, problem: impl Into<String>) -> TableError {
         self.table.error(self.line, column, problem.into())
     }
 }
 
-/// A span of so many milliseconds, to the microsecond.
+/// Returns the duration of `count` milliseconds, rounded to the microsecond.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -184,13 +182,13 @@ pub(crate) fn milliseconds(count: f64) -> Duration {
     Duration::from_nanos((count * 1e3 + 0.5) as u64 * 1_000)
 }
 
-/// So many dollars, to the billionth.
+/// Returns the amount of `count` dollars, rounded to the billionth.
 #[allow(clippy::cast_possible_truncation, reason = "the number is in range, and the cast saturates")]
 pub(crate) fn dollars(count: f64) -> Money {
     Money::from_nanodollars((count * 1e9 + 0.5) as i64)
 }
 
-/// The cells of a line; `None` if a quote is not closed.
+/// Splits a line into its cells; `None` if a quote is not closed.
 fn cells(line: &str) -> Option<Vec<String>> {
     let mut cells = vec![String::new()];
     let mut characters = line.chars().peekable();
@@ -234,22 +232,22 @@ mod tests {
 
     #[test]
     fn errors_name_the_place_and_the_remedy() {
-        assert_eq!(error(""), "t.csv:1: all: there is no line: begin with the names of columns");
-        assert_eq!(error("a,b\n1"), "t.csv:2: all: has 1 cells: give one for each of the 2 columns");
-        assert_eq!(error("a\n\"1"), "t.csv:2: all: a quote is not closed: end the cell with \"");
-        assert_eq!(error("a\n1"), "t.csv:2: usd: there is no such column: add it to the first line");
-        let no_number = "is no such number: give one from 0 to 1000";
-        assert_eq!(error("a,usd\n1,2\n1,x"), format!("t.csv:3: usd: \"x\" {no_number}"));
-        assert_eq!(error("usd\nNaN"), format!("t.csv:2: usd: \"NaN\" {no_number}"));
-        assert_eq!(error("usd\n-1"), format!("t.csv:2: usd: \"-1\" {no_number}"));
+        assert_eq!(error(""), "t.csv:1: all: empty table: start with the names of columns");
+        assert_eq!(error("a,b\n1"), "t.csv:2: all: 1 cells: give one for each of the 2 columns");
+        assert_eq!(error("a\n\"1"), "t.csv:2: all: unterminated quote: end the cell with \"");
+        assert_eq!(error("a\n1"), "t.csv:2: usd: column not found: add it to the first line");
+        let remedy = "give one from 0 to 1000";
+        assert_eq!(error("a,usd\n1,2\n1,x"), format!("t.csv:3: usd: invalid number \"x\": {remedy}"));
+        assert_eq!(error("usd\nNaN"), format!("t.csv:2: usd: invalid number \"NaN\": {remedy}"));
+        assert_eq!(error("usd\n-1"), format!("t.csv:2: usd: invalid number \"-1\": {remedy}"));
     }
 
     #[test]
     fn tables_have_limits() {
         let wide = ",".repeat(COLUMNS_MAX);
-        assert!(error(&wide).contains("1000 are allowed"));
+        assert!(error(&wide).contains("at most 1000 are allowed"));
         let long = "a\n".repeat(ROWS_MAX + 2);
-        assert!(error(&long).contains("100000 are allowed"));
+        assert!(error(&long).contains("at most 100000 are allowed"));
     }
 
     #[test]

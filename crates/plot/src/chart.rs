@@ -1,105 +1,105 @@
-//! What a chart is made of.
+//! Data of a chart: axes, curves, bars and marks.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Numbers to be drawn between two axes.
+/// Chart of numbers between two axes, as borrowed data.
 #[derive(Clone, Debug)]
 pub struct Chart<'a> {
-    /// What it shows, in a line. A standalone chart shows it; a page has its own place for it.
+    /// Title of the chart, in one line. A standalone chart shows it; a page shows it elsewhere.
     pub title: &'a str,
-    /// What is to be seen in it, for those who cannot see it.
+    /// Description for readers who cannot see the chart.
     pub description: &'a str,
-    /// The horizontal axis; bars have labels instead of its numbers.
+    /// Horizontal axis; bars have labels instead of its numbers.
     pub x: Axis<'a>,
-    /// The vertical axis.
+    /// Vertical axis of the chart.
     pub y: Axis<'a>,
-    /// How points are drawn.
+    /// Form of the chart's curves.
     pub kind: Kind,
-    /// The curves, or the bars of all groups, one from each curve.
+    /// Curves, or for bars one bar of each group.
     pub curves: Vec<Curve<'a>>,
-    /// What stands below the groups of bars at x = 0, 1 and so on; not looked at elsewhere.
+    /// Labels below groups of bars at x = 0, 1 and so on; ignored in other charts.
     pub labels: &'a [String],
-    /// Lines across the chart that help to read it.
+    /// Lines across the chart at values of an axis.
     pub marks: Vec<Mark<'a>>,
 }
 
-/// An axis. It reaches as far as the numbers do.
+/// Axis of a chart. Its range follows from the numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
-    /// What it counts, with its unit.
+    /// Title of the axis, with the unit.
     pub title: &'a str,
-    /// How it counts.
+    /// Linear or logarithmic scale of the axis.
     pub scale: Scale,
-    /// Whether its numbers are shares of one, to be shown in percent.
+    /// True if its numbers are shares of one, shown in percent.
     pub is_share: bool,
 }
 
 impl<'a> Axis<'a> {
-    /// An axis that counts evenly.
+    /// Makes a linear axis with this title.
     #[must_use]
     pub const fn linear(title: &'a str) -> Self {
         Self { title, scale: Scale::Linear, is_share: false }
     }
 
-    /// An axis that counts by factors.
+    /// Makes a logarithmic axis with this title.
     #[must_use]
     pub const fn log(title: &'a str) -> Self {
         Self { title, scale: Scale::Log, is_share: false }
     }
 
-    /// The same axis, its numbers shown in percent.
+    /// Returns the same axis for shares of one, with its numbers in percent.
     #[must_use]
     pub const fn as_share(self) -> Self {
         Self { is_share: true, ..self }
     }
 }
 
-/// How an axis counts.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear scale.
     Linear,
-    /// By factors: numbers that are not positive are left out.
+    /// Logarithmic; numbers that are not positive are left out.
     Log,
 }
 
-/// How points are drawn.
+/// Form of a chart's curves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Joined by straight lines.
+    /// Points joined by straight lines.
     Lines,
-    /// As steps, each of which holds until the next point: distributions.
+    /// Steps for distributions: each value is valid until the next point.
     Steps,
-    /// By themselves.
+    /// Points without lines between them.
     Points,
-    /// As bars in groups.
+    /// Bars in groups, side by side.
     Bars,
 }
 
-/// The points of one curve.
+/// Curve of a chart; in a bar chart, the bars of one colour.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve<'a> {
-    /// What it is called.
+    /// Name of the curve in the legend.
     pub name: &'a str,
-    /// Its points, by x. Those that are no finite numbers are gaps.
+    /// Points, by x. Points without finite numbers are gaps.
     pub points: &'a [[f64; 2]],
-    /// Whether it is no measurement but a bound, a model or a published value: drawn dashed.
+    /// True for bounds, models and published values, which are dashed; false for measurements.
     pub is_reference: bool,
 }
 
-/// A line across the chart at one value. It makes an axis longer where it has to.
+/// Line across the chart at one value, which extends the axis if necessary.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark<'a> {
-    /// What is there.
+    /// Name of the mark line.
     pub name: &'a str,
-    /// Where.
+    /// Value at which the line crosses its axis.
     pub at: f64,
-    /// How it runs.
+    /// Direction of the mark line.
     pub direction: Direction,
 }
 
-/// How a mark runs.
+/// Direction of a mark line across the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From left to right, at a value of the vertical axis.
@@ -108,20 +108,21 @@ pub enum Direction {
     Vertical,
 }
 
-/// How large a chart is, in pixels as they are where it is shown in its own size.
+/// Size of a chart, in pixels at its natural size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Of everything; at least 200.
+    /// Total width of the chart, at least 200.
     pub width: f64,
-    /// Between the axes, at least 80: titles and legends come on top of it, so that they never squeeze the curves.
+    /// Height between the axes, at least 80. Titles and legends add to it, because they must not
+    /// reduce the curves.
     pub height: f64,
 }
 
 impl Size {
-    /// A file that fills a slide or a screen's half.
+    /// File for a slide or half of a screen.
     pub const FILE: Self = Self { width: 760.0, height: 360.0 };
-    /// One of two charts side by side, readable on a telephone too.
+    /// One of two charts side by side, also readable on a telephone.
     pub const HALF: Self = Self { width: 430.0, height: 215.0 };
-    /// A chart over the whole width of a page.
+    /// Chart over the whole width of a page.
     pub const WHOLE: Self = Self { width: 1000.0, height: 280.0 };
 }

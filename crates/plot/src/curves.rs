@@ -1,4 +1,4 @@
-//! Lines, steps and points.
+//! Drawing of curves as lines, steps and points.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,72 +6,87 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 
 use crate::chart::{Chart, Curve, Kind};
+use crate::downsample::{Pixel, columns, pixels};
 use crate::drawing::Drawing;
-use crate::key::looks;
 use crate::layout::Layout;
-use crate::marker::Look;
-use crate::thin::{Pixel, columns, pixels};
+use crate::legend::series_styles;
+use crate::marker::SeriesStyle;
 
-/// A curve of at most so many points shows where they are.
+/// Most points of a curve of which each gets a marker.
 const MARKED_MAX: usize = 24;
 
-/// More points than this are a cloud, of which no form can be told: dots.
+/// Most points of a scatter plot that get marker shapes. More points form a cloud without
+/// recognisable shapes, so they become dots.
 const FORMED_MAX: usize = 3_000;
 
-/// From one marker on a curve of many points to the next, in pixels.
+/// Distance of markers on a curve with more than [`MARKED_MAX`] points, in pixels.
 const MARKER_DISTANCE: f64 = 90.0;
 
-/// Draws all curves, the dashed ones first: measurements lie above them.
+/// Draws all curves of a chart. Dashed reference curves come first, because measurements lie above
+/// them.
 pub(crate) fn draw(drawing: &mut Drawing, chart: &Chart<'_>, layout: &Layout) {
-    let mut order: Vec<(Look, &Curve<'_>)> = looks(chart).into_iter().zip(&chart.curves).collect();
+    let mut order: Vec<(SeriesStyle, &Curve<'_>)> =
+        series_styles(chart).into_iter().zip(&chart.curves).collect();
     order.sort_by_key(|(_, curve)| !curve.is_reference);
-    for &(look, curve) in &order {
-        // A bound among points is a line.
+    for &(style, curve) in &order {
+        // A bound among points is drawn as a line.
         if chart.kind == Kind::Points && !curve.is_reference {
-            draw_points(drawing, chart, layout, look, curve);
+            draw_points(drawing, chart, layout, style, curve);
         } else {
-            draw_line(drawing, chart, layout, look, curve);
+            draw_curve(drawing, chart, layout, style, curve);
         }
     }
     if chart.kind != Kind::Points {
-        for &(look, curve) in &order {
-            draw_markers(drawing, chart, layout, look, curve);
+        for &(style, curve) in &order {
+            draw_markers(drawing, chart, layout, style, curve);
         }
     }
 }
 
-fn draw_points(drawing: &mut Drawing, chart: &Chart<'_>, layout: &Layout, look: Look, curve: &Curve<'_>) {
-    let places = chart.drawable(curve).map(|point| layout.place(point));
-    let kept = pixels(places);
-    if kept.len() > FORMED_MAX {
+fn draw_points(
+    drawing: &mut Drawing,
+    chart: &Chart<'_>,
+    layout: &Layout,
+    style: SeriesStyle,
+    curve: &Curve<'_>,
+) {
+    let positions = chart.drawable(curve).map(|point| layout.to_pixel(point));
+    let pixels_used = pixels(positions);
+    if pixels_used.len() > FORMED_MAX {
         let mut path = String::new();
-        for (x, y) in kept {
+        for (x, y) in pixels_used {
             // Writing to a string cannot fail.
             let _ = write!(path, "M{x:.0},{y:.0}h0");
         }
-        return drawing.path(&format!("{} dot", look.line()), &path);
+        return drawing.path(&format!("{} dot", style.stroke_class()), &path);
     }
-    let path: String = kept.into_iter().map(|place| look.marker(place)).collect();
-    drawing.path(&format!("point {}", look.fill()), &path);
+    let path: String = pixels_used.into_iter().map(|position| style.marker(position)).collect();
+    drawing.path(&format!("point {}", style.fill_class()), &path);
 }
 
-fn draw_line(drawing: &mut Drawing, chart: &Chart<'_>, layout: &Layout, look: Look, curve: &Curve<'_>) {
+fn draw_curve(
+    drawing: &mut Drawing,
+    chart: &Chart<'_>,
+    layout: &Layout,
+    style: SeriesStyle,
+    curve: &Curve<'_>,
+) {
     let mut path = String::new();
-    // What cannot be drawn is a gap.
-    for piece in curve.points.split(|&point| !chart.is_drawable(point)) {
-        let kept = columns(piece.iter().map(|&point| layout.place(point)));
+    // Points that cannot be drawn are gaps.
+    for segment in curve.points.split(|&point| !chart.is_drawable(point)) {
+        let reduced = columns(segment.iter().map(|&point| layout.to_pixel(point)));
         if chart.kind == Kind::Steps {
-            push_steps(&mut path, &kept);
+            push_steps(&mut path, &reduced);
         } else {
-            push_lines(&mut path, &kept);
+            push_segments(&mut path, &reduced);
         }
     }
-    drawing.path(look.line(), &path);
+    drawing.path(style.stroke_class(), &path);
 }
 
-fn push_lines(path: &mut String, points: &[Pixel]) {
+fn push_segments(path: &mut String, points: &[Pixel]) {
     let Some((&(x, y), rest)) = points.split_first() else { return };
-    // Writing to a string cannot fail. A line to where it begins makes a point of its own visible.
+    // Writing to a string cannot fail. A line back to its begin makes a single point visible.
     let _ = write!(path, "M{x:.1},{y:.1}");
     if rest.is_empty() {
         path.push_str("h0");
@@ -92,7 +107,7 @@ fn push_steps(path: &mut String, points: &[Pixel]) {
     }
 }
 
-/// Whether a curve needs markers: a long one that is alone does not.
+/// True if a curve gets markers. Reference curves and a single long curve do not need them.
 pub(crate) fn has_markers(chart: &Chart<'_>, curve: &Curve<'_>) -> bool {
     !curve.is_reference && (measured(chart) > 1 || curve.points.len() <= MARKED_MAX)
 }
@@ -101,33 +116,41 @@ fn measured(chart: &Chart<'_>) -> usize {
     chart.curves.iter().filter(|curve| !curve.is_reference).count()
 }
 
-/// Markers on all points of a short curve; on a long one here and there, where other curves have theirs elsewhere.
-fn draw_markers(drawing: &mut Drawing, chart: &Chart<'_>, layout: &Layout, look: Look, curve: &Curve<'_>) {
-    let Look::Measured(slot) = look else { return };
+/// Draws a curve's markers: on all points of a short curve, and at intervals on a long one. The
+/// intervals of different curves are offset.
+fn draw_markers(
+    drawing: &mut Drawing,
+    chart: &Chart<'_>,
+    layout: &Layout,
+    style: SeriesStyle,
+    curve: &Curve<'_>,
+) {
+    let SeriesStyle::Measured(index) = style else { return };
     if !has_markers(chart, curve) {
         return;
     }
-    let places: Vec<Pixel> = chart.drawable(curve).map(|point| layout.place(point)).collect();
-    let kept = if places.len() <= MARKED_MAX {
-        pixels(places)
+    let positions: Vec<Pixel> = chart.drawable(curve).map(|point| layout.to_pixel(point)).collect();
+    let marked = if positions.len() <= MARKED_MAX {
+        pixels(positions)
     } else {
-        here_and_there(&places, layout.frame.left, share(slot, measured(chart)))
+        spaced_positions(&positions, layout.frame.left, share(index, measured(chart)))
     };
-    let path: String = kept.into_iter().map(|place| look.marker(place)).collect();
-    drawing.path(&format!("marker {}", look.fill()), &path);
+    let path: String = marked.into_iter().map(|position| style.marker(position)).collect();
+    drawing.path(&format!("marker {}", style.fill_class()), &path);
 }
 
-/// Places at even distances, the first of them after a share of a distance.
-fn here_and_there(places: &[Pixel], left: f64, share: f64) -> Vec<Pixel> {
+/// Returns the positions at which a long curve gets markers: at even distances, the first after a
+/// share of a distance.
+fn spaced_positions(positions: &[Pixel], left: f64, share: f64) -> Vec<Pixel> {
     let mut next = left + MARKER_DISTANCE * (share + 0.2);
-    let is_due = |place: &&Pixel| {
-        let is_due = place.0 >= next;
-        while place.0 >= next {
+    let is_due = |position: &&Pixel| {
+        let is_due = position.0 >= next;
+        while position.0 >= next {
             next += MARKER_DISTANCE;
         }
         is_due
     };
-    places.iter().filter(is_due).copied().collect()
+    positions.iter().filter(is_due).copied().collect()
 }
 
 fn share(part: usize, whole: usize) -> f64 {
@@ -136,8 +159,8 @@ fn share(part: usize, whole: usize) -> f64 {
 }
 
 impl Layout {
-    /// Where a point is.
-    fn place(&self, [x, y]: [f64; 2]) -> Pixel {
+    /// Returns the pixel position of a point of a curve.
+    fn to_pixel(&self, [x, y]: [f64; 2]) -> Pixel {
         (self.x.at(x), self.y.at(y))
     }
 }

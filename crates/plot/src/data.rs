@@ -1,18 +1,18 @@
-//! Which of a chart's numbers can be drawn, and how far they reach.
+//! Selection of a chart's drawable numbers, and the ranges of its axes.
 
 use crate::chart::{Chart, Curve, Direction, Kind, Scale};
 use crate::range::{Range, extent, is_drawable, padded};
 
-/// More groups of bars than this have no pixel each.
+/// Most groups of bars that a chart draws; more do not have a pixel each.
 const GROUPS_MAX: f64 = 500.0;
 
-/// Zero belongs to a vertical axis if the least value is below this share of the greatest.
+/// Vertical axes include zero if the least value is below this share of the greatest.
 const NEAR_ZERO_Y: f64 = 0.6;
 
-/// Zero belongs to a horizontal axis if the least value is below this share of the greatest.
+/// Horizontal axes include zero if the least value is below this share of the greatest.
 const NEAR_ZERO_X: f64 = 0.2;
 
-/// How far the axes reach at least.
+/// Least range of each axis that contains all numbers of a chart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Extents {
     pub(crate) x: Range,
@@ -20,14 +20,14 @@ pub(crate) struct Extents {
 }
 
 impl Chart<'_> {
-    /// How far the numbers reach; `None` if there is nothing to draw.
+    /// Returns the ranges of a chart's numbers; `None` if it has nothing to draw.
     pub(crate) fn extents(&self) -> Option<Extents> {
         let points = || self.curves.iter().flat_map(|curve| self.drawable(curve));
         let marks = |direction, scale| {
             let marks = self.marks.iter().filter(move |mark| mark.direction == direction);
             marks.map(|mark| mark.at).filter(move |&at| is_drawable(at, scale))
         };
-        // Marks alone are nothing to be seen.
+        // A chart of marks alone would be empty.
         points().next()?;
         let x = extent(points().map(|[x, _]| x).chain(marks(Direction::Vertical, self.x.scale)))?;
         let y = extent(points().map(|[_, y]| y).chain(marks(Direction::Horizontal, self.y.scale)))?;
@@ -38,19 +38,19 @@ impl Chart<'_> {
         })
     }
 
-    /// Distributions are read against the whole.
+    /// Extends the vertical range of a distribution of shares to 0 and 1.
     fn whole_shares(&self, (low, high): Range) -> Range {
         let is_distribution = self.kind == Kind::Steps && self.y.is_share && self.y.scale == Scale::Linear;
         if is_distribution && low >= 0.0 { (0.0, high.max(1.0)) } else { (low, high) }
     }
 
-    /// The points of a curve that have a place between the axes.
+    /// Returns the points of a curve that have a position between the axes.
     pub(crate) fn drawable<'b>(&'b self, curve: &Curve<'b>) -> impl Iterator<Item = [f64; 2]> + 'b {
         let points: &'b [[f64; 2]] = curve.points;
         points.iter().copied().filter(|&point| self.is_drawable(point))
     }
 
-    /// Whether a point has a place between the axes.
+    /// True if a point has a position between the axes.
     pub(crate) fn is_drawable(&self, [x, y]: [f64; 2]) -> bool {
         let has_x = match self.kind {
             Kind::Bars => (-0.5..GROUPS_MAX - 0.5).contains(&x),
@@ -59,14 +59,14 @@ impl Chart<'_> {
         has_x && is_drawable(y, self.y.scale)
     }
 
-    /// How many groups of bars there are, with and without bars.
+    /// Returns the number of groups in a bar chart, including empty ones.
     pub(crate) fn groups(&self) -> usize {
         let last = self.curves.iter().flat_map(|curve| self.drawable(curve)).map(|[x, _]| group(x)).max();
         last.map_or(0, |last| last + 1).max(self.labels.len())
     }
 }
 
-/// The group of bars at an x.
+/// Returns the index of the group of bars at an x.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Drawing in SVG. Colours are classes, so that a style decides between light and dark.
+//! SVG drawing. Colours are classes, because the style chooses between light and dark.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,7 +6,7 @@ use core::fmt::Write as _;
 
 use crate::text::escaped;
 
-/// A drawing of this size, in pixels, which fills the width of its place on the page.
+/// SVG drawing of this size in pixels, scaled to the width available on the page.
 #[derive(Clone, Debug)]
 pub struct Drawing {
     body: String,
@@ -15,13 +15,13 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// An empty one.
+    /// Makes an empty drawing of this size in pixels.
     #[must_use]
     pub const fn new(width: f64, height: f64) -> Self {
         Self { body: String::new(), width, height }
     }
 
-    /// A filled rectangle; one of negative size is empty.
+    /// Adds a filled rectangle with a CSS class. A negative width or height counts as zero.
     pub fn rectangle(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
         // Writing to a string cannot fail.
         let _ = write!(
@@ -32,7 +32,7 @@ impl Drawing {
         );
     }
 
-    /// A rectangle that tells its meaning to who points at it.
+    /// Adds a filled rectangle with `name` as its tooltip.
     pub(crate) fn named_rectangle(&mut self, class: &str, corner: (f64, f64), size: (f64, f64), name: &str) {
         let ((x, y), (width, height)) = (corner, size);
         let _ = write!(
@@ -42,8 +42,8 @@ impl Drawing {
         );
     }
 
-    /// A straight line.
-    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    /// Adds a straight line with a CSS class.
+    pub fn segment(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = write!(
             self.body,
@@ -51,7 +51,7 @@ impl Drawing {
         );
     }
 
-    /// Straight lines from point to point.
+    /// Adds a polyline: straight lines from point to point.
     pub fn polyline(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
         let _ = write!(self.body, r#"<polyline class="{class}" points=""#);
         for (x, y) in points {
@@ -60,14 +60,14 @@ impl Drawing {
         self.body.push_str("\"/>");
     }
 
-    /// A path of such commands; nothing if there are none.
+    /// Adds a path with these SVG commands; nothing if there are none.
     pub(crate) fn path(&mut self, class: &str, commands: &str) {
         if !commands.is_empty() {
             let _ = write!(self.body, r#"<path class="{class}" d="{commands}"/>"#);
         }
     }
 
-    /// Text whose anchor is `start`, `middle` or `end`.
+    /// Adds text at a position. The anchor is `start`, `middle` or `end`.
     pub fn text(&mut self, class: &str, anchor: &str, at: (f64, f64), text: &str) {
         let (x, y) = at;
         let _ = write!(
@@ -77,7 +77,7 @@ impl Drawing {
         );
     }
 
-    /// Text that ends here, rising at this angle in degrees.
+    /// Adds text that ends at a position and rises towards it at this angle in degrees.
     pub(crate) fn slanted_text(&mut self, class: &str, at: (f64, f64), degrees: f64, text: &str) {
         let (x, y) = at;
         let _ = write!(
@@ -87,7 +87,7 @@ impl Drawing {
         );
     }
 
-    /// The drawing; `label` is for those who cannot see it.
+    /// Returns the drawing as an SVG element. `label` describes it to readers who cannot see it.
     #[must_use]
     pub fn finish(self, label: &str) -> String {
         format!(
@@ -99,10 +99,11 @@ impl Drawing {
         )
     }
 
-    /// The drawing as a chart, with a title and a description for those who cannot see it, and a style if it stands alone.
+    /// Returns the drawing as the SVG element of a chart, with a title and a description for
+    /// readers who cannot see it. A `style` makes it a standalone file.
     pub(crate) fn finish_chart(self, title: &str, description: &str, style: Option<&str>) -> String {
         let (width, height) = (self.width, libm::ceil(self.height));
-        // HTML knows what an SVG is; a file has to say so.
+        // HTML knows the namespace of SVG; a file must declare it.
         let file = match style {
             Some(_) => format!(r#" xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}""#),
             None => String::new(),

@@ -1,11 +1,14 @@
 //! Charts as SVG.
 //!
-//! A [`Chart`] is borrowed data with two axes; it is drawn as a file of its own ([`Chart::standalone`]) or as a part of a
-//! page ([`Chart::inline`]), whose style then holds [`STYLE`] once. The same chart gives the same bytes on every machine.
-//! Light and dark follow what the reader prefers; print is always light. Where no number can be drawn, the chart says so.
+//! A [`Chart`] is borrowed data with two axes. It is drawn as a standalone file
+//! ([`Chart::standalone`]) or as a part of a page ([`Chart::inline`]), whose style must contain
+//! [`STYLE`] once. The same chart gives the same bytes on every machine. Colours follow the
+//! reader's preference for light or dark; print is always light. A chart without drawable numbers
+//! contains a note.
 //!
-//! Text is measured by estimates that err on the wide side, so that it neither overlaps nor is cut whatever font there
-//! is. Curves are told apart by colour and by the form of their marks; those that are no measurement are dashed.
+//! Text widths are estimated for the widest usual font, so text neither overlaps nor is cut with
+//! other fonts. Curves differ in colour and in the shape of their markers; those that are not
+//! measurements are dashed.
 //!
 //! ```
 //! use byway_plot::{Axis, Chart, Curve, Kind, Size};
@@ -13,7 +16,7 @@
 //! let points = [[20.0, 0.0], [40.0, 0.5], [60.0, 1.0]];
 //! let chart = Chart {
 //!     title: "Repair times",
-//!     description: "How long after it was due a lost packet came.",
+//!     description: "Time from the due time of a lost packet to its repair.",
 //!     x: Axis::linear("repair time, ms"),
 //!     y: Axis::linear("share of repairs").as_share(),
 //!     kind: Kind::Steps,
@@ -24,35 +27,55 @@
 //! assert!(chart.standalone(Size::FILE).starts_with("<svg "));
 //! ```
 //!
-//! What pages draw that is no chart, they draw with a [`Drawing`], and [`PAGE_STYLE`] is the look that pages share.
+//! Pages use a [`Drawing`] for other graphics, and share the style [`PAGE_STYLE`].
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `axes` | heading, axes, grid and marks |
+//! | `axis_scale` | mapping from values to pixels |
+//! | `bars` | bars in groups |
+//! | `chart` | data of a chart |
+//! | `curves` | lines, steps and points |
+//! | `data` | drawable numbers and their ranges |
+//! | `downsample` | fewer points, without a visible difference |
+//! | `drawing` | SVG elements |
+//! | `layout` | positions of all parts |
+//! | `legend` | names of curves |
+//! | `marker` | colours, dashes and marker shapes |
+//! | `number` | formatting of numbers |
+//! | `range` | ranges and ticks of axes |
+//! | `render` | charts as files and parts of pages |
+//! | `text` | escaping, measuring and wrapping of text |
 #![no_std]
 
 extern crate alloc;
 
 mod axes;
+mod axis_scale;
 mod bars;
 mod chart;
 mod curves;
 mod data;
+mod downsample;
 mod drawing;
-mod key;
 mod layout;
+mod legend;
 mod marker;
 mod number;
 mod range;
 mod render;
-mod ruler;
 mod text;
-mod thin;
 
+pub use axis_scale::AxisScale;
 pub use chart::{Axis, Chart, Curve, Direction, Kind, Mark, Scale, Size};
 pub use drawing::Drawing;
 pub use number::grouped;
-pub use ruler::Ruler;
 pub use text::escaped;
 
-/// The style of charts, for pages that hold them [inline](Chart::inline).
+/// Style of charts, for pages that contain them [inline](Chart::inline).
 pub const STYLE: &str = include_str!("chart.css");
 
-/// The look of pages with charts: colours, type, sections and tables.
+/// Style of pages with charts: colours, type, sections and tables.
 pub const PAGE_STYLE: &str = include_str!("page.css");

@@ -1,55 +1,56 @@
-//! The forms that tell curves apart where colours do not.
+//! Marker shapes and dashes, which distinguish curves without colours.
 
 use alloc::string::String;
 use core::fmt::Write as _;
 
-/// How many colours there are; the style has as many classes.
+/// Number of colours for curves; the style has as many classes.
 pub(crate) const COLOURS: usize = 8;
 
-/// How many ways to be dashed there are; the style has as many classes.
+/// Number of dash patterns for reference curves; the style has as many classes.
 const DASHES: usize = 4;
 
 const FORMS: usize = 7;
 
-/// How far a marker reaches from its middle, in pixels.
+/// Radius of a curve's marker, in pixels.
 pub(crate) const RADIUS: f64 = 3.6;
 
-/// How a curve looks: the nth of those measured, or the nth of those dashed.
+/// Style of a curve or mark. The number counts the measured or the reference curves of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum SeriesStyle {
     Measured(usize),
     Reference(usize),
     Mark,
 }
 
-impl Look {
-    /// The class of its line.
-    pub(crate) const fn line(self) -> &'static str {
+impl SeriesStyle {
+    /// Returns the CSS class of the curve's line.
+    pub(crate) const fn stroke_class(self) -> &'static str {
         match self {
-            Self::Measured(slot) => {
+            Self::Measured(index) => {
                 ["line s0", "line s1", "line s2", "line s3", "line s4", "line s5", "line s6", "line s7"]
-                    [slot % COLOURS]
+                    [index % COLOURS]
             }
-            Self::Reference(slot) => {
-                ["reference d0", "reference d1", "reference d2", "reference d3"][slot % DASHES]
+            Self::Reference(index) => {
+                ["reference d0", "reference d1", "reference d2", "reference d3"][index % DASHES]
             }
             Self::Mark => "mark",
         }
     }
 
-    /// The class of its markers and bars.
-    pub(crate) const fn fill(self) -> &'static str {
+    /// Returns the CSS class of the curve's markers and bars.
+    pub(crate) const fn fill_class(self) -> &'static str {
         match self {
-            Self::Measured(slot) => ["f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7"][slot % COLOURS],
+            Self::Measured(index) => ["f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7"][index % COLOURS],
             Self::Reference(_) | Self::Mark => "f-reference",
         }
     }
 
-    /// The path of its marker at a place; nothing for what is dashed.
+    /// Returns the SVG path of the curve's marker at a position; empty for reference curves and
+    /// marks.
     pub(crate) fn marker(self, at: (f64, f64)) -> String {
-        let Self::Measured(slot) = self else { return String::new() };
-        // Forms move on when colours come round again, so that no two of the first 56 look alike.
-        path((slot + slot / COLOURS) % FORMS, at)
+        let Self::Measured(index) = self else { return String::new() };
+        // Shapes shift with every repetition of the colours, so the first 56 curves all differ.
+        path((index + index / COLOURS) % FORMS, at)
     }
 }
 

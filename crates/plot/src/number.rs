@@ -1,12 +1,13 @@
-//! Numbers as people read them.
+//! Formatting of numbers for readers.
 
 use alloc::format;
 use alloc::string::String;
 
-/// Between groups of three digits: narrow, and no place to break a line.
+/// Separator of groups of three digits: a narrow no-break space.
 const SEPARATOR: char = '\u{202f}';
 
-/// A number with so many decimals, digits in groups of three, a true minus sign and no negative zero.
+/// Formats a number with this many decimals, digits in groups of three, a true minus sign and no
+/// negative zero.
 ///
 /// ```
 /// assert_eq!(byway_plot::grouped(-12345.67, 1), "−12\u{202f}345.7");
@@ -21,8 +22,8 @@ pub fn grouped(value: f64, decimals: usize) -> String {
         text.push('−');
     }
     let is_number = value.is_finite();
-    for (place, digit) in digits.chars().enumerate() {
-        if is_number && place > 0 && place < whole && (whole - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if is_number && index > 0 && index < whole && (whole - index).is_multiple_of(3) {
             text.push(SEPARATOR);
         }
         text.push(digit);
@@ -30,7 +31,7 @@ pub fn grouped(value: f64, decimals: usize) -> String {
     text
 }
 
-/// A power of ten, in words of figures: `10⁻³`.
+/// Formats a power of ten: `10⁻³`.
 pub(crate) fn power(exponent: i32) -> String {
     let mut text = String::from("10");
     for digit in format!("{exponent}").chars() {
@@ -51,17 +52,18 @@ pub(crate) fn power(exponent: i32) -> String {
     text
 }
 
-/// Ten to the power of `exponent`: exact where that can be, unlike a general power function.
+/// Returns ten to the power of `exponent`, exact if representable, unlike a general power function.
 pub(crate) fn ten_to(exponent: i32) -> f64 {
     let power = (0..exponent.unsigned_abs()).fold(1.0, |power, _| power * 10.0);
     if exponent < 0 { 1.0 / power } else { power }
 }
 
-/// The exponent of the greatest power of ten that is no greater than a positive value; that of the least number for zero.
+/// Returns the exponent of the greatest power of ten that does not exceed a positive value; for
+/// zero, that of the least number.
 #[allow(clippy::cast_possible_truncation, reason = "exponents of ten are at most three digits long")]
 pub(crate) fn exponent_of(value: f64) -> i32 {
     let guess = libm::floor(libm::log10(value)).clamp(-308.0, 308.0) as i32;
-    // The logarithm of a power of ten may come out a little too small.
+    // The computed logarithm of a power of ten may be slightly too small.
     if ten_to(guess + 1) <= value { guess + 1 } else { guess }
 }
 

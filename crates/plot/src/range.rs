@@ -1,4 +1,4 @@
-//! How far an axis reaches, and which of its values are named.
+//! Ranges of axes, and the ticks on them.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,29 +7,29 @@ use alloc::vec::Vec;
 use crate::chart::{Axis, Scale};
 use crate::number::{exponent_of, grouped, power, ten_to};
 
-/// Beyond this, differences overflow.
+/// Greatest absolute value on an axis; differences of greater ones would overflow.
 const LARGEST: f64 = 1e300;
 
-/// From here on, figures are longer than their power of ten.
+/// Value from which ticks have scientific notation, because it is shorter.
 const PLAIN_MAX: f64 = 1e7;
 
-/// Up to here, too.
+/// Step or value below which ticks have scientific notation.
 const PLAIN_MIN: f64 = 1e-5;
 
-/// More decades than this leave no room for lines between them.
+/// Most decades of a logarithmic axis with faint lines between them.
 const MINOR_DECADES_MAX: i32 = 5;
 
-/// The least and the greatest value of an axis.
+/// Least and greatest value of an axis.
 pub(crate) type Range = (f64, f64);
 
-/// A named value.
+/// Value on an axis with its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) at: f64,
     pub(crate) label: String,
 }
 
-/// Whether a value has a place on an axis.
+/// True if a value has a position on an axis with this scale.
 pub(crate) fn is_drawable(value: f64, scale: Scale) -> bool {
     match scale {
         Scale::Linear => value.abs() <= LARGEST,
@@ -37,7 +37,7 @@ pub(crate) fn is_drawable(value: f64, scale: Scale) -> bool {
     }
 }
 
-/// The least and the greatest of some values.
+/// Returns the least and the greatest value; `None` without values.
 pub(crate) fn extent(values: impl Iterator<Item = f64>) -> Option<Range> {
     values.fold(None, |range, value| match range {
         None => Some((value, value)),
@@ -45,7 +45,8 @@ pub(crate) fn extent(values: impl Iterator<Item = f64>) -> Option<Range> {
     })
 }
 
-/// A range that is longer than nothing, and begins at zero where that is near: within `near` of the other end.
+/// Extends a range to a positive length. It then begins at zero if zero is near: if the end near
+/// zero is within `near` times the other end.
 pub(crate) fn padded((low, high): Range, scale: Scale, near: f64) -> Range {
     match scale {
         Scale::Log if high / low < 1.0 + 1e-9 => (low / 3.0, high * 3.0),
@@ -58,17 +59,18 @@ pub(crate) fn padded((low, high): Range, scale: Scale, near: f64) -> Range {
     }
 }
 
-/// The range, grown to the next ticks where the gap is at most `gap_max` of it.
+/// Extends a range to the next ticks, at each end by at most `gap_max` of its length. Logarithmic
+/// ranges always extend to 1, 2 or 5 times a power of ten.
 pub(crate) fn rounded((low, high): Range, axis: Axis<'_>, count: u32, gap_max: f64) -> Range {
     match axis.scale {
         Scale::Linear => {
             let step = step((low, high), axis, count) / factor(axis);
             let (below, above) =
                 (libm::floor(low / step + 1e-9) * step, libm::ceil(high / step - 1e-9) * step);
-            let room = gap_max * (high - low);
+            let gap = gap_max * (high - low);
             (
-                if low - below <= room { below.min(low) } else { low },
-                if above - high <= room { above.max(high) } else { high },
+                if low - below <= gap { below.min(low) } else { low },
+                if above - high <= gap { above.max(high) } else { high },
             )
         }
         Scale::Log => {
@@ -81,7 +83,7 @@ pub(crate) fn rounded((low, high): Range, axis: Axis<'_>, count: u32, gap_max: f
     }
 }
 
-/// At most `count` named values, and one or two more where an axis counts by factors.
+/// Returns at most `count` ticks, and one or two more on a logarithmic axis.
 pub(crate) fn ticks(range: Range, axis: Axis<'_>, count: u32) -> Vec<Tick> {
     match axis.scale {
         Scale::Linear => linear_ticks(range, axis, count),
@@ -89,7 +91,7 @@ pub(crate) fn ticks(range: Range, axis: Axis<'_>, count: u32) -> Vec<Tick> {
     }
 }
 
-/// Values between the decades, which get a faint line.
+/// Returns the values between the powers of ten of a logarithmic axis that get a faint line.
 pub(crate) fn minor(range: Range, axis: Axis<'_>) -> Vec<f64> {
     if axis.scale == Scale::Linear {
         return Vec::new();
@@ -103,7 +105,7 @@ pub(crate) fn minor(range: Range, axis: Axis<'_>) -> Vec<f64> {
     figures.filter(|&value| value > range.0 && value < range.1).collect()
 }
 
-/// What values are multiplied with to be shown.
+/// Returns the factor from an axis's values to displayed numbers: 100 for percent.
 fn factor(axis: Axis<'_>) -> f64 {
     if axis.is_share { 100.0 } else { 1.0 }
 }
@@ -112,7 +114,7 @@ fn unit(axis: Axis<'_>) -> &'static str {
     if axis.is_share { "\u{202f}%" } else { "" }
 }
 
-/// The distance of ticks as shown: 1, 2 or 5 times a power of ten.
+/// Returns the distance between ticks in displayed numbers: 1, 2 or 5 times a power of ten.
 fn step((low, high): Range, axis: Axis<'_>, count: u32) -> f64 {
     let least = (high - low) * factor(axis) / f64::from(count.max(1));
     let power = ten_to(exponent_of(least));
@@ -127,16 +129,16 @@ fn linear_ticks(range: Range, axis: Axis<'_>, count: u32) -> Vec<Tick> {
     let decimals = usize::try_from(-exponent_of(step)).unwrap_or(0);
     let largest = range.0.abs().max(range.1.abs()) * factor;
     let is_plain = largest < PLAIN_MAX && step >= PLAIN_MIN;
-    let tick = |place: u32| {
-        let shown = (first + f64::from(place)) * step;
+    let tick = |index: u32| {
+        let shown = (first + f64::from(index)) * step;
         let number = if is_plain { grouped(shown, decimals) } else { scientific(shown, largest, step) };
         Tick { at: shown / factor, label: format!("{number}{}", unit(axis)) }
     };
-    let places = (0..=count + 1).take_while(|&place| first + f64::from(place) <= last);
-    places.map(tick).collect()
+    let indices = (0..=count + 1).take_while(|&index| first + f64::from(index) <= last);
+    indices.map(tick).collect()
 }
 
-/// `1.5×10⁸`, all ticks of an axis with the same power of ten.
+/// Formats a value like `1.5×10⁸`, with the same power of ten for all ticks of an axis.
 fn scientific(value: f64, largest: f64, step: f64) -> String {
     let exponent = exponent_of(largest);
     let decimals = usize::try_from(exponent - exponent_of(step)).unwrap_or(0).min(12);

@@ -1,4 +1,4 @@
-//! A chart, drawn.
+//! Rendering of a chart as SVG.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,17 +6,18 @@ use core::fmt::Write as _;
 
 use crate::chart::{Chart, Kind, Size};
 use crate::drawing::Drawing;
-use crate::layout::{EDGE, HEADING_LINE, Layout, heading_lines};
+use crate::layout::{EDGE, HEADING_LINE_HEIGHT, Layout, wrapped_heading};
 use crate::{STYLE, axes, bars, curves};
 
 impl Chart<'_> {
-    /// A file of its own, with its title, its ground and its style.
+    /// Renders the chart as a standalone SVG file, with title, background and style.
     #[must_use]
     pub fn standalone(&self, size: Size) -> String {
         self.draw(size, self.title).finish_chart(self.title, &self.words(), Some(STYLE))
     }
 
-    /// A part of a page that holds [`STYLE`] and shows the title itself.
+    /// Renders the chart as a part of a page, which must contain [`STYLE`] and show the title
+    /// itself.
     #[must_use]
     pub fn inline(&self, size: Size) -> String {
         self.draw(size, "").finish_chart(self.title, &self.words(), None)
@@ -36,7 +37,7 @@ impl Chart<'_> {
         drawing
     }
 
-    /// For those who cannot see the chart.
+    /// Describes the chart's axes and curves for readers who cannot see it.
     fn words(&self) -> String {
         let mut words =
             format!("{} Horizontal: {}. Vertical: {}.", self.description, self.x.title, self.y.title);
@@ -49,15 +50,15 @@ impl Chart<'_> {
     }
 }
 
-/// A chart without a number that could be drawn says so.
+/// Draws a note in place of a chart without drawable numbers.
 fn nothing(size: Size, heading: &str) -> Drawing {
     let width = size.width.max(200.0);
-    let lines = heading_lines(heading, width);
-    let top = f64::from(u32::try_from(lines.len()).unwrap_or(u32::MAX)) * HEADING_LINE + EDGE;
+    let lines = wrapped_heading(heading, width);
+    let top = f64::from(u32::try_from(lines.len()).unwrap_or(u32::MAX)) * HEADING_LINE_HEIGHT + EDGE;
     let height = (size.height / 2.0).max(60.0);
     let mut drawing = Drawing::new(width, top + height);
-    for (line, place) in lines.iter().zip(1_u32..) {
-        drawing.text("heading", "start", (EDGE, f64::from(place) * HEADING_LINE), line);
+    for (line, number) in lines.iter().zip(1_u32..) {
+        drawing.text("heading", "start", (EDGE, f64::from(number) * HEADING_LINE_HEIGHT), line);
     }
     drawing.rectangle("empty", EDGE, top, width - 2.0 * EDGE, height - EDGE);
     drawing.text("soft", "middle", (width / 2.0, top + height / 2.0), "Nothing to show: no points.");

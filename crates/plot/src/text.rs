@@ -1,89 +1,93 @@
-//! Text: escaped, measured and broken into lines.
+//! Escaping, measuring and wrapping of text.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A text in HTML and XML. What XML has no way to write becomes a replacement character.
+/// Escapes text for HTML and XML. Characters that XML does not allow become replacement characters.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
+    for character in text.chars() {
+        match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            '\t' | '\n' => escaped.push(letter),
+            '\t' | '\n' => escaped.push(character),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            _ if letter.is_control() => escaped.push('\u{fffd}'),
-            _ => escaped.push(letter),
+            _ if character.is_control() => escaped.push('\u{fffd}'),
+            _ => escaped.push(character),
         }
     }
     escaped
 }
 
-/// How wide a text is at most, in pixels, at a font size of `size`, in the widest of the fonts that systems come with
-/// (`DejaVu` Sans).
+/// Returns the greatest width of a text in pixels at a font size of `size`: with the widest of the
+/// usual system fonts (`DejaVu` Sans).
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(letter_width).sum::<f64>() * size
 }
 
-/// In font sizes.
-fn letter_width(letter: char) -> f64 {
-    match letter {
+/// Returns the width of a character, relative to the font size.
+fn letter_width(character: char) -> f64 {
+    match character {
         'i' | 'j' | 'l' | 'I' | '\'' | '|' | '.' | ',' | ':' | ';' | ' ' => 0.34,
         '\u{202f}' | '\u{2009}' => 0.22,
         'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '/' | '-' | '!' => 0.42,
         'm' | 'w' | 'M' | 'W' | '%' | '@' | '—' | '…' => 1.0,
         'A'..='Z' | '+' | '=' | '<' | '>' | '×' | '≤' | '≥' | '−' | '~' | '&' | '#' => 0.80,
-        _ if letter < '\u{1100}' => 0.64,
+        _ if character < '\u{1100}' => 0.64,
         '⁰'..='ⁿ' => 0.46,
         '\u{2000}'..='\u{2bff}' => 0.84,
         _ => 1.05,
     }
 }
 
-/// The text, or as much of its beginning as has room within `room` pixels, with an ellipsis.
-pub(crate) fn shortened(text: &str, size: f64, room: f64) -> String {
-    if width(text, size) <= room {
+/// Returns the text if it fits into `width_max` pixels, otherwise the beginning that fits, with an
+/// ellipsis.
+pub(crate) fn shortened(text: &str, size: f64, width_max: f64) -> String {
+    if width(text, size) <= width_max {
         return text.into();
     }
-    let room = room / size - letter_width('…');
+    let width_max = width_max / size - letter_width('…');
     let mut used = 0.0;
-    let fits = |letter: &char| {
-        used += letter_width(*letter);
-        used <= room
+    let fits = |character: &char| {
+        used += letter_width(*character);
+        used <= width_max
     };
-    let kept: String = text.chars().take_while(fits).collect();
-    let mut kept = String::from(kept.trim_end());
-    kept.push('…');
-    kept
+    let start: String = text.chars().take_while(fits).collect();
+    let mut start = String::from(start.trim_end());
+    start.push('…');
+    start
 }
 
-/// The text in lines of at most `room` pixels, broken between words; a longer word is shortened.
-pub(crate) fn wrapped(text: &str, size: f64, room: f64) -> Vec<String> {
+/// Breaks text between words into lines of at most `width_max` pixels; shortens a longer word.
+pub(crate) fn wrapped(text: &str, size: f64, width_max: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let space = letter_width(' ') * size;
         match lines.last_mut() {
-            Some(line) if width(line, size) + space + width(word, size) <= room => {
+            Some(line) if width(line, size) + space + width(word, size) <= width_max => {
                 line.push(' ');
                 line.push_str(word);
             }
-            _ => lines.push(shortened(word, size, room)),
+            _ => lines.push(shortened(word, size, width_max)),
         }
     }
     lines
 }
 
-/// The text in as few lines as have room, none of which is much longer than the others.
-pub(crate) fn balanced(text: &str, size: f64, room: f64) -> Vec<String> {
-    let lines = wrapped(text, size, room);
+/// Breaks text into as few lines as possible of at most `width_max` pixels, and of similar length.
+pub(crate) fn balanced(text: &str, size: f64, width_max: f64) -> Vec<String> {
+    let lines = wrapped(text, size, width_max);
     let longest = text.split_whitespace().map(|word| width(word, size)).fold(0.0, f64::max);
-    // Nothing is shortened that has room in the widest lines.
-    let rooms = (1..10_u32).map(|tenth| room * f64::from(tenth) / 10.0).filter(|&room| room >= longest);
-    let narrower = rooms.map(|room| wrapped(text, size, room)).find(|narrower| narrower.len() == lines.len());
+    // No word that fits into the widest lines is shortened.
+    let widths = (1..10_u32)
+        .map(|tenth| width_max * f64::from(tenth) / 10.0)
+        .filter(|&width_max| width_max >= longest);
+    let narrower =
+        widths.map(|width_max| wrapped(text, size, width_max)).find(|narrower| narrower.len() == lines.len());
     narrower.unwrap_or(lines)
 }
 

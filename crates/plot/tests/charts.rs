@@ -1,4 +1,4 @@
-//! Charts of all kinds: well formed, legible, and the same every time.
+//! Tests of all kinds of charts: well-formed, legible and reproducible.
 
 mod xml;
 
@@ -26,7 +26,8 @@ fn curve<'a>(name: &'a str, points: &'a [[f64; 2]]) -> Curve<'a> {
     Curve { name, points, is_reference: false }
 }
 
-/// All texts of a drawing that are not slanted: left end, right end and baseline, by an estimate of width on the narrow side.
+/// Returns all texts of a drawing that are not slanted: left end, right end and baseline, by a
+/// narrow estimate of their width.
 fn boxes(svg: &str) -> Vec<(String, f64, f64, f64)> {
     let texts = xml::elements(svg).into_iter().filter(|element| element.name == "text");
     let level = texts.filter(|element| element.attribute("transform").is_none());
@@ -55,7 +56,7 @@ fn boxes(svg: &str) -> Vec<(String, f64, f64, f64)> {
 fn unescaped(text: &str) -> String {
     [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
         .iter()
-        .fold(text.to_owned(), |text, (name, letter)| text.replace(name, letter))
+        .fold(text.to_owned(), |text, (name, character)| text.replace(name, character))
 }
 
 #[track_caller]
@@ -64,12 +65,12 @@ fn assert_legible(svg: &str) {
     let view: Vec<f64> =
         root.attribute("viewBox").expect("a view").split(' ').filter_map(|part| part.parse().ok()).collect();
     let boxes = boxes(svg);
-    for (place, (text, left, right, y)) in boxes.iter().enumerate() {
+    for (index, (text, left, right, y)) in boxes.iter().enumerate() {
         assert!(
             *left >= 0.0 && *right <= view[2] && *y >= 8.0 && *y <= view[3],
             "{text} is cut: {left} to {right}, {y}"
         );
-        for (other, other_left, other_right, other_y) in &boxes[..place] {
+        for (other, other_left, other_right, other_y) in &boxes[..index] {
             let is_apart = right <= other_left || other_right <= left || (y - other_y).abs() >= 10.0;
             assert!(is_apart, "{text} and {other} overlap");
         }
@@ -198,7 +199,7 @@ fn many_points_are_few_bytes_and_keep_their_extremes() {
     }
 }
 
-/// Where zero and the whole are on the vertical axis.
+/// Returns the positions of 0 and 1 on the vertical axis.
 fn axis_ends(svg: &str) -> Vec<f64> {
     let lines = xml::elements(svg).into_iter().filter(|element| element.attribute("class") == Some("grid"));
     let level = lines.filter(|element| element.attribute("y1") == element.attribute("y2"));

@@ -1,11 +1,11 @@
-//! How soon outages are noticed, and at the price of how many needless questions.
+//! Study of loss timers: compares outage detection time and spurious NACKs.
 
 #![allow(clippy::print_stdout, reason = "a study prints its tables")]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use byway_proto::parts::loss_timer::{Fixed, TwoState};
+use byway_proto::parts::loss_timer::{FixedTimeout, TwoState};
 use byway_units::Duration;
 use support::loss_timer::{Outcome, Traffic, study};
 
@@ -29,10 +29,10 @@ fn main() {
         println!("\nround trip {rtt_ms} ms");
         println!(
             "{:<28}{:<10}{:>10}{:>12}{:>12}{:>10}{:>10}{:>14}",
-            "traffic", "timer", "packets", "needless", "in silences", "noticed", "p95", "timeout"
+            "traffic", "timer", "packets", "spurious", "in silences", "detected", "p95", "timeout"
         );
         for (name, traffic) in traffic {
-            row(name, "fixed", &study(traffic, &Fixed::default(), 1));
+            row(name, "fixed", &study(traffic, &FixedTimeout::default(), 1));
             row(name, "two state", &study(traffic, &TwoState::new(ms(rtt_ms)), 1));
         }
     }

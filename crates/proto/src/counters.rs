@@ -1,13 +1,13 @@
-//! Counters that say their names, so that none is forgotten where they are shown.
+//! Counters with names: a macro lists all counters of a structure, so none is missing in metrics.
 
-/// Defines a structure of counters with a method that lists all of them.
+/// Defines a structure of `u64` counters, and a method `by_name` that lists all of them.
 macro_rules! counters {
     ($(#[$about:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $counter:ident: u64,)+ }) => {
         $(#[$about])*
         pub struct $name { $($(#[$doc])* pub $counter: u64,)+ }
 
         impl $name {
-            /// All of them, with their names.
+            /// Returns all counters, with their names, for metrics.
             pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($counter), self.$counter)),+].into_iter()
             }

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-/// Steps of a table that has few entries.
+/// Least number of entries by which a table grows.
 const STEP_MIN: usize = 8;
 
-/// Appends an entry to a table, which grows by an eighth where a vector doubles: what it takes is then hardly more than what is in it.
+/// Appends an entry to a table. A full table grows by an eighth, where `Vec::push` doubles it, so
+/// its memory is hardly more than its entries.
 pub(crate) fn push<T>(table: &mut Vec<T>, entry: T) {
     if table.len() == table.capacity() {
         table.reserve_exact((table.len() / 8).max(STEP_MIN));

@@ -1,4 +1,4 @@
-//! Small numbers by key: a hash table for keys that nobody else chooses.
+//! Hash table from session indices and flows to small numbers, for keys that no attacker chooses.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,130 +9,132 @@ use byway_wire::SessionIndex;
 
 use crate::session::SessionId;
 
-/// A key of an [`IndexTable`].
+/// Key of an [`IndexTable`].
 pub(crate) trait IndexKey: Copy + Eq {
-    /// Where to begin to look: keys that occur together should differ in the low bits.
+    /// Returns the hash of the key. It gives the first slot to examine, so keys that occur together
+    /// should differ in the low bits.
     fn home(self) -> u32;
 }
 
-/// Session indices are drawn at random by this node itself, so they are their own hash: no peer can make them collide.
+/// Session indices are random numbers of this node itself, so they are their own hash: no peer can
+/// make them collide.
 impl IndexKey for SessionIndex {
     fn home(self) -> u32 {
         self.number()
     }
 }
 
-/// Flows are accepted by this node's own application; peers number theirs from some number on.
+/// Only flows that this node's application accepted are keys. Peers number their flows in sequence.
 impl IndexKey for (SessionId, FlowId) {
     fn home(self) -> u32 {
-        // Knuth's multiplier sets the flows of one session apart from those of the next.
+        // Knuth's multiplier separates the flows of one session from those of the next.
         self.0.0.wrapping_mul(0x9E37_79B1).wrapping_add(u32::from(self.1.number()))
     }
 }
 
-/// A table from keys to small numbers, in open addressing with linear probing.
+/// Hash table from keys to small numbers, with open addressing and linear probing.
 ///
-/// A look-up costs one cache line as a rule.
+/// A look-up usually costs one cache line.
 #[derive(Debug)]
 pub(crate) struct IndexTable<K> {
-    /// A power of two of places, at most half of them taken; empty at first.
-    places: Vec<Option<(K, u32)>>,
-    taken: usize,
+    /// Slots, a power of two, at most half of them occupied; none before the first insertion.
+    slots: Vec<Option<(K, u32)>>,
+    len: usize,
 }
 
 impl<K> Default for IndexTable<K> {
     fn default() -> Self {
-        Self { places: Vec::new(), taken: 0 }
+        Self { slots: Vec::new(), len: 0 }
     }
 }
 
-/// Places of the first allocation.
-const PLACES_MIN: usize = 16;
+/// Number of slots of the first allocation.
+const SLOTS_MIN: usize = 16;
 
 impl<K: IndexKey> IndexTable<K> {
     pub(crate) fn get(&self, index: K) -> Option<u32> {
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             return None;
         }
-        let mut place = self.home(index);
+        let mut slot = self.home(index);
         loop {
-            match self.places[place] {
+            match self.slots[slot] {
                 Some((key, value)) if key == index => return Some(value),
-                Some(_) => place = self.after(place),
+                Some(_) => slot = self.after(slot),
                 None => return None,
             }
         }
     }
 
-    /// Brings the place of a key into the cache.
+    /// Prefetches the first slot of a key into the processor's cache.
     pub(crate) fn prefetch(&self, index: K) {
-        if !self.places.is_empty() {
-            prefetch_value(&self.places[self.home(index)]);
+        if !self.slots.is_empty() {
+            prefetch_value(&self.slots[self.home(index)]);
         }
     }
 
-    /// Brings a small table into the cache, and the beginning of a large one.
+    /// Prefetches a small table into the processor's cache, or the beginning of a large one.
     pub(crate) fn prefetch_all(&self) {
-        self.places.chunks(4).take(4).for_each(|places| prefetch_value(&places[0]));
+        self.slots.chunks(4).take(4).for_each(|slots| prefetch_value(&slots[0]));
     }
 
-    /// Adds an index that is not in the table; `false` if it is.
+    /// Adds a key with its value; returns `false` and changes nothing if the table has the key.
     pub(crate) fn insert(&mut self, index: K, value: u32) -> bool {
         if self.get(index).is_some() {
             return false;
         }
-        if (self.taken + 1) * 2 > self.places.len() {
+        if (self.len + 1) * 2 > self.slots.len() {
             self.grow();
         }
         self.put(index, value);
-        self.taken += 1;
+        self.len += 1;
         true
     }
 
-    /// Removes an index, and moves up those that had to give way to it.
+    /// Removes a key, and moves later keys of its probe sequence into the free slots.
     pub(crate) fn remove(&mut self, index: K) {
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             return;
         }
-        let mut place = self.home(index);
+        let mut slot = self.home(index);
         loop {
-            match self.places[place] {
+            match self.slots[slot] {
                 Some((key, _)) if key == index => break,
-                Some(_) => place = self.after(place),
+                Some(_) => slot = self.after(slot),
                 None => return,
             }
         }
-        self.places[place] = None;
-        self.taken -= 1;
-        let mut next = self.after(place);
-        while let Some((key, value)) = self.places[next].take() {
+        self.slots[slot] = None;
+        self.len -= 1;
+        let mut next = self.after(slot);
+        while let Some((key, value)) = self.slots[next].take() {
             self.put(key, value);
             next = self.after(next);
         }
     }
 
     fn put(&mut self, index: K, value: u32) {
-        let mut place = self.home(index);
-        while self.places[place].is_some() {
-            place = self.after(place);
+        let mut slot = self.home(index);
+        while self.slots[slot].is_some() {
+            slot = self.after(slot);
         }
-        self.places[place] = Some((index, value));
+        self.slots[slot] = Some((index, value));
     }
 
     fn grow(&mut self) {
-        let places = (self.places.len() * 2).max(PLACES_MIN);
-        let old = core::mem::replace(&mut self.places, vec![None; places]);
+        let slots = (self.slots.len() * 2).max(SLOTS_MIN);
+        let old = core::mem::replace(&mut self.slots, vec![None; slots]);
         for (index, value) in old.into_iter().flatten() {
             self.put(index, value);
         }
     }
 
     fn home(&self, index: K) -> usize {
-        index.home() as usize & (self.places.len() - 1)
+        index.home() as usize & (self.slots.len() - 1)
     }
 
-    fn after(&self, place: usize) -> usize {
-        (place + 1) & (self.places.len() - 1)
+    fn after(&self, slot: usize) -> usize {
+        (slot + 1) & (self.slots.len() - 1)
     }
 }
 
@@ -152,7 +154,7 @@ mod tests {
             let mut table = IndexTable::default();
             let mut map = BTreeMap::new();
             for (position, (insert, key)) in (0_u32..).zip(steps) {
-                // Keys that share their low bits have to give way to one another.
+                // Keys with equal low bits collide.
                 let index = SessionIndex::new((key % 4) | (key << 16));
                 if insert {
                     let added = table.insert(index, position);

@@ -1,4 +1,4 @@
-//! The addresses of a machine that datagrams come to, for its driver to answer from.
+//! Local addresses of a machine that received datagrams: its driver sends answers from them.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -6,36 +6,38 @@ use core::net::IpAddr;
 use crate::limits::LOCAL_ADDRESSES_MAX;
 use crate::network_path::LocalAddress;
 
-/// An address of this machine, as far as is known.
+/// Local address of this machine that has received a datagram.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownAddress {
     address: IpAddr,
-    /// True if the kernel refused to send from it, and nothing has come to it since.
-    is_gone: bool,
+    /// True if the kernel refused to send from the address, and it has received no datagram since.
+    is_removed: bool,
 }
 
-/// The addresses of this machine that datagrams came to, by number.
+/// Numbered table of this machine's addresses that received datagrams.
 ///
-/// Of too many, the number of the oldest is given to the newest. Answers to the oldest then leave from another address until its
-/// next datagram comes.
+/// If there are more than [`LOCAL_ADDRESSES_MAX`], the newest replaces the oldest, and gets its
+/// number. Answers to datagrams at the oldest then leave from another address until its next
+/// datagram.
 #[derive(Debug, Default)]
 pub struct LocalAddresses {
-    known: Vec<Known>,
-    /// The place that was found last: mostly all datagrams come to one address.
+    entries: Vec<KnownAddress>,
+    /// Index of the address found last: usually, all datagrams arrive at one address.
     latest: usize,
-    /// The place that is given to another address next.
+    /// Index of the entry that the next new address replaces, if the table is full.
     oldest: usize,
-    /// Numbers that were given to another address.
+    /// Number of addresses that newer ones have replaced so far.
     replaced: u64,
 }
 
 impl LocalAddresses {
-    /// Returns the number of an address that a datagram came to.
+    /// Returns the number of a local address that received a datagram; a new address gets one.
+    /// Returns [`LocalAddress::ANY`] for an address that no datagram may leave from.
     #[inline]
     #[must_use]
     pub fn number(&mut self, address: IpAddr) -> LocalAddress {
-        match self.known.get(self.latest) {
-            Some(known) if known.address == address && !known.is_gone => number(self.latest),
+        match self.entries.get(self.latest) {
+            Some(known) if known.address == address && !known.is_removed => number(self.latest),
             _ => self.find(address),
         }
     }
@@ -45,51 +47,53 @@ impl LocalAddresses {
         if !may_be_source(address) {
             return LocalAddress::ANY;
         }
-        let known = Known { address, is_gone: false };
-        let place = self.known.iter().position(|known| known.address == address);
-        let place = place.unwrap_or_else(|| {
-            if self.known.len() < LOCAL_ADDRESSES_MAX {
-                self.known.push(known);
-                return self.known.len() - 1;
+        let known = KnownAddress { address, is_removed: false };
+        let index = self.entries.iter().position(|known| known.address == address);
+        let index = index.unwrap_or_else(|| {
+            if self.entries.len() < LOCAL_ADDRESSES_MAX {
+                self.entries.push(known);
+                return self.entries.len() - 1;
             }
             self.replaced += 1;
             let oldest = self.oldest;
             self.oldest = (oldest + 1) % LOCAL_ADDRESSES_MAX;
             oldest
         });
-        self.known[place] = known;
-        self.latest = place;
-        number(place)
+        self.entries[index] = known;
+        self.latest = index;
+        number(index)
     }
 
-    /// Returns the address with a number; `None` if the system chooses, or the address is gone.
+    /// Returns the address with a number; `None` if the system chooses, or the address was removed.
     #[inline]
     #[must_use]
     pub fn source(&self, local: LocalAddress) -> Option<IpAddr> {
-        let place = usize::from(local.number()).checked_sub(1)?;
-        self.known.get(place).filter(|known| !known.is_gone).map(|known| known.address)
+        let index = usize::from(local.number()).checked_sub(1)?;
+        self.entries.get(index).filter(|known| !known.is_removed).map(|known| known.address)
     }
 
-    /// Returns how many numbers were given to another address.
+    /// Returns the number of addresses that newer ones have replaced.
     #[must_use]
     pub const fn replaced(&self) -> u64 {
         self.replaced
     }
 
-    /// Leaves the source to the system until a datagram comes to this address again.
-    pub fn note_gone(&mut self, local: LocalAddress) {
-        let place = usize::from(local.number()).checked_sub(1);
-        if let Some(known) = place.and_then(|place| self.known.get_mut(place)) {
-            known.is_gone = true;
+    /// Records that the kernel refuses to send from an address. The system chooses the source until
+    /// the address receives a datagram again.
+    pub fn note_removed(&mut self, local: LocalAddress) {
+        let index = usize::from(local.number()).checked_sub(1);
+        if let Some(known) = index.and_then(|index| self.entries.get_mut(index)) {
+            known.is_removed = true;
         }
     }
 }
 
-fn number(place: usize) -> LocalAddress {
-    LocalAddress::new(u16::try_from(place + 1).expect("checked where the limit is"))
+fn number(index: usize) -> LocalAddress {
+    LocalAddress::new(u16::try_from(index + 1).expect("the table has at most LOCAL_ADDRESSES_MAX entries"))
 }
 
-/// Returns false for addresses that no datagram leaves from, and for those that only their interface tells apart.
+/// Returns false for broadcast, multicast and unspecified addresses, and for link-local ones, which
+/// are ambiguous without their interface.
 fn may_be_source(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
@@ -115,14 +119,14 @@ mod tests {
         assert_eq!(numbers.map(LocalAddress::number), [1, 2, 1, 3, 2]);
         assert_eq!(addresses.source(numbers[3]), Some(address(2)));
         assert_eq!(addresses.source(LocalAddress::ANY), None);
-        assert_eq!(addresses.source(LocalAddress::new(9)), None, "nobody has that number");
+        assert_eq!(addresses.source(LocalAddress::new(9)), None, "no address has that number");
     }
 
     #[test]
     fn an_address_that_is_gone_is_no_source_until_a_datagram_comes_to_it() {
         let mut addresses = LocalAddresses::default();
         let local = addresses.number(address(0));
-        addresses.note_gone(local);
+        addresses.note_removed(local);
         assert_eq!(addresses.source(local), None);
         assert_eq!(addresses.number(address(0)), local);
         assert_eq!(addresses.source(local), Some(address(0)));
@@ -136,7 +140,7 @@ mod tests {
             assert!(!addresses.number(address(number)).is_any());
         }
         assert_eq!(addresses.source(first), Some(address(LOCAL_ADDRESSES_MAX)));
-        assert_eq!((addresses.known.len(), addresses.replaced), (LOCAL_ADDRESSES_MAX, 1));
+        assert_eq!((addresses.entries.len(), addresses.replaced), (LOCAL_ADDRESSES_MAX, 1));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Which packets are worth a copy where not all get one: those whose loss costs an application the most.
+//! Selection of packets that get a copy, if not all do: those whose loss costs an application the
+//! most.
 //!
-//! A [`Marking`] looks at what one flow sends, packet by packet in the order of sending, and says which to mark. The flow's
-//! [`Duplication`](crate::agent::Duplication) says what a mark means.
+//! A [`Marking`] examines the packets of one flow in the order of sending, and selects those to
+//! mark. The flow's [`Duplication`](crate::agent::Duplication) defines the effect of a mark.
 
 mod mpeg_ts;
 mod rtp;
@@ -11,19 +12,19 @@ use byway_wire::ip::{Headers, TcpHeader};
 use mpeg_ts::TransportStream;
 use rtp::{Codec, KeyFrames};
 
-/// A kind of packets that are marked.
+/// Kind of packets that a [`Marking`] selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mark {
-    /// TCP's SYN and SYN-ACK: their loss is noticed after a second.
+    /// TCP's SYN and SYN-ACK: TCP detects their loss only after a second.
     TcpHandshakes,
-    /// TCP's SYN-ACK alone.
+    /// TCP's SYN-ACK alone, which servers send.
     TcpSynAcks,
-    /// TCP's FIN, and the last segment of what was written, where that is not full: no later one shows their loss. Senders of bulk push
-    /// full segments, too.
+    /// TCP's FIN, and the last segment of a write, if it is not full: no later segment reveals
+    /// their loss. Full segments are excluded, because bulk senders set PSH on them too.
     TcpEnds,
-    /// The first [`SHORT_FLOW_BYTES`] of each connection, and of each that was idle: short flows, which no congestion control has
-    /// got hold of yet, are over by then.
+    /// First [`SHORT_FLOW_BYTES`] of each connection, and of each connection after an idle period.
+    /// Short flows end within them, before congestion control has an effect.
     ShortFlows,
     /// Key frames of H.264 over RTP (RFC 6184), with their parameters.
     RtpH264KeyFrames,
@@ -31,14 +32,16 @@ pub enum Mark {
     RtpH265KeyFrames,
     /// Key frames of VP8 over RTP (RFC 7741).
     RtpVp8KeyFrames,
-    /// Key frames of video in MPEG transport streams (ISO/IEC 13818-1), bare or over RTP (RFC 2250).
+    /// Key frames of video in MPEG transport streams (ISO/IEC 13818-1), bare or over RTP (RFC
+    /// 2250).
     MpegTsKeyFrames,
     /// Packets with this DSCP (RFC 2474).
     Dscp(u8),
 }
 
 impl Mark {
-    /// Whether it is about IP packets, and not about what a datagram carries.
+    /// Returns true if a mark of this kind depends on IP headers, and not only on the contents of a
+    /// datagram.
     #[must_use]
     pub const fn needs_headers(self) -> bool {
         matches!(
@@ -48,34 +51,36 @@ impl Mark {
     }
 }
 
-/// How much of a connection is a short flow: with windows of ten segments at first (RFC 6928), what is sent within the first three
-/// round trips.
+/// Bytes of a connection that count as a short flow: with initial windows of ten segments (RFC
+/// 6928), the data of the first three round trips.
 pub const SHORT_FLOW_BYTES: u64 = 65_536;
 
-/// A packet, as far as it is looked at.
+/// Packet that a [`Marking`] examines.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
-    /// Its headers, where it is an IP packet.
+pub struct MarkingInput<'a> {
+    /// IP and transport headers; `None` if only the datagram's contents are known.
     pub headers: Option<&'a Headers>,
-    /// What UDP or TCP carries.
+    /// Payload of the UDP datagram or TCP segment.
     pub payload: &'a [u8],
-    /// What is known of its connection, if anything is.
-    pub connection: Option<Connection>,
+    /// Progress of the packet's connection before it; `None` if unknown.
+    pub connection: Option<ConnectionProgress>,
 }
 
-/// A connection, before the packet at hand.
+/// Bytes and longest packet of a connection before the current packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Connection {
-    /// How much it has sent since it began or was idle, in bytes with headers.
+pub struct ConnectionProgress {
+    /// Bytes that the connection has sent since its beginning or its last idle period, with
+    /// headers.
     pub sent: u64,
-    /// The longest of its packets since then.
+    /// Length in bytes of its longest packet since then.
     pub longest: usize,
 }
 
-/// What is no longer is no full segment on any path: what all hosts take (RFC 9293, section 3.7.1).
+/// Payload up to which a TCP segment is not a full one on any path: every host accepts this length
+/// (RFC 9293, section 3.7.1).
 const SMALL_SEGMENT_BYTES: usize = 536;
 
-/// What of a flow is marked, with what is known of it so far.
+/// Selection of one flow's packets, with the video frames that it is within.
 #[derive(Clone, Debug, Default)]
 pub struct Marking {
     marks: alloc::vec::Vec<Mark>,
@@ -84,27 +89,28 @@ pub struct Marking {
 }
 
 impl Marking {
-    /// Marks packets of these kinds, and of none if there are none.
+    /// Returns a marking that selects packets of these kinds; with an empty list, it selects none.
     #[must_use]
     pub fn new(marks: &[Mark]) -> Self {
         Self { marks: marks.to_vec(), ..Self::default() }
     }
 
-    /// Whether the next packet of the flow is to be marked.
-    pub fn takes(&mut self, candidate: &Candidate<'_>) -> bool {
+    /// Examines the flow's next packet; returns true if it is of a kind to mark.
+    pub fn should_mark(&mut self, candidate: &MarkingInput<'_>) -> bool {
         let Self { marks, key_frames, transport_stream } = self;
         let mut is_marked = false;
-        // Each looks at each packet: those that follow a frame's first one are known by it.
+        // Each kind examines every packet, even a marked one: the first packet of a frame
+        // identifies the others.
         for mark in marks.iter() {
-            is_marked |= takes(*mark, candidate, key_frames, transport_stream);
+            is_marked |= matches_mark(*mark, candidate, key_frames, transport_stream);
         }
         is_marked
     }
 }
 
-fn takes(
+fn matches_mark(
     mark: Mark,
-    candidate: &Candidate<'_>,
+    candidate: &MarkingInput<'_>,
     frames: &mut KeyFrames,
     stream: &mut TransportStream,
 ) -> bool {
@@ -114,17 +120,18 @@ fn takes(
         Mark::TcpSynAcks => tcp.is_some_and(TcpHeader::is_syn_ack),
         Mark::TcpEnds => tcp.is_some_and(|tcp| tcp.is_fin() || (tcp.is_push() && is_end(candidate))),
         Mark::ShortFlows => candidate.connection.is_some_and(|connection| connection.sent < SHORT_FLOW_BYTES),
-        Mark::RtpH264KeyFrames => frames.takes(Codec::H264, candidate.payload),
-        Mark::RtpH265KeyFrames => frames.takes(Codec::H265, candidate.payload),
-        Mark::RtpVp8KeyFrames => frames.takes(Codec::Vp8, candidate.payload),
-        Mark::MpegTsKeyFrames => stream.takes(candidate.payload),
+        Mark::RtpH264KeyFrames => frames.is_key_frame(Codec::H264, candidate.payload),
+        Mark::RtpH265KeyFrames => frames.is_key_frame(Codec::H265, candidate.payload),
+        Mark::RtpVp8KeyFrames => frames.is_key_frame(Codec::Vp8, candidate.payload),
+        Mark::MpegTsKeyFrames => stream.has_key_frame(candidate.payload),
         Mark::Dscp(dscp) => candidate.headers.is_some_and(|headers| headers.dscp == dscp),
     }
 }
 
-/// Whether a pushed segment is the rest of what was written.
-fn is_end(candidate: &Candidate<'_>) -> bool {
-    let Candidate { headers, payload, connection } = candidate;
+/// Returns true if a TCP segment with PSH is the rest of a write: short, or shorter than the
+/// longest of its connection.
+fn is_end(candidate: &MarkingInput<'_>) -> bool {
+    let MarkingInput { headers, payload, connection } = candidate;
     let whole = headers.map_or(0, |headers| headers.payload) + payload.len();
     let is_full = connection.is_some_and(|connection| whole >= connection.longest);
     !payload.is_empty() && (payload.len() <= SMALL_SEGMENT_BYTES || !is_full)
@@ -137,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// A TCP segment with these flags and so many bytes, of DSCP 10.
+    /// Returns a TCP segment with these flags and payload bytes, with DSCP 10.
     fn segment(flags: u8, payload: usize) -> Vec<u8> {
         let length = u16::try_from(40 + payload).unwrap().to_be_bytes();
         let mut packet =
@@ -149,12 +156,12 @@ mod tests {
 
     fn is_marked(mark: Mark, packet: &[u8], sent_before: u64) -> bool {
         let headers = Headers::parse(packet).expect("a packet");
-        let candidate = Candidate {
+        let candidate = MarkingInput {
             headers: Some(&headers),
             payload: &packet[headers.payload..],
-            connection: Some(Connection { sent: sent_before, longest: 1_240 }),
+            connection: Some(ConnectionProgress { sent: sent_before, longest: 1_240 }),
         };
-        Marking::new(&[mark]).takes(&candidate)
+        Marking::new(&[mark]).should_mark(&candidate)
     }
 
     #[test]
@@ -195,9 +202,9 @@ mod tests {
     fn of_several_marks_one_is_enough_and_of_none_nothing_is_marked() {
         let syn = segment(0x02, 0);
         let headers = Headers::parse(&syn).expect("a packet");
-        let candidate = Candidate { headers: Some(&headers), payload: &[], connection: None };
-        assert!(Marking::new(&[Mark::TcpEnds, Mark::TcpHandshakes]).takes(&candidate));
-        assert!(!Marking::new(&[]).takes(&candidate));
-        assert!(!Marking::new(&[Mark::ShortFlows]).takes(&candidate), "it is not known");
+        let candidate = MarkingInput { headers: Some(&headers), payload: &[], connection: None };
+        assert!(Marking::new(&[Mark::TcpEnds, Mark::TcpHandshakes]).should_mark(&candidate));
+        assert!(!Marking::new(&[]).should_mark(&candidate));
+        assert!(!Marking::new(&[Mark::ShortFlows]).should_mark(&candidate), "the connection is unknown");
     }
 }

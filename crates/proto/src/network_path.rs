@@ -1,16 +1,17 @@
-//! Both ends of a datagram's way.
+//! Network path of a datagram: its local and its remote address.
 
 use core::net::SocketAddr;
 
-/// A local address of this machine, by the number that its driver gave it.
+/// Local address of this machine, as the number that its driver assigned.
 ///
-/// The core never sees the address: it compares numbers, and gives back the one that an answer leaves from. Drivers whose
-/// sockets have one address each know only [`LocalAddress::ANY`].
+/// The state machine does not see the address: it compares numbers, and returns the number of the
+/// address from which an answer leaves. Drivers whose sockets have one address each use only
+/// [`LocalAddress::ANY`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalAddress(u16);
 
 impl LocalAddress {
-    /// The address that the system chooses.
+    /// Address that the operating system chooses.
     pub const ANY: Self = Self(0);
 
     /// Returns the address with this number; 0 is [`ANY`](Self::ANY).
@@ -19,13 +20,13 @@ impl LocalAddress {
         Self(number)
     }
 
-    /// Returns its number.
+    /// Returns the number that the driver assigned.
     #[must_use]
     pub const fn number(self) -> u16 {
         self.0
     }
 
-    /// True if the system chooses.
+    /// True if the operating system chooses the address.
     #[inline]
     #[must_use]
     pub const fn is_any(self) -> bool {
@@ -33,7 +34,8 @@ impl LocalAddress {
     }
 }
 
-/// A peer's address, and the address here that it sends to and is answered from.
+/// Remote address of a peer, and the local address at which its datagrams arrive and from which
+/// answers leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkPath {
     pub(crate) remote: SocketAddr,
@@ -41,7 +43,7 @@ pub(crate) struct NetworkPath {
 }
 
 impl From<SocketAddr> for NetworkPath {
-    /// Leaves the local address to the system.
+    /// Returns a path whose local address the operating system chooses.
     fn from(remote: SocketAddr) -> Self {
         Self { remote, local: LocalAddress::ANY }
     }

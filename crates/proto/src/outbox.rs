@@ -1,4 +1,4 @@
-//! Outputs that wait to be taken, with the bytes they are about.
+//! Queues of datagrams and deliveries, with their bytes in one buffer.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,70 +12,72 @@ use byway_wire::{Ecn, FlowKey};
 
 use crate::network_path::{LocalAddress, NetworkPath};
 
-/// How a datagram competes for the sender's uplink.
+/// Priority of a datagram at the sender's uplink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Urgency {
-    /// The application's own packets, and what sessions need to live.
-    Original,
-    /// Copies, repairs, requests and answers: behind all originals.
+pub enum Priority {
+    /// Source packets, and messages that keep sessions alive.
+    Source,
+    /// Copies, repairs, requests and answers: sent only after all source packets.
     Scavenger,
 }
 
-/// A datagram to be sent.
+/// Datagram that the driver has to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit<'a> {
-    /// Where to.
+    /// Destination address of the datagram.
     pub to: SocketAddr,
-    /// The local address that it leaves from.
+    /// Local address that sends the datagram.
     pub from: LocalAddress,
-    /// The ECN field of the IP header.
+    /// ECN field for the IP header.
     pub ecn: Ecn,
-    /// How it competes.
-    pub urgency: Urgency,
-    /// The UDP payload.
+    /// Priority over other datagrams at the uplink.
+    pub priority: Priority,
+    /// UDP payload to send.
     pub bytes: &'a [u8],
 }
 
-/// Whose a datagram is, for a queue that tells flows apart, and the class that it has there.
+/// Flow, group, session or agent whose datagram it is, for a queue that distinguishes them, and its
+/// class there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// One flow.
+    /// Datagrams of one flow, with its class.
     Flow(FlowKey, Class),
-    /// The flows of a coding group towards an egress relay: the number of the port, and of the group.
+    /// Repair packets of a coding group for an egress relay: number of the relay peer, number of
+    /// the group, and class.
     Group(u16, u32, Class),
-    /// What an established session needs to live: its number.
+    /// Messages that keep an established session alive: number of the session.
     Session(u32),
-    /// What is passed on for this agent to one that it does not reach.
-    Passed(AgentId),
+    /// Packets that a relay forwards for this agent to another agent.
+    Relayed(AgentId),
 }
 
-/// What is said about a datagram beside its bytes.
+/// Path, ECN field, priority and owner of an outgoing datagram.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heading {
+pub(crate) struct TransmitMeta {
     pub(crate) path: NetworkPath,
     pub(crate) ecn: Ecn,
-    pub(crate) urgency: Urgency,
-    /// `None` of what answers strangers, and where nothing waits.
+    pub(crate) priority: Priority,
+    /// Owner in the uplink's queue; `None` for answers to strangers, and at nodes without a queue.
     pub(crate) owner: Option<Owner>,
 }
 
-impl Heading {
-    /// With nothing said of it beside where it goes.
+impl TransmitMeta {
+    /// Returns the metadata of a source packet on a path, without ECN and without an owner.
     pub(crate) const fn plain(path: NetworkPath) -> Self {
-        Self { path, ecn: Ecn::NotCapable, urgency: Urgency::Original, owner: None }
+        Self { path, ecn: Ecn::NotCapable, priority: Priority::Source, owner: None }
     }
 
-    /// Returns the datagram with these bytes.
+    /// Returns the datagram with this UDP payload, for the driver.
     #[inline]
     pub(crate) const fn transmit(self, bytes: &[u8]) -> Transmit<'_> {
-        let Self { path, ecn, urgency, owner: _ } = self;
-        Transmit { to: path.remote, from: path.local, ecn, urgency, bytes }
+        let Self { path, ecn, priority, owner: _ } = self;
+        Transmit { to: path.remote, from: path.local, ecn, priority, bytes }
     }
 }
 
-/// A queue of things with bytes, the bytes end to end in one buffer that is used again and again.
+/// Queue of entries whose bytes lie end to end in one reused buffer.
 ///
-/// It is emptied after each input, so it holds what one input gives rise to, and no more.
+/// The driver drains it after each input, so it contains the outputs of one input, and no more.
 #[derive(Debug)]
 pub(crate) struct Outbox<T> {
     bytes: Vec<u8>,
@@ -89,15 +91,16 @@ impl<T> Default for Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    /// Adds a thing, with the bytes that `write` appends to the buffer it is given.
-    pub(crate) fn add<R>(&mut self, thing: T, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    /// Appends an entry, with the bytes that `write` appends to the buffer; returns the result of
+    /// `write`.
+    pub(crate) fn add<R>(&mut self, entry: T, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let start = self.bytes.len();
         let result = write(&mut self.bytes);
-        self.entries.push_back((thing, start..self.bytes.len()));
+        self.entries.push_back((entry, start..self.bytes.len()));
         result
     }
 
-    /// Brings what comes next into the cache.
+    /// Prefetches the next entry and the buffer into the processor's cache.
     pub(crate) fn prefetch(&self) {
         prefetch(&self.bytes);
         let (entries, _) = self.entries.as_slices();
@@ -108,12 +111,13 @@ impl<T> Outbox<T> {
         self.entries.is_empty()
     }
 
-    /// The oldest thing, with its bytes.
-    pub(crate) fn take(&mut self) -> Option<(T, &[u8])> {
-        let Some((thing, range)) = self.entries.pop_front() else {
+    /// Removes and returns the oldest entry, with its bytes; empties the buffer if there is no
+    /// entry.
+    pub(crate) fn pop(&mut self) -> Option<(T, &[u8])> {
+        let Some((entry, range)) = self.entries.pop_front() else {
             self.bytes.clear();
             return None;
         };
-        Some((thing, &self.bytes[range]))
+        Some((entry, &self.bytes[range]))
     }
 }

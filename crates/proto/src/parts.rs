@@ -1,42 +1,44 @@
-//! What the state machines of agent and relay are composed of.
+//! Building blocks of the agent and relay state machines.
 //!
-//! Each part does one thing, knows none of the others' business, and touches neither clock nor socket: time is
-//! an argument, and where a part wants to be called again it says when. All are bounded by [`limits`](crate::limits), and
-//! allocate while they grow to the size that their traffic needs, then no more.
+//! Each part has one task, is independent of the others, and uses neither clock nor socket. Time is
+//! an argument, and a part that needs a later call returns its deadline. All are bounded by
+//! [`limits`](crate::limits). They allocate memory while they grow to the size that their traffic
+//! needs, then no more.
 //!
-//! | part | what it answers |
+//! | module | subject |
 //! |---|---|
-//! | [`timers`] | which of many deadlines is next |
-//! | [`packet_log`] | where are the bytes of a packet that passed a moment ago |
-//! | [`sequence_ring`] | what is known of a recent sequence number |
-//! | [`token_bucket`] | may this be sent within a rate and a burst |
-//! | [`pacer`] | when may the next packet of a background flow leave |
-//! | [`loss_timer`] | how long to wait for the next packet before asking for it |
-//! | [`gap_tracker`] | which packets of a flow are missing, and when to ask for them |
-//! | [`reordering_window`] | how long a gap may be mere reordering |
-//! | [`resequencer`] | how long to hold back what follows a gap |
-//! | [`queue_delay`] | do packets queue on this path |
-//! | [`line_load`] | how much leaves by the uplink, and how much would with all copies |
-//! | [`line_scale`] | how much does the uplink carry |
-//! | [`delay_histogram`] | how late are packets |
-//! | [`breaker`] | does this path still deliver |
-//! | [`block_encoder`] | what are the repair packets over the last packets of one flow |
-//! | [`placement`] | which packets of different flows are coded together, and with how many repair packets |
+//! | [`batcher`] | packets of different flows that are coded together, and the number of their repair packets |
+//! | [`block_encoder`] | repair packets over the last packets of one flow |
+//! | [`circuit_breaker`] | stop of copies on a path that delivers too little |
+//! | [`delay_histogram`] | percentiles of delays |
+//! | [`gap_tracker`] | missing packets of a flow, and the times of their NACKs |
+//! | [`lateness`] | share of late answers of a cooperating receiver |
+//! | [`loss_timer`] | timeout for the next packet of a flow |
+//! | [`pacer`] | pacing of background flows |
+//! | [`packet_buffer`] | bytes of recent packets |
+//! | [`queue_delay`] | queueing delay of a path |
+//! | [`reordering_window`] | time for which a gap may be mere reordering |
+//! | [`resequencer`] | delivery in order with a bounded delay |
+//! | [`sequence_ring`] | values by recent sequence number |
+//! | [`timers`] | many timers, and the earliest of them |
+//! | [`token_bucket`] | limit of a rate and a burst |
+//! | [`uplink_load`] | load of the uplink, without and with all copies |
+//! | [`uplink_probe`] | capacity of the uplink |
 
+pub mod batcher;
 pub mod block_encoder;
-pub mod breaker;
+pub mod circuit_breaker;
 pub mod delay_histogram;
 pub mod gap_tracker;
 pub mod lateness;
-pub mod line_load;
-pub mod line_scale;
 pub mod loss_timer;
 pub mod pacer;
-pub mod packet_log;
-pub mod placement;
+pub mod packet_buffer;
 pub mod queue_delay;
 pub mod reordering_window;
 pub mod resequencer;
 pub mod sequence_ring;
 pub mod timers;
 pub mod token_bucket;
+pub mod uplink_load;
+pub mod uplink_probe;

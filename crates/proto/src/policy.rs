@@ -1,4 +1,4 @@
-//! What services and rates mean to agents and relays.
+//! Properties of services, limits of code rates, and the token bucket of a receiver's consent.
 
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::Consent;
@@ -7,55 +7,60 @@ use byway_wire::{BlockShape, Service};
 use crate::limits::{BATCH_REPAIRS_MAX, BLOCK_REPAIRS_MAX};
 use crate::parts::token_bucket::TokenBucket;
 
-/// How a flow is coded (CASPR 3.2.2).
+/// Code rates of a flow, in-stream and cross-stream (CASPR, section 3.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodingRates {
-    /// `n_s` source packets and `r_s` repair packets of an in-stream block; `None` for no in-stream coding.
+    /// `n_s` source packets and `r_s` repair packets of an in-stream block; `None` for no in-stream
+    /// coding.
     pub in_stream: Option<BlockShape>,
-    /// Most source packets k of a cross-stream batch, and `r_c` repair packets of a full one; `None` for no
-    /// cross-stream coding.
+    /// Most source packets k of a cross-stream batch, and `r_c` repair packets of a full one;
+    /// `None` for no cross-stream coding.
     pub batch: Option<BlockShape>,
 }
 
 impl Default for CodingRates {
-    /// The published defaults: s = 1/5, r = 2/10.
+    /// Returns the published defaults: s = 1/5, r = 2/10.
     fn default() -> Self {
         Self { in_stream: BlockShape::new(5, 1), batch: BlockShape::new(10, 2) }
     }
 }
 
-/// Whether packets take the direct path.
+/// Returns true if source packets of the service use the direct path.
 pub(crate) const fn is_direct(service: Service) -> bool {
     !matches!(service, Service::Forwarding)
 }
 
-/// Whether the ingress relay gets copies.
+/// Returns true if the ingress relay gets copies of the service's packets.
 pub(crate) const fn copies(service: Service) -> bool {
     !matches!(service, Service::Internet)
 }
 
-/// Whether the egress relay delivers what comes.
+/// Returns true if the egress relay delivers all packets of the service without a request.
 pub(crate) const fn forwards(service: Service) -> bool {
     matches!(service, Service::Forwarding | Service::Both)
 }
 
-/// Whether a receiver asks its egress relay for repairs: that has every packet, or repair packets for it.
+/// Returns true if a receiver sends NACKs to its egress relay, which has the service's packets or
+/// repair packets.
 pub(crate) const fn repairs(service: Service) -> bool {
     copies(service)
 }
 
-/// Whether a receiver keeps packets, to rebuild others from them and to help other receivers.
-pub(crate) const fn keeps(service: Service) -> bool {
+/// Returns true if a receiver stores the coded bytes of the service's packets, to restore others
+/// from them and to help other receivers.
+pub(crate) const fn buffers_packets(service: Service) -> bool {
     matches!(service, Service::Coding | Service::Caching)
 }
 
-/// Whether packets come on two ways: what came on neither is missing.
-pub(crate) const fn takes_two_ways(service: Service) -> bool {
+/// Returns true if the service sends every packet on the direct path and through relays. A packet
+/// is lost only if neither path delivers it.
+pub(crate) const fn uses_both_paths(service: Service) -> bool {
     is_direct(service) && forwards(service)
 }
 
-/// The account of what a receiver with a flow of this rate still gives for others.
-pub(crate) fn consent_account(consent: Consent, rate: Rate, now: Time) -> TokenBucket<Bytes> {
+/// Returns the token bucket of the bytes that a receiver may send for repairs of other flows, for a
+/// flow of its own with this rate.
+pub(crate) fn consent_bucket(consent: Consent, rate: Rate, now: Time) -> TokenBucket<Bytes> {
     let refill = rate.bits_per_second() / 1_000 * u64::from(consent.average_per_mille);
     let whole = rate.bytes_in(Duration::from_secs(u64::from(consent.seconds))).unwrap_or(Bytes::MAX);
     let burst = Bytes::new(whole.count() / 100 * u64::from(consent.burst_percent));
@@ -63,9 +68,9 @@ pub(crate) fn consent_account(consent: Consent, rate: Rate, now: Time) -> TokenB
 }
 
 impl CodingRates {
-    /// Whether batches and blocks are within what relays keep.
+    /// Returns true if relays can store the repair packets of such batches and blocks.
     #[must_use]
-    pub fn are_kept(&self) -> bool {
+    pub fn is_within_limits(&self) -> bool {
         let in_stream =
             self.in_stream.is_none_or(|shape| usize::from(shape.repair_packets()) <= BLOCK_REPAIRS_MAX);
         let batch = self.batch.is_none_or(|shape| usize::from(shape.repair_packets()) <= BATCH_REPAIRS_MAX);

@@ -1,10 +1,11 @@
-//! Randomness that one seed determines.
+//! Random generator with a seed: the same seed gives the same numbers.
 
 use byway_wire::seal::Random;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// A cryptographic generator: as unpredictable as its seed, and the same for the same seed.
+/// Cryptographic random generator (ChaCha12): as unpredictable as its seed, and the same for the
+/// same seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Generator(ChaCha12Rng);
 
@@ -13,8 +14,8 @@ impl Generator {
         Self(ChaCha12Rng::from_seed(seed))
     }
 
-    /// Another one from the same seed, of which neither tells anything of the other.
-    pub(crate) fn beside(seed: [u8; 32]) -> Self {
+    /// Returns a generator with the same seed but an independent second stream of numbers.
+    pub(crate) fn second_stream(seed: [u8; 32]) -> Self {
         let mut other = ChaCha12Rng::from_seed(seed);
         other.set_stream(1);
         Self(other)

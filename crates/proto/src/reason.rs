@@ -1,26 +1,26 @@
-//! What a deadline is for.
+//! Reasons of deadlines.
 
-/// Why a state machine wants to be called again.
+/// Reason of a deadline at which a driver has to call its state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// A handshake, a probe, a challenge, or the end of an epoch.
+    /// Handshake, probe, challenge, or end of an epoch.
     Session,
-    /// A registration to be repeated.
+    /// Repetition of a flow's registration request, or review of its path.
     Registration,
-    /// A batch or block to be closed, or a copy to be asked for.
+    /// Close of a batch or block, or a relay's request for a copy.
     Coding,
-    /// A packet that should have come.
+    /// Overdue packet, or a NACK that is due.
     Loss,
-    /// Something to be sent behind the originals.
+    /// Pending copy or other envelope, which is paced behind source packets, or a probe train.
     Pacing,
-    /// A packet that waits for the uplink.
+    /// Packet in the queue of a relay's uplink.
     Uplink,
-    /// A report to be given.
+    /// Receiver report.
     Report,
-    /// An offer to be said (again).
+    /// Transmission of an offer of flows.
     Offer,
-    /// The end of a flow or of sessions, to be told (again).
+    /// Transmission of an unregister or close message.
     Closing,
-    /// Something that nobody can use any more.
+    /// Sweep of a relay's expired state.
     Sweep,
 }

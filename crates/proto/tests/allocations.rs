@@ -1,14 +1,14 @@
-//! Once they have grown to what the traffic needs, the parts allocate nothing.
+//! Tests of allocation: the parts allocate nothing after they have grown to the traffic's needs.
 
 mod support;
 
-use byway_proto::parts::gap_tracker::{GapTracker, Patience};
-use byway_proto::parts::loss_timer::{LossTimer, TwoState};
-use byway_proto::parts::packet_log::PacketLog;
-use byway_proto::parts::placement::{
-    CodingClass, FullestFirst, Packet, PlacedFlow, Placement, Settings, Spending,
+use byway_proto::parts::batcher::{
+    BatchPacket, BatchedFlow, Batcher, BatcherSettings, CodingClass, FullestFirst, RedundancyPolicy,
 };
-use byway_proto::parts::resequencer::{Pushed, Resequencer};
+use byway_proto::parts::gap_tracker::{GapTracker, NackTimers};
+use byway_proto::parts::loss_timer::{LossTimer, TwoState};
+use byway_proto::parts::packet_buffer::PacketBuffer;
+use byway_proto::parts::resequencer::{PushOutcome, Resequencer};
 use byway_proto::parts::sequence_ring::SequenceRing;
 use byway_proto::parts::timers::{TimerKey, Timers};
 use byway_units::{Bytes, Duration, Time};
@@ -16,7 +16,7 @@ use support::{below, random};
 
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Counts the allocations of a second round of steps, after a first one.
+/// Returns the allocations of a second series of steps, after a first one.
 fn after_warm_up(mut step: impl FnMut(u64)) -> u64 {
     (0..50_000).for_each(&mut step);
     allocation_counter::measure(|| (50_000..100_000).for_each(&mut step)).count_total
@@ -45,7 +45,7 @@ fn timers_allocate_nothing() {
 
 #[test]
 fn the_packet_log_and_its_index_allocate_nothing() {
-    let mut log = PacketLog::new(Bytes::new(1 << 20), Duration::from_millis(200));
+    let mut log = PacketBuffer::new(Bytes::new(1 << 20), Duration::from_millis(200));
     let (mut ring, mut random, mut found) = (SequenceRing::new(4_096), random(1), 0);
     let packet = [7; 1_400];
     let allocations = after_warm_up(|step| {
@@ -60,20 +60,20 @@ fn the_packet_log_and_its_index_allocate_nothing() {
 
 #[test]
 fn the_account_of_a_flow_with_losses_allocates_nothing() {
-    let patience = Patience { packets: 3, time: Duration::from_millis(5), asks_max: 2 };
+    let patience = NackTimers { packets: 3, time: Duration::from_millis(5), nacks_max: 2 };
     let mut tracker = GapTracker::new(patience);
     let mut resequencer = Resequencer::new(0, Bytes::new(1 << 20));
     let mut timer = TwoState::new(AGAIN);
     let (mut random, mut asked, mut delivered) = (random(1), 0, 0);
     let allocations = after_warm_up(|step| {
         if below(10, &mut random) > 0 {
-            timer.arrival(tracker.arrived(step, at(step)).is_new(), at(step));
+            timer.on_packet(tracker.on_packet(step, at(step)).is_new(), at(step));
             let until = at(step) + Duration::from_millis(25);
             let pushed = resequencer.push(step, 1_000, until, || step);
-            delivered += u64::from(pushed == Pushed::InOrder);
+            delivered += u64::from(pushed == PushOutcome::InOrder);
         }
         asked += tracker.due(AGAIN, at(step)).len();
-        while tracker.give_up(at(step).saturating_sub(Duration::from_millis(100))).is_some() {}
+        while tracker.expire(at(step).saturating_sub(Duration::from_millis(100))).is_some() {}
         while resequencer.pop(at(step)).is_some() {
             delivered += 1;
         }
@@ -83,15 +83,16 @@ fn the_account_of_a_flow_with_losses_allocates_nothing() {
 
 #[test]
 fn placement_allocates_nothing() {
-    let spending = Spending::Budget { percent: 120, reserve: Bytes::new(38_400) };
-    let settings = Settings { batch_packets: 8, batch_repairs: 2, queues: 64, spending };
-    let mut placement = Placement::new(settings, FullestFirst);
+    let spending = RedundancyPolicy::TokenBucket { percent: 120, reserve: Bytes::new(38_400) };
+    let settings = BatcherSettings { batch_packets: 8, batch_repairs: 2, queues: 64, redundancy: spending };
+    let mut placement = Batcher::new(settings, FullestFirst);
     let (mut random, mut batches) = (random(1), 0);
     let allocations = after_warm_up(|step| {
         batches += core::iter::from_fn(|| placement.expire(at(step))).count();
         let slot = u32::try_from(below(40, &mut random)).expect("below 40");
-        let flow = PlacedFlow { slot, class: CodingClass::SHARED, receiver: slot / 10, sender: 0 };
-        let decision = placement.place(&Packet { flow, bytes: 1_200 }, Duration::from_millis(40), at(step));
+        let flow = BatchedFlow { slot, class: CodingClass::SHARED, receiver: slot / 10, sender: 0 };
+        let decision =
+            placement.add(&BatchPacket { flow, bytes: 1_200 }, Duration::from_millis(40), at(step));
         batches += usize::from(decision.closed_after.is_some());
     });
     assert_eq!((allocations, batches > 10_000), (0, true));

@@ -1,4 +1,4 @@
-//! Handshakes with an agent, as somebody who has packets of them can disturb them.
+//! Tests of handshakes with an agent, under attack by a node that has packets of them.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,9 +8,10 @@ use byway_proto::agent::{Agent, AgentIdentity, AgentInput, AgentOutput, Peer};
 use byway_units::{AgentId, Duration, Time};
 use byway_wire::packets::{CookiePacket, Kind, MESSAGE_OVERHEAD, MessageHeader, ResponsePacket};
 use byway_wire::seal::{
-    AwaitedResponse, EpochKeys, Initiation, Portable, PreSharedKey, Purpose, StaticSecret, Suite, write_mac2,
+    AwaitedResponse, EpochKeys, Initiation, PortableProvider, PreSharedKey, Purpose, StaticSecret, Suite,
+    write_mac2,
 };
-use byway_wire::{Boot, Capabilities, Counter, Ecn, Epoch, SessionIndex, Shard};
+use byway_wire::{Capabilities, Counter, Ecn, Epoch, Incarnation, SessionIndex, Shard};
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;
 
@@ -22,11 +23,11 @@ fn secret(letter: u8) -> StaticSecret {
     StaticSecret::from_bytes([letter; 32])
 }
 
-/// An agent that expects its peer at no address in particular.
+/// Returns an agent that knows no address of its peer.
 fn agent() -> Agent {
     let identity =
         AgentIdentity { number: AgentId::new(2), secret: secret(2), suite: SUITE, started_unix_nanos: 0 };
-    let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [7; 32], Time::START);
+    let mut agent = Agent::new(identity, Engine::fastest(), &PortableProvider, [7; 32], Time::START);
     let peer = Peer {
         number: AgentId::new(1),
         key: secret(1).public_key(),
@@ -44,8 +45,8 @@ fn initiation(stamp: u64) -> (Vec<u8>, AwaitedResponse) {
         shard: Shard::new(0),
         capabilities: Capabilities::NONE,
         index: SessionIndex::new(77),
-        stamp,
-        boot: Boot::new(1),
+        handshake_timestamp: stamp,
+        incarnation: Incarnation::new(1),
         epoch: Epoch::new(0),
         messages: &[],
     };
@@ -54,14 +55,14 @@ fn initiation(stamp: u64) -> (Vec<u8>, AwaitedResponse) {
     initiation.write(&secret(1), &key, &PreSharedKey::default(), &[seed; 32]).expect("the key is good")
 }
 
-/// What the agent sends in answer to a packet.
+/// Returns the agent's answers to a packet.
 fn answers(agent: &mut Agent, from: SocketAddr, packet: &[u8], now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
     let bytes = &mut packet.to_vec();
     agent.handle(AgentInput::Received { from, to: LocalAddress::ANY, ecn: Ecn::NotCapable, bytes }, now);
     let mut sent = Vec::new();
     while let Some(output) = agent.poll() {
         if let AgentOutput::Transmit(transmit) = output {
-            // Packets of no kind keep others from relying on there being none; they answer nothing.
+            // Grease packets have an unknown kind, and answer nothing.
             if transmit.bytes[0] != Kind::GREASE {
                 sent.push((transmit.to, transmit.bytes.to_vec()));
             }
@@ -70,19 +71,19 @@ fn answers(agent: &mut Agent, from: SocketAddr, packet: &[u8], now: Time) -> Vec
     sent
 }
 
-/// The keys of a response, and where packets are to go.
+/// Returns the keys of a response, and the session index for packets.
 fn concluded(awaited: &mut AwaitedResponse, response: &[u8]) -> (EpochKeys, SessionIndex) {
     let response = ResponsePacket::parse(response).expect("it looks like a response");
     let response = awaited.read(response).expect("this is the response");
-    (response.keys.epoch_keys(&Portable, SUITE), response.index)
+    (response.keys.epoch_keys(&PortableProvider, SUITE), response.index)
 }
 
-/// A path challenge, which is answered by whoever takes it for the peer's.
+/// Returns a path challenge, which a node answers if it accepts it as its peer's.
 fn challenge(keys: &EpochKeys, receiver: SessionIndex) -> Vec<u8> {
     message(keys, receiver, 34, 8)
 }
 
-/// A message of this type, with a body of so many zeros.
+/// Returns a message of this type, with a body of zeros of this length.
 fn message(keys: &EpochKeys, receiver: SessionIndex, kind: u8, length: u8) -> Vec<u8> {
     let mut packet = vec![0; MESSAGE_OVERHEAD + 3 + usize::from(length)];
     let header = MessageHeader { receiver, counter_low: 0 };
@@ -99,7 +100,7 @@ fn a_replayed_initiation_with_a_cookie_does_not_disturb_a_handshake_under_way() 
     let response = answers(&mut agent, address(1), &old, now).remove(0).1;
     let (keys, receiver) = concluded(&mut old_awaited, &response);
     answers(&mut agent, address(1), &challenge(&keys, receiver), now);
-    // Somebody has the initiation, and gets a cookie for it.
+    // An attacker has the initiation, and gets a cookie for it.
     let cookie = answers(&mut agent, address(66), &old, now).remove(0).1;
     let mut replayed = old;
     write_mac2(
@@ -153,12 +154,12 @@ fn keys_whose_first_packet_was_lost_open_packets_later() {
 fn nothing_goes_to_an_address_from_which_only_copied_packets_came() {
     let (mut agent, now) = (agent(), Time::START);
     let (packet, mut awaited) = initiation(1);
-    // The initiation comes first from the address of somebody else, then from where it was sent.
+    // The initiation arrives first from an attacker's address, then from its sender's.
     let first = answers(&mut agent, address(66), &packet, now);
     assert_eq!(first.first().map(|(to, _)| *to), Some(address(66)));
     let response = answers(&mut agent, address(1), &packet, now).remove(0).1;
     let (keys, receiver) = concluded(&mut awaited, &response);
-    // So does the confirmation, a probe: that proves nothing, and asks for a proof at most.
+    // So does the confirmation, a probe: it validates no address, and causes a challenge at most.
     let sent = answers(&mut agent, address(66), &message(&keys, receiver, 32, 12), now);
     assert!(sent.iter().all(|(to, _)| *to != address(66)), "{sent:?}");
 }

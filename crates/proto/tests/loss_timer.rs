@@ -1,8 +1,8 @@
-//! How the loss timers fare over ten simulated minutes, with up to 5 ms of jitter.
+//! Tests of loss timers over ten simulated minutes, with up to 5 ms of jitter.
 
 mod support;
 
-use byway_proto::parts::loss_timer::{Fixed, TwoState};
+use byway_proto::parts::loss_timer::{FixedTimeout, TwoState};
 use byway_units::Duration;
 use support::loss_timer::{Outcome, Traffic, study};
 
@@ -42,7 +42,7 @@ fn frames_are_waited_for_and_outages_noticed_soon_after_the_next_was_due() {
 fn on_and_off_flows_are_asked_for_needlessly_ten_times_less_than_with_a_fixed_timeout() {
     for traffic in [Traffic::Windows, Traffic::Transfers] {
         for seed in SEEDS {
-            let fixed = study(traffic, &Fixed::default(), seed);
+            let fixed = study(traffic, &FixedTimeout::default(), seed);
             for rtt in [ms(30), ms(100), ms(200)] {
                 let outcome = two_state(traffic, rtt, seed);
                 assert!(outcome.needless * 10 < fixed.needless, "{outcome:?} {fixed:?}");

@@ -1,9 +1,9 @@
-//! How many packets a simulated world carries over its links in a second of real time.
+//! Benchmark: link crossings of packets that a simulated world handles in a second of real time.
 //!
 //! `cargo run --release --example crossings -- [FLOWS [SECONDS [SEED [RELAYS]]]] [--outcome]`
 //!
-//! Each flow is a call of 50 packets a second over a path of its own, coded by the relays nearest to it. `--outcome` prints what
-//! came of it instead of how long it took, so that two versions can be compared.
+//! Each flow is a call of 50 packets a second over a path of its own, coded by the nearest relays.
+//! `--outcome` prints the outcome instead of the duration, for the comparison of two versions.
 
 #![allow(clippy::disallowed_methods, reason = "measures real time")]
 #![allow(clippy::print_stdout, reason = "a program that prints")]
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use byway_scenario::Scenario;
 
-/// So many calls between two regions, which have so many relays each.
+/// Returns a scenario of this many calls between two regions, each with this many relays.
 fn calls(flows: usize, seconds: usize, relays: usize) -> String {
     let mut text = format!("title = \"{flows} calls\"\nlength = \"{seconds} s\"\n");
     for region in 0..relays {

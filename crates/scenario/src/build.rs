@@ -1,4 +1,4 @@
-//! From a scenario and a seed to a world.
+//! Construction of a world from a scenario and a seed.
 
 mod links;
 
@@ -10,7 +10,7 @@ use byway_proto::agent::{
     Agent, Duplication, FlowSettings, ReceiveFlowId, SendFlowId, Traffic as Carried, flow_between,
 };
 use byway_proto::relay::{Authority, Relay, RelaySettings};
-use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
+use byway_sim::overlay::topology::{self, AgentNode, RelayNode};
 use byway_sim::overlay::{Checksums, OverlayHost};
 use byway_sim::{Link, Seed, World};
 use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
@@ -18,169 +18,171 @@ use byway_wire::seal::{StaticSecret, Suite};
 use byway_wire::{FlowKey, Grant, Service};
 use thiserror::Error;
 
-pub(crate) use self::links::Laid;
-use self::links::{Direction, drawn_link};
+pub(crate) use self::links::ResolvedLink;
+use self::links::{Direction, sampled_link};
 
-use crate::applications::Calendar;
 use crate::machine::Machine;
-use crate::record::{OverlayDelays, Terms};
-use crate::routes::{Graph, Ways};
+use crate::record::{DeliveryTerms, OverlayDelays};
+use crate::routes::{Graph, Routes};
 use crate::run::Run;
-use crate::scenario::{Copied, FlowPlan, LinkChange, LinkPlan, Load, Node, Role, Scenario, Segments};
+use crate::scenario::{CopyPolicy, FlowPlan, LinkChange, LinkPlan, Load, Node, Role, Scenario, Segments};
+use crate::send_schedule::SendSchedule;
 
-/// Why a scenario makes no world.
+/// Error of a scenario that cannot become a world.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BuildError {
-    /// Two machines that have to reach each other.
-    #[error("{place}no way leads from {from} to {to}: join them by links, or by routers with links")]
-    NoWay {
-        /// Where the flow that needs it stands in its file.
-        place: String,
-        /// The machine from which there is none.
+    /// No route exists between two machines that exchange packets.
+    #[error("{location}no route from {from} to {to}: join them by links, or by routers with links")]
+    NoRoute {
+        /// Location of the flow between them in the scenario file, as a prefix of the message.
+        location: String,
+        /// Machine that sends the packets.
         from: String,
-        /// The machine to which there is none.
+        /// Machine that receives the packets.
         to: String,
     },
-    /// A flow that nothing simulated sends.
-    #[error("{place}flow {flow:?} is sent by a program, which only a lab has: use byway lab run")]
+    /// The flow is sent by programs, which only a lab runs.
+    #[error("{location}flow {flow:?} is sent by a program, which only a lab runs: use byway lab run")]
     Programs {
-        /// Where it stands in its file.
-        place: String,
-        /// Its name.
+        /// Location of the flow in the scenario file, as a prefix of the message.
+        location: String,
+        /// Name of the flow.
         flow: String,
     },
-    /// A router of which nothing simulated knows what it does.
+    /// The router translates addresses (NAT), which only a lab supports.
     #[error(
-        "{place}{router} translates addresses, which only a lab has: use byway lab run, or leave `nat` out"
+        "{location}{router} translates addresses, which only a lab supports: use byway lab run, or omit `nat`"
     )]
     Translates {
-        /// Where it stands in its file.
-        place: String,
-        /// Its name.
+        /// Location of the router in the scenario file, as a prefix of the message.
+        location: String,
+        /// Name of the router.
         router: String,
     },
-    /// Applications send too much for it to be listed.
-    #[error("applications send more than {max} datagrams: have fewer flows, or a shorter scenario")]
+    /// Applications send more datagrams than the list of a network may have.
+    #[error("applications send more than {max} datagrams: reduce the flows, or the length of the scenario")]
     TooMuch {
-        /// Most that are listed.
+        /// Most datagrams in a list.
         max: usize,
     },
-    /// A link that is to be captured.
-    #[error("no link joins {from} and {to}: name two machines that one does")]
+    /// The link to capture does not exist.
+    #[error("no link between {from} and {to}: name two machines that a link joins")]
     NoLink {
-        /// A machine.
+        /// Machine at one end of the link.
         from: String,
-        /// Another one.
+        /// Machine at the other end of the link.
         to: String,
     },
-    /// A flow without relays.
-    #[error("{place}no relay is near {machine}: join it with one, or use service \"internet\"")]
+    /// The flow needs a relay, and its machine has none.
+    #[error("{location}no relay near {machine}: add a link to one, or use service \"internet\"")]
     NoRelay {
-        /// Where the flow that needs one stands in its file.
-        place: String,
-        /// The machine.
+        /// Location of the flow in the scenario file, as a prefix of the message.
+        location: String,
+        /// Machine without a relay.
         machine: String,
     },
 }
 
-/// The shortest ways from one machine at a time: those from all would take too much room.
-struct Known<'a> {
+/// Cache of the shortest paths from one machine: those from all machines would take too much
+/// memory.
+struct RouteCache<'a> {
     graph: &'a Graph,
-    ways: Option<Ways>,
+    routes: Option<Routes>,
 }
 
-impl Known<'_> {
-    fn ways(&mut self, from: usize) -> &Ways {
+impl RouteCache<'_> {
+    fn routes_from(&mut self, from: usize) -> &Routes {
         let graph = self.graph;
-        match &mut self.ways {
-            Some(ways) if ways.from() == from => {}
-            other => *other = Some(graph.ways(from)),
+        match &mut self.routes {
+            Some(routes) if routes.from() == from => {}
+            other => *other = Some(graph.routes_from(from)),
         }
-        self.ways.as_ref().expect("it was just found")
+        self.routes.as_ref().expect("it was just found")
     }
 }
 
-/// A flow with what the seed makes of it.
+/// Flow of a scenario, with its overlay key, relays and delays for one seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Wiring {
+pub(crate) struct FlowSetup {
     pub(crate) key: FlowKey,
     pub(crate) settings: FlowSettings,
-    pub(crate) terms: Terms,
-    /// Its ways over relays.
+    pub(crate) terms: DeliveryTerms,
+    /// Delays of the flow's relay path; `None` if it has none.
     pub(crate) overlay: Option<OverlayDelays>,
-    /// Its relays near sender and receiver.
+    /// Indexes of the flow's relays near sender and receiver; `None` if it has none.
     pub(crate) relays: Option<(usize, usize)>,
 }
 
-/// What a machine has, and others know of it.
+/// Identity of a machine in the overlay, and the records of it at others.
 #[derive(Debug)]
-enum Card {
-    Agent(AgentCard),
-    Relay(RelayCard),
+enum MachineIdentity {
+    Agent(AgentNode),
+    Relay(RelayNode),
     Router,
 }
 
-impl Card {
+impl MachineIdentity {
     fn of(role: Role, node: usize, seed: Seed) -> Self {
-        let secret = |name| StaticSecret::from_bytes(cast::bytes(seed, name, node));
+        let secret = |name| StaticSecret::from_bytes(topology::secret_bytes(seed, name, node));
         match role {
-            Role::Agent => Self::Agent(AgentCard {
+            Role::Agent => Self::Agent(AgentNode {
                 number: agent_number(node),
                 secret: secret("agent"),
-                address: Some(cast::address(2, node)),
+                address: Some(topology::address(2, node)),
             }),
-            Role::Relay => Self::Relay(RelayCard {
+            Role::Relay => Self::Relay(RelayNode {
                 number: RelayId::new(number(node)),
                 secret: secret("relay"),
-                address: cast::address(1, node),
+                address: topology::address(1, node),
             }),
             Role::Router => Self::Router,
         }
     }
 }
 
-/// What a seed makes of a scenario.
+/// Scenario with all random values drawn from a seed.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) scenario: &'a Scenario,
     seed: Seed,
     links: Vec<(LinkPlan, Link)>,
     graph: Graph,
-    /// By machine: each public key takes a multiplication on a curve.
-    cards: Vec<Card>,
-    pub(crate) wirings: Vec<Wiring>,
-    /// By agent, the relays that it speaks with.
+    /// Overlay identity of each machine, computed once because each public key takes a
+    /// multiplication on a curve.
+    identities: Vec<MachineIdentity>,
+    pub(crate) flow_setups: Vec<FlowSetup>,
+    /// Relays that each agent uses, by the agent's index.
     relays_of: BTreeMap<usize, Vec<usize>>,
-    /// By agent, the agents that it exchanges flows with.
+    /// Agents with which each agent exchanges flows, by the agent's index.
     peers_of: BTreeMap<usize, Vec<usize>>,
 }
 
 impl<'a> Plan<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: Seed) -> Result<Self, BuildError> {
-        let mut graph = Graph::new(scenario.passes_on());
+        let mut graph = Graph::new(scenario.forwarding_policies());
         let mut links = Vec::new();
         for plan in &scenario.links {
             let own = seed.named("drawn").numbered(plan.shape as u64).numbered(plan.member.into());
-            let link = drawn_link(&scenario.shapes[plan.shape], plan, scenario.length, own);
+            let link = sampled_link(&scenario.shapes[plan.shape], plan, scenario.length, own);
             let delay = link.delay + link.jitter.max / 2;
             graph.link(plan.from, plan.to, delay);
-            if plan.is_both_ways {
+            if plan.is_bidirectional {
                 graph.link(plan.to, plan.from, delay);
             }
             links.push((*plan, link));
         }
-        let (relays_of, peers_of, wirings) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let (relays_of, peers_of, flow_setups) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let nodes = scenario.nodes.iter().enumerate();
-        let cards = nodes.map(|(place, node)| Card::of(node.role, place, seed)).collect();
-        let mut plan = Self { scenario, seed, links, graph, cards, wirings, relays_of, peers_of };
-        plan.wire()?;
+        let identities = nodes.map(|(index, node)| MachineIdentity::of(node.role, index, seed)).collect();
+        let mut plan = Self { scenario, seed, links, graph, identities, flow_setups, relays_of, peers_of };
+        plan.set_up_flows()?;
         Ok(plan)
     }
 
-    /// Finds the relays of all flows, and that all who have to reach each other do.
-    fn wire(&mut self) -> Result<(), BuildError> {
+    /// Selects the relays of all flows, and checks the routes between their machines.
+    fn set_up_flows(&mut self) -> Result<(), BuildError> {
         let scenario = self.scenario;
-        let mut known = Known { graph: &self.graph, ways: None };
+        let mut known = RouteCache { graph: &self.graph, routes: None };
         let mut ends: Vec<[Option<usize>; 2]> = Vec::new();
         for flow in &self.scenario.flows {
             ends.push([self.relay_near(flow, flow.from, &mut known, true)?, None]);
@@ -192,7 +194,8 @@ impl<'a> Plan<'a> {
             let relays = ingress.zip(egress);
             let mut distance = |from, to| self.distance(flow, &mut known, from, to);
             let due = distance(flow.from, flow.to)?;
-            let terms = Terms { budget: flow.budget, due, round_trip: due + distance(flow.to, flow.from)? };
+            let terms =
+                DeliveryTerms { budget: flow.budget, due, round_trip: due + distance(flow.to, flow.from)? };
             let mut overlay = None;
             if let Some((ingress, egress)) = relays {
                 for (one, other) in [(flow.from, ingress), (ingress, egress), (egress, flow.to)] {
@@ -208,16 +211,16 @@ impl<'a> Plan<'a> {
                     egress_to_receiver: distance(egress, flow.to)?,
                 });
             }
-            let wiring = self.wiring(flow, relays, terms, overlay);
-            self.wirings.push(wiring);
+            let setup = self.flow_setup(flow, relays, terms, overlay);
+            self.flow_setups.push(setup);
         }
         self.note_neighbours();
         Ok(())
     }
 
     fn note_neighbours(&mut self) {
-        for (flow, wiring) in self.scenario.flows.iter().zip(&self.wirings) {
-            let ends = wiring.relays.map_or([None; 2], |(ingress, egress)| [Some(ingress), Some(egress)]);
+        for (flow, setup) in self.scenario.flows.iter().zip(&self.flow_setups) {
+            let ends = setup.relays.map_or([None; 2], |(ingress, egress)| [Some(ingress), Some(egress)]);
             for (agent, peer, relay) in [(flow.from, flow.to, ends[0]), (flow.to, flow.from, ends[1])] {
                 note(&mut self.peers_of, agent, peer);
                 if let Some(relay) = relay {
@@ -230,23 +233,24 @@ impl<'a> Plan<'a> {
     fn distance(
         &self,
         flow: &FlowPlan,
-        known: &mut Known<'_>,
+        known: &mut RouteCache<'_>,
         from: usize,
         to: usize,
     ) -> Result<Duration, BuildError> {
-        known.ways(from).distance(to).ok_or_else(|| BuildError::NoWay {
-            place: flow.place.clone(),
+        known.routes_from(from).distance(to).ok_or_else(|| BuildError::NoRoute {
+            location: flow.location.clone(),
             from: self.scenario.nodes[from].name.clone(),
             to: self.scenario.nodes[to].name.clone(),
         })
     }
 
-    /// The relay that a flow names for this end, or the nearest one; none if it needs none.
+    /// Returns the relay that a flow names for this end, or the nearest one; `None` if the flow
+    /// needs none.
     fn relay_near(
         &self,
         flow: &FlowPlan,
         end: usize,
-        known: &mut Known<'_>,
+        known: &mut RouteCache<'_>,
         is_sender: bool,
     ) -> Result<Option<usize>, BuildError> {
         if flow.service == Service::Internet {
@@ -255,26 +259,26 @@ impl<'a> Plan<'a> {
         if let Some((ingress, egress)) = flow.via {
             return Ok(Some(if is_sender { ingress } else { egress }));
         }
-        let ways = known.ways(end);
+        let routes = known.routes_from(end);
         let nodes = self.scenario.nodes.iter().enumerate();
         let relays = nodes.filter(|(_, node)| node.role == Role::Relay);
-        let reached = relays.filter_map(|(relay, _)| Some((ways.distance(relay)?, relay)));
+        let reached = relays.filter_map(|(relay, _)| Some((routes.distance(relay)?, relay)));
         let nearest = reached.min().ok_or_else(|| BuildError::NoRelay {
-            place: flow.place.clone(),
+            location: flow.location.clone(),
             machine: self.scenario.nodes[end].name.clone(),
         });
         nearest.map(|(_, relay)| Some(relay))
     }
 
-    fn wiring(
+    fn flow_setup(
         &self,
         flow: &FlowPlan,
         relays: Option<(usize, usize)>,
-        terms: Terms,
+        terms: DeliveryTerms,
         overlay: Option<OverlayDelays>,
-    ) -> Wiring {
+    ) -> FlowSetup {
         let path =
-            relays.map(|(ingress, egress)| cast::path(self.relay_card(ingress), self.relay_card(egress)));
+            relays.map(|(ingress, egress)| topology::path(self.relay_node(ingress), self.relay_node(egress)));
         let usual = FlowSettings::default();
         let settings = FlowSettings {
             consent: flow.consent.unwrap_or(usual.consent),
@@ -282,35 +286,39 @@ impl<'a> Plan<'a> {
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
             rate: flow.load.rate(),
             duplication: duplication(&flow.load),
-            traffic: carried(&flow.load),
+            traffic: traffic_kind(&flow.load),
             latency_budget: flow.budget,
             paths: path.into_iter().collect(),
             standby: flow.is_on_standby,
             ..usual
         };
         let key = flow_between(agent_number(flow.from), agent_number(flow.to), flow.number);
-        Wiring { key, settings, terms, overlay, relays }
+        FlowSetup { key, settings, terms, overlay, relays }
     }
 
-    fn relay_card(&self, node: usize) -> &RelayCard {
-        match &self.cards[node] {
-            Card::Relay(card) => card,
-            Card::Agent(_) | Card::Router => unreachable!("flows name relays, as was checked"),
+    fn relay_node(&self, node: usize) -> &RelayNode {
+        match &self.identities[node] {
+            MachineIdentity::Relay(card) => card,
+            MachineIdentity::Agent(_) | MachineIdentity::Router => {
+                unreachable!("flows name relays, as was checked")
+            }
         }
     }
 
-    fn agent_card(&self, node: usize) -> &AgentCard {
-        match &self.cards[node] {
-            Card::Agent(card) => card,
-            Card::Relay(_) | Card::Router => unreachable!("flows are between agents, as was checked"),
+    fn agent_node(&self, node: usize) -> &AgentNode {
+        match &self.identities[node] {
+            MachineIdentity::Agent(card) => card,
+            MachineIdentity::Relay(_) | MachineIdentity::Router => {
+                unreachable!("flows are between agents, as was checked")
+            }
         }
     }
 
-    /// What lets flows use a relay.
+    /// Returns the grants of flows that use a relay.
     fn grants(&self, relay: usize) -> Vec<Grant> {
         let mut grants: BTreeMap<(usize, usize, usize, usize), FlowId> = BTreeMap::new();
-        for (flow, wiring) in self.scenario.flows.iter().zip(&self.wirings) {
-            let Some((ingress, egress)) = wiring.relays.filter(|ends| ends.0 == relay || ends.1 == relay)
+        for (flow, setup) in self.scenario.flows.iter().zip(&self.flow_setups) {
+            let Some((ingress, egress)) = setup.relays.filter(|ends| ends.0 == relay || ends.1 == relay)
             else {
                 continue;
             };
@@ -318,15 +326,15 @@ impl<'a> Plan<'a> {
             *last = flow.number.max(*last);
         }
         let grant = |((from, to, ingress, egress), last)| {
-            let agents = (self.agent_card(from), self.agent_card(to));
-            let relays = (self.relay_card(ingress), self.relay_card(egress));
-            cast::grant(agents, relays, FlowId::new(0)..=last)
+            let agents = (self.agent_node(from), self.agent_node(to));
+            let relays = (self.relay_node(ingress), self.relay_node(egress));
+            topology::grant(agents, relays, FlowId::new(0)..=last)
         };
         grants.into_iter().map(grant).collect()
     }
 
     fn relay(&self, node: usize, now: Time) -> Relay {
-        let partners = self.wirings.iter().filter_map(|wiring| match wiring.relays? {
+        let partners = self.flow_setups.iter().filter_map(|setup| match setup.relays? {
             (ingress, egress) if ingress == node && egress != node => Some(egress),
             (ingress, egress) if egress == node && ingress != node => Some(ingress),
             _ => None,
@@ -334,31 +342,31 @@ impl<'a> Plan<'a> {
         let mut partners: Vec<usize> = partners.collect();
         partners.sort_unstable();
         partners.dedup();
-        let others = partners.into_iter().map(|relay| self.relay_card(relay).for_relays()).collect();
+        let others = partners.into_iter().map(|relay| self.relay_node(relay).peer_relay()).collect();
         let authority = Authority::Static(self.grants(node));
         let follows_up = self.scenario.nodes[node].follows_up;
-        let settings = self.relay_card(node).settings(Suite::Aes256Gcm, authority, others);
+        let settings = self.relay_node(node).settings(Suite::Aes256Gcm, authority, others);
         let uplink = self.scenario.nodes[node].uplink.as_ref();
         let uplink = uplink.map(|uplink| uplink.settings(1).expect("it was checked when it was read"));
         let settings = RelaySettings { follows_up, uplink, ..settings };
-        let own_seed = cast::bytes(self.seed.numbered(now.as_nanos()), "relay's seed", node);
+        let own_seed = topology::secret_bytes(self.seed.numbered(now.as_nanos()), "relay's seed", node);
         Relay::new(settings, Engine::fastest(), &Checksums, own_seed, now)
     }
 
     fn agent(&self, node: usize, now: Time) -> Agent {
-        let identity = self.agent_card(node).identity(Suite::Aes256Gcm);
-        let own_seed = cast::bytes(self.seed.numbered(now.as_nanos()), "agent's seed", node);
+        let identity = self.agent_node(node).identity(Suite::Aes256Gcm);
+        let own_seed = topology::secret_bytes(self.seed.numbered(now.as_nanos()), "agent's seed", node);
         let mut agent = Agent::new(identity, Engine::fastest(), &Checksums, own_seed, now);
         for relay in self.relays_of.get(&node).into_iter().flatten() {
-            agent.add_relay(&self.relay_card(*relay).for_agents(), now);
+            agent.add_relay(&self.relay_node(*relay).relay_peer(), now);
         }
         for peer in self.peers_of.get(&node).into_iter().flatten() {
-            agent.add_peer(self.agent_card(*peer).for_peers(), now);
+            agent.add_peer(self.agent_node(*peer).peer(), now);
         }
         agent
     }
 
-    /// A machine that knows its keys, and of its flows, where they are in it.
+    /// Creates a machine with its keys, without flows.
     pub(crate) fn machine(&self, node: usize, now: Time) -> Machine {
         match self.scenario.nodes[node].role {
             Role::Router => Machine::Router,
@@ -367,7 +375,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Opens the flows that begin at an agent, and accepts those that end there; by flow, its number there.
+    /// Opens the flows that begin at an agent, and accepts those that end there. Returns their
+    /// identifiers at the agent.
     pub(crate) fn open_flows(
         &self,
         agent: &mut Agent,
@@ -376,72 +385,73 @@ impl<'a> Plan<'a> {
         now: Time,
     ) -> Vec<(usize, FlowEnd)> {
         let mut ends = Vec::new();
-        for place in flows {
-            let (flow, wiring) = (&self.scenario.flows[place], &self.wirings[place]);
-            let settings = wiring.settings.clone();
+        for index in flows {
+            let (flow, setup) = (&self.scenario.flows[index], &self.flow_setups[index]);
+            let settings = setup.settings.clone();
             let end = if flow.from == node {
-                agent.open_flow(wiring.key, settings, now).map(FlowEnd::Sent)
+                agent.open_flow(setup.key, settings, now).map(FlowEnd::Sent)
             } else {
-                agent.accept_flow(wiring.key, settings, now).map(FlowEnd::Received)
+                agent.accept_flow(setup.key, settings, now).map(FlowEnd::Received)
             };
-            ends.push((place, end.expect("each flow has a number of its own, and a peer that was added")));
+            ends.push((index, end.expect("each flow has a number of its own, and a peer that was added")));
         }
         ends
     }
 
-    /// The machines, and what is between them.
+    /// Creates the world with its machines and links.
     pub(crate) fn build(&self) -> World<Run<'a>> {
-        let mut world = World::new(self.seed, crate::watch::Watch::default());
+        let mut world = World::new(self.seed, crate::observer::RunObserver::default());
         for (node, plan) in self.scenario.nodes.iter().enumerate() {
             let network = match plan.role {
                 Role::Relay => 1,
                 Role::Agent => 2,
                 Role::Router => 3,
             };
-            world.add(self.machine(node, Time::START), cast::address(network, node));
+            world.add(self.machine(node, Time::START), topology::address(network, node));
         }
-        for ((from, to), laid) in self.links() {
+        for ((from, to), resolved) in self.links() {
             let (from, to) = (world.node(from), world.node(to));
-            world.connect(from, to, laid.link);
+            world.connect(from, to, resolved.link);
         }
         self.route(&mut world);
         world
     }
 
-    /// What is between machines, in each direction, by its ends.
-    pub(crate) fn links(&self) -> BTreeMap<(usize, usize), Laid<'a>> {
+    /// Returns the links between machines, in each direction, by their ends.
+    pub(crate) fn links(&self) -> BTreeMap<(usize, usize), ResolvedLink<'a>> {
         let mut links = BTreeMap::new();
         for (plan, link) in &self.links {
             let shape = &self.scenario.shapes[plan.shape];
-            let of = |direction| Laid::new(link, shape, plan, direction, self.seed);
+            let of = |direction| ResolvedLink::new(link, shape, plan, direction, self.seed);
             links.insert((plan.from, plan.to), of(Direction::Forth));
-            if plan.is_both_ways {
+            if plan.is_bidirectional {
                 links.insert((plan.to, plan.from), of(Direction::Back));
             }
         }
         links
     }
 
-    /// What a step changes about a link is so from now on.
-    pub(crate) fn change(&self, laid: &mut Laid<'_>, change: &LinkChange, step: usize) {
-        laid.change(change, self.seed.named("change").numbered(step as u64));
+    /// Applies a step's change to a link.
+    pub(crate) fn change(&self, resolved: &mut ResolvedLink<'_>, change: &LinkChange, step: usize) {
+        resolved.change(change, self.seed.named("change").numbered(step as u64));
     }
 
-    /// Routes what machines say to each other that are not linked.
+    /// Sets routes between machines without a direct link.
     fn route(&self, world: &mut World<Run<'a>>) {
         let mut pairs: Vec<(usize, usize)> = Vec::new();
         for (agent, others) in self.peers_of.iter().chain(&self.relays_of) {
             pairs.extend(others.iter().flat_map(|other| [(*agent, *other), (*other, *agent)]));
         }
-        for (ingress, egress) in self.wirings.iter().filter_map(|wiring| wiring.relays) {
+        for (ingress, egress) in self.flow_setups.iter().filter_map(|setup| setup.relays) {
             pairs.extend([(ingress, egress), (egress, ingress)]);
         }
         pairs.sort_unstable();
         pairs.dedup();
-        let mut known = Known { graph: &self.graph, ways: None };
+        let mut known = RouteCache { graph: &self.graph, routes: None };
         for (from, to) in pairs {
-            let path = known.ways(from).path(to).expect("all pairs were looked for when flows were wired");
-            // Neighbours need no route.
+            let path =
+                known.routes_from(from).path(to).expect("all pairs were looked for when flows were wired");
+            // A direct link needs no route.
             let hops = path.windows(2).filter(|_| path.len() > 2);
             for hop in hops {
                 let [at, to, next] = [hop[0], to, hop[1]].map(|node| world.node(node));
@@ -452,31 +462,32 @@ impl<'a> Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// When the application of a flow sends; `None` of TCP and programs.
-    pub(crate) fn calendar(&self, place: usize) -> Option<Calendar> {
+    /// Returns the send schedule of a flow's application; `None` for TCP and programs.
+    pub(crate) fn send_schedule(&self, index: usize) -> Option<SendSchedule> {
         let flows = &self.scenario.flows;
-        let Load::Datagrams(traffic) = &flows[place].load else {
+        let Load::Datagrams(traffic) = &flows[index].load else {
             return None;
         };
-        let before = place.checked_sub(1).map(|before| flows[before].group);
-        let is_first = before != Some(flows[place].group);
-        Some(Calendar::new(traffic.clone(), is_first, self.application_seed(place)))
+        let before = index.checked_sub(1).map(|before| flows[before].group);
+        let is_first = before != Some(flows[index].group);
+        Some(SendSchedule::new(traffic.clone(), is_first, self.application_seed(index)))
     }
 
-    /// What the chance of a flow's application begins with.
-    pub(crate) fn application_seed(&self, place: usize) -> Seed {
-        self.seed.named("application").numbered(place as u64)
+    /// Returns the seed of a flow's application.
+    pub(crate) fn application_seed(&self, index: usize) -> Seed {
+        self.seed.named("application").numbered(index as u64)
     }
 
-    /// Where packets go next, by where they are and whom they are for, between all machines that have addresses.
+    /// Returns the next hops between all machines with addresses, by current machine and
+    /// destination.
     pub(crate) fn next_hops(&self) -> BTreeMap<(usize, usize), usize> {
         let nodes = self.scenario.nodes.iter().enumerate();
         let has_address = |node: &Node| node.role != Role::Router || node.nat.is_some();
-        let ends: Vec<usize> = nodes.filter(|(_, node)| has_address(node)).map(|(place, _)| place).collect();
+        let ends: Vec<usize> = nodes.filter(|(_, node)| has_address(node)).map(|(index, _)| index).collect();
         let mut next_hops = BTreeMap::new();
-        let mut known = Known { graph: &self.graph, ways: None };
+        let mut known = RouteCache { graph: &self.graph, routes: None };
         for from in &ends {
-            let paths = ends.iter().filter_map(|to| known.ways(*from).path(*to));
+            let paths = ends.iter().filter_map(|to| known.routes_from(*from).path(*to));
             for path in paths.collect::<Vec<_>>() {
                 let to = path[path.len() - 1];
                 next_hops.extend(path.windows(2).map(|hop| ((hop[0], to), hop[1])));
@@ -486,7 +497,7 @@ impl Plan<'_> {
     }
 }
 
-/// Where a flow is in one of its agents.
+/// Identifier of a flow at one of its agents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FlowEnd {
     Sent(SendFlowId),
@@ -511,12 +522,12 @@ fn agent_number(node: usize) -> AgentId {
 const fn duplication(load: &Load) -> Duplication {
     match load {
         Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => Duplication::Usual,
-        Load::Segments(Segments { copied: Copied::All, .. }) => Duplication::All,
-        Load::Segments(Segments { copied: Copied::Marked(_), .. }) => Duplication::Marked,
+        Load::Segments(Segments { copy_policy: CopyPolicy::All, .. }) => Duplication::All,
+        Load::Segments(Segments { copy_policy: CopyPolicy::Marked(_), .. }) => Duplication::Marked,
     }
 }
 
-const fn carried(load: &Load) -> Carried {
+const fn traffic_kind(load: &Load) -> Carried {
     match load {
         Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => Carried::Datagrams,
         Load::Segments(_) => Carried::CongestionControlled,

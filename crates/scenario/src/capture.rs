@@ -1,4 +1,4 @@
-//! Captures of links, to be looked at with Wireshark (packets as IPv4 with UDP).
+//! Captures of links, for Wireshark (packets as IPv4 with UDP).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,18 +10,18 @@ use crate::pcapng::{self, PacketBlock};
 const IPV4_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 
-/// What goes over some links, each an interface of the capture. A packet stands there when it is offered to the link; a comment
-/// says if it is lost.
+/// Capture of the packets on some links, each an interface of the capture. A packet is recorded
+/// when it is offered to the link; a comment reports its loss.
 #[derive(Debug)]
 pub(crate) struct Capture {
     interfaces: BTreeMap<(NodeId, NodeId), u32>,
     bytes: Vec<u8>,
-    /// A packet of which it is not known yet whether it is lost: its number, and its block.
+    /// Last packet offered, whose loss is not yet known: its number, and its capture block.
     pending: Option<(u64, PacketBlock)>,
 }
 
 impl Capture {
-    /// Of these links, by what people call them.
+    /// Creates a capture of these links, each with the name of its interface in the capture.
     pub(crate) fn new(links: impl IntoIterator<Item = (NodeId, NodeId, String)>) -> Self {
         let mut bytes = Vec::new();
         pcapng::section(&mut bytes);
@@ -47,7 +47,8 @@ impl Capture {
         }
     }
 
-    /// Whether a step is of the packet that was offered last; the world decides about losses at once.
+    /// True if a step belongs to the packet that was offered last; the world decides about losses
+    /// at once.
     fn is_pending(&self, record: &Record<'_>) -> bool {
         let link = record.to.is_some_and(|to| self.interfaces.contains_key(&(record.from, to)));
         link && self.pending.as_ref().is_some_and(|(number, _)| *number == record.packet)
@@ -63,14 +64,14 @@ impl Capture {
         }
     }
 
-    /// What was captured since the last call.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
+    /// Returns the part of the capture since the last call.
+    pub(crate) fn drain(&mut self) -> Vec<u8> {
         self.flush(None);
         std::mem::take(&mut self.bytes)
     }
 }
 
-/// A packet's block, without comment.
+/// Returns a packet's block, without a comment.
 fn packet(interface: u32, record: &Record<'_>) -> PacketBlock {
     PacketBlock::new(interface, record.time, &[&ipv4_header(record), &udp_header(record), record.payload])
 }
@@ -78,7 +79,7 @@ fn packet(interface: u32, record: &Record<'_>) -> PacketBlock {
 fn ipv4(address: IpAddr) -> [u8; 4] {
     match address {
         IpAddr::V4(address) => address.octets(),
-        // Scenarios have none.
+        // Scenarios have no IPv6 addresses.
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED.octets(),
     }
 }
@@ -89,7 +90,7 @@ fn ipv4_header(record: &Record<'_>) -> [u8; IPV4_BYTES] {
     let mut header = [0; IPV4_BYTES];
     (header[0], header[1], header[8], header[9]) = (0x45, record.ecn.bits(), 64, 17);
     header[2..4].copy_from_slice(&length);
-    // Not to be fragmented.
+    // Don't Fragment.
     header[6] = 0x40;
     header[12..16].copy_from_slice(&ipv4(record.source.ip()));
     header[16..].copy_from_slice(&ipv4(record.destination.ip()));
@@ -98,7 +99,7 @@ fn ipv4_header(record: &Record<'_>) -> [u8; IPV4_BYTES] {
     header
 }
 
-/// The Internet checksum (RFC 791, section 3.1).
+/// Returns the Internet checksum (RFC 791, section 3.1).
 fn checksum(header: &[u8; IPV4_BYTES]) -> u16 {
     let words = header.as_chunks::<2>().0.iter().map(|word| u32::from(u16::from_be_bytes(*word)));
     let sum: u32 = words.sum();
@@ -106,7 +107,7 @@ fn checksum(header: &[u8; IPV4_BYTES]) -> u16 {
     !u16::try_from((folded & 0xffff) + (folded >> 16)).expect("folded twice")
 }
 
-/// Without a checksum.
+/// Returns a UDP header without a checksum.
 fn udp_header(record: &Record<'_>) -> [u8; UDP_BYTES] {
     let length = u16::try_from(UDP_BYTES + record.payload.len()).expect("a packet").to_be_bytes();
     let [source, destination] = [record.source, record.destination].map(|end| end.port().to_be_bytes());

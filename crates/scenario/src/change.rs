@@ -1,28 +1,28 @@
-//! Values in the place of a scenario's own: what makes a variant of it.
+//! Overrides of a scenario's values, which make a variant of it.
 
 use std::str::FromStr;
 
 use toml::{Table, Value};
 
-/// A value in the place of one of a scenario's, as typed: `flow.call.batch=7`.
+/// Override of one of a scenario's values, as typed: `flow.call.batch=7`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     key: String,
     value: Value,
-    /// The same as a text, for where one was.
+    /// Value as a string, in case the key needs a string.
     text: Value,
 }
 
 impl FromStr for Change {
     type Err = String;
 
-    /// `KEY=VALUE`, the key as of [`set`]; what is no value of TOML is a text, so that `length=90 s` needs no quotes, and neither does a number
-    /// in the place of a text.
+    /// Parses `KEY=VALUE`, with a key as in [`set`]. A value that is not valid TOML is a string:
+    /// `length=90 s` needs no quotes, and neither does a number for a string key.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (key, value) = text
-            .split_once('=')
-            .filter(|(key, _)| !key.trim().is_empty())
-            .ok_or_else(|| format!("{text:?} is no KEY=VALUE, such as flow.call.copies=all"))?;
+        let (key, value) =
+            text.split_once('=').filter(|(key, _)| !key.trim().is_empty()).ok_or_else(|| {
+                format!("invalid change {text:?}: write KEY=VALUE, such as flow.call.copies=all")
+            })?;
         let of_toml =
             format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
         let text = Value::from(value);
@@ -31,7 +31,7 @@ impl FromStr for Change {
 }
 
 impl Change {
-    /// Makes the change.
+    /// Replaces the scenario's value of this key.
     ///
     /// # Errors
     /// As of [`set`].
@@ -45,33 +45,34 @@ impl Change {
     }
 }
 
-/// Sets a value by its key, as `flow.call.batch`. Of several tables, one is meant by its name or by its place, and `*` means
-/// all; a key of the last table need not be there yet.
+/// Sets a value by its key, as `flow.call.batch`. The key selects one of several tables by its name
+/// or by its index, and `*` selects all. A key of the last table may be new.
 ///
 /// # Errors
-/// If nothing is where the key leads; the error names the key.
+/// If the key does not exist; the error names the key.
 pub fn set(scenario: &mut Table, key: &str, value: &Value) -> Result<(), String> {
     replace(scenario, key, &mut |_| value.clone())
 }
 
-/// What takes the place of a value, if there was one.
+/// Function that returns the new value for the old one, if there is one.
 type Replacement<'a> = dyn FnMut(Option<&Value>) -> Value + 'a;
 
 fn replace(scenario: &mut Table, key: &str, replacement: &mut Replacement<'_>) -> Result<(), String> {
-    let (way, last) = key.rsplit_once('.').unwrap_or(("", key));
-    let way: Vec<&str> = way.split_terminator('.').collect();
-    replace_within(scenario, &way, last, replacement)
-        .map_err(|step| format!("{key}: the scenario has no {step:?} there"))
+    let (steps, last) = key.rsplit_once('.').unwrap_or(("", key));
+    let steps: Vec<&str> = steps.split_terminator('.').collect();
+    replace_within(scenario, &steps, last, replacement)
+        .map_err(|step| format!("{key}: {step:?} not found in the scenario"))
 }
 
-/// The step that leads nowhere is the error.
+/// Replaces the values at the remaining steps of a key. If a step does not exist, the error is that
+/// step.
 fn replace_within<'a>(
     table: &mut Table,
-    way: &[&'a str],
+    steps: &[&'a str],
     last: &str,
     replacement: &mut Replacement<'_>,
 ) -> Result<(), &'a str> {
-    let Some((step, rest)) = way.split_first() else {
+    let Some((step, rest)) = steps.split_first() else {
         let value = replacement(table.get(last));
         table.insert(last.to_owned(), value);
         return Ok(());
@@ -79,8 +80,8 @@ fn replace_within<'a>(
     match table.get_mut(*step).ok_or(*step)? {
         Value::Table(inner) => replace_within(inner, rest, last, replacement),
         Value::Array(elements) => {
-            let (which, rest) = rest.split_first().ok_or(*step)?;
-            replace_in_elements(elements, which, rest, last, replacement)
+            let (element, rest) = rest.split_first().ok_or(*step)?;
+            replace_in_elements(elements, element, rest, last, replacement)
         }
         _ => Err(step),
     }
@@ -88,19 +89,19 @@ fn replace_within<'a>(
 
 fn replace_in_elements<'a>(
     elements: &mut [Value],
-    which: &'a str,
-    way: &[&'a str],
+    selector: &'a str,
+    steps: &[&'a str],
     last: &str,
     replacement: &mut Replacement<'_>,
 ) -> Result<(), &'a str> {
-    let is_meant = |(place, element): &(usize, &mut Value)| {
+    let is_selected = |(index, element): &(usize, &mut Value)| {
         let name = element.get("name").and_then(Value::as_str);
-        which == "*" || name == Some(which) || which.parse() == Ok(*place)
+        selector == "*" || name == Some(selector) || selector.parse() == Ok(*index)
     };
-    let mut found = Err(which);
-    for (_, element) in elements.iter_mut().enumerate().filter(is_meant) {
-        let inner = element.as_table_mut().ok_or(which)?;
-        replace_within(inner, way, last, replacement)?;
+    let mut found = Err(selector);
+    for (_, element) in elements.iter_mut().enumerate().filter(is_selected) {
+        let inner = element.as_table_mut().ok_or(selector)?;
+        replace_within(inner, steps, last, replacement)?;
         found = Ok(());
     }
     found

@@ -1,10 +1,10 @@
-//! Queues that tell packets apart, from what is typed of them to what a link is told.
+//! Packet schedulers of links: conversion of their settings.
 
 use std::fmt;
 
-use byway_sched::{Class, DELAY_MAX, Discards, GuardMode, Marking, Settings, SettingsError};
-use byway_sim::{Queueing, Scheduling};
-use byway_typed::TypedDuration;
+use byway_config_types::DurationSetting;
+use byway_sched::{Class, DELAY_MAX, DiscardPolicy, GuardMode, Marking, Settings, SettingsError};
+use byway_sim::{QueueDiscipline, SchedulerSettings};
 use byway_units::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::de::{self, Visitor};
@@ -12,112 +12,120 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::{QUEUE_MIN, SCHEDULED_PACKET_MAX};
 
-/// A queue.
+/// Queue discipline of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum TypedQueue {
-    /// One for all, which drops what finds no room.
+pub enum QueueSetting {
+    /// One tail-drop queue for all packets.
     #[default]
     DropTail,
     /// Two classes by rate and delay.
     RateDelay,
-    /// Low-delay packets first.
+    /// Strict priority of low-delay packets.
     Priority,
-    /// One for each flow.
+    /// One queue for each flow.
     FqCodel,
 }
 
-/// Which packets are dropped.
+/// Low-delay packets to drop when the rate of their class shrinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum TypedDiscards {
-    /// Those that would wait longer than was promised.
+pub enum DiscardsSetting {
+    /// Queued low-delay packets that would exceed the delay bound.
     #[default]
     Late,
-    /// All, as published.
+    /// All queued low-delay packets, as published.
     All,
-    /// None.
+    /// No queued packets.
     None,
 }
 
 /// Protection from misbehaving senders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum TypedGuard {
-    /// None: the link takes senders at their word.
+pub enum GuardSetting {
+    /// No protection: the link trusts senders.
     #[default]
     None,
-    /// A sender that takes more than a fair share of its class loses packets before others do.
+    /// Drops packets of a sender beyond a fair share of its class before those of others.
     Fair,
-    /// A sender has no more than a fair share of its class where others are short of anything, nor more than its part of what a high-rate flow gets.
+    /// Limits a sender to a fair share of a congested class, and to its part of a high-rate flow's
+    /// rate.
     Strict,
 }
 
-impl<'de> Deserialize<'de> for TypedGuard {
+impl<'de> Deserialize<'de> for GuardSetting {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(GuardVisitor)
     }
 }
 
-/// Reads a guard; whatever else is there, the error names the values.
+/// Deserializer of a [`GuardSetting`]; for any other value, the error lists the valid ones.
 struct GuardVisitor;
 
 impl Visitor<'_> for GuardVisitor {
-    type Value = TypedGuard;
+    type Value = GuardSetting;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("\"none\", \"fair\" or \"strict\"")
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<TypedGuard, E> {
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<GuardSetting, E> {
         match text {
-            "none" => Ok(TypedGuard::None),
-            "fair" => Ok(TypedGuard::Fair),
-            "strict" => Ok(TypedGuard::Strict),
+            "none" => Ok(GuardSetting::None),
+            "fair" => Ok(GuardSetting::Fair),
+            "strict" => Ok(GuardSetting::Strict),
             _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
         }
     }
 }
 
-impl From<TypedGuard> for GuardMode {
-    fn from(typed: TypedGuard) -> Self {
+impl From<GuardSetting> for GuardMode {
+    fn from(typed: GuardSetting) -> Self {
         match typed {
-            TypedGuard::None => Self::None,
-            TypedGuard::Fair => Self::Fair,
-            TypedGuard::Strict => Self::Strict,
+            GuardSetting::None => Self::None,
+            GuardSetting::Fair => Self::Fair,
+            GuardSetting::Strict => Self::Strict,
         }
     }
 }
 
-/// A queue before a link with a rate, in the place of one for all; how much waits in it, `queue` says. The DSCP of a packet is its class.
+/// A packet scheduler of a link with a rate, with a buffer of size `queue`; the DSCP of a packet
+/// selects its class.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct TypedClasses {
-    /// Which.
-    pub(crate) kind: TypedQueue,
-    /// Which DSCPs mean low delay, 0 to 63. Default: `[4, 45, 46]`. What simulated applications send has DSCP 0.
+pub(crate) struct ClassesSetting {
+    /// Queue discipline of the link.
+    pub(crate) kind: QueueSetting,
+    /// DSCPs of the low-delay class, 0 to 63; packets of simulated applications have DSCP 0.
+    /// Default: `[4, 45, 46]`.
     pub(crate) dscp: Option<Vec<u8>>,
-    /// Of `rate-delay`: the bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`, or what two packets take if that is more.
-    pub(crate) bound: Option<TypedDuration>,
-    /// Of `rate-delay`: the rate of a high-rate flow by that of a low-delay one, more than 1 and at most 1000. Default: 2.
+    /// Of `rate-delay`: the bound on the sojourn time of low-delay packets, at most a minute.
+    /// Default: `"10 ms"`, or the transmission time of two packets if that is more.
+    pub(crate) bound: Option<DurationSetting>,
+    /// Of `rate-delay`: the ratio of a high-rate flow's rate to a low-delay flow's, more than 1 and
+    /// at most 1000. Default: 2.
     pub(crate) ratio: Option<f64>,
-    /// Of `rate-delay`: which DSCPs mean a third class, whose delay is low on average but may spike, for fewer losses. Default: none, and there is
-    /// no such class.
+    /// Of `rate-delay`: DSCPs of a third class, whose delay is low on average, with spikes, for
+    /// fewer losses. Default: no such class.
     pub(crate) average_dscp: Option<Vec<u8>>,
-    /// Of `rate-delay` with `average_dscp`: what a packet of that class waits at most while flows come and go slowly. Default: five times the `bound`.
-    pub(crate) spike: Option<TypedDuration>,
-    /// Of `rate-delay`: which low-delay packets are dropped when their class gets less room. Default: `"late"`.
-    pub(crate) discards: Option<TypedDiscards>,
-    /// Of `rate-delay`: protection from senders who choose the wrong class or make up flows. Default: `"none"`.
-    pub(crate) guard: Option<TypedGuard>,
-    /// Of `rate-delay`: whether low-delay packets are marked before the queue is full. Default: `false`.
+    /// Of `rate-delay` with `average_dscp`: the longest sojourn time of that class while the number
+    /// of flows changes slowly. Default: five times the `bound`.
+    pub(crate) spike: Option<DurationSetting>,
+    /// Of `rate-delay`: the low-delay packets to drop when their class's buffer shrinks. Default:
+    /// `"late"`.
+    pub(crate) discards: Option<DiscardsSetting>,
+    /// Of `rate-delay`: protection from senders that choose the wrong class or invent flows.
+    /// Default: `"none"`.
+    pub(crate) guard: Option<GuardSetting>,
+    /// Of `rate-delay`: marks low-delay packets before the queue is full (ECN). Default: `false`.
     pub(crate) ecn: Option<bool>,
 }
 
-impl TypedClasses {
-    /// The first key that is given and of Rate-Delay alone.
+impl ClassesSetting {
+    /// Returns the first key present that is valid only with Rate-Delay; `None` if there is none.
     pub(crate) fn key_of_rate_delay(&self) -> Option<&'static str> {
-        let given = [
+        let keys = [
             ("bound", self.bound.is_some()),
             ("ratio", self.ratio.is_some()),
             ("average_dscp", self.average_dscp.is_some()),
@@ -126,15 +134,15 @@ impl TypedClasses {
             ("guard", self.guard.is_some()),
             ("ecn", self.ecn.is_some()),
         ];
-        given.into_iter().find_map(|(key, is_given)| is_given.then_some(key))
+        keys.into_iter().find_map(|(key, is_given)| is_given.then_some(key))
     }
 
-    /// The key that is given and of the third class alone, where there is none.
+    /// Returns a key that is valid only with a third class, if it is present without that class.
     pub(crate) fn key_of_third_class(&self) -> Option<&'static str> {
         (self.spike.is_some() && self.average_dscp.is_none()).then_some("spike")
     }
 
-    /// A DSCP that means low delay and a low average.
+    /// Returns a DSCP that selects both the low-delay and the third class; `None` if no DSCP does.
     pub(crate) fn dscp_of_two_classes(&self) -> Option<u8> {
         let low_delay = |dscp: &&u8| self.low_delay().class(**dscp << 2) == Class::LowDelay;
         self.average_dscp.iter().flatten().find(low_delay).copied()
@@ -145,8 +153,8 @@ impl TypedClasses {
         self.dscp.as_ref().map_or_else(Marking::default, marked)
     }
 
-    /// What is meant, with 4, 45 and 46 where no DSCP is given.
-    pub(crate) fn meaning(&self) -> Classes {
+    /// Returns the validated settings, with DSCPs 4, 45 and 46 by default.
+    pub(crate) fn validate(&self) -> Classes {
         let marking = self.low_delay();
         let average = self.average_dscp.iter().flatten();
         Classes {
@@ -164,7 +172,7 @@ impl TypedClasses {
     }
 }
 
-/// How packets before a link are told apart, whatever its rate.
+/// Packet scheduler of a link, as planned for any rate of the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Classes {
     plan: QueuePlan,
@@ -172,100 +180,119 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// What fits into the queue where nobody says it, as time that the link takes for it: the buffer of the paper on Rate-Delay.
-    const USUAL_QUEUE: Duration = Duration::from_millis(250);
+    /// Default buffer, as time at the link's rate: that of the paper on Rate-Delay.
+    const DEFAULT_QUEUE: Duration = Duration::from_millis(250);
 
-    /// The queue before a link of this rate.
-    pub(crate) fn scheduling(&self, rate: Rate, queue: Option<Bytes>) -> Result<Scheduling, NoPromise> {
-        let usual = || rate.bytes_in(Self::USUAL_QUEUE).unwrap_or(Bytes::MAX).max(QUEUE_MIN);
-        let room = queue.unwrap_or_else(usual);
-        let queueing = self.plan.queueing(rate, SCHEDULED_PACKET_MAX, room)?;
-        Ok(Scheduling { rate, queueing, marking: self.marking, packet: SCHEDULED_PACKET_MAX })
+    /// Returns the scheduler settings of a link with this rate.
+    pub(crate) fn scheduling(
+        &self,
+        rate: Rate,
+        queue: Option<Bytes>,
+    ) -> Result<SchedulerSettings, QueuePlanError> {
+        let usual = || rate.bytes_in(Self::DEFAULT_QUEUE).unwrap_or(Bytes::MAX).max(QUEUE_MIN);
+        let buffer = queue.unwrap_or_else(usual);
+        let queueing = self.plan.discipline(rate, SCHEDULED_PACKET_MAX, buffer)?;
+        Ok(SchedulerSettings {
+            rate,
+            discipline: queueing,
+            marking: self.marking,
+            packet_bytes_max: SCHEDULED_PACKET_MAX,
+        })
     }
 }
 
-/// What a packet of the third class may wait, by the bound of the low-delay class.
-const SPIKE_USUAL: u64 = 5;
+/// Default spike of the third class, as a multiple of the low-delay class's bound.
+const DEFAULT_SPIKE_FACTOR: u64 = 5;
 
-/// What is wanted of a queue.
+/// Requirements of a link's queue: the discipline and, for Rate-Delay, its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePlan {
-    /// Which it is.
-    pub kind: TypedQueue,
-    /// Of Rate-Delay, as all that follows: the bound on the queueing of low-delay packets. `None`: the usual one.
+    /// Queue discipline of the link.
+    pub kind: QueueSetting,
+    /// Bound on the sojourn time of Rate-Delay's low-delay packets. `None`: the default.
     pub bound: Option<Duration>,
-    /// The rate of a high-rate flow by that of a low-delay one. `None`: the usual one.
+    /// Ratio of a high-rate flow's rate to a low-delay flow's with Rate-Delay. `None`: the default.
     pub ratio: Option<f64>,
-    /// Whether there is a third class, whose delay is low on average but may spike.
+    /// Third class of Rate-Delay, whose delay is low on average, with spikes.
     pub third: ThirdClass,
-    /// Which low-delay packets are dropped when their class gets less room.
-    pub discards: TypedDiscards,
-    /// Protection from senders who choose the wrong class or make up flows.
-    pub guard: TypedGuard,
-    /// Whether low-delay packets are marked before the queue is full.
+    /// Packets that Rate-Delay drops from the low-delay queue when that class's buffer shrinks.
+    pub discards: DiscardsSetting,
+    /// Protection of Rate-Delay from senders that choose the wrong class or invent flows.
+    pub guard: GuardSetting,
+    /// True if Rate-Delay marks low-delay packets before the queue is full (ECN).
     pub marks: bool,
 }
 
-/// The third class of a Rate-Delay link.
+/// Third class of a Rate-Delay link, with a delay that is low on average.
 #[derive(Clone, Copy, Debug)]
 pub enum ThirdClass {
-    /// There is none.
+    /// Two classes only.
     Absent,
-    /// Its packets may wait for the usual multiple of the bound of the low-delay class.
-    Usual,
-    /// They may wait for so long.
+    /// A third class whose longest sojourn time is the default multiple of the low-delay bound.
+    Default,
+    /// A third class with this longest sojourn time.
     Spike(Duration),
 }
 
 impl ThirdClass {
-    /// What is meant by whether it is wanted, and a `spike`.
+    /// Creates the third class if it is wanted, with its `spike` if there is one.
     #[must_use]
-    pub fn of(is_wanted: bool, spike: Option<TypedDuration>) -> Self {
+    pub fn of(is_wanted: bool, spike: Option<DurationSetting>) -> Self {
         match spike {
             _ if !is_wanted => Self::Absent,
-            None => Self::Usual,
+            None => Self::Default,
             Some(spike) => Self::Spike(spike.0),
         }
     }
 
-    /// What its packets may wait, where there is one.
+    /// Returns the longest sojourn time of the third class's packets; `None` without that class.
     fn spike(self, bound: Duration) -> Option<Duration> {
         match self {
             Self::Absent => None,
-            Self::Usual => Some((bound.min(DELAY_MAX) * SPIKE_USUAL).min(DELAY_MAX)),
+            Self::Default => Some((bound.min(DELAY_MAX) * DEFAULT_SPIKE_FACTOR).min(DELAY_MAX)),
             Self::Spike(spike) => Some(spike),
         }
     }
 }
 
-/// What a link cannot promise.
+/// Error of a [`QueuePlan`] whose requirements a link cannot meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
-pub struct NoPromise {
-    /// The key that asks for it: `rate`, `bound`, `ratio` or `spike`.
+pub struct QueuePlanError {
+    /// Key of the requirement that the link cannot meet: `rate`, `bound`, `ratio` or `spike`.
     pub key: &'static str,
-    /// Why it cannot.
+    /// Reason, as the Rate-Delay scheduler reports it.
     pub error: SettingsError,
 }
 
 impl QueuePlan {
-    /// The queue before a link of this rate with packets of at most so many bytes, in which so much fits.
+    /// Returns the queue discipline of a link with this rate, this longest packet and this buffer.
     ///
     /// # Errors
-    /// If the link cannot promise what is wanted of Rate-Delay.
-    pub fn queueing(&self, rate: Rate, packet: Bytes, room: Bytes) -> Result<Queueing, NoPromise> {
+    /// If the link cannot meet the requirements of Rate-Delay.
+    pub fn discipline(
+        &self,
+        rate: Rate,
+        packet: Bytes,
+        buffer: Bytes,
+    ) -> Result<QueueDiscipline, QueuePlanError> {
         Ok(match self.kind {
-            TypedQueue::DropTail => Queueing::DropTail(room),
-            TypedQueue::Priority => Queueing::StrictPriority(room),
-            TypedQueue::FqCodel => Queueing::FqCodel(room),
-            TypedQueue::RateDelay => Queueing::RateDelay(self.settings(rate, packet, room)?),
+            QueueSetting::DropTail => QueueDiscipline::DropTail(buffer),
+            QueueSetting::Priority => QueueDiscipline::StrictPriority(buffer),
+            QueueSetting::FqCodel => QueueDiscipline::FqCodel(buffer),
+            QueueSetting::RateDelay => QueueDiscipline::RateDelay(self.settings(rate, packet, buffer)?),
         })
     }
 
-    pub(crate) fn settings(&self, rate: Rate, packet: Bytes, room: Bytes) -> Result<Settings, NoPromise> {
-        let broken = |key| move |error| NoPromise { key, error };
+    pub(crate) fn settings(
+        &self,
+        rate: Rate,
+        packet: Bytes,
+        buffer: Bytes,
+    ) -> Result<Settings, QueuePlanError> {
+        let broken = |key| move |error| QueuePlanError { key, error };
         let mut settings = Settings::new(rate, packet).map_err(broken("rate"))?;
-        settings = settings.with_buffers(room, room);
+        settings = settings.with_buffers(buffer, buffer);
         if let Some(bound) = self.bound {
             settings = settings.with_delay(bound).map_err(broken("bound"))?;
         }
@@ -282,9 +309,9 @@ impl QueuePlan {
             settings = settings.with_low_average(spike).map_err(broken("spike"))?;
         }
         settings = settings.with_discards(match self.discards {
-            TypedDiscards::Late => Discards::Late,
-            TypedDiscards::All => Discards::All,
-            TypedDiscards::None => Discards::None,
+            DiscardsSetting::Late => DiscardPolicy::Late,
+            DiscardsSetting::All => DiscardPolicy::All,
+            DiscardsSetting::None => DiscardPolicy::None,
         });
         settings = settings.with_guard(self.guard.into());
         Ok(if self.marks { settings.with_ecn() } else { settings })
@@ -296,7 +323,7 @@ mod tests {
     use super::*;
     use crate::{LinkOutcome, NetworkChange, Scenario};
 
-    /// 2.6 Mbit/s on a link that carries 2, and later 1.5.
+    /// 2.6 Mbit/s on a link of 2 Mbit/s, and later 1.5.
     const SCENARIO: &str = r#"title = "Too much"
 length = "10 s"
 node = [
@@ -343,9 +370,9 @@ rate = "1500 kbit/s"
         let link = forth(SCENARIO);
         let classes = link.classes.expect("it has some");
         assert_eq!((classes.high_rate.offered, classes.low_delay.offered), (0, link.sent));
-        assert!(classes.low_delay.waited_ms_max <= 50.0, "{classes:?}");
+        assert!(classes.low_delay.sojourn_ms_max <= 50.0, "{classes:?}");
         assert_eq!(link.lost.get("queue_full"), Some(&classes.low_delay.dropped));
-        assert!(classes.low_delay.dropped > 0 && classes.low_delay.left == link.delivered, "{link:?}");
+        assert!(classes.low_delay.dropped > 0 && classes.low_delay.dequeued == link.delivered, "{link:?}");
     }
 
     #[test]
@@ -360,40 +387,40 @@ rate = "1500 kbit/s"
             assert!(outcome.links.iter().all(|link| link.name.as_deref() == Some("middle")));
             outcome.expectations[0].clone()
         };
-        let waits = verdict("measure = \"low-delay-wait-max\"\nat_most = \"50 ms\"");
+        let waits = verdict("measure = \"low-delay-sojourn-max\"\nat_most = \"50 ms\"");
         let link = forth(SCENARIO).classes.expect("it has some");
-        assert_eq!((waits.measured, waits.is_met), (Some(link.low_delay.waited_ms_max), true));
-        assert!(!verdict("measure = \"low-delay-wait-max\"\nat_most = \"10 ms\"").is_met);
+        assert_eq!((waits.measured, waits.is_met), (Some(link.low_delay.sojourn_ms_max), true));
+        assert!(!verdict("measure = \"low-delay-sojourn-max\"\nat_most = \"10 ms\"").is_met);
         // 0.6 of 2.6 Mbit/s, and then 1.1.
         let loss = verdict("measure = \"low-delay-loss\"\nat_most = \"20 %\"");
         assert!(!loss.is_met && loss.measured.is_some_and(|loss| loss < 0.45), "{loss:?}");
-        // Back, nothing is lost.
+        // In the reverse direction, no packet is lost.
         assert_eq!(verdict("measure = \"low-delay-loss\"\nat_least = \"20 %\"").measured, Some(0.0));
         let none = verdict("measure = \"high-rate-loss\"\nat_most = \"50 %\"");
         assert_eq!((none.measured, none.is_met), (None, false), "no packet was of that class");
         for (wrong, words) in [
             (
                 "measure = \"missing\"\nat_most = 3",
-                "links have no measure \"missing\": it is one of `high-rate-wait-max`",
+                "invalid measure of links, \"missing\": name one of `high-rate-sojourn-max`",
             ),
             ("measure = \"low-delay-loss\"\nat_most = \"3 ms\"", "3 ms"),
-            ("flow = \"call\"\nmeasure = \"missing\"\nat_most = 3", "either `flow`, `command` or `link`"),
+            ("flow = \"call\"\nmeasure = \"missing\"\nat_most = 3", "one of `flow`, `command` and `link`"),
         ] {
-            let said = Scenario::parse(&expecting(wrong)).expect_err(wrong).to_string();
-            assert!(said.contains(words), "{said}");
+            let error = Scenario::parse(&expecting(wrong)).expect_err(wrong).to_string();
+            assert!(error.contains(words), "{error}");
         }
         let of_flow = format!(
             "{SCENARIO}\n[[expect]]\nflow = \"call\"\nmeasure = \"low-delay-loss\"\nat_most = \"1 %\"\n"
         );
-        let said = Scenario::parse(&of_flow).expect_err("a measure of links").to_string();
-        assert!(said.contains("flows have no measure \"low-delay-loss\""), "{said}");
+        let error = Scenario::parse(&of_flow).expect_err("a measure of links").to_string();
+        assert!(error.contains("invalid measure of flows, \"low-delay-loss\""), "{error}");
         let unnamed = format!(
             "{SCENARIO}\n[[expect]]\nlink = \"middle\"\nmeasure = \"low-delay-loss\"\nat_most = \"1 %\"\n"
         );
-        let said = Scenario::parse(&unnamed).expect_err("no such link").to_string();
+        let error = Scenario::parse(&unnamed).expect_err("no such link").to_string();
         assert!(
-            said.contains("expect[0].link: there is no link with a name and classes \"middle\""),
-            "{said}"
+            error.contains("expect[0].link: link with a name and classes \"middle\" not found"),
+            "{error}"
         );
     }
 
@@ -401,12 +428,12 @@ rate = "1500 kbit/s"
     fn without_its_dscp_a_packet_is_high_rate_and_waits_as_long_as_there_is_room() {
         let classes = forth(&changed("dscp = [0]", "")).classes.expect("it has some");
         assert_eq!(classes.low_delay.offered, 0);
-        // 250 ms of 2 Mbit/s before the change, which take a third longer after it.
-        assert!((240.0..=340.0).contains(&classes.high_rate.waited_ms_max), "{classes:?}");
+        // 250 ms of 2 Mbit/s before the change, whose sojourn times are a third longer after it.
+        assert!((240.0..=340.0).contains(&classes.high_rate.sojourn_ms_max), "{classes:?}");
         let queue = changed("dscp = [0]", "").replacen("rate = ", "queue = \"5 kB\"\nrate = ", 1);
         let classes = forth(&queue).classes.expect("it has some");
         assert!(
-            classes.high_rate.waited_ms_max <= 44.0,
+            classes.high_rate.sojourn_ms_max <= 44.0,
             "5 kB at 1 Mbit/s, and the packet before: {classes:?}"
         );
     }
@@ -415,10 +442,10 @@ rate = "1500 kbit/s"
     fn packets_of_the_third_class_wait_on_average_as_long_as_promised_and_spike() {
         let third = changed("dscp = [0]", "dscp = [1]\naverage_dscp = [0]");
         let classes = forth(&third).classes.expect("it has some");
-        let average = classes.low_average.expect("some packets came");
+        let average = classes.low_average.expect("some packets arrived");
         assert_eq!((classes.high_rate.offered, classes.low_delay.offered), (0, 0));
         assert!(
-            average.dropped > 0 && average.waited_ms_max > 50.0 && average.waited_ms_max < 300.0,
+            average.dropped > 0 && average.sojourn_ms_max > 50.0 && average.sojourn_ms_max < 300.0,
             "{average:?}"
         );
     }
@@ -432,16 +459,22 @@ rate = "1500 kbit/s"
         let network = Scenario::parse(&wanted).expect("a scenario").network(1).expect("all are joined");
         let expected = |kilobits: u64| {
             let rate = Rate::from_bits_per_second(kilobits * 1_000);
-            let room = rate.bytes_in(Duration::from_millis(250)).expect("it is small");
+            let buffer = rate.bytes_in(Duration::from_millis(250)).expect("it is small");
             let settings = Settings::new(rate, Bytes::new(1_500)).expect("a link");
             let settings = settings.with_delay(Duration::from_millis(50)).expect("long enough");
-            let settings = settings.with_ratio_milli(2_300).expect("a ratio").with_discards(Discards::All);
+            let settings =
+                settings.with_ratio_milli(2_300).expect("a ratio").with_discards(DiscardPolicy::All);
             let settings = settings.with_low_average(Duration::from_millis(250)).expect("long enough");
-            let queueing = Queueing::RateDelay(
-                settings.with_buffers(room, room).with_guard(GuardMode::Strict).with_ecn(),
+            let queueing = QueueDiscipline::RateDelay(
+                settings.with_buffers(buffer, buffer).with_guard(GuardMode::Strict).with_ecn(),
             );
             let marking = Marking::NONE.with(0).with_low_average(34);
-            Some(Scheduling { rate, queueing, marking, packet: Bytes::new(1_500) })
+            Some(SchedulerSettings {
+                rate,
+                discipline: queueing,
+                marking,
+                packet_bytes_max: Bytes::new(1_500),
+            })
         };
         assert!(network.links.iter().all(|link| link.link.scheduling == expected(2_000)));
         let NetworkChange::Links(links) = &network.steps[0].change else { panic!("it changes links") };
@@ -454,13 +487,13 @@ rate = "1500 kbit/s"
         let network = Scenario::parse(&usual).expect("a scenario").network(1).expect("all are joined");
         let scheduling = network.links[0].link.scheduling.expect("classes");
         assert_eq!(scheduling.marking, Marking::default());
-        assert_eq!(scheduling.queueing, Queueing::FqCodel(Bytes::new(62_500)));
+        assert_eq!(scheduling.discipline, QueueDiscipline::FqCodel(Bytes::new(62_500)));
     }
 
     #[test]
     fn what_is_wrong_is_named_with_its_place_and_a_remedy() {
-        for (line, instead, place, words) in [
-            ("rate = \"2 Mbit/s\"\n", "", "scenario.toml:12: link[0].classes", "give one"),
+        for (line, instead, location, words) in [
+            ("rate = \"2 Mbit/s\"\n", "", "scenario.toml:12: link[0].classes", "need a `rate`"),
             ("rate = \"2", "capacity = \"c\"\n#", "link[0]", "name a text file"),
             ("kind = \"rate-delay\"", "", "scenario.toml:13", "missing field `kind`"),
             (
@@ -469,7 +502,7 @@ rate = "1500 kbit/s"
                 "scenario.toml:14",
                 "`drop-tail`, `rate-delay`, `priority`, `fq-codel`",
             ),
-            ("\"rate-delay\"", "\"priority\"", "scenario.toml:16: link[0].classes.bound", "leave it out"),
+            ("\"rate-delay\"", "\"priority\"", "scenario.toml:16: link[0].classes.bound", "omit it"),
             ("[0]", "[64]", "scenario.toml:15: link[0].classes.dscp", "0 to 63"),
             ("\"50 ms\"", "\"3 ms\"", "scenario.toml:16: link[0].classes.bound", "give at least that much"),
             ("bound = \"50 ms\"", "ratio = 1", "scenario.toml:16: link[0].classes.ratio", "give more than 1"),
@@ -484,7 +517,7 @@ rate = "1500 kbit/s"
                 "bound = \"50 ms\"",
                 "spike = \"1 s\"",
                 "scenario.toml:16: link[0].classes.spike",
-                "no third class",
+                "third class without",
             ),
             (
                 "bound = \"50 ms\"",
@@ -498,7 +531,7 @@ rate = "1500 kbit/s"
                 "scenario.toml:16:",
                 "expected \"none\", \"fair\" or \"strict\"",
             ),
-            ("bound = \"50 ms\"", "average_dscp = [0]", "link[0].classes.average_dscp", "one class"),
+            ("bound = \"50 ms\"", "average_dscp = [0]", "link[0].classes.average_dscp", "use each DSCP once"),
             ("bound = \"50 ms\"", "average_dscp = [64]", "link[0].classes.average_dscp", "0 to 63"),
             (
                 "bound = \"50 ms\"",
@@ -514,8 +547,8 @@ rate = "1500 kbit/s"
                 "240 ms",
             ),
         ] {
-            let said = Scenario::parse(&changed(line, instead)).expect_err(instead).to_string();
-            assert!(said.contains(place) && said.contains(words), "{instead}: {said}");
+            let error = Scenario::parse(&changed(line, instead)).expect_err(instead).to_string();
+            assert!(error.contains(location) && error.contains(words), "{instead}: {error}");
         }
     }
 }

@@ -1,54 +1,55 @@
-//! Programs that a lab runs in the machines of a scenario.
+//! Programs that a lab runs on the machines of a scenario.
 
 use std::path::PathBuf;
 
 use byway_units::Duration;
 
-/// A program in a machine.
+/// Program that a lab runs on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What the scenario calls it.
+    /// Name of the command in the scenario.
     pub name: String,
-    /// Where it stands in its file, as it stands before a problem.
-    pub place: String,
-    /// Its machine.
+    /// Location of the command in the scenario file, as a prefix of problems.
+    pub location: String,
+    /// Index of the machine that runs the command.
     pub node: usize,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub run: Vec<Template>,
-    /// Files of its folder, by their paths in that.
+    /// Files that the lab creates in the command's folder, by their relative paths.
     pub files: Vec<(PathBuf, Template)>,
-    /// Variables of its environment.
+    /// Environment variables of the program, by name.
     pub environment: Vec<(String, Template)>,
-    /// When it runs.
-    pub life: Life,
+    /// Start and end of the program.
+    pub lifecycle: Lifecycle,
 }
 
-/// When a command runs.
+/// Start and end of a [`Command`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// All the time; what shows that it works, if there is more to see than that it runs.
-    Service(Option<Ready>),
-    /// From a time on, and so long at most.
+pub enum Lifecycle {
+    /// Runs all the time. The scenario begins after the readiness check, or without one, after the
+    /// start of the process.
+    Service(Option<ReadinessCheck>),
+    /// Runs once, and must end by itself within a time limit.
     Task {
-        /// How long after the begin.
+        /// Start of the program, relative to the scenario's beginning.
         at: Duration,
-        /// How long at most.
+        /// Time limit from the start.
         within: Duration,
     },
 }
 
-/// What shows that a service works.
+/// Check by which a lab finds that a service is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ready {
-    /// A TCP port on which something listens.
+pub enum ReadinessCheck {
+    /// The service listens on this TCP port.
     Tcp(u16),
-    /// A UDP port that is bound.
+    /// The service has bound this UDP port.
     Udp(u16),
-    /// A text in what it writes.
+    /// The service's output contains this text.
     Output(String),
 }
 
-/// A text with places for what only a lab knows.
+/// Text of a command with placeholders for values that only a lab knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
@@ -58,58 +59,60 @@ enum Piece {
     Filled(Placeholder),
 }
 
-/// What only a lab knows; machines and flows are meant by their places.
+/// Value that only a lab knows, for use in a [`Template`]; machines and flows are indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placeholder {
-    /// The IPv4 addresses of a machine, or of all of a kind: how many from this place on.
+    /// IPv4 addresses of a machine, or of all machines of a name: index of the first, and their
+    /// number.
     Address(usize, usize),
-    /// Their IPv6 addresses.
+    /// IPv6 addresses of a machine, or of all machines of a name: index of the first, and their
+    /// number.
     Address6(usize, usize),
-    /// The command's folder.
+    /// Folder of the command.
     Folder,
-    /// The scenario's folder.
+    /// Folder of the scenario file.
     Here,
-    /// The program that runs the lab.
+    /// Path of the program that runs the lab.
     Byway,
-    /// Where to send what goes through a flow.
+    /// Address and port to which a program sends for the flow with this index.
     To(usize),
-    /// The address of that.
+    /// Address, without the port, to which a program sends for the flow with this index.
     ToHost(usize),
-    /// The port of that.
+    /// Port to which a program sends for the flow with this index.
     ToPort(usize),
 }
 
 impl Template {
-    /// The text with what stands for each placeholder.
+    /// Returns the text with the value that `with` has for each placeholder.
     #[must_use]
     pub fn fill(&self, with: impl Fn(Placeholder) -> String) -> String {
-        let piece = |piece: &Piece| match piece {
+        let part = |part: &Piece| match part {
             Piece::Text(text) => text.clone(),
             Piece::Filled(placeholder) => with(*placeholder),
         };
-        self.0.iter().map(piece).collect()
+        self.0.iter().map(part).collect()
     }
 
-    /// Reads a text; `meaning` says what `{WORD}` and `{WORD:NAME}` mean. Other braces stand as they are.
+    /// Parses a text; `meaning` resolves `{WORD}` and `{WORD:NAME}`. Other braces are literal.
     pub(crate) fn read(
         text: &str,
         meaning: impl Fn(&str, Option<&str>) -> Result<Placeholder, String>,
     ) -> Result<Self, String> {
-        let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
+        let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
         while let Some(at) = rest.find('{') {
             plain.push_str(&rest[..at]);
             rest = &rest[at..];
-            if let Some(form) = Form::at(&rest[1..]) {
-                // One brace is taken away.
+            if let Some(form) = PlaceholderForm::at(&rest[1..]) {
+                // Of two braces, the first is an escape and is removed.
                 plain.push_str(&rest[1..=form.bytes]);
                 rest = &rest[1 + form.bytes..];
-            } else if let Some(form) = Form::at(rest) {
+            } else if let Some(form) = PlaceholderForm::at(rest) {
                 let wrong = |message| {
                     let typed = &rest[..form.bytes];
-                    format!("{typed}: {message}; to have {typed} itself there, write {{{typed}")
+                    format!("{typed}: {message}; for the text {typed} itself, write {{{typed}")
                 };
-                pieces.push(Piece::Text(std::mem::take(&mut plain)));
-                pieces.push(Piece::Filled(meaning(form.word, form.name).map_err(wrong)?));
+                parts.push(Piece::Text(std::mem::take(&mut plain)));
+                parts.push(Piece::Filled(meaning(form.word, form.name).map_err(wrong)?));
                 rest = &rest[form.bytes..];
             } else {
                 plain.push('{');
@@ -117,20 +120,20 @@ impl Template {
             }
         }
         plain.push_str(rest);
-        pieces.push(Piece::Text(plain));
-        Ok(Self(pieces))
+        parts.push(Piece::Text(plain));
+        Ok(Self(parts))
     }
 }
 
 /// `{WORD}` or `{WORD:NAME}`.
-struct Form<'a> {
+struct PlaceholderForm<'a> {
     word: &'a str,
     name: Option<&'a str>,
     bytes: usize,
 }
 
-impl<'a> Form<'a> {
-    /// The one that a text begins with.
+impl<'a> PlaceholderForm<'a> {
+    /// Returns the placeholder at the start of a text.
     fn at(text: &'a str) -> Option<Self> {
         let inner = text.strip_prefix('{')?;
         let inner = &inner[..inner.find(['{', '}', '\n'])?];
@@ -157,7 +160,7 @@ mod tests {
         match (word, name) {
             ("folder", None) => Ok(Placeholder::Folder),
             ("address", Some(name)) => {
-                name.parse().map(|place| Placeholder::Address(place, 1)).map_err(|_| "no machine".to_owned())
+                name.parse().map(|index| Placeholder::Address(index, 1)).map_err(|_| "no machine".to_owned())
             }
             _ => Err("means nothing".to_owned()),
         }
@@ -166,7 +169,7 @@ mod tests {
     fn filled(text: &str) -> Result<String, String> {
         Template::read(text, meaning).map(|template| {
             template.fill(|placeholder| match placeholder {
-                Placeholder::Address(place, _) => format!("10.77.0.{place}"),
+                Placeholder::Address(index, _) => format!("10.77.0.{index}"),
                 _ => "/scratch".to_owned(),
             })
         })
@@ -188,8 +191,8 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_said_with_how_to_write_it_all_the_same() {
-        let said = filled("awk {print}").expect_err("no such word");
-        assert_eq!(said, "{print}: means nothing; to have {print} itself there, write {{print}");
+        let error = filled("awk {print}").expect_err("no such word");
+        assert_eq!(error, "{print}: means nothing; for the text {print} itself, write {{print}");
         assert!(filled("{address:bob}").is_err() && filled("{folder:bob}").is_err());
     }
 

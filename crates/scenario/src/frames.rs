@@ -1,4 +1,4 @@
-//! The sizes of a video's frames, as they were once recorded.
+//! Recorded frame sizes of a video, for simulated senders.
 
 use std::sync::Arc;
 
@@ -6,30 +6,31 @@ use thiserror::Error;
 
 use crate::limits::{FRAME_BYTES_MAX, FRAMES_MAX};
 
-/// Sizes in bytes; after the last frame comes the first. Many flows may have the same.
+/// Recorded frame sizes of a video, in bytes. The recording repeats after the last frame; flows may
+/// share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FrameTrace(Arc<Vec<u32>>);
 
-/// Why a text is none.
+/// Error of a text that is not a recording of frame sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum FrameTraceError {
-    #[error("it has no lines: give the bytes of a frame in each")]
+    #[error("empty file: write the bytes of one frame in each line")]
     Empty,
     #[error(
-        "line {line} is no frame: write its bytes, from 1 to {FRAME_BYTES_MAX}, and behind them its type if it is known, I, P or B, \
-         as in 12345 P"
+        "line {line}: invalid frame: write its bytes, from 1 to {FRAME_BYTES_MAX}, and then its type \
+        if it is known, I, P or B, as in 12345 P"
     )]
     NoFrame {
-        /// Which, from 1.
+        /// Number of the text line, from 1.
         line: usize,
     },
-    #[error("it has more than {FRAMES_MAX} lines: use a part of it")]
+    #[error("more than {FRAMES_MAX} lines: use a part of the file")]
     TooLong,
 }
 
 impl FrameTrace {
-    /// Reads the bytes of a frame in each line, with its type behind if that is known: I, P or B. Empty lines and those that begin
-    /// with `#` are passed over.
+    /// Parses the bytes of a frame in each text line, with its type after it if that is known: I, P
+    /// or B. Empty text lines and those that begin with `#` are ignored.
     pub(crate) fn parse(text: &str) -> Result<Self, FrameTraceError> {
         let mut sizes = Vec::new();
         for (line, content) in (1..).zip(text.lines().map(str::trim)) {
@@ -44,17 +45,17 @@ impl FrameTrace {
         if sizes.is_empty() { Err(FrameTraceError::Empty) } else { Ok(Self(Arc::new(sizes))) }
     }
 
-    /// How many there are, at least one.
+    /// Returns the number of frames, at least one.
     pub(crate) fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// The bytes of a frame, counted from 0 and on after the last.
+    /// Returns the size in bytes of the frame with this index, from 0; the recording repeats.
     pub(crate) fn bytes(&self, nth: u64) -> u32 {
         self.0[usize::try_from(nth % self.count()).unwrap_or_default()]
     }
 
-    /// The bytes of the largest.
+    /// Returns the size in bytes of the largest frame.
     pub(crate) fn bytes_max(&self) -> u32 {
         self.0.iter().copied().max().unwrap_or_default()
     }
@@ -81,16 +82,16 @@ mod tests {
     #[test]
     fn what_is_no_frame_is_named_with_its_line() {
         for (text, wanted) in [
-            ("", "no lines"),
-            ("#\n", "no lines"),
-            ("5\n0\n", "line 2 is no frame"),
-            ("5\n\n-5\n", "line 3 is no frame"),
+            ("", "empty file"),
+            ("#\n", "empty file"),
+            ("5\n0\n", "line 2: invalid frame"),
+            ("5\n\n-5\n", "line 3: invalid frame"),
             ("5 X\n", "I, P or B"),
             ("5 I 3\n", "line 1"),
             ("99999999\n", "from 1 to"),
         ] {
-            let said = FrameTrace::parse(text).expect_err(text).to_string();
-            assert!(said.contains(wanted), "{text:?}: {said}");
+            let message = FrameTrace::parse(text).expect_err(text).to_string();
+            assert!(message.contains(wanted), "{text:?}: {message}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Scenarios: a network, its flows, its faults and what is to come of them, in one file; and its run in virtual time, with the
-//! state machines of production.
+//! Scenarios: a network, its flows, its faults and its expected results in one file, and their run
+//! in virtual time with the production state machines.
 //!
 //! ```
 //! use byway_scenario::Scenario;
@@ -18,7 +18,8 @@
 //!     { between = ["bob", "east"], delay = "30 ms" },
 //! ]
 //! flow = [
-//!     { name = "call", from = "alice", to = "bob", sends = { kind = "steady", every = "10 ms", bytes = 500 } },
+//!     { name = "call", from = "alice", to = "bob",
+//!       sends = { kind = "steady", every = "10 ms", bytes = 500 } },
 //! ]
 //! expect = [{ flow = "call", measure = "repaired-within-rtt", at_least = "99 %" }]
 //! "#;
@@ -29,52 +30,87 @@
 //! ```
 //!
 //! # Where to start
-//! - [`Scenario::read`] reads a file, [`Scenario::run`] runs it, [`Outcome`] is what came of it.
-//! - [`reference()`] is the page on the format.
+//! - [`Scenario::read`] reads a file, [`Scenario::run`] runs it, and [`Outcome`] is the result.
+//! - [`reference()`] is the reference page of the format.
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `build` | construction of a world from a scenario and a seed |
+//! | `capture` | captures of links, as IP packets |
+//! | [`change`] | overrides of a scenario's values |
+//! | [`classes`] | packet schedulers of links |
+//! | `command` | programs that a lab runs |
+//! | `conversation` | applications over TCP |
+//! | `delivery_ledger` | outcome of each packet of a flow |
+//! | `frames` | recorded frame sizes of a video |
+//! | `import` | loss and delay traces from the output of other tools |
+//! | [`limits`] | all limits of scenarios, with their reasons |
+//! | `machine` | machines as hosts of the world |
+//! | `measure` | measures of flows and links |
+//! | `network` | a scenario's network, for the lab |
+//! | `observer` | lost packets, trace and capture of a run |
+//! | `outcome` | results of a run, and verdicts on its expectations |
+//! | [`pcapng`] | capture files for Wireshark |
+//! | `raw` | raw settings, key by key |
+//! | `record` | record of every packet and transfer |
+//! | `reference` | reference page of the format |
+//! | `routes` | shortest paths through routers |
+//! | `run` | run in virtual time |
+//! | `scenario` | validated scenarios |
+//! | `send_schedule` | send schedules of applications |
+//! | `swarm` | random scenarios |
+//! | `trace` | readable trace of a run |
+//! | `uplink` | uplink settings of relays |
+//! | `validation` | conversion of raw settings, and all checks |
 
 pub mod change;
 pub mod classes;
 pub mod limits;
 pub mod pcapng;
 
-mod applications;
-mod books;
 mod build;
 mod capture;
 mod command;
 mod conversation;
+mod delivery_ledger;
 mod frames;
 mod import;
 mod machine;
-mod meaning;
 mod measure;
 mod network;
+mod observer;
 mod outcome;
+mod raw;
 mod record;
 mod reference;
 mod routes;
 mod run;
 mod scenario;
+mod send_schedule;
 mod swarm;
 mod trace;
-mod typed;
 mod uplink;
-mod watch;
+mod validation;
 
 pub use build::BuildError;
-pub use command::{Command, Life, Placeholder, Ready, Template};
-pub use import::{ImportError, MeasuredFormat, import_delays, import_trace};
+pub use command::{Command, Lifecycle, Placeholder, ReadinessCheck, Template};
+pub use import::{ImportError, MeasurementFormat, import_delays, import_trace};
 pub use network::{
     MachineRole, Network, NetworkChange, NetworkDatagram, NetworkFlow, NetworkLink, NetworkMachine,
     NetworkStep, NetworkTraffic,
 };
 pub use outcome::{
-    ClassOutcome, ClassesOutcome, FlowOutcome, LinkOutcome, NodeOutcome, Outcome, Quantiles, RepairedBy,
-    Stopped, Subject, TailQuantiles, TransfersOutcome, Verdict,
+    ClassOutcome, ClassesOutcome, FlowOutcome, Interruption, LinkOutcome, NodeOutcome, Outcome, Quantiles,
+    RepairCounts, Subject, TailQuantiles, TransfersOutcome, Verdict,
 };
-pub use record::{ConversationRecord, Fate, FlowRecord, LossPlace, OverlayDelays, Terms, Transfer, Way};
+pub use record::{
+    ConversationRecord, DeliveryMethod, DeliveryTerms, FlowRecord, LossLocation, OverlayDelays, PacketRecord,
+    Transfer,
+};
 pub use reference::reference;
-pub use run::{Captured, Halt, Progress, Trace, Watching};
+pub use run::{CaptureFilter, Progress, RecordOptions, StopReason, TraceLevel};
 pub use scenario::{CapturedCopies, CapturedTraffic, ProgramEnds, Scenario};
 pub use swarm::{swarm_faults, swarm_files, swarm_scenario};
-pub use uplink::{NoUplink, TypedUplink};
+pub use uplink::{UplinkError, UplinkSetting};

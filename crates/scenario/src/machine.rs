@@ -1,15 +1,15 @@
-//! What a scenario's machines are in its world.
+//! Machines of a scenario as hosts of its world.
 
 use byway_sim::overlay::OverlayHost;
 use byway_sim::{Datagram, Host, Transmit};
 use byway_units::Time;
 
-/// A machine of the world.
+/// Machine of a scenario, as a host of the simulated world.
 #[derive(Debug)]
 pub(crate) enum Machine {
     /// An agent or a relay.
     Overlay(OverlayHost),
-    /// It only passes on.
+    /// A router, which only forwards packets.
     Router,
 }
 

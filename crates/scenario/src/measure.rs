@@ -1,11 +1,11 @@
-//! What is measured of flows and links.
+//! Measures of flows and links.
 
 use byway_units::Rate;
 
 use crate::outcome::{ClassOutcome, ClassesOutcome, FlowOutcome, TransfersOutcome};
 use crate::scenario::Measure;
 
-/// What a measure is counted in.
+/// Unit in which a measure is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Packets,
@@ -37,33 +37,35 @@ impl Measure {
             | Self::TransferP99
             | Self::TransferP999
             | Self::TransferMax
-            | Self::HighRateWaitMax
-            | Self::LowDelayWaitMax => Unit::Milliseconds,
+            | Self::HighRateSojournMax
+            | Self::LowDelaySojournMax => Unit::Milliseconds,
         }
     }
 
-    /// Whether it is one of links; the others are of flows.
+    /// True if the measure is one of links; all others are of flows.
     pub(crate) const fn is_of_links(self) -> bool {
         matches!(
             self,
-            Self::HighRateWaitMax | Self::HighRateLoss | Self::LowDelayWaitMax | Self::LowDelayLoss
+            Self::HighRateSojournMax | Self::HighRateLoss | Self::LowDelaySojournMax | Self::LowDelayLoss
         )
     }
 
-    /// Its value of a link, in one direction; `None` if there were no packets of the class.
+    /// Returns the measure's value for a link, in one direction; `None` without packets of its
+    /// class.
     pub(crate) fn of_classes(self, classes: &ClassesOutcome) -> Option<f64> {
-        let waited = |class: &ClassOutcome| (class.left > 0).then_some(class.waited_ms_max);
+        let waited = |class: &ClassOutcome| (class.dequeued > 0).then_some(class.sojourn_ms_max);
         let lost = |class: &ClassOutcome| share(class.dropped, class.offered);
         match self {
-            Self::HighRateWaitMax => waited(&classes.high_rate),
+            Self::HighRateSojournMax => waited(&classes.high_rate),
             Self::HighRateLoss => lost(&classes.high_rate),
-            Self::LowDelayWaitMax => waited(&classes.low_delay),
+            Self::LowDelaySojournMax => waited(&classes.low_delay),
             Self::LowDelayLoss => lost(&classes.low_delay),
             _ => None,
         }
     }
 
-    /// Its value of flows; `None` if there is nothing to measure, as of repairs where nothing was lost.
+    /// Returns the measure's value for flows; `None` without data, for example for repairs if
+    /// nothing was lost.
     pub(crate) fn of(self, flow: &FlowOutcome) -> Option<f64> {
         match self {
             Self::Sent => Some(number(flow.sent)),
@@ -85,7 +87,9 @@ impl Measure {
             | Self::TransferP999
             | Self::TransferMax
             | Self::Goodput => self.of_transfers(flow.transfers.as_ref()?),
-            Self::HighRateWaitMax | Self::HighRateLoss | Self::LowDelayWaitMax | Self::LowDelayLoss => None,
+            Self::HighRateSojournMax | Self::HighRateLoss | Self::LowDelaySojournMax | Self::LowDelayLoss => {
+                None
+            }
         }
     }
 
@@ -108,13 +112,13 @@ const fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// A rate in Mbit/s.
+/// Returns a rate in Mbit/s.
 #[allow(clippy::cast_precision_loss, reason = "rates are far below 2^53 bit/s")]
 pub(crate) const fn megabits(rate: Rate) -> f64 {
     rate.bits_per_second() as f64 / 1e6
 }
 
-/// The share that a part is of a whole, if there is one.
+/// Returns the share of a part in a whole, unless the whole is zero.
 pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| number(part) / number(whole))
 }

@@ -1,4 +1,4 @@
-//! A scenario's network, for worlds that carry the packets of real programs.
+//! Network of a scenario for the lab, where links transmit the packets of real programs.
 
 use std::collections::BTreeMap;
 
@@ -7,122 +7,125 @@ use byway_units::{Duration, Rate, Time};
 use byway_wire::{BlockShape, Service};
 
 use crate::Scenario;
-use crate::applications::Calendar;
-use crate::build::{BuildError, Laid, Plan};
+use crate::build::{BuildError, Plan, ResolvedLink};
 use crate::limits::NETWORK_DATAGRAMS_MAX;
-use crate::record::Terms;
+use crate::record::DeliveryTerms;
 use crate::scenario::{Action, CapturedTraffic, Load, ProgramEnds, Role};
-use crate::uplink::TypedUplink;
+use crate::send_schedule::SendSchedule;
+use crate::uplink::UplinkSetting;
 
-/// What a machine does.
+/// Role of a machine in a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineRole {
-    /// Sends and receives for applications.
+    /// Agent: sends and receives for applications.
     Agent,
-    /// Codes, caches and forwards.
+    /// Relay: codes, caches and forwards.
     Relay,
-    /// Passes on what is not for it.
+    /// Router: forwards packets of other machines.
     Router,
 }
 
-/// A machine.
+/// Machine of a [`Network`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkMachine {
-    /// What the scenario calls it; of several of a kind, with its number.
+    /// Name of the machine in the scenario; with its number if it is one of several.
     pub name: String,
-    /// What it does.
+    /// Role of the machine.
     pub role: MachineRole,
-    /// The place of the router that translates its address; `None` if none does.
+    /// Index of the router that translates the machine's address; `None` without one.
     pub behind: Option<usize>,
-    /// Of a relay, what it sends at most.
-    pub uplink: Option<TypedUplink>,
+    /// Uplink settings of a relay; `None` for other machines, and without a limit.
+    pub uplink: Option<UplinkSetting>,
 }
 
-/// One direction of what is between two machines, by their places.
+/// One direction of a link between two machines, by their indexes.
 #[derive(Clone, Debug)]
 pub struct NetworkLink {
-    /// Where it begins.
+    /// Index of the machine at which the link begins.
     pub from: usize,
-    /// Where it ends.
+    /// Index of the machine at which the link ends.
     pub to: usize,
-    /// What it is like.
+    /// Properties of the link.
     pub link: Link,
 }
 
-/// Something that happens in a network.
+/// Change of a [`Network`] at a fixed time.
 #[derive(Clone, Debug)]
 pub struct NetworkStep {
-    /// How long after the begin.
+    /// Time of the change, relative to the scenario's beginning.
     pub at: Duration,
-    /// What.
+    /// Affected machine or links.
     pub change: NetworkChange,
-    /// In the words of the scenario; empty if it has none.
+    /// Description of the step in the scenario; empty if it has none.
     pub description: String,
 }
 
-/// What may happen, to a machine by its place or to links.
+/// Change of a machine, by its index, or of links.
 #[derive(Clone, Debug)]
 pub enum NetworkChange {
     /// The programs of a machine end at once.
     Stop(usize),
-    /// They begin anew.
+    /// The programs of a machine start again without state.
     Start(usize),
-    /// They do nothing any more.
-    Hang(usize),
-    /// They go on where they were.
+    /// The programs of a machine freeze.
+    Freeze(usize),
+    /// The frozen programs of a machine resume.
     Resume(usize),
-    /// These links are so from now on.
+    /// These links get new properties.
     Links(Vec<NetworkLink>),
 }
 
-/// A flow, and what its application sends.
+/// Flow of a [`Network`], with its overlay settings and its traffic.
 #[derive(Clone, Debug)]
 pub struct NetworkFlow {
-    /// The name that it shares with others.
+    /// Name of the flow, which several flows may share.
     pub name: String,
-    /// The sender's machine.
+    /// Index of the sender's machine.
     pub from: usize,
-    /// The receiver's machine.
+    /// Index of the receiver's machine.
     pub to: usize,
-    /// The relays near its sender and its receiver, if it needs any.
+    /// Indexes of the relays near sender and receiver; `None` if the flow needs none.
     pub relays: Option<(usize, usize)>,
-    /// What relays do for it.
+    /// Overlay service of the flow.
     pub service: Service,
-    /// Repair packets within it.
+    /// Shape of blocks, whose repair packets combine packets of this flow alone; `None` without
+    /// them.
     pub in_stream: Option<BlockShape>,
-    /// Repair packets across flows.
+    /// Shape of batches, whose repair packets combine packets of several flows; `None` without
+    /// them.
     pub batch: Option<BlockShape>,
-    /// Whether copies wait for the first losses.
+    /// True if the agent sends copies only after the first losses.
     pub is_on_standby: bool,
-    /// What it sends at most.
+    /// Rate at which the flow is registered at its relays.
     pub rate: Rate,
-    /// When a packet counts.
-    pub terms: Terms,
-    /// What it carries.
+    /// Delays and latency budget by which deliveries are judged.
+    pub terms: DeliveryTerms,
+    /// Source and content of the flow's packets.
     pub traffic: NetworkTraffic,
 }
 
-/// What a flow carries.
+/// Source and content of a flow's packets.
 #[derive(Clone, Debug)]
 pub enum NetworkTraffic {
-    /// What its application sends, in the order of time.
+    /// Datagrams of a simulated application, in the order of time.
     Datagrams(Vec<NetworkDatagram>),
-    /// One direction of simulated TCP.
+    /// Segments of simulated TCP in one direction.
     Tcp,
-    /// Whatever programs send.
+    /// Traffic of programs, which a forward of the sender's agent accepts.
     Programs(ProgramEnds),
-    /// What is captured of what they send.
+    /// Traffic of unmodified programs, which agents capture.
     Captured(CapturedTraffic),
 }
 
 impl NetworkTraffic {
-    /// Whether programs send it, and are answered.
+    /// True if programs send the traffic, and receive answers.
     #[must_use]
     pub const fn is_of_programs(&self) -> bool {
         matches!(self, Self::Programs(_) | Self::Captured(_))
     }
 
-    /// What an application sends, in the order of time; nothing where no calendar says it.
+    /// Returns the datagrams of an application, in the order of time; empty without a send
+    /// schedule.
     #[must_use]
     pub fn datagrams(&self) -> &[NetworkDatagram] {
         match self {
@@ -132,33 +135,33 @@ impl NetworkTraffic {
     }
 }
 
-/// A datagram of an application.
+/// Datagram that a simulated application sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkDatagram {
-    /// How long after the begin.
+    /// Time of sending, relative to the scenario's beginning.
     pub at: Duration,
-    /// How long it is.
+    /// Length of the datagram, in bytes.
     pub bytes: usize,
 }
 
-/// A scenario's machines and links as a seed makes them, the ways between them, and what happens.
+/// A scenario's machines, links, routes and steps, with random values drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// How long all lasts.
+    /// Duration of the scenario.
     pub length: Duration,
-    /// The flows.
+    /// Flows between the machines.
     pub flows: Vec<NetworkFlow>,
-    /// The machines; others name them by their places.
+    /// Machines; other fields refer to them by index.
     pub machines: Vec<NetworkMachine>,
-    /// What is between them, in both directions.
+    /// Links between machines, an entry for each direction.
     pub links: Vec<NetworkLink>,
-    /// What happens, in the order of time.
+    /// Changes of machines and links, in the order of time.
     pub steps: Vec<NetworkStep>,
     next_hops: BTreeMap<(usize, usize), usize>,
 }
 
 impl Network {
-    /// The same machines and links, for who carries packets and does not send any.
+    /// Returns the same network without flows, for a machine that only transmits packets.
     #[must_use]
     pub fn without_flows(&self) -> Self {
         let Self { length, machines, links, steps, next_hops, .. } = self;
@@ -172,7 +175,7 @@ impl Network {
         }
     }
 
-    /// Where a packet goes next that is at one machine and for another; `None` if no way leads there.
+    /// Returns the next hop from one machine to another; `None` without a route.
     #[must_use]
     pub fn next_hop(&self, at: usize, to: usize) -> Option<usize> {
         self.next_hops.get(&(at, to)).copied()
@@ -180,10 +183,11 @@ impl Network {
 }
 
 impl Scenario {
-    /// The network that a seed makes of the scenario: of the same links with the same chance as in [`Scenario::run`].
+    /// Returns the network of the scenario with random values from a seed: its links have the same
+    /// random events as in [`Scenario::run`].
     ///
     /// # Errors
-    /// If machines that speak with each other are not joined, or if applications send more than
+    /// If machines that exchange packets have no route, or if applications send more than
     /// [`NETWORK_DATAGRAMS_MAX`](crate::limits::NETWORK_DATAGRAMS_MAX) datagrams.
     pub fn network(&self, seed: u64) -> Result<Network, BuildError> {
         let plan = Plan::new(self, Seed::new(seed))?;
@@ -197,19 +201,19 @@ impl Scenario {
             behind: node.behind,
             uplink: node.uplink.clone(),
         });
-        let mut laid = plan.links();
-        let links = laid.iter().map(|(ends, laid)| placed(*ends, &laid.link)).collect();
+        let mut resolved = plan.links();
+        let links = resolved.iter().map(|(ends, resolved)| network_link(*ends, &resolved.link)).collect();
         let mut steps: Vec<_> = self.steps.iter().enumerate().collect();
         steps.sort_by_key(|(_, step)| step.at);
-        let steps = steps.into_iter().map(|(place, step)| NetworkStep {
+        let steps = steps.into_iter().map(|(index, step)| NetworkStep {
             at: step.at,
-            change: change(&plan, place, &step.action, step.at, &mut laid),
+            change: change(&plan, index, &step.action, step.at, &mut resolved),
             description: step.description.clone(),
         });
         let steps = steps.collect();
         let mut left = NETWORK_DATAGRAMS_MAX;
-        let flows = (0..self.flows.len()).map(|place| {
-            let flow = self.network_flow(&plan, place, left)?;
+        let flows = (0..self.flows.len()).map(|index| {
+            let flow = self.network_flow(&plan, index, left)?;
             left -= flow.traffic.datagrams().len();
             Ok(flow)
         });
@@ -218,39 +222,39 @@ impl Scenario {
         Ok(Network { length: self.length, machines, links, flows, steps, next_hops })
     }
 
-    /// A flow that sends so many datagrams at most.
-    fn network_flow(&self, plan: &Plan<'_>, place: usize, most: usize) -> Result<NetworkFlow, BuildError> {
-        let (flow, wiring) = (&self.flows[place], &plan.wirings[place]);
-        let traffic = match (&flow.load, plan.calendar(place)) {
+    /// Returns a flow with at most this many datagrams.
+    fn network_flow(&self, plan: &Plan<'_>, index: usize, most: usize) -> Result<NetworkFlow, BuildError> {
+        let (flow, setup) = (&self.flows[index], &plan.flow_setups[index]);
+        let traffic = match (&flow.load, plan.send_schedule(index)) {
             (Load::Programs(ends), _) => NetworkTraffic::Programs(*ends),
             (Load::Captured(captured), _) => NetworkTraffic::Captured(captured.clone()),
-            (_, Some(calendar)) => NetworkTraffic::Datagrams(datagrams(calendar, self.length, most)?),
+            (_, Some(schedule)) => NetworkTraffic::Datagrams(datagrams(schedule, self.length, most)?),
             (_, None) => NetworkTraffic::Tcp,
         };
         Ok(NetworkFlow {
             name: flow.name.clone(),
             from: flow.from,
             to: flow.to,
-            relays: wiring.relays,
+            relays: setup.relays,
             service: flow.service,
             in_stream: flow.in_stream,
             batch: flow.batch,
             is_on_standby: flow.is_on_standby,
             rate: flow.load.rate(),
-            terms: wiring.terms,
+            terms: setup.terms,
             traffic,
         })
     }
 }
 
-/// What an application sends in so much time.
+/// Returns the datagrams that a send schedule's application sends until this time.
 fn datagrams(
-    mut calendar: Calendar,
+    mut schedule: SendSchedule,
     length: Duration,
     most: usize,
 ) -> Result<Vec<NetworkDatagram>, BuildError> {
     let mut datagrams = Vec::new();
-    while let Some(burst) = calendar.next() {
+    while let Some(burst) = schedule.next() {
         let at = burst.at.saturating_since(Time::START);
         if at >= length {
             break;
@@ -258,45 +262,46 @@ fn datagrams(
         if datagrams.len() + burst.packets as usize > most {
             return Err(BuildError::TooMuch { max: NETWORK_DATAGRAMS_MAX });
         }
-        let usual = NetworkDatagram { at, bytes: calendar.bytes() };
+        let usual = NetworkDatagram { at, bytes: schedule.bytes() };
         datagrams.extend((1..burst.packets).map(|_| usual));
         datagrams.push(NetworkDatagram { at, bytes: burst.last_bytes });
     }
     Ok(datagrams)
 }
 
-fn placed((from, to): (usize, usize), link: &Link) -> NetworkLink {
+fn network_link((from, to): (usize, usize), link: &Link) -> NetworkLink {
     NetworkLink { from, to, link: link.clone() }
 }
 
-/// What a step comes to, after those before it.
+/// Converts a step of the scenario to a change of machines or links. Changes of links build on
+/// earlier steps.
 fn change(
     plan: &Plan<'_>,
-    place: usize,
+    index: usize,
     action: &Action,
     at: Duration,
-    laid: &mut BTreeMap<(usize, usize), Laid<'_>>,
+    resolved: &mut BTreeMap<(usize, usize), ResolvedLink<'_>>,
 ) -> NetworkChange {
     match action {
         Action::Stop(node) => NetworkChange::Stop(*node),
         Action::Start(node) => NetworkChange::Start(*node),
-        Action::Hang(node) => NetworkChange::Hang(*node),
+        Action::Freeze(node) => NetworkChange::Freeze(*node),
         Action::Resume(node) => NetworkChange::Resume(*node),
         Action::Cut(links) => {
-            let dark = Span { from: Time::START + at, until: Time::MAX };
-            let cut = |ends| Link { outages: vec![dark], ..laid[ends].link.clone() };
-            NetworkChange::Links(links.iter().map(|ends| placed(*ends, &cut(ends))).collect())
+            let outage = Span { from: Time::START + at, until: Time::MAX };
+            let cut = |ends| Link { outages: vec![outage], ..resolved[ends].link.clone() };
+            NetworkChange::Links(links.iter().map(|ends| network_link(*ends, &cut(ends))).collect())
         }
         Action::Mend(links) => {
-            NetworkChange::Links(links.iter().map(|ends| placed(*ends, &laid[ends].link)).collect())
+            NetworkChange::Links(links.iter().map(|ends| network_link(*ends, &resolved[ends].link)).collect())
         }
         Action::Change(links, change) => {
             for ends in links {
-                if let Some(laid) = laid.get_mut(ends) {
-                    plan.change(laid, change, place);
+                if let Some(resolved) = resolved.get_mut(ends) {
+                    plan.change(resolved, change, index);
                 }
             }
-            NetworkChange::Links(links.iter().map(|ends| placed(*ends, &laid[ends].link)).collect())
+            NetworkChange::Links(links.iter().map(|ends| network_link(*ends, &resolved[ends].link)).collect())
         }
     }
 }
@@ -305,7 +310,7 @@ fn change(
 mod tests {
     use super::*;
 
-    /// Two calls by way of a router, of which one path is cut for a second.
+    /// Two calls through a router; one path is cut for a second.
     const SCENARIO: &str = r#"
 title = "Calls"
 length = "10 s"
@@ -341,7 +346,7 @@ step = [
     #[test]
     fn steps_come_in_the_order_of_time_with_what_they_come_to() {
         let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
-        let dark: Vec<Option<bool>> = network
+        let has_outages: Vec<Option<bool>> = network
             .steps
             .iter()
             .map(|step| match &step.change {
@@ -349,7 +354,7 @@ step = [
                 _ => None,
             })
             .collect();
-        assert_eq!(dark, [Some(true), Some(false), None]);
+        assert_eq!(has_outages, [Some(true), Some(false), None]);
     }
 
     #[test]

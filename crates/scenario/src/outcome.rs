@@ -1,78 +1,81 @@
-//! What came of a scenario.
+//! Outcome of a scenario's run, and the verdicts on its expectations.
 
 use std::collections::BTreeMap;
 
 use byway_sched::Class;
-use byway_sim::ClassUse;
+use byway_sim::ClassCounters;
 use byway_units::Duration;
 use serde::Serialize;
 
 use crate::record::{ConversationRecord, FlowRecord};
-use crate::run::Halt;
-use crate::scenario::{Bound, Expectation, Expected, Measure, Scenario};
+use crate::run::StopReason;
+use crate::scenario::{Bound, Expectation, ExpectedMeasure, Measure, Scenario};
 
-/// What came of a scenario with one seed. The same scenario and seed give the same outcome on every machine, unless
-/// [`Outcome::stopped`] says otherwise.
+/// Outcome of a scenario with one seed. The same scenario and seed give the same outcome on every
+/// machine, unless [`Outcome::stopped`] reports a stop.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The scenario's title.
+    /// Title of the scenario.
     pub title: String,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// How long it lasted, in seconds of its own time.
+    /// Duration of the run, in seconds of virtual time.
     pub seconds: f64,
-    /// If it was stopped before its end: when and why. All else then is what it had by that time.
-    pub stopped: Option<Stopped>,
-    /// A digest of everything that happened to packets, in hexadecimal digits: the same for two runs only if their traces are.
+    /// Time and reason of an early stop. All other fields then have the values at that time.
+    pub stopped: Option<Interruption>,
+    /// Digest of all events of packets, in hexadecimal digits: equal for two runs only if their
+    /// traces are.
     pub digest: String,
-    /// Packets that went over a link.
+    /// Packets offered to links, summed over all links: a packet counts once for each link on its
+    /// path.
     pub link_crossings: u64,
-    /// Packets to addresses that nobody has, or that no way leads to.
+    /// Packets to addresses without an owner or a route.
     pub unroutable: u64,
-    /// The flows by their names, those of one name together, in the order of the file.
+    /// Outcomes of the flows: all flows of one name together, in the order of the file.
     pub flows: Vec<FlowOutcome>,
-    /// The machines, in the order of the file.
+    /// Outcomes of the machines, in the order of the file.
     pub nodes: Vec<NodeOutcome>,
-    /// What is between them, each direction by itself.
+    /// Outcomes of the links, an entry for each direction.
     pub links: Vec<LinkOutcome>,
-    /// What was expected.
+    /// Verdicts on the scenario's expectations.
     pub expectations: Vec<Verdict>,
-    /// What became of every packet, flow by flow; without packets unless they were asked for.
+    /// Outcome of every packet, by flow; no packets unless records are enabled.
     #[serde(skip)]
     pub records: Vec<FlowRecord>,
-    /// Every transfer over TCP.
+    /// Transfers of every application over TCP.
     #[serde(skip)]
     pub conversations: Vec<ConversationRecord>,
 }
 
 impl Outcome {
-    /// Whether it came to its end, and all is as expected.
+    /// True if the run reached its end, and all expectations are met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.stopped.is_none() && self.expectations.iter().all(|verdict| verdict.is_met)
     }
 }
 
-/// A run that did not come to its end.
+/// Stop of a run before its end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Stopped {
-    /// When, in seconds of its own time.
+pub struct Interruption {
+    /// Time of the stop, in seconds of virtual time.
     pub seconds: f64,
-    /// Why.
+    /// Reason for the stop.
     pub why: String,
-    /// Whether the same scenario and seed stop there each time: not if a clock or a person stopped it.
+    /// True if the same scenario and seed stop at this time on each run: false if a clock or a
+    /// person stopped it.
     pub is_repeatable: bool,
 }
 
-impl Stopped {
-    /// A run that was ended from outside.
+impl Interruption {
+    /// Creates the interruption at a virtual time for the reason that the caller of the run has.
     #[must_use]
-    pub fn halted(now: Duration, halt: Halt) -> Self {
-        match halt {
-            Halt::Unwanted => Self::at(now, "nobody waits for the rest", false),
-            Halt::RealTime(most) => Self::at(now, format!("it took {most} of real time"), false),
-            Halt::Memory(most) => {
-                Self::at(now, format!("its packets and records hold more than {most}"), true)
+    pub fn from_stop_reason(now: Duration, reason: StopReason) -> Self {
+        match reason {
+            StopReason::Cancelled => Self::at(now, "it was cancelled", false),
+            StopReason::RealTime(most) => Self::at(now, format!("it took {most} of real time"), false),
+            StopReason::Memory(most) => {
+                Self::at(now, format!("its packets and records need more than {most}"), true)
             }
         }
     }
@@ -82,22 +85,24 @@ impl Stopped {
     }
 }
 
-/// What came of the flows of one name. Losses are counted by the world, not by agents.
+/// Outcome of the flows of one name. Losses are counted by the world, not by agents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowOutcome {
-    /// Their name.
+    /// Name of the flows.
     pub name: String,
-    /// How many there are; of TCP, those back are counted, too.
+    /// Number of flows of this name; for TCP, reverse flows are included.
     pub flows: u64,
-    /// Packets that applications sent.
+    /// Packets that the flows' applications sent.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes that the flows' applications sent.
     pub app_bytes: u64,
-    /// Packets of which no direct copy came through whole. With forwarding there is none, and none is lost.
+    /// Packets without an intact direct copy. With forwarding, the direct path has no copies, and
+    /// no losses.
     pub lost_direct: u64,
-    /// Of these, delivered within the budget.
+    /// Packets without an intact direct copy that were delivered within the budget.
     pub repaired: u64,
-    /// Of these, at most one round trip of the direct path after they were due.
+    /// Repaired packets that were delivered at most one round trip of the direct path after the
+    /// expected arrival.
     pub repaired_within_rtt: u64,
     /// Packets delivered within the budget.
     pub delivered: u64,
@@ -105,67 +110,70 @@ pub struct FlowOutcome {
     pub late: u64,
     /// Packets that were never delivered.
     pub missing: u64,
-    /// Packets that still had time when all ended.
+    /// Packets still within their budget, and undelivered, at the end of the run.
     pub in_flight: u64,
-    /// Deliveries of what was delivered before.
+    /// Deliveries beyond the first of each packet.
     pub duplicates: u64,
-    /// How packets came that the direct path had lost.
-    pub repaired_by: RepairedBy,
-    /// How long repairs took, from when the direct copy was due, in milliseconds; `None` without any.
+    /// Repaired packets by kind of repair.
+    pub repaired_by: RepairCounts,
+    /// Repair times from the expected arrival of the direct copy, in milliseconds; `None` without
+    /// any.
     pub repair_ms: Option<Quantiles>,
-    /// How long deliveries took, in milliseconds; `None` without any.
+    /// Delays of packets from sending to delivery, in milliseconds; `None` without any.
     pub delay_ms: Option<Quantiles>,
-    /// The bytes that all relays sent, by those that all applications did.
+    /// Bytes that all relays of the run sent, relative to those that all applications sent.
     pub relay_share: Option<f64>,
-    /// What came of TCP, if they carry that: all above then is about its segments, in both directions.
+    /// Outcome of TCP transfers, if there are any. Then all fields above count its segments, in
+    /// both directions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfers: Option<TransfersOutcome>,
 }
 
-/// What came of the transfers over the flows of one name.
+/// Outcome of the transfers over the flows of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TransfersOutcome {
-    /// Those that began.
+    /// Transfers begun, whether finished or not.
     pub begun: u64,
-    /// Those of which all arrived.
+    /// Transfers whose last byte arrived.
     pub finished: u64,
-    /// Those that one end gave up.
+    /// Transfers that failed at one end.
     pub failed: u64,
-    /// How long the finished ones took from their first SYN, in milliseconds; `None` without any.
+    /// Durations of the finished transfers from their first SYN, in milliseconds; `None` without
+    /// any.
     pub completion_ms: Option<TailQuantiles>,
-    /// Payload of bulk transfers that arrived in order, in Mbit/s: in the mean from the beginning to the last arrival. `None` of
-    /// fetches.
+    /// Goodput of bulk transfers in Mbit/s: the mean rate of in-order payload from the beginning to
+    /// the completion or, without one, to the end of the run. `None` of fetches.
     pub goodput_mbit: Option<f64>,
-    /// The same for each second from the beginning on.
+    /// Goodput of bulk transfers in each second from the beginning on, in Mbit/s.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub goodput_mbit_by_second: Vec<f64>,
-    /// Segments sent, by both ends.
+    /// Segments that both ends sent.
     pub segments: u64,
-    /// Of these, with payload or FIN that was sent before.
+    /// Sent segments that retransmitted payload or FIN.
     pub retransmitted: u64,
-    /// How often a retransmission timer expired.
+    /// Expiries of the retransmission timer at either end.
     pub timeouts: u64,
-    /// How often a SYN or a SYN-ACK was sent again.
+    /// Retransmissions of a SYN or a SYN-ACK.
     pub handshake_timeouts: u64,
-    /// How often fast recovery began.
+    /// Starts of fast recovery at either end.
     pub recoveries: u64,
 }
 
-/// Quantiles with the far end of a distribution, each a value that occurred.
+/// Median, high percentiles and maximum of a distribution, each a value that occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TailQuantiles {
-    /// Half of the values are no more.
+    /// Median value.
     pub p50: f64,
-    /// 99 % of the values are no more.
+    /// 99th percentile of the values.
     pub p99: f64,
-    /// 99.9 % of the values are no more.
+    /// 99.9th percentile of the values.
     pub p999: f64,
-    /// No value is more.
+    /// Largest value.
     pub max: f64,
 }
 
 impl TailQuantiles {
-    /// Of these values; `None` of none.
+    /// Returns the quantiles of these values; `None` without any.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_unstable_by(f64::total_cmp);
         let last = *values.last()?;
@@ -174,120 +182,124 @@ impl TailQuantiles {
     }
 }
 
-/// How packets came that the direct path had lost.
+/// Numbers of packets lost on the direct path and delivered in time, by kind of repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RepairedBy {
-    /// Restored from the flow's own repair packets.
+pub struct RepairCounts {
+    /// Packets restored from repair packets of their own flow.
     pub in_stream: u64,
-    /// Restored with other flows' packets.
+    /// Packets restored with packets that receivers of other flows returned.
     pub cooperative: u64,
-    /// From a relay's cache.
+    /// Packets sent again from a relay's cache.
     pub cache: u64,
-    /// By relays, unasked.
+    /// Packets that relays forwarded without a request.
     pub forward: u64,
-    /// By the direct path, where their senders sent them again.
+    /// Packets that their senders retransmitted on the direct path.
     pub resent: u64,
 }
 
-/// Quantiles, each a value that occurred.
+/// Median and high percentiles of a distribution, each a value that occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Quantiles {
-    /// Half of the values are no more.
+    /// Median value.
     pub p50: f64,
-    /// 95 % of the values are no more.
+    /// 95th percentile of the values.
     pub p95: f64,
-    /// 99 % of the values are no more.
+    /// 99th percentile of the values.
     pub p99: f64,
 }
 
-/// What a machine sent.
+/// Outcome of a machine in a run: the IP packets that it sent, and its own protocol counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NodeOutcome {
-    /// Its name.
+    /// Name of the machine.
     pub name: String,
-    /// IP packets that it sent.
+    /// IP packets that the machine sent.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of the IP packets that the machine sent.
     pub sent_bytes: u64,
-    /// How often it sent or received something after a second of silence in the last minute: as often, a sleeping radio is
-    /// woken. `None` of shorter scenarios.
+    /// Packets that the machine sent or received after a second of silence in the last minute: each
+    /// wakes a sleeping radio. `None` in shorter scenarios.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake_ups_in_last_minute: Option<u64>,
-    /// What it counted of itself, where that is not 0: as metrics do (docs/metrics.md), without `byway_agent_` and so on.
+    /// Counters of the agent or relay that are not 0, named as in metrics (docs/metrics.md),
+    /// without prefixes like `byway_agent_`.
     pub counted: BTreeMap<String, u64>,
 }
 
-/// What happened on a link, in one direction. Bytes are those of IP packets.
+/// Outcome of a link, in one direction. Bytes are those of IP packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkOutcome {
-    /// What the scenario calls it, if it does.
+    /// Name of the link in the scenario, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The machine where it begins.
+    /// Name of the machine at which the link begins.
     pub from: String,
-    /// The machine where it ends.
+    /// Name of the machine at which the link ends.
     pub to: String,
-    /// Packets that were offered to it.
+    /// Packets offered to the link.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of the packets offered to the link.
     pub sent_bytes: u64,
-    /// Packets that came to its end, second copies among them.
+    /// Packets that arrived at the link's end, including duplicates.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes of the packets that arrived at the link's end.
     pub delivered_bytes: u64,
-    /// Second copies that it made.
+    /// Duplicates that the link made.
     pub duplicated: u64,
-    /// Copies of which it inverted a bit.
+    /// Copies in which the link inverted a bit.
     pub corrupted: u64,
-    /// Copies that did not come to the host at its end, by reason: `queue_full`, `outage`, `too_long`, `random`,
-    /// `address_moved`, `host_stopped`, `host_hung`; those without any are left out.
+    /// Copies that did not reach the host at the link's end, by reason: `queue_full`, `outage`,
+    /// `too_long`, `random`, `address_moved`, `host_stopped`, `host_hung`; reasons without losses
+    /// are omitted.
     pub lost: BTreeMap<String, u64>,
-    /// What passed its `rate` or `capacity`, by what could have passed. `None` without either.
+    /// Share of the bytes possible with the link's `rate` or `capacity` that passed. `None` without
+    /// either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
-    /// The most bytes that waited before it, those being sent among them. `None` without `rate` and `capacity`.
+    /// Largest backlog of the link in bytes, including the packet in transmission. `None` without
+    /// `rate` and `capacity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_bytes_max: Option<u64>,
-    /// What happened to the packets of each class. `None` without `classes`.
+    /// Counters of each class of the link's packet scheduler. `None` without `classes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassesOutcome>,
 }
 
-/// What happened to packets before a link that tells them apart.
+/// Counters of the classes of a link with a packet scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ClassesOutcome {
-    /// To those whose DSCP does not mean low delay.
+    /// Counters of the high-rate class: all DSCPs that do not select another class.
     pub high_rate: ClassOutcome,
-    /// To the others.
+    /// Counters of the low-delay class.
     pub low_delay: ClassOutcome,
-    /// To those whose DSCP means a delay that is low on average. `None` if none came.
+    /// Counters of the class with a delay that is low on average. `None` without such packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_average: Option<ClassOutcome>,
 }
 
-/// What happened to the packets of a class.
+/// Counters of the packets of one class at a link's scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ClassOutcome {
-    /// Packets that came.
+    /// Packets of the class that were offered to the queue.
     pub offered: u64,
-    /// Packets that the queue dropped.
+    /// Packets of the class that the queue dropped.
     pub dropped: u64,
-    /// Packets that it marked (CE).
+    /// Packets of the class in which the queue marked congestion (CE).
     pub marked: u64,
-    /// Packets that left it, the one being sent among them.
-    pub left: u64,
-    /// Their bytes.
-    pub left_bytes: u64,
-    /// How long those waited in the mean, in milliseconds; `None` if none left.
-    pub waited_ms_mean: Option<f64>,
-    /// The longest that one of them waited, in milliseconds.
-    pub waited_ms_max: f64,
+    /// Packets of the class that left the queue, including the packet in transmission.
+    pub dequeued: u64,
+    /// Bytes of the packets that left the queue.
+    pub dequeued_bytes: u64,
+    /// Mean sojourn time of the packets that left the queue, in milliseconds; `None` if none left.
+    pub sojourn_ms_mean: Option<f64>,
+    /// Longest sojourn time of the packets that left the queue, in milliseconds.
+    pub sojourn_ms_max: f64,
 }
 
 impl ClassesOutcome {
-    /// Of what a link counted.
+    /// Converts the class counters of a link's scheduler.
     #[must_use]
-    pub fn of([high_rate, low_delay, low_average]: &[ClassUse; Class::COUNT]) -> Self {
+    pub fn of([high_rate, low_delay, low_average]: &[ClassCounters; Class::COUNT]) -> Self {
         Self {
             high_rate: ClassOutcome::of(high_rate),
             low_delay: ClassOutcome::of(low_delay),
@@ -295,7 +307,7 @@ impl ClassesOutcome {
         }
     }
 
-    /// All, each with its name.
+    /// Returns the counters of the classes, each with the class's name.
     pub fn by_name(&self) -> impl Iterator<Item = (&'static str, &ClassOutcome)> {
         let two = [("high rate", &self.high_rate), ("low delay", &self.low_delay)];
         two.into_iter().chain(self.low_average.iter().map(|class| ("low average", class)))
@@ -303,52 +315,52 @@ impl ClassesOutcome {
 }
 
 impl ClassOutcome {
-    fn of(class: &ClassUse) -> Self {
+    fn of(class: &ClassCounters) -> Self {
         let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
         Self {
             offered: class.offered,
             dropped: class.dropped,
             marked: class.marked,
-            left: class.left,
-            left_bytes: class.left_bytes.count(),
-            waited_ms_mean: (class.left > 0).then(|| milliseconds(class.waited / class.left)),
-            waited_ms_max: milliseconds(class.waited_max),
+            dequeued: class.dequeued,
+            dequeued_bytes: class.dequeued_bytes.count(),
+            sojourn_ms_mean: (class.dequeued > 0).then(|| milliseconds(class.sojourn_total / class.dequeued)),
+            sojourn_ms_max: milliseconds(class.sojourn_max),
         }
     }
 }
 
-/// What came of an expectation.
+/// Verdict on an expectation: the measured value, its bounds, and the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Whose measure it is.
+    /// Flows, command or links that were measured.
     #[serde(flatten)]
     pub of: Subject,
-    /// What was measured: of flows and links, packets, a share of 1, milliseconds or Mbit/s.
+    /// Name of the measure: of flows and links, packets, a share of 1, milliseconds or Mbit/s.
     pub measure: String,
-    /// What it came to; `None` if there was nothing to measure.
+    /// Measured value; `None` without data.
     pub measured: Option<f64>,
-    /// What it should be at least.
+    /// Lower bound of the expectation; `None` without one.
     pub at_least: Option<f64>,
-    /// What it should be at most.
+    /// Upper bound of the expectation; `None` without one.
     pub at_most: Option<f64>,
-    /// Whether it is. Where nothing was measured, nothing is met.
+    /// True if the measured value is within the bounds; false without a value.
     pub is_met: bool,
 }
 
-/// Whose measure it is of which something is expected.
+/// Subject of an expectation, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
-    /// The flows of a name.
+    /// All flows of this name.
     Flow(String),
-    /// The command of a name, in however many machines.
+    /// The command of this name, on any number of machines.
     Command(String),
-    /// The links of a name.
+    /// All links of this name.
     Link(String),
 }
 
 impl Subject {
-    /// The name.
+    /// Returns the name of the flows, command or links.
     #[must_use]
     pub fn name(&self) -> &str {
         let (Self::Flow(name) | Self::Command(name) | Self::Link(name)) = self;
@@ -363,31 +375,33 @@ impl Verdict {
             Bound::AtMost(bound) => (None, Some(bound)),
         };
         let (of, measure) = match &expectation.of {
-            Expected::Flow(group, measure) => {
+            ExpectedMeasure::Flow(group, measure) => {
                 let flow = scenario.flows.iter().find(|flow| flow.group == *group);
                 let name = flow.map(|flow| flow.name.clone()).unwrap_or_default();
                 (Subject::Flow(name), measure.name().to_owned())
             }
-            Expected::Command(name, measure) => (Subject::Command(name.clone()), measure.clone()),
-            Expected::Link(name, measure) => (Subject::Link(name.clone()), measure.name().to_owned()),
+            ExpectedMeasure::Command(name, measure) => (Subject::Command(name.clone()), measure.clone()),
+            ExpectedMeasure::Link(name, measure) => (Subject::Link(name.clone()), measure.name().to_owned()),
         };
         Self { of, measure, measured: None, at_least, at_most, is_met: false }
     }
 
-    /// Of these values, the one that is furthest from what is expected.
+    /// Returns the worst of several measured values: the lowest if the verdict has a lower bound,
+    /// or else the highest.
     #[must_use]
     pub fn worst(&self, values: impl Iterator<Item = f64>) -> Option<f64> {
         values.reduce(if self.at_least.is_some() { f64::min } else { f64::max })
     }
 
-    /// What its measure comes to at links, each direction by itself: the worst; `None` if there were no packets of the class.
+    /// Returns the worst value of the verdict's measure over links, each direction by itself;
+    /// `None` without packets of the class.
     #[must_use]
     pub fn at_links<'a>(&self, links: impl Iterator<Item = &'a ClassesOutcome>) -> Option<f64> {
         let measure = Measure::ALL.iter().find(|measure| measure.name() == self.measure)?;
         self.worst(links.filter_map(|classes| measure.of_classes(classes)))
     }
 
-    /// The verdict if this had been measured.
+    /// Returns a copy of the verdict with this measured value, compared with the bounds.
     #[must_use]
     pub fn with(&self, measured: Option<f64>) -> Self {
         let is_met = measured.is_some_and(|value| {

@@ -6,7 +6,7 @@ const SECTION_HEADER: u32 = 0x0A0D_0D0A;
 const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 
-/// Packets without a header of a link below them.
+/// pcapng link type of packets without a link-layer header.
 const LINKTYPE_RAW: u16 = 101;
 
 const COMMENT: u16 = 1;
@@ -14,16 +14,16 @@ const FLAGS: u16 = 2;
 const INTERFACE_NAME: u16 = 2;
 const TIMESTAMP_RESOLUTION: u16 = 9;
 
-/// Which way a packet goes, as an interface sees it.
+/// Direction of a packet at an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It comes.
+    /// Received by the interface.
     In,
-    /// It leaves.
+    /// Sent by the interface.
     Out,
 }
 
-/// Begins a file.
+/// Writes the section header block, with which a capture file begins.
 pub fn section(bytes: &mut Vec<u8>) {
     let mut section = 0x1A2B_3C4D_u32.to_le_bytes().to_vec();
     section.extend(1_u16.to_le_bytes());
@@ -32,7 +32,8 @@ pub fn section(bytes: &mut Vec<u8>) {
     block(bytes, SECTION_HEADER, &section);
 }
 
-/// Names the next interface, from 0: IP packets, with times in nanoseconds.
+/// Writes the description of the next interface: IP packets, with times in nanoseconds. Interfaces
+/// are numbered from 0 in the order of these calls.
 pub fn interface(bytes: &mut Vec<u8>, name: &str) {
     let mut body = LINKTYPE_RAW.to_le_bytes().to_vec();
     body.extend([0; 6]);
@@ -42,7 +43,7 @@ pub fn interface(bytes: &mut Vec<u8>, name: &str) {
     block(bytes, INTERFACE, &body);
 }
 
-/// A packet of an interface that is not written yet.
+/// Block of a captured packet, before it is written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBlock {
     body: Vec<u8>,
@@ -50,10 +51,11 @@ pub struct PacketBlock {
 }
 
 impl PacketBlock {
-    /// An IP packet, of these parts.
+    /// Creates the block of an IP packet captured at `interface`. The packet is the concatenation
+    /// of `parts`.
     ///
     /// # Panics
-    /// If it is longer than any packet, above 2^32.
+    /// If the packet is longer than 2^32 bytes.
     #[must_use]
     pub fn new(interface: u32, time: Time, parts: &[&[u8]]) -> Self {
         let nanos = time.as_nanos().to_be_bytes();
@@ -72,13 +74,13 @@ impl PacketBlock {
         Self { body, has_options: false }
     }
 
-    /// The same with a comment.
+    /// Adds a comment, which Wireshark shows with the packet.
     #[must_use]
     pub fn with_comment(self, comment: &str) -> Self {
         self.with(COMMENT, comment.as_bytes())
     }
 
-    /// The same with its direction.
+    /// Adds the packet's direction at its interface.
     #[must_use]
     pub fn with_direction(self, direction: Direction) -> Self {
         let flags = match direction {
@@ -93,7 +95,7 @@ impl PacketBlock {
         Self { has_options: true, ..self }
     }
 
-    /// Writes it.
+    /// Writes the block to a capture file.
     pub fn write(mut self, bytes: &mut Vec<u8>) {
         if self.has_options {
             option(&mut self.body, 0, &[]);
@@ -102,7 +104,7 @@ impl PacketBlock {
     }
 }
 
-/// Writes a block: its type, its length, what it says, and its length again.
+/// Writes a block: its type, its length, its body, and its length again.
 fn block(bytes: &mut Vec<u8>, kind: u32, body: &[u8]) {
     let length = u32::try_from(body.len() + 12).expect("a block is a packet or less").to_le_bytes();
     bytes.extend(kind.to_le_bytes());

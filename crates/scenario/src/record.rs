@@ -1,165 +1,170 @@
-//! What became of every packet of every flow: for those who measure what an outcome does not say.
+//! Records of every packet of every flow, for measures that an outcome does not have.
 
 use byway_proto::agent::{Delivery, ReceiveStatistics};
 use byway_sim::tcp::Statistics;
 use byway_units::{Duration, Time};
 use byway_wire::{BlockShape, Service};
 
-/// What became of the packets of one flow.
+/// Record of one flow: its settings, and the outcome of each of its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
-    /// The name that it shares with others.
+    /// Name of the flow, which several flows may share.
     pub name: String,
-    /// Which of the flows of this name it is, from 0.
+    /// Index of the flow among those of its name, from 0.
     pub member: usize,
-    /// Its sender's name.
+    /// Name of the sender's machine.
     pub from: String,
-    /// Its receiver's name.
+    /// Name of the receiver's machine.
     pub to: String,
-    /// What each of its datagrams carries for the application, in bytes; of TCP and of video from a file, the longest.
+    /// Payload of each datagram of the flow, in bytes; for TCP and video from a file, of the
+    /// longest.
     pub datagram_bytes: usize,
-    /// What all of its datagrams carry.
+    /// Payload of all datagrams of the flow, in bytes.
     pub bytes: u64,
-    /// What the overlay does for it.
+    /// Overlay service of the flow.
     pub service: Service,
-    /// How its packets are coded with those of others, if they are.
+    /// Shape of the flow's batches with packets of other flows; `None` if it is not coded.
     pub batch: Option<BlockShape>,
-    /// What is known of its ways.
-    pub terms: Terms,
-    /// Its ways over relays, if it has any.
+    /// Delays and latency budget by which deliveries of the flow are judged.
+    pub terms: DeliveryTerms,
+    /// Delays of the flow's relay path; `None` if it has none.
     pub overlay: Option<OverlayDelays>,
-    /// What its receiver counted of itself; `None` if it had no agent at the end.
+    /// Counters of the receiving agent for the flow; `None` without an agent at the end.
     pub counted: Option<ReceiveStatistics>,
-    /// Its packets, in the order of their sending.
-    pub fates: Vec<Fate>,
+    /// Outcomes of the flow's packets, in the order of their sending.
+    pub packets: Vec<PacketRecord>,
 }
 
-/// The transfers of an application over TCP.
+/// Record of a simulated application over TCP: its transfers, and the statistics of both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationRecord {
-    /// The name that its flows share with others.
+    /// Name of the application's flows, which other flows may share.
     pub name: String,
-    /// Which of the conversations of this name it is, from 0.
+    /// Index of the application among those of its name, from 0.
     pub member: usize,
-    /// The client's machine.
+    /// Name of the client's machine.
     pub client: String,
-    /// The server's machine.
+    /// Name of the server's machine.
     pub server: String,
-    /// How long the direct path takes from client to server.
+    /// One-way delay of the direct path from client to server.
     pub forth: Duration,
-    /// How long it takes back.
+    /// One-way delay of the direct path from server to client.
     pub back: Duration,
-    /// Its transfers, in the order in which they began.
+    /// Transfers of the application, in the order in which they began.
     pub transfers: Vec<Transfer>,
-    /// Of bulk transfers: bytes of payload that arrived in order, in each second from the beginning on.
+    /// Of bulk transfers: bytes of payload that arrived in order, in each second from the beginning
+    /// on.
     pub seconds: Vec<u64>,
-    /// What both ends counted.
+    /// TCP statistics of both ends together.
     pub statistics: Statistics,
 }
 
-/// A transfer over a connection of its own.
+/// Transfer over TCP on a connection of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// When its first SYN was sent.
+    /// Time at which the client sent the first SYN.
     pub begun: Time,
-    /// From then until all had arrived.
+    /// Time from the first SYN until the last byte arrived; `None` if it did not arrive.
     pub completion: Option<Duration>,
-    /// Whether one end gave up.
+    /// True if one end of the connection failed.
     pub has_failed: bool,
-    /// From the first SYN until one came to the server.
+    /// Time from the first SYN until a SYN arrived at the server; `None` if none arrived.
     pub syn: Option<Duration>,
-    /// From then until a SYN-ACK came to the client.
+    /// Time from the first SYN until a SYN-ACK arrived at the client; `None` if none arrived.
     pub syn_ack: Option<Duration>,
 }
 
-/// The one-way delays of a flow's segments, half of their jitter counted.
+/// One-way delays of the segments of a flow's relay path, with half of their jitter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverlayDelays {
-    /// The relay near the sender, by its name.
+    /// Name of the relay near the sender.
     pub ingress: String,
-    /// The relay near the receiver.
+    /// Name of the relay near the receiver.
     pub egress: String,
-    /// From the sender to the relay near it.
+    /// Delay from the sender to the relay near it.
     pub sender_to_ingress: Duration,
-    /// Between the relays.
+    /// Delay from the ingress relay to the egress relay.
     pub ingress_to_egress: Duration,
-    /// From the relay near the receiver to it.
+    /// Delay from the relay near the receiver to the receiver.
     pub egress_to_receiver: Duration,
 }
 
-/// When a packet counts.
+/// Delays and latency budget by which a flow's deliveries are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// From sending to delivery at most.
+pub struct DeliveryTerms {
+    /// Latency budget: longest time from sending to delivery.
     pub budget: Duration,
-    /// How long the direct path takes.
+    /// One-way delay of the direct path, after which a packet is expected.
     pub due: Duration,
-    /// And back again.
+    /// Round-trip time of the direct path.
     pub round_trip: Duration,
 }
 
-/// What became of a packet.
+/// Record of one packet: its sending, its loss and its delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
-    /// When it was sent.
+pub struct PacketRecord {
+    /// Time at which the application sent the packet.
     pub sent: Time,
-    /// Where a direct copy of it was lost or damaged.
-    pub lost: Option<LossPlace>,
-    /// Whether a link carried a second copy of it.
+    /// Part of the direct path where a copy of the packet was lost or damaged; `None` if none was.
+    pub lost: Option<LossLocation>,
+    /// True if a link duplicated the packet.
     pub is_duplicated: bool,
-    /// When and how it came.
-    pub delivered: Option<(Time, Way)>,
+    /// Time and method of the first delivery; `None` if the packet was not delivered.
+    pub delivered: Option<(Time, DeliveryMethod)>,
 }
 
-impl Fate {
-    /// Whether no direct copy came whole that was not sent again: of one that a link duplicated, the other copy may have come.
+impl PacketRecord {
+    /// True if the direct path lost the packet's first transmission. A packet that a link
+    /// duplicated is not lost if the direct path delivered the other copy.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
-        let came_twice = self.is_duplicated && matches!(self.delivered, Some((_, Way::Direct)));
-        self.lost.is_some() && !came_twice
+        let has_other_copy =
+            self.is_duplicated && matches!(self.delivered, Some((_, DeliveryMethod::Direct)));
+        self.lost.is_some() && !has_other_copy
     }
 
-    /// How long it took from sending to delivery.
+    /// Returns the time from sending to delivery; `None` if the packet was not delivered.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         self.delivered.map(|(at, _)| at.saturating_since(self.sent))
     }
 
-    /// How long a repair took from when the direct copy was due, if it was lost and came within the budget.
+    /// Returns the time from the expected arrival of the direct copy to the repair; `None` unless
+    /// the packet was lost and delivered within the budget.
     #[must_use]
-    pub fn repair_time(&self, terms: &Terms) -> Option<Duration> {
+    pub fn repair_time(&self, terms: &DeliveryTerms) -> Option<Duration> {
         let delay = self.delay().filter(|delay| self.is_lost() && *delay <= terms.budget)?;
         Some(delay.saturating_sub(terms.due))
     }
 }
 
-/// On which part of the direct path a packet was lost.
+/// Part of the direct path on which a packet was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LossPlace {
-    /// On the link that leaves its sender, where that does not lead to its receiver.
+pub enum LossLocation {
+    /// The link from the packet's sender, if that does not end at its receiver.
     SenderAccess,
-    /// Between, or on a link that joins both.
+    /// A link between routers, or a single link between sender and receiver.
     Middle,
-    /// On the link that leads to its receiver.
+    /// The link to the packet's receiver.
     ReceiverAccess,
 }
 
-/// How a packet came.
+/// Method by which a packet reached its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
-    /// By the direct path; if it was lost there, sent again.
+pub enum DeliveryMethod {
+    /// The direct path delivered the packet; if it was lost there before, by a retransmission.
     Direct,
-    /// Restored from the flow's own repair packets.
+    /// A relay restored the packet from repair packets of its own flow.
     InStream,
-    /// Restored with other flows' packets.
+    /// A relay restored the packet with packets of other flows.
     Cooperative,
-    /// From a relay's cache.
+    /// A relay sent the packet from its cache.
     Cached,
-    /// By relays, unasked.
+    /// Relays forwarded the packet without a request.
     Forwarded,
 }
 
-impl From<Delivery> for Way {
+impl From<Delivery> for DeliveryMethod {
     fn from(delivery: Delivery) -> Self {
         match delivery {
             Delivery::Direct => Self::Direct,

@@ -1,139 +1,142 @@
-//! A scenario in virtual time.
+//! Run of a scenario in virtual time.
 
-mod driving;
-mod ending;
-mod talking;
+mod driver;
+mod summary;
+mod tcp_flows;
 
 use std::collections::BTreeMap;
 
 use byway_code::prefetch_value;
 use byway_proto::agent::{AgentInput, ReceiveFlowId, SendFlowId};
-use byway_sim::{Hang, Link, NodeId, Span, World};
+use byway_sim::{Freeze, Link, NodeId, Span, World};
 use byway_units::{Bytes, Duration, Time};
 use byway_wire::Ecn;
 
-use crate::applications::{Burst, Calendar};
-use crate::books::{Book, Counts};
-use crate::build::{FlowEnd, Laid, Plan};
+use crate::build::{FlowEnd, Plan, ResolvedLink};
 use crate::conversation::{Conversation, End};
+use crate::delivery_ledger::{DeliveryCounts, DeliveryLedger};
 use crate::machine::Machine;
-use crate::record::LossPlace;
+use crate::observer::{LABEL_BYTES, LostDatagram, RunObserver, WakeUps, parse_label};
+use crate::record::LossLocation;
 use crate::scenario::{Action, Role, Step};
-use crate::watch::{LABEL_BYTES, LostDatagram, WakeUps, Watch, label};
+use crate::send_schedule::{Burst, SendSchedule};
 
-/// How far a run is.
+/// Progress of a run, which its caller gets after each tenth of a second of virtual time.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// The time in its world.
+    /// Virtual time that has passed.
     pub now: Duration,
-    /// When it ends.
+    /// Duration of the run.
     pub length: Duration,
-    /// What its packets under way, its books, its tables of times and its records take of memory. Agents and relays have limits of their own, and are
-    /// not among it.
-    pub held: Bytes,
-    /// What happened since the last time, if somebody reads along.
+    /// Memory of the run's packets in flight, ledgers, histograms and records. Agents and relays
+    /// have limits of their own, and are not included.
+    pub memory: Bytes,
+    /// Text of the trace since the last call; empty unless a trace is enabled.
     pub lines: String,
-    /// What was captured since the last time: the next part of a file in pcapng's format.
+    /// Part of the capture since the last call, in the pcapng format; empty unless a capture is
+    /// enabled.
     pub capture: Vec<u8>,
 }
 
-/// Why a run is ended before its end.
+/// Reason for which the caller stops a run before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Halt {
-    /// Nobody waits for the rest.
-    Unwanted,
-    /// It took this much real time. The same run ends elsewhere the next time.
+pub enum StopReason {
+    /// The caller cancelled the run.
+    Cancelled,
+    /// The run took this much real time. A repetition stops at another virtual time.
     RealTime(Duration),
-    /// It holds more than this.
+    /// The run uses more memory than this.
     Memory(Bytes),
 }
 
-/// What is written down of a run.
+/// Options of a run: the trace, the capture and the packet records.
 #[derive(Clone, Debug, Default)]
-pub struct Watching {
-    /// In words.
-    pub trace: Trace,
-    /// Byte for byte.
-    pub capture: Captured,
-    /// Whether what became of each packet is written down: [`Outcome::records`](crate::Outcome::records). Each takes 32 bytes.
+pub struct RecordOptions {
+    /// Level of the trace in words.
+    pub trace: TraceLevel,
+    /// Links whose packets are captured.
+    pub capture: CaptureFilter,
+    /// True to record the outcome of each packet: [`Outcome::records`](crate::Outcome::records).
+    /// Each takes 32 bytes.
     pub records: bool,
 }
 
-/// The links of which packets are captured.
+/// Selection of links to capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Captured {
-    /// None.
+pub enum CaptureFilter {
+    /// No links: no capture.
     #[default]
     Nothing,
-    /// All, in both directions.
+    /// All links, in both directions.
     Everything,
-    /// Those between these machines, in both directions.
+    /// Links between these machines, in both directions.
     Links(Vec<[String; 2]>),
 }
 
-/// What is written down of a run in words.
+/// Level of detail of a run's trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trace {
-    /// Nothing.
+pub enum TraceLevel {
+    /// No trace.
     #[default]
     Nothing,
-    /// What changes: machines, sessions, flows, steps.
+    /// Changes of machines, sessions and flows, and steps.
     Changes,
-    /// The same, and each step of each packet.
+    /// Changes of machines, sessions and flows, steps, and each step of each packet.
     Packets,
 }
 
-/// Most packets under way when an application sends: half of what the world bears, as each may be answered.
+/// Most packets in flight when an application sends: half of the world's limit, because each packet
+/// may be answered.
 const IN_FLIGHT_MAX: usize = byway_sim::limits::IN_FLIGHT_PACKETS_MAX / 2;
 
-/// For how long bulk transfers are counted at a time.
+/// Interval at which received bytes of bulk transfers are counted.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How long before the end it is counted how often machines are woken.
+/// Period before the end in which wake-ups of machines are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What is scheduled.
+/// Scheduled event of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// An application sends so many packets, the last of this length.
+    /// An application sends this many packets back to back, the last with this length.
     Send { flow: usize, packets: u32, last_bytes: usize },
-    /// An application over TCP has something to do.
+    /// A timer of an application over TCP is due.
     Wake { conversation: usize },
-    /// A second of a bulk transfer has passed.
+    /// A second of a bulk transfer ends: its received bytes are recorded.
     Second { conversation: usize },
-    /// A step of the scenario.
+    /// A step of the scenario is due, by its index.
     Step(usize),
-    /// The last minute begins.
+    /// The last minute begins, in which wake-ups of machines are counted.
     LastMinute,
 }
 
-/// A flow under way.
+/// State of a flow in a run.
 #[derive(Debug)]
 struct Flow {
-    /// `None` of TCP.
-    calendar: Option<Calendar>,
-    /// The end of a conversation that gets what it delivers, by the conversation's place.
-    heard_by: Option<(usize, End)>,
-    book: Book,
-    /// What was sent of it.
+    /// Send schedule of the flow's application; `None` for TCP and programs.
+    schedule: Option<SendSchedule>,
+    /// Of TCP: the conversation's index, and its end that receives the flow's segments.
+    receiving_end: Option<(usize, End)>,
+    ledger: DeliveryLedger,
+    /// Bytes of the datagrams that were sent.
     bytes: u64,
     sent: Option<SendFlowId>,
     received: Option<ReceiveFlowId>,
 }
 
-/// A scenario under way.
+/// State of a scenario's run: applications, ledgers, and the current links.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     plan: Plan<'a>,
     flows: Vec<Flow>,
     conversations: Vec<Conversation>,
-    /// What is between machines, but for cuts.
-    links: BTreeMap<(usize, usize), Laid<'a>>,
-    /// By the place of a flow's name.
-    counts: Vec<Counts>,
-    /// Why it cannot go on.
+    /// Properties of the links between machines, without cuts.
+    links: BTreeMap<(usize, usize), ResolvedLink<'a>>,
+    /// Counts of packet outcomes, by index of the flows' name.
+    counts: Vec<DeliveryCounts>,
+    /// Reason for which the run stopped early; `None` otherwise.
     stopped: Option<&'static str>,
-    /// By machine, the flows that begin or end there.
+    /// Flows that begin or end at each machine.
     of_machine: BTreeMap<usize, Vec<usize>>,
     datagram: Vec<u8>,
     segment: Vec<u8>,
@@ -142,12 +145,12 @@ pub(crate) struct Run<'a> {
 impl byway_sim::Scenario for Run<'_> {
     type Host = Machine;
     type Event = Event;
-    type Observer = Watch;
+    type Observer = RunObserver;
 
     fn event(&mut self, event: Event, world: &mut World<Self>) {
         match event {
             Event::Send { flow, packets, last_bytes } => {
-                if !self.has_room(world) {
+                if !self.has_capacity(world) {
                     return;
                 }
                 self.note_losses(world);
@@ -159,7 +162,7 @@ impl byway_sim::Scenario for Run<'_> {
             }
             Event::Wake { conversation } => {
                 self.conversations[conversation].wake(world.now());
-                self.converse(conversation, world);
+                self.poll_conversation(conversation, world);
             }
             Event::Second { conversation } => {
                 self.conversations[conversation].note_second();
@@ -185,27 +188,27 @@ impl byway_sim::Scenario for Run<'_> {
         let Machine::Overlay(host) = world.host_mut(node) else {
             return;
         };
-        let (delivered, events) = (host.take_delivered(), host.take_events());
-        // Flows are opened at both ends: nothing is offered.
-        host.take_offers();
+        let (delivered, events) = (host.drain_delivered(), host.drain_events());
+        // Flows are opened at both ends without offers.
+        host.drain_offers();
         let now = world.now();
-        if let Some(lines) = &mut world.observer_mut().lines {
+        if let Some(lines) = &mut world.observer_mut().trace {
             for event in &events {
                 lines.event(now, node, event);
             }
         }
         for mut delivered in delivered {
-            let (place, number) = label(&delivered.datagram).expect("datagrams begin with their label");
-            let (flow, plan) = (&mut self.flows[place], &self.plan.scenario.flows[place]);
+            let (index, number) = parse_label(&delivered.datagram).expect("datagrams begin with their label");
+            let (flow, plan) = (&mut self.flows[index], &self.plan.scenario.flows[index]);
             let is_accepted = flow.received == Some(delivered.flow) && plan.to == node.number() as usize;
             assert!(is_accepted, "a datagram is delivered in the flow that it was sent in");
-            flow.book.delivered(number, delivered.delivery, now, &mut self.counts[plan.group]);
-            if let Some((conversation, end)) = flow.heard_by {
+            flow.ledger.on_delivered(number, delivered.delivery, now, &mut self.counts[plan.group]);
+            if let Some((conversation, end)) = flow.receiving_end {
                 let segment = &mut delivered.datagram[LABEL_BYTES..];
                 self.conversations[conversation].receive(end, segment, delivered.ecn, now);
-                // Segment by segment, as a kernel does: those that were held back together are acknowledged as if they had come
-                // one by one.
-                self.converse(conversation, world);
+                // Segment by segment, as a kernel does: an acknowledgment is sent as if delayed
+                // segments had arrived one by one.
+                self.poll_conversation(conversation, world);
             }
         }
     }
@@ -214,27 +217,27 @@ impl byway_sim::Scenario for Run<'_> {
 impl<'a> Run<'a> {
     fn new(plan: Plan<'a>) -> Self {
         let scenario = plan.scenario;
-        let flow = |place: usize| Flow {
-            calendar: plan.calendar(place),
-            heard_by: None,
+        let flow = |index: usize| Flow {
+            schedule: plan.send_schedule(index),
+            receiving_end: None,
             bytes: 0,
-            book: Book::new(plan.wirings[place].terms),
+            ledger: DeliveryLedger::new(plan.flow_setups[index].terms),
             sent: None,
             received: None,
         };
         let mut flows: Vec<Flow> = (0..scenario.flows.len()).map(flow).collect();
         let mut conversations = Vec::new();
-        for (place, conversation) in scenario.conversations.iter().enumerate() {
+        for (index, conversation) in scenario.conversations.iter().enumerate() {
             let [forth, back] = conversation.flows;
-            flows[forth].heard_by = Some((place, End::Server));
-            flows[back].heard_by = Some((place, End::Client));
+            flows[forth].receiving_end = Some((index, End::Server));
+            flows[back].receiving_end = Some((index, End::Client));
             conversations.push(Conversation::new(*conversation, plan.application_seed(forth)));
         }
         let mut of_machine: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let groups = scenario.flows.last().map_or(0, |last| last.group + 1);
-        for (place, flow) in scenario.flows.iter().enumerate() {
-            of_machine.entry(flow.from).or_default().push(place);
-            of_machine.entry(flow.to).or_default().push(place);
+        for (index, flow) in scenario.flows.iter().enumerate() {
+            of_machine.entry(flow.from).or_default().push(index);
+            of_machine.entry(flow.to).or_default().push(index);
         }
         let links = plan.links();
         Self {
@@ -242,7 +245,7 @@ impl<'a> Run<'a> {
             flows,
             conversations,
             links,
-            counts: vec![Counts::default(); groups],
+            counts: vec![DeliveryCounts::default(); groups],
             stopped: None,
             of_machine,
             datagram: Vec::new(),
@@ -250,7 +253,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Opens all flows, and schedules what is known to happen.
+    /// Opens all flows, and schedules the first events of applications and the steps.
     fn begin(&mut self, world: &mut World<Self>) {
         let machines: Vec<usize> = self.of_machine.keys().copied().collect();
         for node in machines {
@@ -263,8 +266,8 @@ impl<'a> Run<'a> {
         if self.plan.scenario.length > MINUTE {
             world.schedule(Time::START + (self.plan.scenario.length - MINUTE), Event::LastMinute);
         }
-        for (place, step) in self.plan.scenario.steps.iter().enumerate() {
-            world.schedule(Time::START + step.at, Event::Step(place));
+        for (index, step) in self.plan.scenario.steps.iter().enumerate() {
+            world.schedule(Time::START + step.at, Event::Step(index));
         }
     }
 
@@ -285,47 +288,47 @@ impl<'a> Run<'a> {
     }
 
     fn schedule(&mut self, flow: usize, world: &mut World<Self>) {
-        if let Some(burst) = self.flows[flow].calendar.as_mut().and_then(Calendar::next) {
+        if let Some(burst) = self.flows[flow].schedule.as_mut().and_then(SendSchedule::next) {
             let Burst { at, packets, last_bytes } = burst;
             world.schedule(at, Event::Send { flow, packets, last_bytes });
         }
     }
 
-    /// Whether there is room for more packets: if not, the run ends.
-    fn has_room(&mut self, world: &World<Self>) -> bool {
+    /// True if the world can take more packets in flight. Otherwise, this records the reason to
+    /// stop the run.
+    fn has_capacity(&mut self, world: &World<Self>) -> bool {
         if world.in_flight() > IN_FLIGHT_MAX {
-            // Hosts' answers need room, too.
-            self.stopped =
-                Some("too many packets are under way: have lower rates, shorter delays or shorter queues");
+            // Half of the limit stays free for answers of hosts.
+            self.stopped = Some("too many packets are in flight: reduce rates, delays or queues");
         }
         self.stopped.is_none()
     }
 
-    /// Sends a datagram of this length, or of that of all.
-    fn send(&mut self, place: usize, bytes: Option<usize>, world: &mut World<Self>) {
-        self.label(place, world.now());
-        let bytes = bytes.unwrap_or_else(|| self.plan.scenario.flows[place].load.bytes_max());
+    /// Sends the flow's next datagram, with this length; `None`: with the flow's usual length.
+    fn send(&mut self, index: usize, bytes: Option<usize>, world: &mut World<Self>) {
+        self.label(index, world.now());
+        let bytes = bytes.unwrap_or_else(|| self.plan.scenario.flows[index].load.bytes_max());
         self.datagram.resize(bytes, 0);
-        self.send_datagram(place, Ecn::NotCapable, false, world);
+        self.send_datagram(index, Ecn::NotCapable, false, world);
     }
 
-    /// Begins the next datagram of a flow.
-    fn label(&mut self, place: usize, now: Time) {
-        let group = self.plan.scenario.flows[place].group;
-        let number = self.flows[place].book.sent(now, &mut self.counts[group]);
+    /// Writes the label of a flow's next datagram into the buffer, and records its sending.
+    fn label(&mut self, index: usize, now: Time) {
+        let group = self.plan.scenario.flows[index].group;
+        let number = self.flows[index].ledger.on_sent(now, &mut self.counts[group]);
         self.datagram.clear();
         self.datagram.extend_from_slice(&number.to_be_bytes());
-        self.datagram.extend_from_slice(&(place as u64).to_be_bytes());
+        self.datagram.extend_from_slice(&(index as u64).to_be_bytes());
         debug_assert_eq!(self.datagram.len(), LABEL_BYTES, "what is read is what is written");
     }
 
-    /// Gives the datagram to the sender's agent.
-    fn send_datagram(&mut self, place: usize, ecn: Ecn, marked: bool, world: &mut World<Self>) {
-        self.flows[place].bytes += self.datagram.len() as u64;
-        let (Some(flow), datagram) = (self.flows[place].sent, &self.datagram) else {
+    /// Passes the datagram in the buffer to the agent of the flow's sender.
+    fn send_datagram(&mut self, index: usize, ecn: Ecn, marked: bool, world: &mut World<Self>) {
+        self.flows[index].bytes += self.datagram.len() as u64;
+        let (Some(flow), datagram) = (self.flows[index].sent, &self.datagram) else {
             return;
         };
-        world.input(world.node(self.plan.scenario.flows[place].from), |host, now| {
+        world.input(world.node(self.plan.scenario.flows[index].from), |host, now| {
             if let Machine::Overlay(host) = host {
                 let input = AgentInput::Send { flow, datagram, traffic_class: ecn.into(), marked };
                 host.as_agent_mut().handle(input, now);
@@ -333,13 +336,13 @@ impl<'a> Run<'a> {
         });
     }
 
-    fn step(&mut self, place: usize, world: &mut World<Self>) {
-        let Step { action, description, .. } = &self.plan.scenario.steps[place];
+    fn step(&mut self, index: usize, world: &mut World<Self>) {
+        let Step { action, description, .. } = &self.plan.scenario.steps[index];
         let now = world.now();
         match action {
             Action::Stop(node) => world.observer_mut().note(now, *node, "stop", description),
             Action::Start(node) => world.observer_mut().note(now, *node, "start", description),
-            Action::Hang(node) => world.observer_mut().note(now, *node, "hang", description),
+            Action::Freeze(node) => world.observer_mut().note(now, *node, "freeze", description),
             Action::Resume(node) => world.observer_mut().note(now, *node, "resume", description),
             Action::Cut(links) => self.describe_links(links, "cut", description, world),
             Action::Mend(links) => self.describe_links(links, "mended", description, world),
@@ -347,27 +350,27 @@ impl<'a> Run<'a> {
         }
         match action {
             Action::Stop(node) => world.stop(world.node(*node)),
-            Action::Hang(node) => world.hang(world.node(*node), Hang::Keep),
+            Action::Freeze(node) => world.freeze(world.node(*node), Freeze::Buffer),
             Action::Resume(node) => world.resume(world.node(*node)),
             Action::Start(node) => self.start(*node, world),
             Action::Cut(links) => {
-                let dark = Span { from: world.now(), until: Time::MAX };
-                self.relink(links, world, |link| Link { outages: vec![dark], ..link.clone() });
+                let outage = Span { from: world.now(), until: Time::MAX };
+                self.update_links(links, world, |link| Link { outages: vec![outage], ..link.clone() });
             }
-            Action::Mend(links) => self.relink(links, world, Link::clone),
+            Action::Mend(links) => self.update_links(links, world, Link::clone),
             Action::Change(links, change) => {
                 for ends in links {
-                    if let Some(laid) = self.links.get_mut(ends) {
-                        self.plan.change(laid, change, place);
+                    if let Some(resolved) = self.links.get_mut(ends) {
+                        self.plan.change(resolved, change, index);
                     }
                 }
-                self.relink(links, world, Link::clone);
+                self.update_links(links, world, Link::clone);
             }
         }
     }
 
-    /// Has links as they are known, but for what `other` makes of them.
-    fn relink(&self, links: &[(usize, usize)], world: &mut World<Self>, other: impl Fn(&Link) -> Link) {
+    /// Sets these links of the world to their current properties, as modified by `other`.
+    fn update_links(&self, links: &[(usize, usize)], world: &mut World<Self>, other: impl Fn(&Link) -> Link) {
         for ends in links {
             let (from, to) = (world.node(ends.0), world.node(ends.1));
             world.connect(from, to, other(&self.links[ends].link));
@@ -392,36 +395,36 @@ impl<'a> Run<'a> {
         let now = world.now();
         for (from, to) in links {
             let to = &self.plan.scenario.nodes[*to].name;
-            let what = format!("the link to {to} is {what}");
+            let what = format!("link to {to} {what}");
             world.observer_mut().note(now, *from, &what, description);
         }
     }
 
-    /// What packets under way, books, tables of times and records take.
-    fn held(&self, world: &World<Self>) -> Bytes {
-        let books: usize = self.flows.iter().map(|flow| flow.book.held_bytes()).sum();
-        let conversations: usize = self.conversations.iter().map(Conversation::held_bytes).sum();
-        let tables: usize = self.counts.iter().map(Counts::held_bytes).sum();
-        world.held_bytes() + Bytes::from(books + conversations + tables)
+    /// Returns the memory of packets in flight, ledgers, histograms and records.
+    fn memory(&self, world: &World<Self>) -> Bytes {
+        let ledgers: usize = self.flows.iter().map(|flow| flow.ledger.memory_bytes()).sum();
+        let conversations: usize = self.conversations.iter().map(Conversation::memory_bytes).sum();
+        let tables: usize = self.counts.iter().map(DeliveryCounts::memory_bytes).sum();
+        world.memory_bytes() + Bytes::from(ledgers + conversations + tables)
     }
 
-    /// Takes what the world has lost to the books.
+    /// Records the losses and duplicates that the observer collected in the flows' ledgers.
     fn note_losses(&mut self, world: &mut World<Self>) {
         for LostDatagram { flow, number, link } in world.observer_mut().lost.drain(..) {
-            // What was damaged before it was lost may say anything; it was noted when it was damaged.
+            // A damaged packet that was lost may have any label; its damage is already recorded.
             let Some(plan) = self.plan.scenario.flows.get(flow) else {
                 continue;
             };
-            let place = match link {
-                (from, to) if from == plan.from && to != plan.to => LossPlace::SenderAccess,
-                (from, to) if from != plan.from && to == plan.to => LossPlace::ReceiverAccess,
-                _ => LossPlace::Middle,
+            let location = match link {
+                (from, to) if from == plan.from && to != plan.to => LossLocation::SenderAccess,
+                (from, to) if from != plan.from && to == plan.to => LossLocation::ReceiverAccess,
+                _ => LossLocation::Middle,
             };
-            self.flows[flow].book.lost(number, place);
+            self.flows[flow].ledger.on_lost(number, location);
         }
         for (flow, number) in world.observer_mut().duplicated.drain(..) {
             if let Some(flow) = self.flows.get_mut(flow) {
-                flow.book.duplicated(number);
+                flow.ledger.on_duplicated(number);
             }
         }
     }

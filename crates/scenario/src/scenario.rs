@@ -1,11 +1,11 @@
-//! Scenarios as meant.
+//! Scenarios after validation: all values checked, names replaced by indexes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use byway_sim::{GilbertElliott, MeasuredDelays, Recorded, RecordedCapacity, tcp};
-use byway_typed::TypedPorts;
-use byway_typed::{Drawn, TypedDuration, TypedRate, TypedShare};
+use byway_config_types::PortsSetting;
+use byway_config_types::{DurationSetting, RateSetting, Sampled, ShareSetting};
+use byway_sim::{CapacityTrace, DelayTrace, GilbertElliott, LossTrace, tcp};
 use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
 use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
@@ -15,10 +15,10 @@ use crate::command::Command;
 use crate::frames::FrameTrace;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::outcome::Verdict;
-use crate::routes::PassesOn;
-use crate::uplink::TypedUplink;
+use crate::routes::ForwardingPolicy;
+use crate::uplink::UplinkSetting;
 
-/// A scenario, checked: what one seed makes of it is a run.
+/// A validated scenario; one seed turns it into a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub(crate) title: String,
@@ -36,73 +36,75 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// What it shows, in a line.
+    /// Returns the subject of the scenario, in one line of text.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// What it shows, and where its numbers come from.
+    /// Returns the description of the scenario: its subject in detail, and the source of its
+    /// numbers.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// What chance begins with where nobody says otherwise.
+    /// Returns the seed that the scenario has by default.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// How long it lasts.
+    /// Returns the duration of the scenario.
     #[must_use]
     pub const fn length(&self) -> Duration {
         self.length
     }
 
-    /// The programs that a lab runs in its machines.
+    /// Returns the programs that a lab runs on the scenario's machines.
     #[must_use]
     pub fn commands(&self) -> &[Command] {
         &self.commands
     }
 
-    /// What is expected, each as if there was nothing to measure: [`Verdict::with`] judges what there is.
+    /// Returns the verdicts on the scenario's expectations without measured values;
+    /// [`Verdict::with`] adds a value.
     #[must_use]
     pub fn expectations(&self) -> Vec<Verdict> {
         self.expectations.iter().map(|expectation| Verdict::of_nothing(expectation, self)).collect()
     }
 
-    /// What the link between two machines, by their names, is called, if it is.
+    /// Returns the name of the link between two machines, by their names, if it has one.
     #[must_use]
     pub fn link_name(&self, from: &str, to: &str) -> Option<&str> {
-        let is = |place: usize, name: &str| self.nodes[place].name == name;
+        let is = |index: usize, name: &str| self.nodes[index].name == name;
         let joins = |link: &&LinkPlan| {
             is(link.from, from) && is(link.to, to)
-                || link.is_both_ways && is(link.from, to) && is(link.to, from)
+                || link.is_bidirectional && is(link.from, to) && is(link.to, from)
         };
         self.shapes[self.links.iter().find(joins)?.shape].name.as_deref()
     }
 
-    /// The names of all machines, in order.
+    /// Returns the names of all machines, in order.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 }
 
 impl Scenario {
-    /// What each machine passes on of what is for others.
-    pub(crate) fn passes_on(&self) -> Vec<PassesOn> {
-        let mut passes_on: Vec<PassesOn> = self.nodes.iter().map(Node::passes_on).collect();
-        for (place, node) in self.nodes.iter().enumerate() {
-            if let Some(PassesOn::Of(inside)) = node.behind.map(|router| &mut passes_on[router]) {
-                inside.insert(place);
+    /// Returns the forwarding policy of each machine.
+    pub(crate) fn forwarding_policies(&self) -> Vec<ForwardingPolicy> {
+        let mut policies: Vec<ForwardingPolicy> = self.nodes.iter().map(Node::forwarding_policy).collect();
+        for (index, node) in self.nodes.iter().enumerate() {
+            if let Some(ForwardingPolicy::Of(inside)) = node.behind.map(|router| &mut policies[router]) {
+                inside.insert(index);
             }
         }
-        passes_on
+        policies
     }
 }
 
-/// What a machine does.
+/// Role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Agent,
@@ -110,60 +112,60 @@ pub(crate) enum Role {
     Router,
 }
 
-/// A machine.
+/// Machine of a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) role: Role,
-    /// Of a relay, whether it follows up on what does not come.
+    /// Of a relay: true if it requests missing packets again from receivers, and fetches copies.
     pub(crate) follows_up: bool,
-    /// Of a relay, what it sends at most.
-    pub(crate) uplink: Option<TypedUplink>,
-    /// Of a router, whether it translates addresses; where it stands in its file.
+    /// Of a relay: its uplink settings; `None` without a limit.
+    pub(crate) uplink: Option<UplinkSetting>,
+    /// Of a router with address translation: the location of the setting in the scenario file.
     pub(crate) nat: Option<String>,
-    /// The router that translates its address, by its place.
+    /// Index of the router that translates the machine's address; `None` without one.
     pub(crate) behind: Option<usize>,
 }
 
 impl Node {
-    /// What it passes on, with nobody behind it yet.
-    fn passes_on(&self) -> PassesOn {
+    /// Returns the machine's forwarding policy, before machines are put behind it.
+    fn forwarding_policy(&self) -> ForwardingPolicy {
         match (self.role, &self.nat) {
-            (Role::Router, None) => PassesOn::All,
-            (Role::Router, Some(_)) => PassesOn::Of(BTreeSet::new()),
-            (Role::Agent | Role::Relay, _) => PassesOn::Nothing,
+            (Role::Router, None) => ForwardingPolicy::All,
+            (Role::Router, Some(_)) => ForwardingPolicy::Of(BTreeSet::new()),
+            (Role::Agent | Role::Relay, _) => ForwardingPolicy::Nothing,
         }
     }
 }
 
-/// A link between two machines, by their places.
+/// A link between two machines, by their indexes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkPlan {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// Whether there is one of the same shape in the other direction.
-    pub(crate) is_both_ways: bool,
-    /// What it is like, by the place of its shape.
+    /// True if a link of the same shape exists in the reverse direction.
+    pub(crate) is_bidirectional: bool,
+    /// Index of the link's shape.
     pub(crate) shape: usize,
-    /// Which of the links of this shape it is, from 1.
+    /// Number of the link among those of its shape, from 1.
     pub(crate) member: u32,
 }
 
-/// What the links of one table are like.
+/// Properties of all links of one table of the scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkShape {
-    /// What variants of the scenario and expectations call it.
+    /// Name of the links, in variants of the scenario and in expectations.
     pub(crate) name: Option<String>,
-    pub(crate) delay: Drawn<TypedDuration>,
-    pub(crate) jitter: Drawn<TypedDuration>,
+    pub(crate) delay: Sampled<DurationSetting>,
+    pub(crate) jitter: Sampled<DurationSetting>,
     pub(crate) reorders: bool,
     pub(crate) detours: Probability,
     pub(crate) detour: Duration,
-    /// In the place of `delay`.
-    pub(crate) measured: Option<MeasuredDelays>,
+    /// Recorded delays, used instead of `delay`.
+    pub(crate) measured: Option<DelayTrace>,
     pub(crate) capacity: Capacity,
     pub(crate) queue: Option<Bytes>,
-    /// Of those with a rate, how what waits is told apart.
+    /// Packet scheduler; only links with a rate have one.
     pub(crate) classes: Option<Classes>,
     pub(crate) loss: Vec<LossShape>,
     pub(crate) outages: Vec<OutageShape>,
@@ -173,118 +175,118 @@ pub(crate) struct LinkShape {
     pub(crate) bleaches_ecn: bool,
 }
 
-/// What a link carries at most.
+/// Capacity of a link.
 #[derive(Clone, Debug)]
 pub(crate) enum Capacity {
     Unlimited,
-    Rate(Drawn<TypedRate>),
-    Recorded(RecordedCapacity),
+    Rate(Sampled<RateSetting>),
+    Recorded(CapacityTrace),
 }
 
-/// A way to lose packets.
+/// Loss process of a link, before random values are drawn.
 #[derive(Clone, Debug)]
 pub(crate) enum LossShape {
-    Independent(Drawn<TypedShare>),
+    Independent(Sampled<ShareSetting>),
     Bursts {
-        share: Drawn<TypedShare>,
+        share: Sampled<ShareSetting>,
         burst: f64,
         every: Duration,
     },
-    Recorded(Recorded),
+    Trace(LossTrace),
     GilbertElliott(GilbertElliott),
-    /// After a packet that was not lost, and after one that was.
-    Chain {
+    /// Loss probabilities after a packet that was not lost, and after a lost one.
+    Gilbert {
         first: Probability,
         next: Probability,
     },
 }
 
-/// When nothing passes.
+/// Outages of the links of one table, before random values are drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct OutageShape {
-    pub(crate) at: Drawn<TypedDuration>,
-    pub(crate) length: Drawn<TypedDuration>,
+    pub(crate) at: Sampled<DurationSetting>,
+    pub(crate) length: Sampled<DurationSetting>,
     pub(crate) member: Option<u32>,
-    /// The share of links that have it.
+    /// Share of the table's links that have the outages.
     pub(crate) on: Probability,
-    /// The mean time between two, if there are several.
+    /// Mean time between outages, if they repeat.
     pub(crate) every: Option<Duration>,
 }
 
-/// A flow.
+/// Flow of a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowPlan {
-    /// The place of its name among those of all tables of flows.
+    /// Index of the flow's name among the names of all flows.
     pub(crate) group: usize,
     pub(crate) name: String,
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) number: FlowId,
     pub(crate) service: Service,
-    /// Where it stands in its file.
-    pub(crate) place: String,
+    /// Location of the flow in the scenario file, as a prefix of problems.
+    pub(crate) location: String,
     pub(crate) via: Option<(usize, usize)>,
     pub(crate) budget: Duration,
     pub(crate) in_stream: Option<BlockShape>,
     pub(crate) batch: Option<BlockShape>,
     pub(crate) is_on_standby: bool,
-    /// What its receiver gives for others.
+    /// Consent of the flow's receiver to return packets for others' repairs; `None`: the default.
     pub(crate) consent: Option<Consent>,
     pub(crate) load: Load,
 }
 
-/// What goes through a flow.
+/// Source and kind of a flow's packets.
 #[derive(Clone, Debug)]
 pub(crate) enum Load {
-    /// Datagrams, when a calendar says so.
+    /// Datagrams of a simulated application, by a send schedule.
     Datagrams(Traffic),
-    /// One direction of TCP.
+    /// Segments of simulated TCP in one direction.
     Segments(Segments),
-    /// Whatever programs send.
+    /// Traffic of programs, which a forward of the sender's agent accepts.
     Programs(ProgramEnds),
-    /// What is captured of what they send.
+    /// Traffic of unmodified programs, which agents capture.
     Captured(CapturedTraffic),
 }
 
-/// What agents capture of what programs send.
+/// Flow's traffic of unmodified programs that agents capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedTraffic {
-    /// Where it goes, at the receiver.
-    pub ports: Vec<TypedPorts>,
-    /// Which packets relays get.
+    /// Ports at the receiver whose traffic the agents capture.
+    pub ports: Vec<PortsSetting>,
+    /// Captured packets that are copied to relays.
     pub copies: CapturedCopies,
-    /// What the flow is registered with, in each direction.
+    /// Registered rate of the flow, in each direction.
     pub rate: Rate,
 }
 
-/// Which captured packets relays get.
+/// Selection of captured packets that are copied to relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturedCopies {
-    /// What agents copy by themselves.
+    /// The agents' own choice.
     Usual,
-    /// All.
+    /// All packets.
     All,
-    /// With SYN or FIN, and the ends of what was written.
+    /// TCP segments with SYN or FIN, and the last segment of each write.
     Ends,
-    /// SYN and SYN-ACK.
+    /// SYN and SYN-ACK segments.
     Syn,
-    /// SYN-ACK alone.
+    /// SYN-ACK segments only.
     SynAck,
 }
 
-/// Where programs reach a flow.
+/// Addresses at which programs send to and receive from a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramEnds {
-    /// Where the sender's agent listens, within its machine.
+    /// Address at which the sender's agent accepts the datagrams of programs on its machine.
     pub listen: SocketAddr,
-    /// Where the receiver's agent delivers, within its machine.
+    /// Address to which the receiver's agent delivers, on its machine.
     pub target: SocketAddr,
-    /// What the flow is registered with, in each direction.
+    /// Registered rate of the flow, in each direction.
     pub rate: Rate,
 }
 
 impl Load {
-    /// What its flow is registered with.
+    /// Returns the registered rate of the flow.
     pub(crate) const fn rate(&self) -> Rate {
         match self {
             Self::Datagrams(traffic) => traffic.rate,
@@ -294,7 +296,7 @@ impl Load {
         }
     }
 
-    /// The length of a datagram, or of the longest.
+    /// Returns the length in bytes of the flow's datagrams, or of the longest.
     pub(crate) const fn bytes_max(&self) -> usize {
         match self {
             Self::Datagrams(traffic) => traffic.bytes,
@@ -304,92 +306,92 @@ impl Load {
     }
 }
 
-/// One direction of TCP.
+/// Segments of simulated TCP in one direction, as a flow's datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segments {
-    /// The longest datagram.
+    /// Length of the longest datagram, in bytes.
     pub(crate) bytes_max: usize,
-    /// What the flow is registered with.
+    /// Registered rate of the flow.
     pub(crate) rate: Rate,
-    pub(crate) copied: Copied,
+    pub(crate) copy_policy: CopyPolicy,
 }
 
-/// Which segments are copied.
+/// Selection of TCP segments that are copied to the ingress relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Copied {
+pub(crate) enum CopyPolicy {
     All,
     Marked(Marks),
 }
 
-/// Which segments an application marks as worth a copy.
+/// Segments that an application marks for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marks {
-    /// With SYN or FIN, or with less payload than fits: the end of what was written.
+    /// Segments with SYN or FIN, or shorter than a full segment: the last one of a write.
     Ends,
     Syn,
     SynAck,
 }
 
-/// An application over TCP, and the two flows that carry it.
+/// Simulated application over TCP, and its two flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConversationPlan {
-    /// The places of the flows from client to server, and back.
+    /// Indexes of the flows from client to server, and back.
     pub(crate) flows: [usize; 2],
     pub(crate) task: Task,
     pub(crate) settings: tcp::Settings,
     pub(crate) begin: Duration,
-    /// No transfer begins then or later.
+    /// End of new transfers: none begins at or after this time.
     pub(crate) end: Duration,
 }
 
-/// What an application does over TCP.
+/// Task of a simulated application over TCP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Task {
-    /// Fetches, each on a connection of its own.
+    /// The client fetches repeatedly, each time on a new connection.
     Fetches { request: Bytes, response: Bytes, count: Option<u32>, pause: Duration },
-    /// The client sends this much, or for ever.
+    /// The client sends this many bytes; `None`: without end.
     Bulk(Option<Bytes>),
 }
 
-/// What an application sends, and when.
+/// Datagrams of a simulated application: pattern, length and times.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     pub(crate) pattern: Pattern,
     pub(crate) every: Duration,
-    /// Of a datagram; of video, at most.
+    /// Length of a datagram, in bytes; of video, the longest.
     pub(crate) bytes: usize,
-    /// What the flow is registered with.
+    /// Registered rate of the flow.
     pub(crate) rate: Rate,
     pub(crate) begin: Duration,
     pub(crate) end: Duration,
 }
 
-/// When an application sends.
+/// Send pattern of a simulated application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     Steady,
-    /// On for this long at a time, off for this long in the mean.
+    /// On-periods of this length, with pauses of this mean length.
     OnOff {
         on: Duration,
         off: Duration,
     },
-    /// 1 to so many packets at a time.
+    /// Frames of 1 to this many packets, back to back.
     Frames {
         packets: u32,
     },
-    /// Frames of recorded sizes, each in packets that are spread over so much time.
+    /// Frames of recorded sizes, each in packets that are spread over this time.
     Video {
         frames: FrameTrace,
         spread: Duration,
     },
-    /// On and off for this long in the mean.
-    Talk {
+    /// Talkspurts and pauses of these mean lengths.
+    Voice {
         spurt: Duration,
         pause: Duration,
     },
 }
 
-/// Something that happens.
+/// Step of a scenario: a change at a fixed time.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) at: Duration,
@@ -397,20 +399,20 @@ pub(crate) struct Step {
     pub(crate) description: String,
 }
 
-/// What may happen.
+/// Change that a step makes to a machine or to links.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Stop(usize),
     Start(usize),
-    Hang(usize),
+    Freeze(usize),
     Resume(usize),
-    /// To links, by their ends.
+    /// Links by the indexes of their two end machines.
     Cut(Vec<(usize, usize)>),
     Mend(Vec<(usize, usize)>),
     Change(Vec<(usize, usize)>, LinkChange),
 }
 
-/// What is otherwise about links.
+/// Properties of links that a step changes; `None` leaves them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LinkChange {
     pub(crate) delay: Option<Duration>,
@@ -418,29 +420,29 @@ pub(crate) struct LinkChange {
     pub(crate) loss: Option<Vec<LossShape>>,
 }
 
-/// What is to come of a scenario.
+/// Expected result of a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Expectation {
-    pub(crate) of: Expected,
+    pub(crate) of: ExpectedMeasure,
     pub(crate) bound: Bound,
 }
 
-/// A measure of which something is expected.
+/// Measure of an expectation.
 #[derive(Clone, Debug)]
-pub(crate) enum Expected {
-    /// Of flows, by the place of their name.
+pub(crate) enum ExpectedMeasure {
+    /// Measure of flows, by the index of their name.
     Flow(usize, Measure),
-    /// Of the commands of a name, with the measure's name.
+    /// Measure of the commands of a name, with the measure's own name.
     Command(String, String),
-    /// Of the links of a name, each direction by itself.
+    /// Measure of the links of a name, each direction by itself.
     Link(String, Measure),
 }
 
-/// A bound of a measure, in its unit.
+/// Bound of an expectation, in the measure's unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bound {
     AtLeast(f64),
     AtMost(f64),
 }
 
-pub(crate) use crate::typed::TypedMeasure as Measure;
+pub(crate) use crate::raw::MeasureSetting as Measure;

@@ -1,49 +1,53 @@
-//! Random scenarios, each from its seed: topology, traffic and faults; then a time in which all is well again.
+//! Random scenarios, each from its seed: topology, traffic and faults, then a period without
+//! faults.
 //!
-//! A swarm's scenario is a text like any other, as are the recordings that it names: what fails is run, traced and captured by
-//! itself. It is looked at from outside. What machines hold and know when all is over is for the swarm of `byway-sim`'s tests.
+//! A swarm's scenario and its recordings are ordinary texts: a failure can be run, traced and
+//! captured by itself. The swarm checks results from outside. The swarm of `byway-sim`'s tests
+//! checks the state of machines at the end.
 
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
+use byway_config_types::Problem;
 use byway_sim::{Random, Seed};
-use byway_typed::Problem;
 use byway_units::{Duration, Time};
 
 use crate::outcome::Outcome;
 use crate::record::FlowRecord;
 use crate::scenario::Scenario;
 
-/// When faults may begin, when all of them are over, when everything must be well, and when it ends: milliseconds.
+/// Virtual time from which on a swarm's scenario has faults, in milliseconds.
 const FAULTS_FROM: u64 = 3_000;
-/// See [`FAULTS_FROM`].
+/// Virtual time at which the last fault of a swarm's scenario ends, in milliseconds.
 const FAULTS_UNTIL: u64 = 9_000;
-/// See [`FAULTS_FROM`].
+/// Virtual time from which on a swarm's flows must lose nothing, in milliseconds.
 const WELL_FROM: u64 = 16_000;
-/// See [`FAULTS_FROM`].
+/// Virtual time at which a swarm's scenario ends, in milliseconds.
 const END: u64 = 20_000;
 
-/// Of all flows, in milliseconds.
+/// Latency budget of all flows, in milliseconds.
 const BUDGET: u64 = 400;
 
-/// How many packets a recording has, and how far apart they were sent, in milliseconds: six seconds.
+/// Number of packets of a swarm's recording.
 const RECORDED_PACKETS: usize = 300;
-/// See [`RECORDED_PACKETS`].
+/// Interval between the packets of a swarm's recording, in milliseconds: a recording has six
+/// seconds.
 const RECORDED_EVERY: u64 = 20;
 
-/// The files of a seed, each with its name and its text: its scenario, and the recordings that this names.
+/// Returns the files of a swarm's seed, each with its name and its text: the scenario, and the
+/// recordings that it names.
 #[must_use]
 pub fn swarm_files(seed: u64) -> Vec<(String, String)> {
-    let recordings = Recordings::drawn(seed);
+    let recordings = Recordings::random(seed);
     let scenario = (format!("swarm-{seed}.toml"), scenario_text(seed, &recordings));
     [Some(scenario), recordings.losses, recordings.delays].into_iter().flatten().collect()
 }
 
-/// The scenario of a seed.
+/// Returns the scenario of a seed.
 ///
 /// # Errors
-/// If it is not right: no seed has one that is not.
+/// If it is invalid; no seed has an invalid one.
 pub fn swarm_scenario(seed: u64) -> Result<Scenario, Problem> {
     let files = swarm_files(seed);
     Scenario::read(Path::new(&files[0].0), &|wanted| {
@@ -54,9 +58,12 @@ pub fn swarm_scenario(seed: u64) -> Result<Scenario, Problem> {
 
 fn scenario_text(seed: u64, recordings: &Recordings) -> String {
     let mut random = Seed::new(seed).named("swarm of scenarios").sequence();
-    let shape = Shape { uplink: Uplink::drawn(seed), ..Shape::drawn(&mut random) };
+    let shape = Shape { uplink: Uplink::random(seed), ..Shape::random(&mut random) };
     let mut text = format!(
-        "# One of a swarm: what goes wrong here is drawn from seed {seed}.\ntitle = \"Swarm, seed {seed}\"\nseed = {seed}\nlength = \"{END} ms\"\n"
+        "# Swarm scenario with faults drawn from seed {seed}.\n\
+         title = \"Swarm, seed {seed}\"\n\
+         seed = {seed}\n\
+         length = \"{END} ms\"\n"
     );
     shape.nodes(&mut text);
     shape.links(&mut text, recordings, &mut random);
@@ -65,9 +72,9 @@ fn scenario_text(seed: u64, recordings: &Recordings) -> String {
     text
 }
 
-/// What is wrong with how a swarm's scenario came out; nothing, if all is as it must be whatever happens.
+/// Returns the violations in the outcome of a swarm's scenario, in words; empty if there are none.
 ///
-/// It needs [`Outcome::records`].
+/// The outcome must have [`Outcome::records`].
 #[must_use]
 pub fn swarm_faults(outcome: &Outcome) -> Vec<String> {
     let mut faults = Vec::new();
@@ -76,31 +83,31 @@ pub fn swarm_faults(outcome: &Outcome) -> Vec<String> {
     }
     for flow in &outcome.flows {
         if flow.duplicates > 0 {
-            faults.push(format!("{}: {} packets were delivered again", flow.name, flow.duplicates));
+            faults.push(format!("{}: {} packets were delivered twice", flow.name, flow.duplicates));
         }
     }
     for record in &outcome.records {
         let (sent, missing) = missing_when_well(record);
         if missing > 0 {
             let name = format!("{} from {} to {}", record.name, record.from, record.to);
-            faults.push(format!(
-                "{name}: {missing} of {sent} packets are missing or late although all is well again"
-            ));
+            faults.push(format!("{name}: {missing} of {sent} packets missing or late after the last fault"));
         }
     }
     faults
 }
 
-/// How many packets a flow sent after everything was well again, and how many of them were not delivered in time.
+/// Returns the number of packets that a flow sent after recovery from all faults, and the number of
+/// those not delivered in time.
 fn missing_when_well(record: &FlowRecord) -> (usize, usize) {
     let well = Time::START + Duration::from_millis(WELL_FROM);
     let late = |delay: Option<Duration>| delay.is_none_or(|delay| delay > record.terms.budget);
-    let sent = record.fates.iter().filter(|fate| fate.sent >= well);
-    let missing = sent.clone().filter(|fate| late(fate.delay())).count();
+    let sent = record.packets.iter().filter(|packet| packet.sent >= well);
+    let missing = sent.clone().filter(|packet| late(packet.delay())).count();
     (sent.count(), missing)
 }
 
-/// What some direct paths lose, and how long they take: names and texts of recordings. Both are over when all is well again.
+/// Recorded losses and delays of some direct paths: names and texts. Both end before the period
+/// without faults.
 #[derive(Debug, Default)]
 struct Recordings {
     losses: Option<(String, String)>,
@@ -108,7 +115,7 @@ struct Recordings {
 }
 
 impl Recordings {
-    fn drawn(seed: u64) -> Self {
+    fn random(seed: u64) -> Self {
         let mut random = Seed::new(seed).named("recordings of a swarm").sequence();
         let losses = (random.below(4) == 0).then(|| Self::recorded_losses(&mut random));
         let delays = (random.below(4) == 0).then(|| Self::recorded_delays(&mut random));
@@ -118,17 +125,17 @@ impl Recordings {
         }
     }
 
-    /// A packet in fifty begins a burst of up to eight.
+    /// Returns losses in which one packet in fifty begins a burst of up to eight.
     fn recorded_losses(random: &mut Random) -> String {
         let mut text = String::new();
         while text.len() < RECORDED_PACKETS {
             let lost = if random.below(50) == 0 { 1 + random.below(8) } else { 0 };
-            put(&mut text, (0..lost).map(|_| '1').chain(['0']).collect::<String>());
+            append(&mut text, (0..lost).map(|_| '1').chain(['0']).collect::<String>());
         }
         text
     }
 
-    /// Up to 30 ms more than the shortest; one packet in forty is lost.
+    /// Returns delays of up to 30 ms above the shortest; one packet in forty is lost.
     fn recorded_delays(random: &mut Random) -> String {
         let least = 20 + random.below(80);
         let mut text = String::new();
@@ -136,40 +143,41 @@ impl Recordings {
             let micros = least * 1_000 + random.below(30_000);
             let is_lost = random.below(40) == 0;
             let delay = format!("{}.{:03}\n", micros / 1_000, micros % 1_000);
-            put(&mut text, if is_lost { "lost\n" } else { &delay });
+            append(&mut text, if is_lost { "lost\n" } else { &delay });
         }
         text
     }
 }
 
-/// Who there is.
+/// Topology of a swarm's scenario, and the settings of its flows.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     pairs: u64,
     has_two_relays: bool,
-    /// Whether all senders leave by one router.
+    /// True if all senders share one router.
     shares_access: bool,
     service: &'static str,
-    /// Of each relay.
+    /// Uplink of each relay; `None`: unlimited.
     uplink: Option<Uplink>,
 }
 
-/// What relays send at most, where something waits for that. All flows fit, and so does what all of them send at once.
+/// Limited uplink of relays. It has capacity for all flows, and for simultaneous bursts of all of
+/// them.
 #[derive(Clone, Copy, Debug)]
 struct Uplink {
     megabits: u64,
-    /// Whether the flows are of low delay.
-    is_in_a_hurry: bool,
+    /// True if the flows are low-delay.
+    is_low_delay: bool,
     guard: &'static str,
     ecn: bool,
 }
 
 impl Uplink {
-    fn drawn(seed: u64) -> Option<Self> {
+    fn random(seed: u64) -> Option<Self> {
         let mut random = Seed::new(seed).named("uplinks of a swarm").sequence();
         (random.below(3) == 0).then(|| Self {
             megabits: 100 + random.below(400),
-            is_in_a_hurry: random.below(2) == 0,
+            is_low_delay: random.below(2) == 0,
             guard: match random.below(3) {
                 0 => "none",
                 1 => "fair",
@@ -179,10 +187,10 @@ impl Uplink {
         })
     }
 
-    /// As a node has it.
+    /// Returns the uplink settings as text in the table of a relay.
     fn text(self) -> String {
-        let Self { megabits, is_in_a_hurry, guard, ecn } = self;
-        let budget = if is_in_a_hurry { BUDGET } else { BUDGET - 1 };
+        let Self { megabits, is_low_delay, guard, ecn } = self;
+        let budget = if is_low_delay { BUDGET } else { BUDGET - 1 };
         format!(
             "uplink = {{ rate = \"{megabits} Mbit/s\", low_delay_budget = \"{budget} ms\", guard = \"{guard}\", ecn = {ecn} }}\n"
         )
@@ -190,7 +198,7 @@ impl Uplink {
 }
 
 impl Shape {
-    fn drawn(random: &mut Random) -> Self {
+    fn random(random: &mut Random) -> Self {
         let services = ["internet", "coding", "coding", "caching", "caching", "forwarding", "both"];
         Self {
             pairs: 1 + random.below(6),
@@ -207,18 +215,21 @@ impl Shape {
 
     fn nodes(&self, text: &mut String) {
         for role in ["alice", "bob"] {
-            put(text, format!("\n[[node]]\nname = \"{role}\"\nrole = \"agent\"\ncount = {}\n", self.pairs));
+            append(
+                text,
+                format!("\n[[node]]\nname = \"{role}\"\nrole = \"agent\"\ncount = {}\n", self.pairs),
+            );
         }
         for relay in ["east", "west"].into_iter().take(1 + usize::from(self.has_two_relays)) {
             let uplink = self.uplink.map_or_else(String::new, Uplink::text);
-            put(text, format!("\n[[node]]\nname = \"{relay}\"\nrole = \"relay\"\n{uplink}"));
+            append(text, format!("\n[[node]]\nname = \"{relay}\"\nrole = \"relay\"\n{uplink}"));
         }
         if self.shares_access {
-            put(text, "\n[[node]]\nname = \"gate\"\nrole = \"router\"\n");
+            append(text, "\n[[node]]\nname = \"gate\"\nrole = \"router\"\n");
         }
     }
 
-    /// The machine by which senders reach others.
+    /// Returns the name of the machine at which the senders' first links end.
     const fn first_hop(&self) -> &'static str {
         if self.shares_access { "gate" } else { "alice" }
     }
@@ -226,7 +237,7 @@ impl Shape {
     fn links(&self, text: &mut String, recordings: &Recordings, random: &mut Random) {
         let none = Recordings::default();
         if self.shares_access {
-            put(text, "\n[[link]]\nbetween = [\"alice\", \"gate\"]\ndelay = \"2 ms\"\n");
+            append(text, "\n[[link]]\nbetween = [\"alice\", \"gate\"]\ndelay = \"2 ms\"\n");
         }
         Self::link(text, (self.first_hop(), "bob"), 20 + random.below(100), 10.0, recordings, random);
         Self::link(text, (self.first_hop(), "east"), 2 + random.below(15), 3.0, &none, random);
@@ -236,8 +247,9 @@ impl Shape {
         }
     }
 
-    /// A link that is as it should be after the faults and, but for recorded delays, before them; in between it loses up to so many
-    /// percent, or what was recorded.
+    /// Writes a link. Between [`FAULTS_FROM`] and [`FAULTS_UNTIL`] it may have an outage, and a
+    /// loss rate of up to `lossy` percent or the recorded losses. Recorded delays apply from the
+    /// beginning to [`FAULTS_UNTIL`]; jitter and duplicates may apply all the time.
     fn link(
         text: &mut String,
         (one, other): (&str, &str),
@@ -247,19 +259,19 @@ impl Shape {
         random: &mut Random,
     ) {
         let delays = recordings.delays.as_ref().map(|(name, _)| recorded(name));
-        let way =
+        let delay_setting =
             delays.as_ref().map_or(format!("delay = \"{delay} ms\""), |delays| format!("delays = {delays}"));
-        put(text, format!("\n[[link]]\nbetween = [\"{one}\", \"{other}\"]\n{way}\n"));
+        append(text, format!("\n[[link]]\nbetween = [\"{one}\", \"{other}\"]\n{delay_setting}\n"));
         if random.below(3) == 0 {
             let reorders = random.below(2) == 0;
-            put(text, format!("jitter = \"{} ms\"\nreorders = {reorders}\n", 1 + random.below(20)));
+            append(text, format!("jitter = \"{} ms\"\nreorders = {reorders}\n", 1 + random.below(20)));
         }
         if random.below(5) == 0 {
-            put(text, format!("duplication = \"{} %\"\n", 1 + random.below(20)));
+            append(text, format!("duplication = \"{} %\"\n", 1 + random.below(20)));
         }
         if random.below(3) == 0 {
             let (at, length) = (FAULTS_FROM + random.below(4_000), 50 + random.below(2_000));
-            put(text, format!("outage = [{{ at = \"{at} ms\", for = \"{length} ms\" }}]\n"));
+            append(text, format!("outage = [{{ at = \"{at} ms\", for = \"{length} ms\" }}]\n"));
         }
         let step = |at: u64, what: &str| {
             format!(
@@ -267,7 +279,7 @@ impl Shape {
             )
         };
         if delays.is_some() {
-            put(text, step(FAULTS_UNTIL, &format!("delay = \"{delay} ms\"")));
+            append(text, step(FAULTS_UNTIL, &format!("delay = \"{delay} ms\"")));
         }
         let share = lossy * f64::from(u32::try_from(random.below(101)).unwrap_or(0)) / 100.0;
         let drawn = match random.below(3) {
@@ -280,7 +292,7 @@ impl Shape {
         };
         let losses = recordings.losses.as_ref().map(|(name, _)| recorded(name));
         if let Some(loss) = losses.or(drawn) {
-            put(text, step(FAULTS_FROM, &format!("loss = [{loss}]")) + &step(FAULTS_UNTIL, "loss = []"));
+            append(text, step(FAULTS_FROM, &format!("loss = [{loss}]")) + &step(FAULTS_UNTIL, "loss = []"));
         }
     }
 
@@ -300,7 +312,7 @@ impl Shape {
         let standby = random.below(5) == 0 && matches!(self.service, "coding" | "caching");
         let in_stream = one_of(random, &["5+1", "16+1", "none"]);
         let batch = one_of(random, &["6+2", "8+2", "10+1"]);
-        put(
+        append(
             text,
             format!(
                 "\n[[flow]]\nname = \"call\"\nfrom = \"alice\"\nto = \"bob\"\nservice = \"{}\"\nstandby = {standby}\nin_stream = \"{in_stream}\"\nbatch = \"{batch}\"\nbudget = \"{BUDGET} ms\"\nsends = {sends}\n",
@@ -322,26 +334,26 @@ impl Shape {
                 2 => agent("alice"),
                 _ => agent("bob"),
             };
-            let (begins, ends) = one_of(random, &[("stop", "start"), ("hang", "resume")]);
+            let (begins, ends) = one_of(random, &[("stop", "start"), ("freeze", "resume")]);
             for (at, does) in [(from, begins), (until, ends)] {
-                put(text, format!("\n[[step]]\nat = \"{at} ms\"\ndo = \"{does}\"\nnode = \"{node}\"\n"));
+                append(text, format!("\n[[step]]\nat = \"{at} ms\"\ndo = \"{does}\"\nnode = \"{node}\"\n"));
             }
         }
     }
 }
 
-/// A recording of this name, as a link has it.
+/// Returns the settings by which a link replays a recording.
 fn recorded(name: &str) -> String {
     format!("{{ trace = \"{name}\", every = \"{RECORDED_EVERY} ms\" }}")
 }
 
 fn one_of<T: Copy>(random: &mut Random, values: &[T]) -> T {
-    let place =
+    let index =
         usize::try_from(random.below(values.len() as u64)).expect("it is below a number of this type");
-    values[place]
+    values[index]
 }
 
-fn put(text: &mut String, part: impl AsRef<str>) {
+fn append(text: &mut String, part: impl AsRef<str>) {
     // Writing to a string cannot fail.
     let _ = text.write_str(part.as_ref());
 }
@@ -351,7 +363,7 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::*;
-    use crate::run::Watching;
+    use crate::run::RecordOptions;
 
     #[test]
     fn each_seed_has_a_scenario_that_is_right() {
@@ -391,9 +403,9 @@ mod tests {
                     }
                 };
                 let scenario = Scenario::read(Path::new(&files[0].0), &|wanted| Ok(text(wanted)));
-                let watching = Watching { records: true, ..Watching::default() };
+                let watching = RecordOptions { records: true, ..RecordOptions::default() };
                 let scenario = scenario.expect("it is right");
-                scenario.run_watched(seed, &watching, |_| ControlFlow::Continue(())).expect("all are joined")
+                scenario.run_observed(seed, &watching, |_| ControlFlow::Continue(())).expect("all are joined")
             };
             let lost = |outcome: &Outcome| outcome.flows.iter().map(|flow| flow.lost_direct).sum::<u64>();
             let [with, without] = [true, false].map(run);

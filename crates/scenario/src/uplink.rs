@@ -1,96 +1,99 @@
-//! The uplink of a relay, from what is typed of it to what a shard is told.
+//! Uplink of a relay: conversion of its settings to those of one shard.
 
+use byway_config_types::{DurationSetting, RateSetting};
 use byway_proto::limits::UPLINK_PACKET;
 use byway_proto::relay::UplinkSettings;
 use byway_sched::SettingsError;
-use byway_typed::{TypedDuration, TypedRate};
 use byway_units::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::classes::{NoPromise, QueuePlan, ThirdClass, TypedDiscards, TypedGuard, TypedQueue};
+use crate::classes::{DiscardsSetting, GuardSetting, QueuePlan, QueuePlanError, QueueSetting, ThirdClass};
 
-/// What a relay sends at most, and how its flows share that.
+/// The rate limit of a relay's uplink, and the shares of its flows.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TypedUplink {
-    /// What the relay sends at most, with the headers of IP and UDP: a little less than what its line carries, so that packets wait
-    /// here and not elsewhere. Shards share it evenly.
-    pub rate: TypedRate,
-    /// The bound on the queueing of low-delay packets, at most a minute. Default: `"10 ms"`.
-    pub delay: Option<TypedDuration>,
-    /// The rate of a high-rate flow by that of a low-delay one: more than 1, at most 1000. Default: 2.
+pub struct UplinkSetting {
+    /// The rate limit of the relay, including IP and UDP headers; packets queue here and not
+    /// elsewhere if it is a little less than the rate of the access link. Shards share it evenly.
+    pub rate: RateSetting,
+    /// The bound on the sojourn time of low-delay packets, at most a minute. Default: `"10 ms"`.
+    pub delay: Option<DurationSetting>,
+    /// The ratio of a high-rate flow's rate to a low-delay flow's, more than 1 and at most 1000.
+    /// Default: 2.
     pub ratio: Option<f64>,
-    /// The largest latency budget with which flows are low-delay. Default: `"150 ms"`.
-    pub low_delay_budget: Option<TypedDuration>,
-    /// Protection from flows that choose low delay and send too much, and from agents that make flows up. Default: `"fair"`.
-    pub guard: Option<TypedGuard>,
-    /// Whether low-delay packets are marked before their queue is full (ECN), and those dropped that cannot be. Default: `false`.
+    /// The largest latency budget with which a flow counts as low-delay. Default: `"150 ms"`.
+    pub low_delay_budget: Option<DurationSetting>,
+    /// Protection from low-delay flows that send too much, and from agents that invent flows.
+    /// Default: `"fair"`.
+    pub guard: Option<GuardSetting>,
+    /// True to mark low-delay packets before their queue is full (ECN), and to drop those that are
+    /// not ECN-capable. Default: `false`.
     pub ecn: Option<bool>,
 }
 
-/// Why an uplink cannot be as it is typed.
+/// Error in the settings of an uplink.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct NoUplink {
-    /// The key that asks for it.
+pub struct UplinkError {
+    /// Key of the setting that is invalid.
     pub key: &'static str,
-    /// What is wrong, and the remedy.
+    /// Description of the problem, and its remedy.
     pub message: String,
 }
 
-impl TypedUplink {
-    /// The bound on queueing where none is typed (the choice of the paper on Rate-Delay, section V).
-    const USUAL_DELAY: Duration = Duration::from_millis(10);
+impl UplinkSetting {
+    /// Default bound on the sojourn time of low-delay packets in an uplink (the choice of the paper
+    /// on Rate-Delay, section V).
+    const DEFAULT_DELAY: Duration = Duration::from_millis(10);
 
-    /// What fits into the queue, as time that the line takes for it: the buffer of that paper.
-    const USUAL_QUEUE: Duration = Duration::from_millis(250);
+    /// Default buffer of an uplink, as time at its rate: that of the paper on Rate-Delay.
+    const DEFAULT_QUEUE: Duration = Duration::from_millis(250);
 
-    /// What each of so many shards is told.
+    /// Returns the settings of each of this many shards.
     ///
     /// # Errors
-    /// If the rate leaves a shard too little for what is promised, or the ratio is none.
-    pub fn settings(&self, shards: u8) -> Result<UplinkSettings, NoUplink> {
+    /// If a shard's rate is too low for the delay bound, or the ratio is invalid.
+    pub fn settings(&self, shards: u8) -> Result<UplinkSettings, UplinkError> {
         let rate = Rate::from_bits_per_second(self.rate.0.bits_per_second() / u64::from(shards.max(1)));
-        let delay = self.delay.map_or(Self::USUAL_DELAY, |delay| delay.0);
+        let delay = self.delay.map_or(Self::DEFAULT_DELAY, |delay| delay.0);
         let plan = QueuePlan {
-            kind: TypedQueue::RateDelay,
+            kind: QueueSetting::RateDelay,
             bound: Some(delay),
             ratio: self.ratio,
             third: ThirdClass::Absent,
-            discards: TypedDiscards::Late,
-            guard: self.guard.unwrap_or(TypedGuard::Fair),
+            discards: DiscardsSetting::Late,
+            guard: self.guard.unwrap_or(GuardSetting::Fair),
             marks: self.ecn.unwrap_or(false),
         };
-        let room = rate.bytes_in(Self::USUAL_QUEUE).unwrap_or(Bytes::MAX);
-        let link = plan.settings(rate, UPLINK_PACKET, room).map_err(|broken| self.told(&broken, shards))?;
+        let buffer = rate.bytes_in(Self::DEFAULT_QUEUE).unwrap_or(Bytes::MAX);
+        let link = plan
+            .settings(rate, UPLINK_PACKET, buffer)
+            .map_err(|broken| self.uplink_error(&broken, shards))?;
         let usual = UplinkSettings::new(link);
         let low_delay_budget = self.low_delay_budget.map_or(usual.low_delay_budget, |budget| budget.0);
         Ok(UplinkSettings { low_delay_budget, ..usual })
     }
 
-    /// The same, in the words of an uplink.
-    fn told(&self, broken: &NoPromise, shards: u8) -> NoUplink {
-        let NoPromise { key, error } = *broken;
-        let SettingsError::Delay { given, least, packet } = error else {
-            return NoUplink { key, message: error.to_string() };
+    /// Converts an error of the queue plan to the settings of an uplink, which all shards share.
+    fn uplink_error(&self, broken: &QueuePlanError, shards: u8) -> UplinkError {
+        let QueuePlanError { key, error } = *broken;
+        let SettingsError::Delay { requested, least, packet } = error else {
+            return UplinkError { key, message: error.to_string() };
         };
         let (rate, shards) = (self.rate.0, u64::from(shards.max(1)));
-        let of_shards = if shards == 1 {
-            String::new()
-        } else {
-            format!(", of which each of {shards} shards has its part")
-        };
-        let needed =
-            Rate::over(packet + packet, given).map(|least| least.bits_per_second().saturating_mul(shards));
+        let of_shards = if shards == 1 { String::new() } else { format!(", divided by {shards} shards") };
+        let needed = Rate::over(packet + packet, requested)
+            .map(|least| least.bits_per_second().saturating_mul(shards));
         let needed = needed.map_or_else(String::new, |least| {
             format!(" a rate of {} or more,", Rate::from_bits_per_second(least.saturating_add(shards)))
         });
         let fewer = if shards == 1 { "" } else { " fewer shards," };
         let message = format!(
-            "two packets of {packet} take {least} at {rate}{of_shards}, which is more than the delay of {given}: give{needed}{fewer} or a longer delay"
+            "two packets of {packet} take {least} at {rate}{of_shards}, more than the delay of \
+             {requested}: set{needed}{fewer} or a longer delay"
         );
-        NoUplink { key: if self.delay.is_some() { "delay" } else { "rate" }, message }
+        UplinkError { key: if self.delay.is_some() { "delay" } else { "rate" }, message }
     }
 }
 
@@ -101,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    fn typed(text: &str) -> TypedUplink {
+    fn typed(text: &str) -> UplinkSetting {
         toml::from_str(text).expect("an uplink")
     }
 
@@ -135,7 +138,7 @@ mod tests {
             let refused = typed(text).settings(shards).expect_err(text);
             assert!(refused.key == key && refused.message.contains(words), "{text}: {refused:?}");
         }
-        // The rate that is named is enough.
+        // The rate that the error message requests is sufficient.
         assert!(typed("rate = \"2433 kbit/s\"").settings(1).is_ok());
         assert!(typed("rate = \"4866 kbit/s\"").settings(2).is_ok());
     }

@@ -1,8 +1,10 @@
-//! Access lines that lose packets at random, as Wi-Fi and LTE do: what they lose is repaired by relays behind them.
+//! Tests of access links with random losses, such as Wi-Fi and LTE: relays behind them repair the
+//! losses.
 
 use byway_scenario::{FlowOutcome, Scenario};
 
-/// A call of 408 kbit/s between two sites. `{sender}` and `{receiver}` stand for the losses of their access lines.
+/// A call of 408 kbit/s between two sites. `{sender}` and `{receiver}` are the losses of their
+/// access links.
 const CALL: &str = r#"
 title = "A call over a lossy access line"
 length = "40 s"
@@ -54,7 +56,7 @@ service = "{service}"
 sends = { kind = "steady", every = "20 ms", bytes = 1000 }
 "#;
 
-/// The seeds of each arrangement: what holds copies back does so in some runs only.
+/// Seeds of each arrangement: a cause that delays copies occurs in some runs only.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
 fn run(service: &str, sender: &str, receiver: &str, seed: u64) -> FlowOutcome {
@@ -63,8 +65,8 @@ fn run(service: &str, sender: &str, receiver: &str, seed: u64) -> FlowOutcome {
     scenario.run(seed).expect("all machines are joined").flows.remove(0)
 }
 
-/// Checks the share of lost packets that came within the budget: at least so many percent where 10,
-/// 20 and 30 % are lost by the lines that lose.
+/// Checks the share of lost packets delivered within the budget: at least this many percent if 10,
+/// 20 and 30 % are lost on the lossy access links.
 fn check_repaired(service: &str, [sender, receiver]: [bool; 2], floors: [u64; 3]) {
     for (loss, floor) in ["10 %", "20 %", "30 %"].into_iter().zip(floors) {
         for seed in SEEDS {
@@ -78,32 +80,34 @@ fn check_repaired(service: &str, [sender, receiver]: [bool; 2], floors: [u64; 3]
 }
 
 #[test]
-fn losses_of_the_senders_line_are_repaired() {
+fn losses_of_the_senders_access_link_are_repaired() {
     for service in ["caching", "both"] {
         check_repaired(service, [true, false], [97, 92, 85]);
     }
 }
 
 #[test]
-fn losses_of_the_receivers_line_are_repaired() {
+fn losses_of_the_receivers_access_link_are_repaired() {
     for service in ["caching", "both"] {
         check_repaired(service, [false, true], [97, 92, 85]);
     }
 }
 
 #[test]
-fn losses_of_both_lines_are_repaired() {
-    // Where both lines lose 30 %, half of the packets are lost, half of their copies reach the far relay late or not at all.
+fn losses_of_both_access_links_are_repaired() {
+    // If both access links lose 30 %, half of the packets are lost, and half of their copies reach
+    // the far relay late or not at all.
     check_repaired("caching", [true, true], [97, 92, 80]);
     check_repaired("both", [true, true], [97, 92, 85]);
 }
 
 #[test]
-fn everything_is_forwarded_however_much_a_line_loses() {
+fn everything_is_forwarded_however_much_an_access_link_loses() {
     for seed in SEEDS {
         for (loss, missing) in [("10 %", 5), ("20 %", 40), ("30 %", 130)] {
             let call = run("forwarding", loss, "0 %", seed);
-            // Each packet leaves two relays, once more if it is asked for again; a line that loses 30 % keeps some from the first.
+            // Each packet leaves two relays, once more if it is requested again; an access link
+            // that loses 30 % loses some before the first relay.
             let share = call.relay_share.expect("packets were sent");
             assert!(share > 2.0 && call.missing <= missing, "{loss}, seed {seed}: {call:#?}");
         }

@@ -1,9 +1,9 @@
-//! Paths on which packets overtake others, as over several links or aggregated Wi-Fi frames: nothing is lost, and relays
-//! soon repair next to nothing.
+//! Tests of paths that reorder packets, such as several links or aggregated Wi-Fi frames: nothing
+//! is lost, and relays soon send almost no repairs.
 
 use byway_scenario::{FlowOutcome, Scenario};
 
-/// A call of which `{share}` of the packets come `{by}` later than the others, and `{loss}` never.
+/// A call with `{share}` of the packets delayed by another `{by}`, and `{loss}` lost.
 const CALL: &str = r#"
 title = "A call over a path on which packets overtake others"
 length = "60 s"
@@ -42,15 +42,16 @@ service = "{service}"
 sends = { kind = "steady", every = "{every}", bytes = 500 }
 "#;
 
-/// A path: the shares of packets that others overtake, and of those lost, and how much later the overtaken ones come.
+/// A path: the shares of reordered and of lost packets, and the additional delay of the reordered
+/// ones.
 #[derive(Clone, Copy)]
-struct Path {
+struct OvertakingPath {
     share: &'static str,
     by: &'static str,
     loss: &'static str,
 }
 
-fn run(service: &str, every: &str, path: Path) -> FlowOutcome {
+fn run(service: &str, every: &str, path: OvertakingPath) -> FlowOutcome {
     let text = CALL.replace("{service}", service).replace("{every}", every);
     let text = text.replace("{share}", path.share).replace("{by}", path.by).replace("{loss}", path.loss);
     let scenario = Scenario::parse(&text).unwrap_or_else(|problem| panic!("{problem}"));
@@ -61,14 +62,14 @@ fn relay_share(call: &FlowOutcome) -> f64 {
     call.relay_share.expect("packets were sent")
 }
 
-/// Calls `check` for all services, rates and paths on which packets overtake others.
+/// Calls `check` for all services, rates and paths that reorder packets.
 fn on_each_path(loss: &'static str, check: impl Fn(&str, &FlowOutcome, &FlowOutcome)) {
     for service in ["caching", "coding"] {
         for every in ["5 ms", "10 ms", "20 ms"] {
-            let in_order = run(service, every, Path { share: "0 %", by: "10 ms", loss });
+            let in_order = run(service, every, OvertakingPath { share: "0 %", by: "10 ms", loss });
             for share in ["20 %", "40 %"] {
                 for by in ["10 ms", "20 ms", "30 ms"] {
-                    let call = run(service, every, Path { share, by, loss });
+                    let call = run(service, every, OvertakingPath { share, by, loss });
                     check(&format!("{service}, every {every}, {share} by {by}: {call:#?}"), &call, &in_order);
                 }
             }

@@ -1,11 +1,12 @@
-//! What was recorded elsewhere, in scenarios: capacities, delays and frames.
+//! Tests of recordings in scenarios: capacities, delays and frames.
 
 use std::io;
 use std::path::Path;
 
 use byway_scenario::{Outcome, Scenario};
 
-/// Two agents with this link from one to the other, and a flow that sends this, with the budget of a second.
+/// Runs two agents with this link from one to the other, and a flow with this traffic and a budget
+/// of a second.
 fn run(link: &str, sends: &str, recorded: &str) -> Outcome {
     let text = format!(
         r#"
@@ -45,14 +46,15 @@ const STEADY: &str = "kind = \"steady\", every = \"10 ms\", bytes = 1_000";
 
 #[test]
 fn a_recorded_capacity_passes_what_it_passed_then_and_the_rest_waits_or_is_lost() {
-    // 1,500 bytes each 20 ms, and for two seconds of ten nothing at all.
+    // 1,500 bytes each 20 ms, and for two seconds of ten no capacity at all.
     let recorded: Vec<String> =
         (1..=500).filter(|tick| !(200..300).contains(tick)).map(|tick| (tick * 20).to_string()).collect();
     let outcome =
         run("delay = \"5 ms\"\ncapacity = \"recorded.txt\"\nqueue = \"30 kB\"", STEADY, &recorded.join("\n"));
     let (call, link) = (&outcome.flows[0], &outcome.links[0]);
     assert_eq!((link.from.as_str(), link.to.as_str()), ("alice", "bob"));
-    // Packets of 1,060 bytes or so each 10 ms are 106 kB/s, of which 75 kB/s pass while anything does.
+    // Packets of about 1,060 bytes each 10 ms are 106 kB/s; the link passes 75 kB/s of these while
+    // it has capacity.
     let lost = link.lost.get("queue_full").copied().unwrap_or_default();
     assert!((600..900).contains(&lost) && call.missing.abs_diff(lost) < 60, "{lost}: {call:#?}");
     assert!(link.queue_bytes_max.is_some_and(|bytes| (28_500..=30_000).contains(&bytes)), "{link:#?}");
@@ -71,7 +73,7 @@ fn measured_delays_are_met_again_and_what_was_late_is_lost() {
         |late: &str| run(&format!("delays = {{ trace = \"recorded.txt\"{late} }}"), STEADY, recorded);
     let outcome = delays(", late = \"200 ms\"");
     let call = &outcome.flows[0];
-    // It begins again after 2.4 s: in 16 s, packets of 0.2 s in each 2.4 s are lost.
+    // The recording repeats after 2.4 s: in 16 s, packets of 0.2 s in each 2.4 s are lost.
     assert!((110..150).contains(&call.missing) && call.missing == call.lost_direct, "{call:#?}");
     let lost = outcome.links[0].lost.get("random").copied().unwrap_or_default();
     assert!(
@@ -99,7 +101,7 @@ fn recorded_frames_are_sent_whole() {
     let spread = run("delay = \"5 ms\"", &sends(", pace = \"60 %\""), recorded);
     let paced = &spread.flows[0];
     assert!(paced.sent.abs_diff(800) <= 2 && paced.missing == 0, "{paced:#?}");
-    // Back to back, three packets wait for each other before 1 Mbit/s; 8 ms apart, hardly.
+    // Back to back, three packets queue at 1 Mbit/s; 8 ms apart, they hardly do.
     let slow = |sends: &str| run("rate = \"1 Mbit/s\"", sends, recorded).links[0].queue_bytes_max;
     assert!(slow(&sends("")) > Some(2_500) && slow(&sends(", pace = \"60 %\"")) < Some(2_200));
 }

@@ -1,4 +1,4 @@
-//! The scenarios of the repository.
+//! Tests of the repository's scenarios.
 
 #![allow(clippy::disallowed_methods, reason = "reads files of the repository")]
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use byway_scenario::Scenario;
 
-/// What each scenario comes to with its own seed, on every machine and by any number of threads.
+/// Digest of each scenario with its own seed, on every machine and with any number of threads.
 const DIGESTS: [(&str, &str); 3] = [
     ("one-call", "dce38fc9e5623468"),
     ("eight-calls", "577d57deae88f075"),
@@ -29,7 +29,7 @@ fn all_scenarios_come_out_as_they_expect() {
         assert_eq!(scenario.check(), Ok(()), "{}", file.display());
         let name = file.file_stem().and_then(|name| name.to_str()).expect("a name");
         let Some((_, digest)) = DIGESTS.iter().find(|(known, _)| *known == name) else {
-            // Experiments run it, and say what comes of it.
+            // Experiments run it, and define its expectations.
             continue;
         };
         let outcome =

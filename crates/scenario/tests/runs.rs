@@ -1,11 +1,11 @@
-//! Scenarios as a whole: what comes of them, and that it is the same each time.
+//! Tests of whole scenarios: their outcomes, and that these are the same each time.
 
 use std::ops::ControlFlow;
 
-use byway_scenario::{BuildError, Captured, Halt, Outcome, Scenario, Watching};
+use byway_scenario::{BuildError, CaptureFilter, Outcome, RecordOptions, Scenario, StopReason};
 use byway_units::{Bytes, Duration};
 
-/// Four calls, of which one path goes dark for two seconds.
+/// Four calls; one path has an outage of two seconds.
 const CALLS: &str = r#"
 title = "Four calls"
 length = "20 s"
@@ -187,12 +187,12 @@ fn machines_that_are_not_joined_are_named() {
     let apart = CALLS.replace("between = [\"alice\", \"bob\"]", "between = [\"alice\", \"west\"]");
     let error = scenario(&apart).run(1).expect_err("no path leads from alice to bob");
     assert!(
-        matches!(&error, BuildError::NoWay { from, to, .. } if from == "alice.1" && to == "bob.1"),
+        matches!(&error, BuildError::NoRoute { from, to, .. } if from == "alice.1" && to == "bob.1"),
         "{error}"
     );
     let far = CALLS.replace("between = [\"bob\", \"west\"]", "between = [\"alice\", \"west\"]");
     let error = scenario(&far).run(1).expect_err("bob has no relay");
-    assert!(error.to_string().contains("no relay is near bob.1"), "{error}");
+    assert!(error.to_string().contains("no relay near bob.1"), "{error}");
 }
 
 #[test]
@@ -208,7 +208,8 @@ fn talk_and_frames_and_pauses_are_sent() {
     }
 }
 
-/// Two calls without the overlay, by links with these properties, and what happens.
+/// Returns the outcome of two calls without the overlay, over links with these properties and with
+/// these steps.
 fn bare(link: &str, rest: &str) -> byway_scenario::FlowOutcome {
     run(&bare_text(link, rest), 1).flows.remove(0)
 }
@@ -246,7 +247,10 @@ fn without_the_overlay_whatever_is_lost_is_missing_and_nothing_else() {
         ("loss = [{ share = \"2 %\" }]", String::new()),
         ("corruption = \"2 %\"", String::new()),
         ("loss = [{ share = \"5 %\" }]\nduplication = \"50 %\"", String::new()),
-        ("loss = [{ share = \"2 %\" }]", step("5 s", "hang", "alice.1") + &step("6 s", "resume", "alice.1")),
+        (
+            "loss = [{ share = \"2 %\" }]",
+            step("5 s", "freeze", "alice.1") + &step("6 s", "resume", "alice.1"),
+        ),
         ("loss = [{ share = \"2 %\" }]", step("5 s", "stop", "alice.1") + &step("6 s", "start", "alice.1")),
     ] {
         let call = bare(link, &rest);
@@ -279,7 +283,7 @@ fn links_of_one_recording_do_not_lose_together() {
     };
     let scenario = Scenario::read(std::path::Path::new("s"), &read).expect("it is right");
     let call = scenario.run(1).expect("all are joined").flows.remove(0);
-    // Each path is dark for 100 ms in 5 s, and the others then are not.
+    // Each path has an outage of 100 ms in 5 s, at a time when the others have none.
     assert!(call.lost_direct > 100 && call.repaired_by.cooperative > 60, "{call:#?}");
 }
 
@@ -298,12 +302,12 @@ fn relays_that_are_named_are_taken_and_have_to_be_joined() {
     let named = CALLS.replace("service = \"coding\"", "service = \"caching\"\nvia = [\"west\", \"west\"]");
     let error = scenario(&named).check().expect_err("alice does not reach west");
     assert!(
-        error.to_string().starts_with("scenario.toml:41: flow[0]: no way leads from alice.1 to west"),
+        error.to_string().starts_with("scenario.toml:41: flow[0]: no route from alice.1 to west"),
         "{error}"
     );
     let apart = CALLS.replace("[[link]]\nbetween = [\"east\", \"west\"]\ndelay = \"35 ms\"\n", "");
     let error = scenario(&apart).check().expect_err("the relays do not reach each other");
-    assert!(error.to_string().contains("no way leads from east to west"), "{error}");
+    assert!(error.to_string().contains("no route from east to west"), "{error}");
 }
 
 #[test]
@@ -322,17 +326,17 @@ service = "internet"
 count = 2
 sends = { kind = "steady", every = "20 us", bytes = 16 }
 "#;
-    // No session is set up over 50 s: nothing is under way, and nothing comes.
+    // No session is set up over 50 s: nothing is in flight, and nothing arrives.
     let outcome = run(text, 1);
     assert_eq!((outcome.stopped.is_some(), outcome.flows[0].delivered), (false, 0));
     let near = text.replace("\"50 s\"", "\"10 ms\", rate = \"10 Mbit/s\", queue = \"1 GB\"");
     let outcome = run(&near, 1);
     let why = outcome.stopped.as_ref().map(|stopped| stopped.why.as_str()).unwrap_or_default();
-    assert!(why.contains("too many packets are under way") && !outcome.is_met(), "{outcome:#?}");
+    assert!(why.contains("too many packets are in flight") && !outcome.is_met(), "{outcome:#?}");
     assert!(outcome.flows[0].in_flight + outcome.flows[0].missing > 500_000, "{outcome:#?}");
 }
 
-/// The types of the blocks in a capture, and what they say.
+/// Returns the types of the blocks in a capture, and their bodies.
 fn blocks(capture: &[u8]) -> Vec<(u32, &[u8])> {
     let mut rest = capture;
     let mut blocks = Vec::new();
@@ -348,12 +352,12 @@ fn blocks(capture: &[u8]) -> Vec<(u32, &[u8])> {
 
 #[test]
 fn a_capture_has_all_that_is_sent_over_a_link_and_says_what_is_lost() {
-    let link = |ends: [&str; 2]| Watching {
-        capture: Captured::Links(vec![ends.map(str::to_owned)]),
-        ..Watching::default()
+    let link = |ends: [&str; 2]| RecordOptions {
+        capture: CaptureFilter::Links(vec![ends.map(str::to_owned)]),
+        ..RecordOptions::default()
     };
     let mut capture = Vec::new();
-    let watched = scenario(CALLS).run_watched(1, &link(["alice.2", "bob.2"]), |progress| {
+    let watched = scenario(CALLS).run_observed(1, &link(["alice.2", "bob.2"]), |progress| {
         capture.extend(progress.capture);
         ControlFlow::Continue(())
     });
@@ -362,20 +366,24 @@ fn a_capture_has_all_that_is_sent_over_a_link_and_says_what_is_lost() {
     let of_kind = |kind| blocks.iter().filter(move |block| block.0 == kind);
     assert_eq!((blocks[0].0, of_kind(1).count()), (0x0A0D_0D0A, 2), "a header, and both directions");
     let lost = of_kind(6).filter(|(_, body)| body.windows(6).any(|words| words == b"lost: ")).count();
-    let dark = of_kind(6).filter(|(_, body)| body.windows(12).any(|words| words == b"lost: outage")).count();
-    // 1,700 packets one way, and handshakes and reports.
+    let outage_losses =
+        of_kind(6).filter(|(_, body)| body.windows(12).any(|words| words == b"lost: outage")).count();
+    // 1,700 packets in one direction, and handshakes and reports.
     assert!((1_710..2_200).contains(&of_kind(6).count()), "{}", of_kind(6).count());
-    assert!(lost > dark && (200..260).contains(&dark), "{lost} lost, {dark} in the dark");
-    let error = scenario(CALLS).run_watched(1, &link(["alice.1", "bob.2"]), |_| ControlFlow::Continue(()));
-    assert!(error.is_err_and(|error| error.to_string().contains("no link joins alice.1 and bob.2")));
+    assert!(
+        lost > outage_losses && (200..260).contains(&outage_losses),
+        "{lost} lost, {outage_losses} in the outage"
+    );
+    let error = scenario(CALLS).run_observed(1, &link(["alice.1", "bob.2"]), |_| ControlFlow::Continue(()));
+    assert!(error.is_err_and(|error| error.to_string().contains("no link between alice.1 and bob.2")));
 }
 
 #[test]
 fn a_run_that_is_stopped_says_so_and_has_met_nothing() {
     let mut looks = 0;
-    let stopped = scenario(CALLS).run_watched(1, &Watching::default(), |_| {
+    let stopped = scenario(CALLS).run_observed(1, &RecordOptions::default(), |_| {
         looks += 1;
-        if looks == 90 { ControlFlow::Break(Halt::Unwanted) } else { ControlFlow::Continue(()) }
+        if looks == 90 { ControlFlow::Break(StopReason::Cancelled) } else { ControlFlow::Continue(()) }
     });
     let stopped = stopped.expect("all machines are joined");
     assert_eq!(
@@ -388,45 +396,46 @@ fn a_run_that_is_stopped_says_so_and_has_met_nothing() {
 }
 
 /// Stops a run after a second.
-fn halted(halt: Halt) -> Outcome {
+fn halted(halt: StopReason) -> Outcome {
     let watch = |progress: byway_scenario::Progress| match progress.now.as_millis() {
         1_000 => ControlFlow::Break(halt),
         _ => ControlFlow::Continue(()),
     };
-    scenario(CALLS).run_watched(1, &Watching::default(), watch).expect("all machines are joined")
+    scenario(CALLS).run_observed(1, &RecordOptions::default(), watch).expect("all machines are joined")
 }
 
 #[test]
 fn a_clock_that_stops_a_run_is_named_and_is_not_the_same_each_time() {
-    let by_clock = halted(Halt::RealTime(Duration::from_secs(60))).stopped.expect("it was stopped");
+    let by_clock = halted(StopReason::RealTime(Duration::from_secs(60))).stopped.expect("it was stopped");
     assert_eq!((by_clock.seconds, by_clock.is_repeatable), (1.0, false));
     assert!(by_clock.why.contains("60 s of real time"), "{}", by_clock.why);
-    let by_size = halted(Halt::Memory(Bytes::new(5_000_000))).stopped.expect("it was stopped");
+    let by_size = halted(StopReason::Memory(Bytes::new(5_000_000))).stopped.expect("it was stopped");
     assert_eq!((by_size.seconds, by_size.is_repeatable), (1.0, true));
     assert!(by_size.why.contains("5 MB"), "{}", by_size.why);
 }
 
 #[test]
 fn what_is_held_grows_with_records_and_without_them_only_with_what_is_kept_open() {
-    let held = |records| {
-        let (mut held, watching) = (Vec::new(), Watching { records, ..Watching::default() });
-        let outcome = scenario(CALLS).run_watched(1, &watching, |progress| {
-            held.push((progress.now.as_millis(), progress.held.count()));
+    let memory = |records| {
+        let (mut memory, watching) = (Vec::new(), RecordOptions { records, ..RecordOptions::default() });
+        let outcome = scenario(CALLS).run_observed(1, &watching, |progress| {
+            memory.push((progress.now.as_millis(), progress.memory.count()));
             ControlFlow::Continue(())
         });
         assert!(outcome.is_ok());
-        let at = |millis| held.iter().find(|(now, _)| *now == millis).map_or(0, |(_, held)| *held);
+        let at = |millis| memory.iter().find(|(now, _)| *now == millis).map_or(0, |(_, memory)| *memory);
         (at(12_000), at(18_000))
     };
-    let (before, after) = held(false);
-    // Packets of the last 5.2 s of four calls are kept, at 32 bytes each, and some are under way. A repair that takes 100 ms longer than those
-    // before takes 40,000 bytes of a table; packets of six seconds that were kept would take 76,800.
+    let (before, after) = memory(false);
+    // The ledger stores packets of the last 5.2 s of four calls, at 32 bytes each, and some are in
+    // flight. A repair that takes 100 ms longer than those before takes 40,000 bytes of a
+    // histogram; packets of six seconds would take 76,800.
     assert!((66_000..160_000).contains(&before) && after.abs_diff(before) < 60_000, "{before}, {after}");
-    let (before, after) = held(true);
+    let (before, after) = memory(true);
     assert!(after > before + 4 * 550 * 32, "{before}, {after}");
 }
 
-/// What happens to the links between alice and bob.
+/// Returns a step of the links between alice and bob.
 fn link_step(at: &str, action: &str) -> String {
     format!("[[step]]\nat = \"{at}\"\n{action}\nbetween = [\"alice.1\", \"bob.1\"]\n")
 }
@@ -441,7 +450,7 @@ fn links_are_cut_mended_and_changed() {
     let longer = bare("", &link_step("5 s", "do = \"change\"\ndelay = \"80 ms\""));
     let delays = longer.delay_ms.expect("packets came");
     assert_eq!((delays.p50, delays.p99), (30.0, 80.0));
-    // 1,232 bytes of IP take 100 ms.
+    // IP packets of 1,232 bytes take 100 ms.
     let slower = bare("", &link_step("5 s", "do = \"change\"\nrate = \"50 kbit/s\""));
     assert!(
         slower.lost_direct > 300 && slower.delay_ms.is_some_and(|delays| delays.p99 > 100.0),
@@ -451,7 +460,7 @@ fn links_are_cut_mended_and_changed() {
 
 #[test]
 fn a_link_that_becomes_slower_keeps_its_queue() {
-    // 100 packets of 1,000 bytes in a second are more than twice of what passes.
+    // 100 packets of 1,000 bytes in a second are more than twice the capacity.
     let slower = link_step("5 s", "do = \"change\"\nrate = \"400 kbit/s\"");
     let held_max = |queue: &str| {
         let text = bare_text(&format!("rate = \"10 Mbit/s\"{queue}"), &slower);
@@ -459,8 +468,8 @@ fn a_link_that_becomes_slower_keeps_its_queue() {
         let changed = outcome.links.iter().find(|link| (&*link.from, &*link.to) == ("alice.1", "bob.1"));
         changed.and_then(|link| link.queue_bytes_max).expect("it has a rate")
     };
-    let given = held_max("\nqueue = \"60 kB\"");
-    assert!((58_500..=60_000).contains(&given), "{given}");
+    let backlog = held_max("\nqueue = \"60 kB\"");
+    assert!((58_500..=60_000).contains(&backlog), "{backlog}");
     let usual = held_max("");
     assert!((3_500..=5_000).contains(&usual), "100 ms of the new rate: {usual}");
 }

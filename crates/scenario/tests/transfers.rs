@@ -1,4 +1,4 @@
-//! Applications over TCP: how long transfers take, and what copies do for them.
+//! Tests of applications over TCP: durations of transfers, and the effect of copies.
 
 use byway_scenario::{FlowOutcome, Outcome, Scenario, TransfersOutcome};
 
@@ -58,7 +58,8 @@ fn web(outcome: &Outcome) -> (&FlowOutcome, &TransfersOutcome) {
 
 #[test]
 fn a_fetch_without_loss_takes_four_round_trips() {
-    // One for the handshake, one for the request and ten segments, one for twenty, and one for the last thirteen of 43.
+    // One for the handshake, one for the request and ten segments, one for twenty, and one for the
+    // last thirteen of 43.
     for service in ["internet", "caching", "coding"] {
         let flow = format!("service = \"{service}\"\nsends = {{ {FETCHES}, count = 20 }}");
         let outcome = run(&text("", &flow, ""), 1);

@@ -1,4 +1,4 @@
-//! A relay whose uplink is too narrow for all that it forwards.
+//! Tests of a relay whose uplink is too slow for everything that it forwards.
 
 #![allow(clippy::disallowed_methods, reason = "reads a file of the repository")]
 
@@ -18,7 +18,8 @@ fn run(text: &str) -> Outcome {
     Scenario::parse(text).expect("a scenario").run(1).expect("all are joined")
 }
 
-/// The flows of this name, of which some were forwarded.
+/// Returns the first flow of this name, which must have sent more than 800 packets, of which more
+/// than half arrived.
 fn flow(outcome: &Outcome, name: &str) -> FlowOutcome {
     let flow = outcome.flows.iter().find(|flow| flow.name == name).expect("it is there").clone();
     assert!(flow.sent > 800 && flow.delivered + flow.late > flow.sent / 2, "{flow:?}");
@@ -34,7 +35,7 @@ fn a_flow_with_a_small_budget_keeps_its_delay_and_the_others_wait() {
     let outcome = run(&text());
     assert!(outcome.is_met(), "{:#?}", outcome.expectations);
     let (call, patient) = (flow(&outcome, "call"), flow(&outcome, "patient-call"));
-    // 30 ms of way, and 10 ms of queueing at most.
+    // 30 ms of path delay, and 10 ms of queueing at most.
     assert!(slowest(&call) <= 41.0 && call.delivered == call.sent, "{call:?}");
     assert!(slowest(&patient) > 200.0, "{patient:?}");
     let upload = flow(&outcome, "upload");
@@ -72,13 +73,13 @@ fn without_a_limit_nothing_waits() {
 
 #[test]
 fn what_is_wrong_is_named_with_its_place_and_a_remedy() {
-    for (line, instead, place, words) in [
+    for (line, instead, location, words) in [
         ("rate = \"10 Mbit/s\"", "rate = \"1 Mbit/s\"", "node[2].uplink.rate", "a rate of 2.432"),
         ("rate = \"10 Mbit/s\"", "ratio = 2.0", "scenario.toml", "missing field `rate`"),
         ("rate = \"10 Mbit/s\"", "rate = \"10 Mbit/s\", ratio = 0.5", "node[2].uplink.ratio", "more than 1"),
-        ("role = \"relay\"", "role = \"router\"", "node[2].uplink", "relays alone do"),
+        ("role = \"relay\"", "role = \"router\"", "node[2].uplink", "only relays have an uplink"),
     ] {
-        let said = Scenario::parse(&changed(line, instead)).expect_err(instead).to_string();
-        assert!(said.contains(place) && said.contains(words), "{instead}: {said}");
+        let message = Scenario::parse(&changed(line, instead)).expect_err(instead).to_string();
+        assert!(message.contains(location) && message.contains(words), "{instead}: {message}");
     }
 }

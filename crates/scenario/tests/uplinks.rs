@@ -1,8 +1,9 @@
-//! Uplinks that do not carry every packet twice: calls over them are as good as without the overlay.
+//! Tests of uplinks without the capacity for every packet twice: calls over them are as good as
+//! without the overlay.
 
 use byway_scenario::{FlowOutcome, Outcome, Quantiles, Scenario};
 
-/// A call of 450 kbit/s over an uplink of 1.2 times as much, and what it comes to without an overlay.
+/// A call of 450 kbit/s over an uplink of 1.2 times that rate, and its outcome without an overlay.
 const CALL: &str = r#"
 title = "A call over a narrow uplink"
 length = "20 s"
@@ -98,8 +99,8 @@ fn trains_that_lose_packets_do_not_harm() {
 
 #[test]
 fn trains_that_lose_packets_are_enough() {
-    // All four packets of a train arrive in 13 of 100, and one of its two pairs in 59: an uplink that bears copies is found out by
-    // what arrives, in the few seconds that some trains take.
+    // All four packets of a train arrive in 13 of 100, and one of its two pairs in 59. Arrivals
+    // reveal an uplink with capacity for copies in the few seconds that some trains take.
     let text = changed("share = \"1 %\"", "share = \"40 %\"").replace("550 kbit/s", "3 Mbit/s");
     let scenario = Scenario::parse(&text).unwrap_or_else(|problem| panic!("{problem}"));
     let is_copied = |seed: &u64| {
@@ -114,13 +115,13 @@ fn trains_that_lose_packets_are_enough() {
 fn a_call_that_begins_with_its_session_is_late_for_a_moment_only() {
     let outcome = run(&changed("bytes = 500", "bytes = 500, begin = \"0 s\""));
     let call = &outcome.flows[0];
-    // Without a session, nothing can be sent.
+    // Without a session, an agent cannot send.
     assert!(call.missing <= 10 && delays(call).p95 < 80.0, "{call:#?}");
 }
 
 #[test]
 fn losses_are_repaired_by_uplinks_that_bear_it() {
-    // An uplink that bears the copies barely may lose one of them, too.
+    // An uplink with just enough capacity for the copies may lose one of them, too.
     for (rate, missing) in [("1150 kbit/s", 1), ("10 Mbit/s", 0), ("1 Gbit/s", 0)] {
         let text = changed("550 kbit/s", rate).replace("loss = []", "loss = [{ share = \"1 %\" }]");
         for call in calls(&text) {
@@ -133,7 +134,8 @@ fn losses_are_repaired_by_uplinks_that_bear_it() {
 fn an_uplink_that_becomes_narrow_is_found_out() {
     let slower = "\n[[step]]\nat = \"6 s\"\ndo = \"change\"\nbetween = [\"caller\", \"modem\"]\nrate = \"550 kbit/s\"\n";
     let calls = calls(&(changed("550 kbit/s", "10 Mbit/s") + slower));
-    // One run loses up to twice as many as another: how full the queue is when a train finds out is chance.
+    // One run loses up to twice as many as another, because the backlog at the time of a packet
+    // train is random.
     let count = calls.len() as u64;
     let (lost, missing) = calls.iter().fold((0, 0), |(lost, missing), call| {
         assert!(delays(call).p50 < 60.0, "{call:#?}");
@@ -165,7 +167,7 @@ fn an_outage_behind_an_uplink_too_narrow_for_copies_is_repaired() {
                         .replace("loss = []", &format!("outage = [{{ at = \"{at}\", for = \"3 s\" }}]"))
                         .replace("service = \"caching\"", &format!("service = \"{service}\""));
                     let call = &run(&text).flows[0];
-                    // Most originals are withheld, and lost nowhere.
+                    // Most source packets are withheld, and none is lost.
                     assert!(
                         call.missing <= missing && call.repaired >= 30,
                         "{service} {rate} {jitter} {at}: {call:#?}"

@@ -1,90 +1,92 @@
-//! The classes, and how a packet says which it wants.
+//! Service classes, and their markings in packets.
 
-/// A service class at a link.
+/// Service class at a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// A high rate, and whatever delay it takes; also of everything that is not marked (R of the paper).
+    /// High rate without a delay bound; also the class of unmarked packets (R of the paper).
     HighRate,
-    /// A low delay, and a smaller rate (D of the paper).
+    /// Low delay at a lower rate (D of the paper).
     LowDelay,
-    /// A delay that is low on average and may spike, the same smaller rate, and fewer losses: what sections III and VIII of the paper leave to
-    /// others. A link may have it or not.
+    /// Low delay on average with occasional spikes, the rate of the low-delay class, and fewer
+    /// losses. It is optional: the paper leaves such a class to others (sections III and VIII).
     LowAverage,
 }
 
 impl Class {
-    /// How many there are.
+    /// Number of service classes.
     pub const COUNT: usize = 3;
 
-    /// All.
+    /// All service classes; arrays by class have this order.
     pub const ALL: [Self; Self::COUNT] = [Self::HighRate, Self::LowDelay, Self::LowAverage];
 
-    /// Its place among all.
-    pub(crate) const fn place(self) -> usize {
+    /// Returns the index of the class in [`Class::ALL`].
+    pub(crate) const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// Which values of the IPv4 TOS byte or the IPv6 traffic class mean low delay, or a low average.
+/// Values of the IPv4 TOS byte or the IPv6 traffic class by which a sender chooses a class other
+/// than high-rate.
 ///
-/// The paper has bits 3 to 6 of the TOS byte, 1001: TOS 0x12. Today the last of these is part of the ECN field (RFC 3168), so that DSCP 4
-/// is what is left of it.
+/// The paper uses bits 3 to 6 of the TOS byte, 1001: TOS 0x12. Today the last of these belongs to
+/// the ECN field (RFC 3168). The remaining bits are DSCP 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marking {
-    /// One bit for each DSCP.
+    /// Bit set of the DSCPs that mean low delay.
     low_delay: u64,
     low_average: u64,
-    /// Whether the paper's TOS byte is meant literally.
+    /// True if TOS byte 0x12 with its ECN bits also means low delay, as in the paper.
     is_literal: bool,
 }
 
 impl Marking {
-    /// The paper's TOS byte.
+    /// TOS byte that means low delay in the paper.
     const LITERAL: u8 = 0x12;
-    /// What the paper's bits leave beside ECN.
+    /// DSCP in the paper's TOS byte: 4.
     const DSCP_OF_PAPER: u8 = Self::LITERAL >> 2;
-    /// The non-queue-building behaviour (RFC 9956).
+    /// DSCP of the non-queue-building behaviour (RFC 9956).
     const DSCP_NQB: u8 = 45;
-    /// Expedited forwarding (RFC 3246), which calls and conferences use (RFC 4594).
+    /// DSCP of expedited forwarding (RFC 3246), which calls and conferences use (RFC 4594).
     const DSCP_EF: u8 = 46;
 
-    /// Everything is high-rate.
+    /// Marking in which no value means low delay: all packets are high-rate.
     pub const NONE: Self = Self { low_delay: 0, low_average: 0, is_literal: false };
 
-    /// The paper's TOS byte alone, ECN bits and all.
+    /// Marking in which only the paper's TOS byte, ECN bits included, means low delay.
     pub const OF_PAPER: Self = Self { is_literal: true, ..Self::NONE };
 
-    /// With a DSCP more, 0 to 63, that means low delay; the lower six bits count.
+    /// Returns this marking with one more DSCP that means low delay; only its lower six bits count.
     #[must_use]
     pub const fn with(self, dscp: u8) -> Self {
         Self { low_delay: self.low_delay | 1 << (dscp & 63), ..self }
     }
 
-    /// With a DSCP more, 0 to 63, that means a delay that is low on average, unless it means low delay; the lower six bits count.
+    /// Returns this marking with one more DSCP that means low delay on average, unless it already
+    /// means low delay. Only its lower six bits count.
     #[must_use]
     pub const fn with_low_average(self, dscp: u8) -> Self {
         Self { low_average: self.low_average | 1 << (dscp & 63), ..self }
     }
 
-    /// The DSCPs that mean low delay, one bit for each from the lowest.
+    /// Returns the bit set of the DSCPs that mean low delay: bit n for DSCP n.
     #[must_use]
     pub const fn low_delay_dscps(self) -> u64 {
         self.low_delay
     }
 
-    /// Whether the paper's TOS byte, 0x12 with its ECN bits, means low delay.
+    /// True if the paper's TOS byte, 0x12 with its ECN bits, means low delay.
     #[must_use]
     pub const fn is_literal(self) -> bool {
         self.is_literal
     }
 
-    /// With the paper's TOS byte, ECN bits and all, beside its DSCPs.
+    /// Returns this marking with the paper's TOS byte, ECN bits included, as low delay.
     #[must_use]
     pub const fn with_literal(self) -> Self {
         Self { is_literal: true, ..self }
     }
 
-    /// The class of a packet with this TOS byte or traffic class.
+    /// Returns the class that a sender chooses by this TOS byte or traffic class.
     #[must_use]
     pub const fn class(self, traffic_class: u8) -> Class {
         let is_marked = self.low_delay >> (traffic_class >> 2) & 1 == 1;
@@ -99,7 +101,7 @@ impl Marking {
 }
 
 impl Default for Marking {
-    /// DSCP 4, 45 and 46.
+    /// Returns the usual marking: DSCP 4 (the paper), 45 and 46 mean low delay.
     fn default() -> Self {
         Self::NONE.with(Self::DSCP_OF_PAPER).with(Self::DSCP_NQB).with(Self::DSCP_EF)
     }

@@ -1,4 +1,4 @@
-//! How the flows of a link are counted.
+//! Flow counting of a link.
 
 use alloc::boxed::Box;
 
@@ -6,16 +6,17 @@ use byway_units::{Duration, Time};
 
 use crate::class::Class;
 use crate::flows::{FlowCounter, FlowHash};
-use crate::guard::Guard;
+use crate::misuse_guard::MisuseGuard;
 use crate::settings::{GuardMode, Settings};
 
-/// How flows are counted.
+/// Method by which a link counts the flows of its classes.
 #[derive(Clone, Debug)]
 pub(crate) enum Counting {
-    /// In the order of [`Class::ALL`]; none of a class that there is not.
+    /// Counting alone: one flow counter for each class in the order of [`Class::ALL`], without
+    /// classes that the link does not have.
     Plain(Box<[FlowCounter]>),
-    /// And held to what they may have.
-    Guarded(Box<Guard>),
+    /// Counting of persistent flows, with policing of flows and sources.
+    Guarded(Box<MisuseGuard>),
 }
 
 impl Counting {
@@ -24,26 +25,27 @@ impl Counting {
         match settings.guard {
             GuardMode::None => Self::Plain((0..classes).map(|_| FlowCounter::new()).collect()),
             GuardMode::Fair | GuardMode::Strict => {
-                Self::Guarded(Box::new(Guard::new(settings.guard, classes, now)))
+                Self::Guarded(Box::new(MisuseGuard::new(settings.guard, classes, now)))
             }
         }
     }
 
-    /// Whether links of both settings count in the same way.
+    /// True if links with these settings count flows by the same method. Then counts survive a
+    /// change of the settings.
     pub(crate) fn is_same(settings: &Settings, others: &Settings) -> bool {
         settings.guard == others.guard && settings.classes() == others.classes()
     }
 
-    /// A packet of a flow of a source came.
+    /// Records an arriving packet of a class by the hashes of its flow and source.
     #[inline]
-    pub(crate) fn note(&mut self, class: Class, [flow, source]: [FlowHash; 2], bytes: u32, now: Time) {
+    pub(crate) fn record(&mut self, class: Class, [flow, source]: [FlowHash; 2], bytes: u32, now: Time) {
         match self {
-            Self::Guarded(guard) => guard.note(class, [flow, source], bytes),
-            Self::Plain(counters) => counters[class.place()].touch(flow, now),
+            Self::Guarded(guard) => guard.record(class, [flow, source], bytes),
+            Self::Plain(counters) => counters[class.index()].touch(flow, now),
         }
     }
 
-    /// An interval ends: about how many flows there are in each class.
+    /// Ends a counting interval, and returns the estimated number of flows in each class.
     pub(crate) fn count(&mut self, settings: &Settings, now: Time) -> [u32; Class::COUNT] {
         match self {
             Self::Plain(counters) => {
@@ -55,7 +57,7 @@ impl Counting {
         }
     }
 
-    /// Forgets all flows, as nothing came for so long.
+    /// Removes all flows, because the link was idle for this time.
     pub(crate) fn clear(&mut self, idle: Duration) {
         match self {
             Self::Plain(counters) => counters.iter_mut().for_each(FlowCounter::clear),
@@ -63,11 +65,11 @@ impl Counting {
         }
     }
 
-    /// The high-rate class has nothing to send.
+    /// Records that the high-rate class has no packet to send, which the guard uses.
     #[inline]
-    pub(crate) fn note_idle(&mut self, now: Time) {
+    pub(crate) fn record_idle(&mut self, now: Time) {
         if let Self::Guarded(guard) = self {
-            guard.note_idle(now);
+            guard.record_idle(now);
         }
     }
 }

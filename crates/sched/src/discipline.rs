@@ -1,67 +1,71 @@
-//! What queues have in common, so that they can be compared.
+//! Interface that all queueing disciplines of this crate implement.
 
 use byway_units::{Bytes, Duration, Time};
 
 use crate::class::Class;
 use crate::flows::FlowHash;
 
-/// A packet that comes to the link.
+/// Packet that arrives at the link, with what the discipline has to know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival<P> {
-    /// Whatever stands for the packet.
+    /// The packet itself, or the caller's handle of it.
     pub packet: P,
-    /// Its bytes on the link.
+    /// Length of the packet on the link, in bytes.
     pub bytes: u32,
-    /// What its sender chose.
+    /// Class that the sender chose by its marking.
     pub class: Class,
-    /// Whose it is.
+    /// Hash of the packet's flow.
     pub flow: FlowHash,
-    /// Who sends it: of its address alone, or the network that one source has.
+    /// Hash of the packet's source: of its address, or of the network that one source owns.
     pub source: FlowHash,
-    /// Whether it may be marked instead of dropped (RFC 3168).
+    /// True if the queue may mark the packet instead of dropping it (RFC 3168).
     pub is_ecn_capable: bool,
 }
 
-/// A packet that leaves for the link.
+/// A packet that leaves the queue for the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure<P> {
-    /// The packet.
+    /// The packet itself, or the caller's handle of it.
     pub packet: P,
-    /// Its class.
+    /// Class in which the link served the packet.
     pub class: Class,
-    /// How long it waited.
-    pub waited: Duration,
-    /// Whether it is to tell of congestion (CE of RFC 3168); only what may be marked is.
+    /// Time that the packet spent in the queue.
+    pub sojourn: Duration,
+    /// True if the caller has to set the packet's CE codepoint (RFC 3168). Only ECN-capable packets
+    /// are marked.
     pub is_marked: bool,
 }
 
-/// Why a packet was dropped.
+/// Reason for which a queue drops a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Dropped {
-    /// Its queue had no room.
+pub enum DropReason {
+    /// The buffer was full when the packet arrived (tail drop).
     Full,
-    /// It is longer than any packet of the link.
+    /// The packet is longer than the longest that the link is configured for.
     TooLong,
-    /// Its class got less room, as there are fewer flows in it or more in others: it could wait longer than was promised.
+    /// The buffer of the low-delay class shrank, because its number of flows fell or that of other
+    /// classes rose. The packet could have exceeded the delay bound.
     Flushed,
-    /// Other classes got more room.
+    /// The buffer of the packet's class shrank in favour of other classes.
     Trimmed,
-    /// Its flow takes more than a fair share, or more than its part of what one of the high-rate class does.
+    /// The guard dropped the packet, because its flow or source exceeds a fair share or its cap.
     Greedy,
-    /// The queue grows long, and the packet cannot be marked instead.
+    /// The AQM dropped the packet before the queue was full, because the packet is not ECN-capable.
     Early,
-    /// Packets of its flow wait too long for too long.
-    Waited,
+    /// Packets of the flow have had sojourn times above the target for too long (`CoDel`).
+    SojournTooLong,
 }
 
-/// A queue before a link.
+/// Queueing discipline of a link: decides which packets wait, which are dropped, and which is next.
 pub trait Discipline<P> {
-    /// A packet comes. It waits, or is dropped; and others may be.
-    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped));
+    /// Queues an arriving packet, or drops it. Calls `dropped` for each packet that it drops; they
+    /// may include queued ones.
+    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, DropReason));
 
-    /// The packet that goes next, now that the link is free.
-    fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>>;
+    /// Removes and returns the packet to send now, when the link is free; `None` if there is none.
+    /// Calls `dropped` for each packet that it drops instead.
+    fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) -> Option<Departure<P>>;
 
-    /// What waits.
+    /// Returns the number of bytes in all queues of the link.
     fn backlog(&self) -> Bytes;
 }

@@ -1,43 +1,43 @@
-//! One queue that drops what finds no room: what most links have.
+//! One FIFO queue with tail drop, as most links have.
 
 use byway_units::{Bytes, Time};
 
-use crate::discipline::{Arrival, Departure, Discipline, Dropped};
-use crate::fifo::{Fifo, Waiting};
+use crate::discipline::{Arrival, Departure, Discipline, DropReason};
+use crate::fifo::{Fifo, QueuedPacket};
 
-/// First in, first out, whatever the class.
+/// One queue for all classes, first in first out, that drops arriving packets when it is full.
 #[derive(Clone, Debug)]
 pub struct DropTail<P> {
     queue: Fifo<(P, crate::Class)>,
-    room: Bytes,
+    capacity: Bytes,
 }
 
 impl<P> DropTail<P> {
-    /// With room for so many bytes.
+    /// Creates an empty queue for at most `capacity` bytes.
     #[must_use]
-    pub const fn new(room: Bytes) -> Self {
-        Self { queue: Fifo::new(), room }
+    pub const fn new(capacity: Bytes) -> Self {
+        Self { queue: Fifo::new(), capacity }
     }
 }
 
 impl<P> Discipline<P> for DropTail<P> {
-    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
         let Arrival { packet, bytes, class, is_ecn_capable, .. } = arrival;
-        if self.queue.bytes() + u64::from(bytes) > self.room.count() {
-            return dropped(packet, Dropped::Full);
+        if self.queue.bytes() + u64::from(bytes) > self.capacity.count() {
+            return dropped(packet, DropReason::Full);
         }
-        self.queue.push(Waiting {
+        self.queue.push(QueuedPacket {
             packet: (packet, class),
             bytes,
-            since: now,
+            enqueued_at: now,
             is_ecn_capable,
             is_marked: false,
         });
     }
 
-    fn dequeue(&mut self, now: Time, _: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
-        let Waiting { packet: (packet, class), since, .. } = self.queue.pop()?;
-        Some(Departure { packet, class, waited: now.saturating_since(since), is_marked: false })
+    fn dequeue(&mut self, now: Time, _: &mut impl FnMut(P, DropReason)) -> Option<Departure<P>> {
+        let QueuedPacket { packet: (packet, class), enqueued_at, .. } = self.queue.pop()?;
+        Some(Departure { packet, class, sojourn: now.saturating_since(enqueued_at), is_marked: false })
     }
 
     fn backlog(&self) -> Bytes {

@@ -1,23 +1,24 @@
-//! A queue that knows its bytes.
+//! FIFO queue with a byte count.
 
 use alloc::collections::VecDeque;
 
 use byway_units::Time;
 
-/// A packet that waits.
+/// Packet in a queue, with its length in bytes and its arrival time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting<P> {
+pub(crate) struct QueuedPacket<P> {
     pub(crate) packet: P,
     pub(crate) bytes: u32,
-    pub(crate) since: Time,
+    pub(crate) enqueued_at: Time,
     pub(crate) is_ecn_capable: bool,
     pub(crate) is_marked: bool,
 }
 
-/// First in, first out; room is taken as it is needed, and kept.
+/// Queue of packets, first in first out, with a byte count. Memory grows on demand, and is not
+/// freed.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo<P> {
-    packets: VecDeque<Waiting<P>>,
+    packets: VecDeque<QueuedPacket<P>>,
     bytes: u64,
 }
 
@@ -34,50 +35,52 @@ impl<P> Fifo<P> {
         self.packets.is_empty()
     }
 
-    /// The bytes of the longest; it looks at all.
-    pub(crate) fn longest(&self) -> u32 {
+    /// Returns the length of the longest queued packet in bytes, by a scan; zero if there is none.
+    pub(crate) fn max_packet_bytes(&self) -> u32 {
         self.packets.iter().map(|waiting| waiting.bytes).max().unwrap_or(0)
     }
 
-    /// When the first one came.
-    pub(crate) fn since(&self) -> Option<Time> {
-        self.packets.front().map(|waiting| waiting.since)
+    /// Returns the arrival time of the oldest packet; `None` if the queue is empty.
+    pub(crate) fn head_enqueued_at(&self) -> Option<Time> {
+        self.packets.front().map(|waiting| waiting.enqueued_at)
     }
 
-    pub(crate) fn push(&mut self, waiting: Waiting<P>) {
+    pub(crate) fn push(&mut self, waiting: QueuedPacket<P>) {
         self.bytes += u64::from(waiting.bytes);
         self.packets.push_back(waiting);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Waiting<P>> {
+    pub(crate) fn pop(&mut self) -> Option<QueuedPacket<P>> {
         let waiting = self.packets.pop_front()?;
         self.bytes -= u64::from(waiting.bytes);
         Some(waiting)
     }
 
-    /// Takes those that are to go, of which each is shown with the bytes from the head of the queue to its own end, as far as they stay.
+    /// Removes the packets for which `should_discard` is true, and passes them to `discarded`.
+    /// `should_discard` gets each packet, and the bytes from the head of the queue to that packet's
+    /// end, without removed packets.
     pub(crate) fn discard(
         &mut self,
-        mut goes: impl FnMut(&Waiting<P>, u64) -> bool,
-        mut gone: impl FnMut(P),
+        mut should_discard: impl FnMut(&QueuedPacket<P>, u64) -> bool,
+        mut discarded: impl FnMut(P),
     ) {
-        let mut kept = 0;
+        let mut remaining_bytes = 0;
         for _ in 0..self.packets.len() {
             let Some(waiting) = self.packets.pop_front() else {
                 break;
             };
-            if goes(&waiting, kept + u64::from(waiting.bytes)) {
-                gone(waiting.packet);
+            if should_discard(&waiting, remaining_bytes + u64::from(waiting.bytes)) {
+                discarded(waiting.packet);
             } else {
-                kept += u64::from(waiting.bytes);
+                remaining_bytes += u64::from(waiting.bytes);
                 self.packets.push_back(waiting);
             }
         }
-        self.bytes = kept;
+        self.bytes = remaining_bytes;
     }
 
-    /// Takes the last one.
-    pub(crate) fn pop_last(&mut self) -> Option<Waiting<P>> {
+    /// Removes and returns the newest packet; `None` if the queue is empty.
+    pub(crate) fn pop_last(&mut self) -> Option<QueuedPacket<P>> {
         let waiting = self.packets.pop_back()?;
         self.bytes -= u64::from(waiting.bytes);
         Some(waiting)

@@ -1,7 +1,9 @@
-//! How many flows there are, without a table of flows: a timestamp vector (section IV-B3 of the paper, after Kim and O'Hallaron).
+//! Flow counting without a table of flows: a timestamp vector (section IV-B3 of the paper, after
+//! Kim and O'Hallaron).
 //!
-//! Each packet touches one slot, which its flow's hash chooses. A slot is active if it was touched lately. Of b slots of which m are active,
-//! about -b·ln(1 - m/b) flows were (linear counting: Whang, Vander-Zanden and Taylor, 1990).
+//! Each packet touches one slot, which its flow's hash chooses. A slot is active if it was touched
+//! recently. If m of b slots are active, the number of flows is about -b·ln(1 - m/b) (linear
+//! counting: Whang, Vander-Zanden and Taylor, 1990).
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -13,31 +15,33 @@ use siphasher::sip::SipHasher13;
 
 use crate::limits::{FLOW_EXPIRY, FLOW_SLOTS};
 
-/// What makes packets those of one flow.
+/// Header fields that identify a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowTuple {
-    /// Where they are from.
+    /// Source address of the flow's packets.
     pub source: IpAddr,
-    /// And go to.
+    /// Destination address of the flow's packets.
     pub destination: IpAddr,
-    /// The number of the protocol above IP.
+    /// Number of the protocol above IP, such as 6 for TCP.
     pub protocol: u8,
-    /// The ports, source and destination; zeros where the protocol has none.
+    /// Source and destination port; zeros if the protocol has none.
     pub ports: [u16; 2],
 }
 
-/// A secret, so that nobody knows whose flows share a slot.
+/// Secret key of the hashes of flows and sources. Without it, nobody can predict which flows share
+/// a slot.
 #[derive(Clone, Debug)]
 pub struct FlowKey(SipHasher13);
 
 impl FlowKey {
-    /// From 16 random bytes.
+    /// Creates a key from 16 random bytes.
     #[must_use]
     pub fn new(secret: &[u8; 16]) -> Self {
         Self(SipHasher13::new_with_key(secret))
     }
 
-    /// The hash of who sends it: of an IPv4 address, or of the first half of an IPv6 one, of which a source has the other half as it likes.
+    /// Returns the hash of a packet's source: of an IPv4 address, or of the upper 64 bits of an
+    /// IPv6 address, because a source chooses the lower 64 bits itself.
     #[must_use]
     pub fn hash_source(&self, source: IpAddr) -> FlowHash {
         let mut hasher = self.0;
@@ -48,12 +52,13 @@ impl FlowKey {
         FlowHash(hasher.finish())
     }
 
-    /// The hash of a flow.
+    /// Returns the hash of a flow by its addresses, protocol and ports.
     #[must_use]
     pub fn hash(&self, flow: &FlowTuple) -> FlowHash {
         let [source, destination] = flow.ports;
         let rest = u64::from(source) << 32 | u64::from(destination) << 8 | u64::from(flow.protocol);
-        // All at once, which takes half as long as piece by piece: hashing is most of what a queue takes for a packet.
+        // One call for all fields takes half as long as one for each. Hashing takes most of a
+        // queue's time for a packet.
         FlowHash(match (flow.source, flow.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 self.0.hash(&joined::<16>(&[&source.octets(), &destination.octets(), &rest.to_le_bytes()]))
@@ -66,14 +71,14 @@ impl FlowKey {
     }
 }
 
-/// Pieces that are so many bytes together.
-fn joined<const N: usize>(pieces: &[&[u8]]) -> [u8; N] {
+/// Joins byte strings of `N` bytes in total.
+fn joined<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     let mut all = [0; N];
     let mut rest = &mut all[..];
-    for piece in pieces {
-        let (place, behind) = rest.split_at_mut(piece.len());
-        place.copy_from_slice(piece);
-        rest = behind;
+    for part in parts {
+        let (target, remaining) = rest.split_at_mut(part.len());
+        target.copy_from_slice(part);
+        rest = remaining;
     }
     all
 }
@@ -85,29 +90,29 @@ fn address_v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// A flow, by a hash of what names it: evenly spread over all 64-bit numbers.
+/// Keyed hash of a flow or a source, uniform over all 64-bit numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowHash(u64);
 
 impl FlowHash {
-    /// From a number that is spread evenly.
+    /// Creates a hash from a uniformly distributed number.
     #[must_use]
     pub const fn new(hash: u64) -> Self {
         Self(hash)
     }
 
-    /// The number.
+    /// Returns the hash as a 64-bit number.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// Another hash of the same flow.
+    /// Returns another hash of the same flow, for a second row of slots.
     pub(crate) const fn rotated(self) -> Self {
         Self(self.0.rotate_left(32))
     }
 
-    /// One of so many slots.
+    /// Returns the index of the flow's slot in a table of `slots` slots.
     #[allow(clippy::cast_possible_truncation, reason = "it is less than the number of slots")]
     #[must_use]
     pub const fn slot(self, slots: usize) -> usize {
@@ -115,11 +120,11 @@ impl FlowHash {
     }
 }
 
-/// A slot's time is in milliseconds, modulo 65,535, and one more: zero is never.
+/// Unit of time in a slot. A slot stores the time modulo 65,535 units, plus one; zero means never.
 const TICK: Duration = Duration::from_millis(1);
 const TICKS: u64 = u16::MAX as u64;
 
-/// A timestamp vector.
+/// Estimates the number of active flows by a timestamp vector, without a table of flows.
 #[derive(Clone, Debug)]
 pub struct FlowCounter {
     touched: Box<[u16]>,
@@ -127,13 +132,15 @@ pub struct FlowCounter {
 }
 
 impl FlowCounter {
-    /// With 72,000 slots, 144 KB, for 100,000 flows and more; they expire after a second.
+    /// Creates a counter with 72,000 slots, 144 KB, for 100,000 flows and more. A flow counts as
+    /// active for a second after its last packet.
     #[must_use]
     pub fn new() -> Self {
         Self::with(FLOW_SLOTS, FLOW_EXPIRY)
     }
 
-    /// With so many slots of two bytes, and flows that expire after a time.
+    /// Creates a counter with `slots` slots of two bytes. A flow counts as active for `expiry`
+    /// after its last packet.
     ///
     /// # Panics
     /// If there are no slots, or flows expire after more than 30 s.
@@ -143,20 +150,21 @@ impl FlowCounter {
         Self { touched: vec![0; slots].into_boxed_slice(), expiry }
     }
 
-    /// Notes a packet of a flow.
+    /// Records a packet of a flow, which is active from now on.
     #[inline]
     pub fn touch(&mut self, flow: FlowHash, now: Time) {
         let slot = flow.slot(self.touched.len());
-        self.touched[slot] = stamp(now);
+        self.touched[slot] = slot_time(now);
     }
 
-    /// Forgets all flows.
+    /// Sets all slots to unused: no flow counts as active.
     pub fn clear(&mut self) {
         self.touched.fill(0);
     }
 
-    /// About how many flows had packets lately. Call at least every 30 s, which forgets what is older, or [`FlowCounter::clear`] then: times
-    /// are known modulo a minute.
+    /// Returns the estimated number of active flows, and empties the slots of expired ones. Call
+    /// this, or [`FlowCounter::clear`], at least every 30 s, because times wrap around after about
+    /// a minute.
     pub fn count(&mut self, now: Time) -> u32 {
         let (now, expiry) = (tick(now), self.expiry.as_nanos() / TICK.as_nanos());
         let mut active = 0;
@@ -186,11 +194,12 @@ const fn tick(now: Time) -> u64 {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "it is below 65,535")]
-const fn stamp(now: Time) -> u16 {
+const fn slot_time(now: Time) -> u16 {
     tick(now) as u16 + 1
 }
 
-/// The most likely number of flows, if they are in so many of the slots (linear counting). Where all are taken, as if one were free.
+/// Returns the most likely number of flows if `active` of `slots` slots are active (linear
+/// counting). If all are active, the estimate is as for one inactive slot.
 #[must_use]
 #[allow(
     clippy::cast_precision_loss,

@@ -1,4 +1,5 @@
-//! `FqCodel` (RFC 8290): a queue for each flow, served in turn, and `CoDel` (RFC 8289) in each, which drops what has waited too long.
+//! `FqCodel` (RFC 8290): a queue for each flow, served by deficit round robin, and `CoDel` (RFC
+//! 8289) in each, which limits the sojourn time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -7,14 +8,15 @@ use alloc::vec::Vec;
 use byway_units::{Bytes, Duration, Time};
 
 use crate::class::Class;
-use crate::discipline::{Arrival, Departure, Discipline, Dropped};
-use crate::fifo::{Fifo, Waiting};
+use crate::discipline::{Arrival, Departure, Discipline, DropReason};
+use crate::fifo::{Fifo, QueuedPacket};
 use crate::limits::{CODEL_INTERVAL, CODEL_TARGET, FQ_CODEL_QUEUES};
 
-/// When a queue drops (RFC 8289, section 5).
+/// State of `CoDel` in one queue (RFC 8289, section 5).
 #[derive(Clone, Copy, Debug, Default)]
 struct Codel {
-    /// When a packet has waited too long for an interval on end; nothing while they do not.
+    /// Time at which the sojourn time will have exceeded the target for an interval; `None` while
+    /// it is below the target.
     first_above: Option<Time>,
     drop_next: Time,
     count: u32,
@@ -23,9 +25,10 @@ struct Codel {
 }
 
 impl Codel {
-    /// Whether the packet at the head has waited too long for so long that it may be dropped.
-    fn may_drop(&mut self, waited: Duration, backlog: u64, packet: u64, now: Time) -> bool {
-        if waited < CODEL_TARGET || backlog <= packet {
+    /// True if packets may be dropped: the sojourn times of head packets have exceeded the target
+    /// for an interval.
+    fn may_drop(&mut self, sojourn: Duration, backlog: u64, packet: u64, now: Time) -> bool {
+        if sojourn < CODEL_TARGET || backlog <= packet {
             self.first_above = None;
             return false;
         }
@@ -33,7 +36,8 @@ impl Codel {
         now >= first_above
     }
 
-    /// When the next one is dropped: the sooner the more were (the control law).
+    /// Returns the time of the next drop after `time`. The more packets were dropped, the sooner it
+    /// is (the control law).
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -45,8 +49,8 @@ impl Codel {
         time + Duration::from_nanos(step as u64)
     }
 
-    /// Begins to drop; sooner, where that was necessary shortly before.
-    fn begin(&mut self, now: Time) {
+    /// Begins the dropping state, at a higher drop rate if the last one ended shortly before.
+    fn start_dropping(&mut self, now: Time) {
         self.is_dropping = true;
         let recent = self.count - self.last_count;
         let is_recent = now.saturating_since(self.drop_next) < CODEL_INTERVAL * 16;
@@ -56,148 +60,162 @@ impl Codel {
     }
 }
 
-/// The packets of the flows that share a hash.
+/// Queue of the flows whose hashes choose it.
 #[derive(Clone, Debug)]
-struct Queue<P> {
+struct FlowQueue<P> {
     packets: Fifo<(P, Class)>,
     codel: Codel,
-    /// What it may still send before the others.
-    credit: i64,
+    /// Bytes that the queue may send before its turn in the round robin ends.
+    deficit: i64,
     is_listed: bool,
 }
 
-/// A packet whose turn it is.
-struct Taken<P> {
-    waiting: Waiting<(P, Class)>,
+/// Packet that leaves its queue for the link.
+struct DequeuedPacket<P> {
+    packet: QueuedPacket<(P, Class)>,
     is_marked: bool,
 }
 
-/// Flows in turn, none of which waits longer than it must.
+/// Queueing discipline with a queue for each flow, and `CoDel` in each queue (RFC 8290).
 #[derive(Clone, Debug)]
 pub struct FqCodel<P> {
-    queues: Box<[Queue<P>]>,
-    /// Queues that have not had their first turn, and the others.
+    queues: Box<[FlowQueue<P>]>,
+    /// Indices of new queues, which have not had their first turn, and of old queues.
     new: VecDeque<usize>,
     old: VecDeque<usize>,
     quantum: i64,
-    room: u64,
+    capacity: u64,
     backlog: u64,
 }
 
 impl<P> FqCodel<P> {
-    /// With room for so many bytes, and turns of the longest packet.
+    /// Creates queues for `capacity` bytes in total, with the longest packet as quantum.
     #[must_use]
-    pub fn new(room: Bytes, packet: Bytes) -> Self {
-        let queue = || Queue { packets: Fifo::new(), codel: Codel::default(), credit: 0, is_listed: false };
-        let queues: Vec<Queue<P>> = (0..FQ_CODEL_QUEUES).map(|_| queue()).collect();
+    pub fn new(capacity: Bytes, packet: Bytes) -> Self {
+        let queue =
+            || FlowQueue { packets: Fifo::new(), codel: Codel::default(), deficit: 0, is_listed: false };
+        let queues: Vec<FlowQueue<P>> = (0..FQ_CODEL_QUEUES).map(|_| queue()).collect();
         Self {
             queues: queues.into_boxed_slice(),
             new: VecDeque::new(),
             old: VecDeque::new(),
             quantum: i64::try_from(packet.count()).unwrap_or(i64::MAX).max(1),
-            room: room.count(),
+            capacity: capacity.count(),
             backlog: 0,
         }
     }
 
-    /// Takes the oldest packet of a queue.
-    fn pop(&mut self, place: usize) -> Option<Waiting<(P, Class)>> {
-        let waiting = self.queues[place].packets.pop()?;
+    /// Removes and returns the oldest packet of the queue at this index.
+    fn pop(&mut self, index: usize) -> Option<QueuedPacket<(P, Class)>> {
+        let waiting = self.queues[index].packets.pop()?;
         self.backlog -= u64::from(waiting.bytes);
         Some(waiting)
     }
 
-    /// Makes room: the longest queue loses its oldest packets.
-    fn shed(&mut self, dropped: &mut impl FnMut(P, Dropped)) {
-        while self.backlog > self.room {
-            let longest = (0..self.queues.len()).max_by_key(|place| self.queues[*place].packets.bytes());
-            let Some(waiting) = longest.and_then(|place| self.pop(place)) else {
+    /// Drops the oldest packets of the longest queue until the backlog of all fits into the buffer.
+    fn drop_from_longest(&mut self, dropped: &mut impl FnMut(P, DropReason)) {
+        while self.backlog > self.capacity {
+            let longest = (0..self.queues.len()).max_by_key(|index| self.queues[*index].packets.bytes());
+            let Some(waiting) = longest.and_then(|index| self.pop(index)) else {
                 return;
             };
-            dropped(waiting.packet.0, Dropped::Full);
+            dropped(waiting.packet.0, DropReason::Full);
         }
     }
 
-    /// The next packet of a queue, after those that have waited too long.
-    fn take(&mut self, place: usize, now: Time, dropped: &mut impl FnMut(P, Dropped)) -> Option<Taken<P>> {
+    /// Removes and returns the next packet of the queue at this index. Before, drops packets as
+    /// `CoDel` requires, or marks the next one.
+    fn dequeue_from(
+        &mut self,
+        index: usize,
+        now: Time,
+        dropped: &mut impl FnMut(P, DropReason),
+    ) -> Option<DequeuedPacket<P>> {
         loop {
-            let Some(waiting) = self.pop(place) else {
-                self.queues[place].codel.is_dropping = false;
+            let Some(waiting) = self.pop(index) else {
+                self.queues[index].codel.is_dropping = false;
                 return None;
             };
-            let queue = &mut self.queues[place];
+            let queue = &mut self.queues[index];
             let backlog = queue.packets.bytes() + u64::from(waiting.bytes);
-            let waited = now.saturating_since(waiting.since);
-            let may_drop = queue.codel.may_drop(waited, backlog, u64::from(waiting.bytes), now);
+            let sojourn = now.saturating_since(waiting.enqueued_at);
+            let may_drop = queue.codel.may_drop(sojourn, backlog, u64::from(waiting.bytes), now);
             let codel = &mut queue.codel;
             if !may_drop {
                 codel.is_dropping = false;
-                return Some(Taken { waiting, is_marked: false });
+                return Some(DequeuedPacket { packet: waiting, is_marked: false });
             }
             if !codel.is_dropping {
-                codel.begin(now);
+                codel.start_dropping(now);
             } else if now >= codel.drop_next {
                 codel.count += 1;
                 codel.drop_next = codel.next_after(codel.drop_next);
             } else {
-                return Some(Taken { waiting, is_marked: false });
+                return Some(DequeuedPacket { packet: waiting, is_marked: false });
             }
             if waiting.is_ecn_capable {
-                return Some(Taken { waiting, is_marked: true });
+                return Some(DequeuedPacket { packet: waiting, is_marked: true });
             }
-            dropped(waiting.packet.0, Dropped::Waited);
+            dropped(waiting.packet.0, DropReason::SojournTooLong);
         }
     }
 }
 
 impl<P> Discipline<P> for FqCodel<P> {
-    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
         let Arrival { packet, bytes, class, flow, is_ecn_capable, .. } = arrival;
-        let place = flow.slot(self.queues.len());
-        let queue = &mut self.queues[place];
-        queue.packets.push(Waiting {
+        let index = flow.slot(self.queues.len());
+        let queue = &mut self.queues[index];
+        queue.packets.push(QueuedPacket {
             packet: (packet, class),
             bytes,
-            since: now,
+            enqueued_at: now,
             is_ecn_capable,
             is_marked: false,
         });
         self.backlog += u64::from(bytes);
         if !queue.is_listed {
-            (queue.is_listed, queue.credit) = (true, self.quantum);
-            self.new.push_back(place);
+            (queue.is_listed, queue.deficit) = (true, self.quantum);
+            self.new.push_back(index);
         }
-        self.shed(dropped);
+        self.drop_from_longest(dropped);
     }
 
-    fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
+    fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) -> Option<Departure<P>> {
         loop {
             let is_new = !self.new.is_empty();
-            let place = *self.new.front().or_else(|| self.old.front())?;
-            if self.queues[place].credit <= 0 {
-                self.queues[place].credit += self.quantum;
+            let index = *self.new.front().or_else(|| self.old.front())?;
+            if self.queues[index].deficit <= 0 {
+                self.queues[index].deficit += self.quantum;
                 if is_new {
                     self.new.pop_front()
                 } else {
                     self.old.pop_front()
                 };
-                self.old.push_back(place);
+                self.old.push_back(index);
                 continue;
             }
-            let Some(Taken { waiting, is_marked }) = self.take(place, now, dropped) else {
-                // A new one that is empty has its place among the old ones, so that it does not go first again at once.
+            let Some(DequeuedPacket { packet: waiting, is_marked }) = self.dequeue_from(index, now, dropped)
+            else {
+                // An empty new queue becomes an old one. Otherwise, its next packet would be served
+                // first again.
                 if is_new {
                     self.new.pop_front();
-                    self.old.push_back(place);
+                    self.old.push_back(index);
                 } else {
                     self.old.pop_front();
-                    self.queues[place].is_listed = false;
+                    self.queues[index].is_listed = false;
                 }
                 continue;
             };
-            self.queues[place].credit -= i64::from(waiting.bytes);
+            self.queues[index].deficit -= i64::from(waiting.bytes);
             let (packet, class) = waiting.packet;
-            return Some(Departure { packet, class, waited: now.saturating_since(waiting.since), is_marked });
+            return Some(Departure {
+                packet,
+                class,
+                sojourn: now.saturating_since(waiting.enqueued_at),
+                is_marked,
+            });
         }
     }
 

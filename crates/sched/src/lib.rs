@@ -1,57 +1,90 @@
-//! What a congested link does with the packets that wait for it.
+//! Packet schedulers and queue management for a congested link.
 //!
-//! *Rate-Delay* offers two classes, and the sender's marking chooses: in the *low-delay* class no packet waits longer than a bound; in the
-//! *high-rate* class each flow gets a multiple of the rate. Neither is better, so nothing has to be paid, admitted or policed, and unmarked
-//! traffic, which is high-rate, loses nothing by it. (Podlesny and Gorinsky, *Rate-Delay services*.)
+//! *Rate-Delay* offers two classes, and the sender's marking chooses between them. In the
+//! *low-delay* class, the sojourn time of packets is bounded. In the *high-rate* class, each flow
+//! gets a multiple of a low-delay flow's rate. Neither class is better, so there is no need for
+//! payment, admission control or policing. Unmarked traffic is high-rate and loses nothing.
+//! (Podlesny and Gorinsky, *Rate-Delay services*.)
 //!
-//! A link may have a third class, whose delay is low on average but may spike, for fewer losses.
+//! A link may have a third class, with low delay on average, occasional spikes and fewer losses.
 //!
-//! Start with [`RateDelay`], which holds the queues, and [`Settings`], which say what it promises. A packet's [`Class`] follows from its
-//! DSCP by a [`Marking`]. How many flows there are in each class is estimated by a [`FlowCounter`] without a table of flows.
+//! Start with [`RateDelay`], which has the queues, and [`Settings`], which configure them. A
+//! [`Marking`] maps a packet's DSCP to its [`Class`]. A [`FlowCounter`] estimates the number of
+//! flows in each class without a table of flows.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `buckets` | token buckets that flows share by their hash |
+//! | `buffer_sizing` | buffer sizes and weights of the classes |
+//! | `byte_counts` | byte counts of flows |
+//! | `class` | service classes and their markings |
+//! | `counting` | flow counting of a link, plain or guarded |
+//! | `demand` | offered load of flows |
+//! | `discipline` | the interface of all queueing disciplines |
+//! | `drop_tail` | a FIFO queue with tail drop |
+//! | `ecn_marker` | ECN marking of low-delay packets |
+//! | `fifo` | a queue of packets with a byte count |
+//! | `flow_policer` | policer of flows and sources |
+//! | `flows` | flow hashes, and the counting of flows |
+//! | `fq_codel` | fair queueing with `CoDel` |
+//! | `limits` | constants |
+//! | `link_share` | rates, buffers and delay of the classes, for other schedulers |
+//! | `max_min` | max-min fair share of a class |
+//! | `max_packet_size` | length of the longest recent low-delay packet |
+//! | `misuse_guard` | protection from misbehaving senders |
+//! | `naive` | the algorithms of the paper, as a reference for tests |
+//! | `persistent_flows` | counting of flows that last, limited for each source |
+//! | `pi2` | AQM of the low-average class |
+//! | `priority` | strict priority of the low-delay class |
+//! | `rate_delay` | the Rate-Delay scheduler |
+//! | `rate_histogram` | histogram of bytes over flows |
+//! | `settings` | configuration of a Rate-Delay link |
+//! | `tests` | properties of all disciplines |
+//! | `weighted_link_share` | division of a link between two parties by weights |
 //!
 //! # What this crate leaves to others
-//! When a packet has left the link, and with that when the next one is asked for; reading headers; clocks: time is an argument.
+//! The decision when the link is free, parsing of headers, and clocks: time is an argument.
 #![no_std]
 
 extern crate alloc;
 
-mod allotment;
-mod allowance;
-mod brought;
 mod buckets;
-mod carried;
+mod buffer_sizing;
+mod byte_counts;
 mod class;
 mod counting;
+mod demand;
 mod discipline;
 mod drop_tail;
-mod fair;
+mod ecn_marker;
 mod fifo;
+mod flow_policer;
 mod flows;
 mod fq_codel;
-mod governor;
-mod guard;
-mod lasting;
 mod limits;
-mod longest;
-mod marker;
+mod link_share;
+mod max_min;
+mod max_packet_size;
+mod misuse_guard;
 #[cfg(test)]
 mod naive;
+mod persistent_flows;
+mod pi2;
 mod priority;
 mod rate_delay;
+mod rate_histogram;
 mod settings;
-mod sizing;
-mod split;
-mod spread;
 #[cfg(test)]
 mod tests;
+mod weighted_link_share;
 
-pub use allotment::Allotment;
 pub use class::{Class, Marking};
-pub use discipline::{Arrival, Departure, Discipline, Dropped};
+pub use discipline::{Arrival, Departure, Discipline, DropReason};
 pub use drop_tail::DropTail;
 pub use flows::{FlowCounter, FlowHash, FlowKey, FlowTuple, estimated_flows};
 pub use fq_codel::FqCodel;
 pub use limits::{DELAY_MAX, FLOW_EXPIRY, FLOW_SLOTS, UPDATE_INTERVAL};
+pub use link_share::LinkShare;
 pub use priority::StrictPriority;
 pub use rate_delay::{RateDelay, Status};
-pub use settings::{Discards, GuardMode, Settings, SettingsError};
+pub use settings::{DiscardPolicy, GuardMode, Settings, SettingsError};

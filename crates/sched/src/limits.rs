@@ -1,106 +1,124 @@
-//! Limits, and why they are what they are.
+//! Constants, and the reasons for their values.
 
 use byway_units::Duration;
 
-/// How often flows are counted and buffers sized (T of the paper, section V).
+/// Interval after which a link counts its flows and sizes its buffers (T of the paper, section V).
 pub const UPDATE_INTERVAL: Duration = Duration::from_millis(400);
 
-/// A flow is active for so long after its last packet (E of the paper, section IV-B3).
+/// Time after its last packet for which a flow counts as active (E of the paper, section IV-B3).
 pub const FLOW_EXPIRY: Duration = Duration::from_secs(1);
 
-/// Slots of a flow counter: 144 KB of two bytes each, which is what 18,000 timestamps of eight bytes take. With 100,000 flows, 95 of 100
-/// counts are within 1 %.
+/// Slots of a flow counter: 144 KB of two bytes each, as much as 18,000 timestamps of eight bytes.
+/// With 100,000 flows, 95 of 100 counts are within 1 %.
 pub const FLOW_SLOTS: usize = 72_000;
 
-/// Flows of one source that count, and for how many flows it gets at most. A source that makes up flows gains 5 % of a class of two hundred
-/// flows by so many at most; one that really has more, as a server has, is counted for these.
+/// Limit on the counted flows of a source, and on the number of flows for which it gets a rate. By
+/// made-up flows, a source gains at most 5 % of a class of two hundred flows. A source with more
+/// real flows, such as a server, counts for this number.
 pub(crate) const FLOWS_PER_SOURCE_MAX: u8 = 32;
 
-/// For how many flows a source gets at the least of what a high-rate flow gets: one that begins short transfers all the time, of which none lasts, say.
+/// Least number of flows for which a source gets its part of a high-rate flow's rate. It matters
+/// for a source that starts many short transfers, because none of these flows persists.
 pub(crate) const FLOWS_PER_SOURCE_MIN: u8 = 4;
 
-/// Places for what sources took of the counter: 64 KB. Up to as many sources hardly get into each other's way.
-pub(crate) const SOURCES: usize = 16_384;
+/// Number of slots for counts of each source's flows: 64 KB. Up to this number of sources, few
+/// share a slot.
+pub(crate) const SOURCE_SLOTS: usize = 16_384;
 
-/// Slots for what flows carry: 32 KB. Where several thousand flows share them, each gets so little that packets are what counts.
-pub(crate) const TYPICAL_SLOTS: usize = 8_192;
+/// Slots for byte counts of flows: 32 KB. If several thousand flows share them, each flow's share
+/// is so small that single packets dominate.
+pub(crate) const BYTE_COUNT_SLOTS: usize = 8_192;
 
-/// Part of its share that a flow has to bring to count for one: a flow that brings less counts for as much less. A class gets four times what its flows
-/// bring, because one whose rate is just what they bring lets them wait and lose packets.
+/// Fraction of its share that a flow must offer to count as a whole flow: 1/4. A flow with less
+/// load counts for proportionally less. A class gets four times its flows' load, because a rate
+/// equal to the load would cause queueing and loss.
 pub(crate) const WHOLE_PART: u64 = 4;
 
-/// Rounds in which flows are weighed by shares that follow from their weights: from one to the next, idle flows count for a quarter or less.
-pub(crate) const WEIGHING_ROUNDS: usize = 6;
+/// Number of iterations for the weights of flows, which depend on the shares that follow from them.
+/// Each iteration reduces the count of idle flows to a quarter or less.
+pub(crate) const WEIGHTING_ITERATIONS: usize = 6;
 
-/// Up to so much weight, a quarter of the slots, it is the sum over these; beyond, flows share them, have little each, and count for one.
+/// Largest weight of a class that is computed from byte counts: a quarter of their slots. Beyond
+/// it, flows share slots and have little load each, so every flow counts as one.
 pub(crate) const WEIGHT_MAX: u32 = 2_048;
 
-/// For so many intervals after the last in which the high-rate class was short of something, two seconds, caps hold: TCP leaves a link idle now and then.
-pub(crate) const SHORT_INTERVALS: u32 = 5;
+/// Number of intervals after a backlog of the high-rate class in which low-delay flows are capped:
+/// two seconds, because TCP leaves a link idle now and then.
+pub(crate) const BACKLOG_MEMORY_INTERVALS: u32 = 5;
 
-/// Buckets in a row: 32 KB. Up to about as many flows, one that exceeds its rate shares both of its buckets with another by a chance of one in 4,096.
+/// Number of token buckets in a row: 32 KB. With up to about as many flows, a flow that exceeds its
+/// rate shares both of its buckets with another flow with a probability of 1/4,096.
 pub(crate) const BUCKETS: usize = 4_096;
 
-/// What a low-delay flow may take at once of a fair share: three seconds of it, so that what TCP takes by chance above its mean fits.
+/// Burst of a low-delay flow at its fair share: three seconds, enough for TCP's random excess over
+/// its mean rate.
 pub(crate) const FAIR_BURST: Duration = Duration::from_secs(3);
 
-/// And at least so many of the longest packets.
+/// Least burst of a low-delay flow at its fair share, in longest packets of the link.
 pub(crate) const FAIR_BURST_PACKETS: u64 = 4;
 
-/// Part of a class, and of the share of a flow that owes, that nobody has: where all flows take what they may, a queue that is full would else stay
-/// full, and lose packets of those who take less.
+/// Fraction of a class's capacity, and of the share of a flow in debt, that is left unallocated:
+/// 1/64. If all flows used their full share, a full queue would stay full, and flows below their
+/// share would lose packets.
 pub(crate) const SHARED_REST: u64 = 64;
 
-/// For so many intervals after the last in which more came than there was room for, ten seconds, fair shares are remembered: who sends more than its own in bursts, with
-/// pauses between, has not paid back until then.
-pub(crate) const CALM_INTERVALS: u32 = 25;
+/// Number of intervals without congestion after which a class forgets its fair share: ten seconds.
+/// A flow that exceeds its share in bursts has not paid back before.
+pub(crate) const UNCONGESTED_INTERVALS: u32 = 25;
 
-/// The high-rate class is short of something where it had nothing to send for less than this part of an interval: its queue runs empty for a moment also where it takes all
-/// that it gets, and who does not slow down would have what it leaves, and more, until the next interval.
-pub(crate) const SHORT_IDLE_PART: u64 = 8;
+/// Fraction of an interval: the high-rate class counts as backlogged if it was idle for less than
+/// 1/8. Its queue empties for moments even if it uses its whole rate. Without this rule, an
+/// unresponsive flow would take the leftover capacity, and more, until the next interval.
+pub(crate) const BACKLOGGED_IDLE_PART: u64 = 8;
 
-/// What it may take at once of what a high-rate flow gets: a second of it.
+/// Burst of a low-delay flow at its part of a high-rate flow's rate: one second.
 pub(crate) const CAP_BURST: Duration = Duration::from_secs(1);
 
-/// And at least so many of the longest packets: TCP's initial window (RFC 6928).
+/// Least burst of a low-delay flow at its cap, in longest packets: TCP's initial window (RFC 6928).
 pub(crate) const CAP_BURST_PACKETS: u64 = 10;
 
-/// From which fill of the low-delay queue on packets are marked.
-pub(crate) const MARKING_BEGINS: f64 = 0.15;
+/// Fill of the low-delay queue above which some packets are marked.
+pub(crate) const MARKING_FILL_MIN: f64 = 0.15;
 
-/// At which fill all would be.
-pub(crate) const MARKING_ENDS: f64 = 0.9;
+/// Fill of the low-delay queue at which all packets would be marked.
+pub(crate) const MARKING_FILL_MAX: f64 = 0.9;
 
-/// How often the low-average class looks at what its packets wait (about as RFC 9332, appendix A.1, has it).
-pub(crate) const GOVERNING_INTERVAL: Duration = Duration::from_millis(16);
+/// Update interval of the low-average class's AQM (about that of RFC 9332, appendix A.1).
+pub(crate) const PI2_UPDATE_INTERVAL: Duration = Duration::from_millis(16);
 
-/// The longest usual round trip, in seconds (RFC 9332, appendix A.1): what is told has its effect so much later.
-pub(crate) const GOVERNED_ROUND_TRIP: f64 = 0.1;
+/// Longest usual round-trip time, in seconds (RFC 9332, appendix A.1): after it, the AQM sees the
+/// effect of its signals.
+pub(crate) const PI2_ROUND_TRIP_MAX: f64 = 0.1;
 
-/// How long after its last packet the low-average class forgets how much it had to drop.
-pub(crate) const GOVERNING_EXPIRY: Duration = Duration::from_secs(1);
+/// Idle time after which the low-average class's AQM resets.
+pub(crate) const PI2_EXPIRY: Duration = Duration::from_secs(1);
 
-/// The square root of the share of low-average packets that is dropped or marked at most before there is no room: a quarter (RFC 9332, appendix A.1).
-pub(crate) const GOVERNED_LEVEL_MAX: f64 = 0.5;
+/// Largest square root of the share of low-average packets that the AQM drops or marks: a quarter
+/// of the packets (RFC 9332, appendix A.1).
+pub(crate) const PI2_LEVEL_MAX: f64 = 0.5;
 
-/// The longest delay that is promised: calculations stay far below what their numbers can hold.
+/// Longest delay or spike that a link may be configured with. It prevents overflow in calculations
+/// by a large margin.
 pub const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Ratios of rates are in thousandths; more than this many times the rate leaves the low-delay class nothing.
+/// Largest ratio between the rates of a high-rate and a low-delay flow, in thousandths. A larger
+/// one would leave nothing for the low-delay class.
 pub(crate) const RATIO_MILLI_MAX: u32 = 1_000_000;
 
-/// The longest IP packet.
+/// Longest IP packet, in bytes.
 pub(crate) const PACKET_BYTES_MAX: u64 = 65_535;
 
-/// To how many bytes lengths of low-delay packets are rounded up: packets that each are a byte longer than the one before have the queue looked through 183
-/// times in a second, up to an Ethernet's MTU, and not 1,460 times.
+/// Step to which lengths of low-delay packets are rounded up, in bytes. If packets grow byte by
+/// byte up to an Ethernet's MTU, the queue is scanned 183 times a second instead of 1,460 times.
 pub(crate) const PACKET_STEP: u32 = 8;
 
-/// What a packet may wait in a queue of its flow (RFC 8289, section 4.3).
+/// Sojourn time in a flow's queue above which `CoDel` drops packets, if it lasts (RFC 8289, section
+/// 4.3).
 pub(crate) const CODEL_TARGET: Duration = Duration::from_millis(5);
 
-/// For how long that may be exceeded: the longest usual round trip (RFC 8289, section 4.3).
+/// Time for which sojourn times may exceed `CODEL_TARGET` before packets are dropped: the longest
+/// usual round-trip time (RFC 8289, section 4.3).
 pub(crate) const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Queues that flows are spread over (RFC 8290, section 5.2.3).
+/// Number of queues of `FqCodel` (RFC 8290, section 5.2.3).
 pub(crate) const FQ_CODEL_QUEUES: usize = 1_024;

@@ -1,36 +1,42 @@
-//! The figures of the paper, line by line, with what their correction takes: what the fast scheduler is compared with.
+//! Reference scheduler for tests: the figures of the paper, line by line, with corrections.
 //!
-//! Corrections: counts are at least 1 and sizes always follow the formula; a class that is empty is owed nothing; the debt is a whole number of bytes, rounded up; low-delay packets are flushed when their room shrank, as the
-//! text says, and not when it grew, as Figure 5 does; half of the buffer is the high-rate class's; and `S_D` is what is seen of late.
+//! Corrections:
+//! - counts are at least 1, and sizes always follow the formula;
+//! - an empty class is owed nothing;
+//! - the debt is a whole number of bytes, rounded up;
+//! - low-delay packets are flushed when their buffer shrank, as the text says, and not when it
+//!   grew, as in Figure 5;
+//! - half of the buffer belongs to the high-rate class;
+//! - `S_D` is the longest recently observed.
 //!
-//! A third class shares with the high-rate one, by the same rules, what the two of the paper have for the latter. Which of its packets are dropped
-//! early, the same governor says.
+//! A third class shares the high-rate part of the link with that class, by the same rules. The same
+//! AQM selects its early drops.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use byway_units::{Bytes, Duration, Time};
 
-use crate::governor::Governor;
 use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
-use crate::{Arrival, Class, Discards, Dropped, FlowHash, Settings};
+use crate::pi2::Pi2Aqm;
+use crate::{Arrival, Class, DiscardPolicy, DropReason, FlowHash, Settings};
 
-/// A packet, its bytes, and when it came.
-type Waiting = (u32, u32, Time);
+/// A packet, its bytes, and its arrival time.
+type NaivePacket = (u32, u32, Time);
 
 pub(crate) struct Naive {
     settings: Settings,
-    /// When each flow had its last packet, in milliseconds: nothing is estimated.
+    /// Time of each flow's last packet, in milliseconds: nothing is estimated.
     flows: [BTreeMap<FlowHash, u64>; 3],
     counts: [u128; 3],
-    queues: [VecDeque<Waiting>; 3],
-    room: [u128; 3],
-    /// Of both sides, and what the second is owed: all others and D, then R and A.
+    queues: [VecDeque<NaivePacket>; 3],
+    capacity: [u128; 3],
+    /// Bytes sent by both parties, and the debt to the second: (R and A) and D, then R and A.
     sent: [[i128; 2]; 2],
     debt: [i128; 2],
-    governor: Governor,
+    aqm: Pi2Aqm,
     low_delay_packet: u128,
-    /// The lengths of D packets of this interval and of the two before.
+    /// Lengths of D packets of this interval and of the two before.
     lengths: [Vec<u128>; 3],
     update_at: Time,
 }
@@ -50,10 +56,10 @@ impl Naive {
             flows: [const { BTreeMap::new() }; 3],
             counts: [1; 3],
             queues: [const { VecDeque::new() }; 3],
-            room: [0; 3],
+            capacity: [0; 3],
             sent: [[0; 2]; 2],
             debt: [0; 2],
-            governor: Governor::new(settings.delay, now),
+            aqm: Pi2Aqm::new(settings.delay, now),
             low_delay_packet: 0,
             lengths: [const { Vec::new() }; 3],
             update_at: now + UPDATE_INTERVAL,
@@ -66,23 +72,23 @@ impl Naive {
         self.queues[class].iter().map(|(_, bytes, _)| u128::from(*bytes)).sum()
     }
 
-    /// `k·n_R`, `n_D` and `n_A`, in thousandths.
+    /// Returns `k·n_R`, `n_D` and `n_A`, in thousandths.
     fn weights(&self) -> [u128; 3] {
         let average = if self.settings.spike.is_some() { 1_000 * self.counts[A] } else { 0 };
         [u128::from(self.settings.ratio_milli) * self.counts[R], 1_000 * self.counts[D], average]
     }
 
-    /// All but D, which is `k·n_R` in the figures; and D.
+    /// Returns the weights of everything but D, which is `k·n_R` in the figures, and of D.
     fn shares(&self) -> [u128; 2] {
         let [of_r, of_d, of_a] = self.weights();
         [of_r + of_a, of_d]
     }
 
-    /// Equations 6 to 9: `B_D` by increasing d until a packet fits.
-    fn size(&mut self, now: Time, dropped: &mut Vec<(u32, Dropped)>) {
+    /// Sizes the buffers by Equations 6 to 9: `B_D` by increasing d until a packet fits.
+    fn size(&mut self, now: Time, dropped: &mut Vec<(u32, DropReason)>) {
         let [of_r, of_d] = self.shares();
         let (s_d, s_r) = (self.low_delay_packet, u128::from(self.settings.packet.count()));
-        let before = self.room[D];
+        let before = self.capacity[D];
         let link = |d: Duration| u128::from(self.settings.capacity.bytes_in(d).unwrap_or(Bytes::MAX).count());
         let room = |sent: u128| {
             (sent * of_d).checked_sub(2 * (s_d * of_r + s_r * of_d)).map(|room| room / (of_r + of_d))
@@ -93,51 +99,53 @@ impl Naive {
         }
         let classes = if self.settings.spike.is_some() { 3 } else { 2 };
         let buffer = u128::from(self.settings.buffer.count()).max(2 * classes * s_r);
-        self.room[D] = room(sent).unwrap_or(0).min(buffer / 2);
+        self.capacity[D] = room(sent).unwrap_or(0).min(buffer / 2);
         let of_a = self.weights()[A];
         let spike = |spike| link(spike) * of_a / (of_r + of_d) + s_r;
-        self.room[A] = self.settings.spike.map_or(0, spike).min((buffer / 2 - self.room[D]).max(s_r));
-        let rest = buffer - self.room[D] - self.room[A];
-        self.room[R] = rest.min(u128::from(self.settings.high_rate_buffer.count()));
-        if self.room[D] < before {
+        self.capacity[A] = self.settings.spike.map_or(0, spike).min((buffer / 2 - self.capacity[D]).max(s_r));
+        let rest = buffer - self.capacity[D] - self.capacity[A];
+        self.capacity[R] = rest.min(u128::from(self.settings.high_rate_buffer.count()));
+        if self.capacity[D] < before {
             self.discard(now, dropped);
         }
         for class in [R, A] {
-            while self.backlog(class) > self.room[class] {
-                dropped.extend(self.queues[class].pop_back().map(|(packet, ..)| (packet, Dropped::Trimmed)));
+            while self.backlog(class) > self.capacity[class] {
+                dropped
+                    .extend(self.queues[class].pop_back().map(|(packet, ..)| (packet, DropReason::Trimmed)));
             }
         }
     }
 
-    /// All, or one after the other those that would be late.
-    fn discard(&mut self, now: Time, dropped: &mut Vec<(u32, Dropped)>) {
-        let ([of_r, of_d], room) = (self.shares(), self.room[D]);
-        let mut kept = 0;
-        let mut stays = |(packet, bytes, since): &Waiting| {
+    /// Drops all low-delay packets, or one after the other those that would be late.
+    fn discard(&mut self, now: Time, dropped: &mut Vec<(u32, DropReason)>) {
+        let ([of_r, of_d], room) = (self.shares(), self.capacity[D]);
+        let mut remaining = 0;
+        let mut stays = |(packet, bytes, since): &NaivePacket| {
             let waited = self.settings.capacity.bytes_in(now.saturating_since(*since)).unwrap_or(Bytes::MAX);
             let sent = (u128::from(waited.count()) * of_d).div_ceil(of_r + of_d);
             let is_late = match self.settings.discards {
-                Discards::All => true,
-                Discards::None => false,
-                Discards::Late => kept + u128::from(*bytes) + sent > room,
+                DiscardPolicy::All => true,
+                DiscardPolicy::None => false,
+                DiscardPolicy::Late => remaining + u128::from(*bytes) + sent > room,
             };
             if is_late {
-                dropped.push((*packet, Dropped::Flushed));
+                dropped.push((*packet, DropReason::Flushed));
             } else {
-                kept += u128::from(*bytes);
+                remaining += u128::from(*bytes);
             }
             !is_late
         };
         self.queues[D].retain(|waiting| stays(waiting));
     }
 
-    /// A length as it counts: to 8 bytes, if the link has packets so long.
+    /// Returns the length that counts: rounded up to 8 bytes, at most the longest packet of the
+    /// link.
     fn rounded(&self, bytes: u32) -> u128 {
         u128::from(bytes).div_ceil(8).saturating_mul(8).min(u128::from(self.settings.packet.count()))
     }
 
-    /// Figure 5.
-    fn update(&mut self, now: Time, dropped: &mut Vec<(u32, Dropped)>) {
+    /// Updates counts and buffers (Figure 5).
+    fn update(&mut self, now: Time, dropped: &mut Vec<(u32, DropReason)>) {
         if now < self.update_at {
             return;
         }
@@ -150,7 +158,7 @@ impl Naive {
         if !is_on_time && idle > FLOW_EXPIRY {
             self.lengths = [const { Vec::new() }; 3];
         }
-        // S_D: of late, or of those that wait; it falls here alone.
+        // S_D of recent or queued packets; it falls only here.
         let waiting = self.queues[D].iter().map(|(_, bytes, _)| self.rounded(*bytes));
         let longest = self.lengths.iter().flatten().copied().chain(waiting).max().unwrap_or(0);
         self.low_delay_packet = self.low_delay_packet.min(longest);
@@ -161,8 +169,8 @@ impl Naive {
         self.size(now, dropped);
     }
 
-    /// Figure 3.
-    pub(crate) fn enqueue(&mut self, arrival: Arrival<u32>, now: Time) -> Vec<(u32, Dropped)> {
+    /// Handles an arriving packet (Figure 3).
+    pub(crate) fn enqueue(&mut self, arrival: Arrival<u32>, now: Time) -> Vec<(u32, DropReason)> {
         let mut dropped = Vec::new();
         self.update(now, &mut dropped);
         let Arrival { packet, bytes, class, flow, .. } = arrival;
@@ -172,7 +180,7 @@ impl Naive {
             Class::LowAverage | Class::HighRate => R,
         };
         if u64::from(bytes) > self.settings.packet.count() {
-            dropped.push((packet, Dropped::TooLong));
+            dropped.push((packet, DropReason::TooLong));
             return dropped;
         }
         self.flows[class].insert(flow, millis(now));
@@ -184,10 +192,10 @@ impl Naive {
                 self.size(now, &mut dropped);
             }
         }
-        if self.backlog(class) + u128::from(bytes) > self.room[class] {
-            dropped.push((packet, Dropped::Full));
+        if self.backlog(class) + u128::from(bytes) > self.capacity[class] {
+            dropped.push((packet, DropReason::Full));
         } else if class == A && self.is_early(bytes, now) {
-            dropped.push((packet, Dropped::Early));
+            dropped.push((packet, DropReason::Early));
         } else {
             self.queues[class].push_back((packet, bytes, now));
         }
@@ -199,10 +207,10 @@ impl Naive {
             self.queues[A].front().map_or(Duration::ZERO, |(_, _, since)| now.saturating_since(*since));
         #[allow(clippy::cast_precision_loss, reason = "a packet's length")]
         let length = f64::from(bytes) / self.settings.packet.count() as f64;
-        self.governor.chooses(waited, false, length, now)
+        self.aqm.should_signal(waited, false, length, now)
     }
 
-    /// Figure 4 for the two sides of a split; which goes next, where one or both wait.
+    /// Returns the party of a division to send next, given the backlogged ones (Figure 4).
     fn pick(sent: [i128; 2], [of_first, of_second]: [i128; 2], waits: [bool; 2]) -> usize {
         match waits {
             [true, true] if of_first * sent[1] > of_second * sent[0] => 0,
@@ -211,8 +219,15 @@ impl Naive {
         }
     }
 
-    /// Figure 4, when a side of a split sends.
-    fn note(&mut self, split: usize, side: usize, bytes: i128, weights: [i128; 2], did_both_wait: bool) {
+    /// Records bytes that a party of a division sends (Figure 4).
+    fn record_sent(
+        &mut self,
+        split: usize,
+        side: usize,
+        bytes: i128,
+        weights: [i128; 2],
+        did_both_wait: bool,
+    ) {
         let [of_first, of_second] = weights;
         let (sent, debt) = (&mut self.sent[split], &mut self.debt[split]);
         match (did_both_wait, side) {
@@ -228,8 +243,8 @@ impl Naive {
         }
     }
 
-    /// Figure 4.
-    pub(crate) fn dequeue(&mut self, now: Time) -> (Option<u32>, Vec<(u32, Dropped)>) {
+    /// Returns the next packet to send (Figure 4).
+    pub(crate) fn dequeue(&mut self, now: Time) -> (Option<u32>, Vec<(u32, DropReason)>) {
         let mut dropped = Vec::new();
         self.update(now, &mut dropped);
         let signed = |weight: u128| i128::try_from(weight).expect("counts are small");
@@ -243,9 +258,9 @@ impl Naive {
         let class = if is_d { D } else { [R, A][usize::from(is_a)] };
         let (packet, bytes, _) = self.queues[class].pop_front().expect("it is backlogged");
         let bytes = i128::from(bytes);
-        self.note(0, usize::from(is_d), bytes, [of_others, of_d], (r || a) && d);
+        self.record_sent(0, usize::from(is_d), bytes, [of_others, of_d], (r || a) && d);
         if !is_d {
-            self.note(1, usize::from(is_a), bytes, [of_r, of_a], r && a);
+            self.record_sent(1, usize::from(is_a), bytes, [of_r, of_a], r && a);
         }
         (Some(packet), dropped)
     }

@@ -1,66 +1,73 @@
-//! The queues of a Rate-Delay link (Figures 3 to 5 of the paper), and a third one.
+//! Scheduler of a Rate-Delay link: the queues of Figures 3 to 5 of the paper, and a third one.
 
 use byway_units::{Bytes, Time};
 
-use crate::allotment::Allotment;
+use crate::buffer_sizing::{ClassBuffers, Counts, Weights};
 use crate::class::Class;
 use crate::counting::Counting;
-use crate::discipline::{Arrival, Departure, Discipline, Dropped};
-use crate::fifo::{Fifo, Waiting};
+use crate::discipline::{Arrival, Departure, Discipline, DropReason};
+use crate::ecn_marker::EcnMarker;
+use crate::fifo::{Fifo, QueuedPacket};
 use crate::flows::FlowHash;
-use crate::governor::Governor;
 use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
-use crate::longest::Longest;
-use crate::marker::Marker;
-use crate::settings::{Discards, Settings};
-use crate::sizing::{Counts, Room, Weights};
-use crate::split::Split;
+use crate::link_share::LinkShare;
+use crate::max_packet_size::MaxPacketSize;
+use crate::pi2::Pi2Aqm;
+use crate::settings::{DiscardPolicy, Settings};
+use crate::weighted_link_share::WeightedShare;
 
-/// How the link is shared, as of the last packet that came or left.
+/// State of a Rate-Delay link, as of the last packet that arrived or left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// About how many flows there are in a class, 0 if there are none, in the order of [`Class::ALL`].
+    /// Estimated number of flows in each class, in the order of [`Class::ALL`]; 0 before the first
+    /// count.
     pub flows: [u32; Class::COUNT],
-    /// What waits in their queues.
+    /// Backlog of each class, in the order of [`Class::ALL`].
     pub backlog: [Bytes; Class::COUNT],
-    /// What each class gets.
-    pub allotment: Allotment,
+    /// Rates, buffers and delay bound of the classes, as of the last update.
+    pub share: LinkShare,
 }
 
-/// The queues before one link: of both classes of the paper, and of a third one if the settings have it.
+/// Scheduler of one link: the two classes of the paper, and a third one if the settings have it.
 ///
-/// To the low-delay class, all others together are the high-rate one of the paper: they share what is not its own by the same rule.
+/// To the low-delay class, all other classes together are the paper's high-rate class. They share
+/// their part of the link by the same rule.
 ///
-/// [`Discipline::enqueue`] and [`Discipline::dequeue`] take constant time, but for what they drop, every 400 ms for counting flows, and for a packet that is longer than those
-/// of a second before it, which has what waits looked through. No low-delay packet is dequeued later than [`Allotment::delay`] after it came, if the link is never free longer
-/// than its rate demands; and nothing waits while the link is free.
+/// [`Discipline::enqueue`] and [`Discipline::dequeue`] take constant time, except:
+/// - for dropped packets;
+/// - every 400 ms, for flow counting;
+/// - for a packet longer than all of the second before it, which requires a scan of the queue.
+///
+/// The sojourn time of a low-delay packet is at most [`LinkShare::delay`], if the caller dequeues a
+/// packet whenever the previous one has been sent at the configured rate. The link is never idle
+/// while packets are queued.
 #[derive(Clone, Debug)]
 pub struct RateDelay<P> {
     settings: Settings,
     counting: Counting,
     flows: [u32; Class::COUNT],
     weights: Weights,
-    room: Room,
-    /// In the order of [`Class::ALL`].
+    buffers: ClassBuffers,
+    /// Queues in the order of [`Class::ALL`].
     queues: [Fifo<P>; Class::COUNT],
-    /// Between all others and the low-delay class.
-    outer: Split,
-    /// Between the high-rate class and the low-average one.
-    inner: Split,
-    longest: Longest,
+    /// Division of the link between all other classes together and the low-delay class.
+    outer: WeightedShare,
+    /// Division of the other classes' part between the high-rate class and the low-average class.
+    inner: WeightedShare,
+    max_packet_size: MaxPacketSize,
     update_at: Time,
-    /// Of low-delay packets.
-    marker: Option<Marker>,
-    /// Of low-average packets.
-    governor: Governor,
+    /// ECN marker of low-delay packets; `None` without ECN.
+    marker: Option<EcnMarker>,
+    /// AQM of low-average packets, which controls their mean sojourn time.
+    aqm: Pi2Aqm,
 }
 
-const HIGH: usize = Class::HighRate.place();
-const LOW: usize = Class::LowDelay.place();
-const AVERAGE: usize = Class::LowAverage.place();
+const HIGH: usize = Class::HighRate.index();
+const LOW: usize = Class::LowDelay.index();
+const AVERAGE: usize = Class::LowAverage.index();
 
 impl<P> RateDelay<P> {
-    /// An idle link.
+    /// Creates the scheduler of an idle link, with empty queues.
     #[must_use]
     pub fn new(settings: Settings, now: Time) -> Self {
         let weights = Weights::of(&settings, Counts::ONE);
@@ -69,48 +76,51 @@ impl<P> RateDelay<P> {
             counting: Counting::new(&settings, now),
             flows: [0; Class::COUNT],
             weights,
-            room: Room::of(&settings, weights, 0),
+            buffers: ClassBuffers::of(&settings, weights, 0),
             queues: [Fifo::new(), Fifo::new(), Fifo::new()],
-            outer: Split::new(weights.outer()),
-            inner: Split::new(weights.inner()),
-            longest: Longest::default(),
+            outer: WeightedShare::new(weights.outer()),
+            inner: WeightedShare::new(weights.inner()),
+            max_packet_size: MaxPacketSize::default(),
             update_at: now + UPDATE_INTERVAL,
-            marker: settings.marks.then(Marker::default),
-            governor: Governor::new(settings.delay, now),
+            marker: settings.marks.then(EcnMarker::default),
+            aqm: Pi2Aqm::new(settings.delay, now),
         }
     }
 
-    /// The link promises something else from now on. What waits stays, if it has room and will not wait too long.
+    /// Changes the settings of the link. Queued packets stay if they fit into the new buffers and
+    /// are not late.
     ///
-    /// What is promised holds for packets that come later, once high-rate packets have left that are longer than packets of the link are from now on, and the one that is under
-    /// way at another rate.
-    pub fn change(&mut self, settings: Settings, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+    /// The new delay bound is valid for later packets, with two exceptions. It may be exceeded
+    /// while high-rate packets longer than the new maximum are queued, and while a packet is in
+    /// transmission at the old rate.
+    pub fn reconfigure(&mut self, settings: Settings, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
         if !Counting::is_same(&settings, &self.settings) {
             self.counting = Counting::new(&settings, now);
         }
         if settings.marks != self.settings.marks {
-            self.marker = settings.marks.then(Marker::default);
+            self.marker = settings.marks.then(EcnMarker::default);
         }
-        self.governor.aim(settings.delay);
+        self.aqm.set_bound(settings.delay);
         self.settings = settings;
         self.share(now, dropped);
     }
 
-    /// Divides the link among the flows that were counted.
-    fn share(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+    /// Divides the link anew among the classes by the counted flows, and sizes the buffers.
+    fn share(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
         self.weights = Weights::of(&self.settings, Counts::of(self.flows));
-        self.outer.begin(self.weights.outer());
-        self.inner.begin(self.weights.inner());
+        self.outer.restart(self.weights.outer());
+        self.inner.restart(self.weights.inner());
         self.resize(now, dropped);
     }
 
-    /// Which classes have something to send, in the order of [`Class::ALL`].
-    fn waiting(&self) -> [bool; Class::COUNT] {
+    /// Returns which classes have queued packets, in the order of [`Class::ALL`].
+    fn backlogged_classes(&self) -> [bool; Class::COUNT] {
         let [high_rate, low_delay, low_average] = &self.queues;
         [!high_rate.is_empty(), !low_delay.is_empty(), !low_average.is_empty()]
     }
 
-    /// The class whose packet goes next: where several wait, one that is behind its share.
+    /// Returns the class to serve next: of several backlogged classes, one that has sent less than
+    /// its share.
     fn next(&self, [high_rate, low_delay, low_average]: [bool; Class::COUNT]) -> Option<Class> {
         if low_delay && (!(high_rate || low_average) || self.outer.next() == 1) {
             return Some(Class::LowDelay);
@@ -121,175 +131,186 @@ impl<P> RateDelay<P> {
         high_rate.then_some(Class::HighRate)
     }
 
-    /// A packet of a class is sent, of so many bytes; which classes waited, it among them.
-    fn note_sent(&mut self, class: Class, bytes: u32, waiting: [bool; Class::COUNT]) {
-        let [high_rate, low_delay, low_average] = waiting;
-        let did_all_wait = low_delay && (high_rate || low_average);
-        self.outer.note(usize::from(class == Class::LowDelay), bytes, did_all_wait);
+    /// Records that a packet of `class` is sent. `backlogged` are the classes with packets,
+    /// including that class.
+    fn record_sent(&mut self, class: Class, bytes: u32, backlogged: [bool; Class::COUNT]) {
+        let [high_rate, low_delay, low_average] = backlogged;
+        let are_both_backlogged = low_delay && (high_rate || low_average);
+        self.outer.record(usize::from(class == Class::LowDelay), bytes, are_both_backlogged);
         if class != Class::LowDelay {
-            self.inner.note(usize::from(class == Class::LowAverage), bytes, high_rate && low_average);
+            self.inner.record(usize::from(class == Class::LowAverage), bytes, high_rate && low_average);
         }
     }
 
     #[inline]
-    fn update_if_due(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+    fn update_if_due(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
         if now >= self.update_at {
             self.update(now, dropped);
         }
     }
 
     #[cold]
-    fn update(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+    fn update(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
         let idle = now.saturating_since(self.update_at);
         self.update_at = if idle < UPDATE_INTERVAL { self.update_at } else { now } + UPDATE_INTERVAL;
         if idle > FLOW_EXPIRY {
             self.counting.clear(idle);
-            self.longest.forget();
+            self.max_packet_size.reset();
         }
         self.flows = self.counting.count(&self.settings, now);
         let waiting = &self.queues[LOW];
-        self.longest.end_interval(|| waiting.longest());
+        self.max_packet_size.end_interval(|| waiting.max_packet_bytes());
         self.share(now, dropped);
     }
 
-    /// Gives the queues their room, and drops what has none any more.
+    /// Computes the buffer sizes of the classes, and drops queued packets that no longer fit.
     #[cold]
-    fn resize(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
-        let before = self.room.low_delay;
-        let longest = self.longest.bytes(self.settings.packet.count());
-        self.room = Room::of(&self.settings, self.weights, longest);
-        if self.room.low_delay < before {
+    fn resize(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
+        let before = self.buffers.low_delay;
+        let longest = self.max_packet_size.bytes(self.settings.packet.count());
+        self.buffers = ClassBuffers::of(&self.settings, self.weights, longest);
+        if self.buffers.low_delay < before {
             self.discard(now, dropped);
         }
         for class in [Class::HighRate, Class::LowAverage] {
-            let queue = &mut self.queues[class.place()];
-            while queue.bytes() > self.room.class(class) {
+            let queue = &mut self.queues[class.index()];
+            while queue.bytes() > self.buffers.class(class) {
                 let Some(waiting) = queue.pop_last() else {
                     break;
                 };
-                dropped(waiting.packet, Dropped::Trimmed);
+                dropped(waiting.packet, DropReason::Trimmed);
             }
         }
     }
 
-    /// Whether a packet has room and is let in.
+    /// Returns an error if an arriving packet does not fit into its queue, or the guard does not
+    /// admit it.
     ///
-    /// What is let in counts for its sender, also where it finds no room: what counts is what was brought.
-    fn admit(&mut self, class: Class, names: [FlowHash; 2], bytes: u32, now: Time) -> Result<(), Dropped> {
-        let (backlog, room) = (self.queues[class.place()].bytes(), self.room.class(class));
-        let is_full = backlog + u64::from(bytes) > room;
-        let is_let_in = match (&mut self.counting, class) {
+    /// The guard records every packet, also one that does not fit, because the offered load counts.
+    fn admit(
+        &mut self,
+        class: Class,
+        hashes: [FlowHash; 2],
+        bytes: u32,
+        now: Time,
+    ) -> Result<(), DropReason> {
+        let (backlog, buffer) = (self.queues[class.index()].bytes(), self.buffers.class(class));
+        let is_full = backlog + u64::from(bytes) > buffer;
+        let is_admitted = match (&mut self.counting, class) {
             (Counting::Guarded(guard), Class::LowDelay | Class::LowAverage) => {
-                guard.admits(class, names, bytes, [backlog, room], now)
+                guard.admits(class, hashes, bytes, [backlog, buffer], now)
             }
             (Counting::Guarded(guard), Class::HighRate) if !is_full => {
-                guard.note_high_rate(names[0], bytes, now);
+                guard.record_high_rate(hashes[0], bytes, now);
                 true
             }
             _ => true,
         };
-        match (is_full, is_let_in) {
-            (true, _) => Err(Dropped::Full),
-            (false, false) => Err(Dropped::Greedy),
+        match (is_full, is_admitted) {
+            (true, _) => Err(DropReason::Full),
+            (false, false) => Err(DropReason::Greedy),
             (false, true) => Ok(()),
         }
     }
 
-    /// Whether the packet that comes is to tell of congestion: by a mark if `is_marked`, or by its loss.
-    fn is_chosen(&mut self, class: Class, bytes: u32, is_marked: bool, now: Time) -> bool {
+    /// True if the arriving packet should signal congestion: by a mark if `can_mark`, otherwise by
+    /// its loss.
+    fn should_signal(&mut self, class: Class, bytes: u32, can_mark: bool, now: Time) -> bool {
         #[allow(clippy::cast_precision_loss, reason = "a packet's length")]
         let length = |settings: &Settings| f64::from(bytes) / settings.packet.count() as f64;
         match (class, &mut self.marker) {
             (Class::HighRate, _) | (Class::LowDelay, None) => false,
             (Class::LowDelay, Some(marker)) => {
-                let (backlog, room) = (self.queues[LOW].bytes(), self.room.low_delay);
-                if is_marked {
-                    marker.marks(backlog, room)
+                let (backlog, buffer) = (self.queues[LOW].bytes(), self.buffers.low_delay);
+                if can_mark {
+                    marker.should_mark(backlog, buffer)
                 } else {
-                    marker.drops(backlog, room, length(&self.settings))
+                    marker.should_drop(backlog, buffer, length(&self.settings))
                 }
             }
             (Class::LowAverage, _) => {
-                let oldest = self.queues[AVERAGE].since().unwrap_or(now);
-                let waited = now.saturating_since(oldest);
-                self.governor.chooses(waited, is_marked, length(&self.settings), now)
+                let oldest = self.queues[AVERAGE].head_enqueued_at().unwrap_or(now);
+                let sojourn = now.saturating_since(oldest);
+                self.aqm.should_signal(sojourn, can_mark, length(&self.settings), now)
             }
         }
     }
 
-    /// Drops the low-delay packets that would wait too long now that their class has less room.
+    /// Drops queued low-delay packets that would be late, because the buffer of their class shrank.
     ///
-    /// A packet that has waited for a while and has x bytes before its own end still waits for x at the class's rate, and for chance. So it
-    /// is in time if x, and what the class sends in the time that it has waited, are no more than the room.
-    fn discard(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
-        let (room, weights, capacity) = (self.room.low_delay, self.weights, self.settings.capacity);
-        let is_late = |waiting: &Waiting<P>, end: u64| match self.settings.discards {
-            Discards::None => false,
-            Discards::All => true,
-            Discards::Late => {
-                let waited = capacity.bytes_in(now.saturating_since(waiting.since)).unwrap_or(Bytes::MAX);
-                end.saturating_add(weights.of_low_delay(waited.count())) > room
+    /// A packet with x bytes up to its own end still waits for x at the class's rate, and for
+    /// chance. So it is in time if the sum of x and the bytes that the class sends in the packet's
+    /// present sojourn time fits into the buffer.
+    fn discard(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
+        let (buffer, weights, capacity) = (self.buffers.low_delay, self.weights, self.settings.capacity);
+        let is_late = |waiting: &QueuedPacket<P>, end: u64| match self.settings.discards {
+            DiscardPolicy::None => false,
+            DiscardPolicy::All => true,
+            DiscardPolicy::Late => {
+                let sojourn =
+                    capacity.bytes_in(now.saturating_since(waiting.enqueued_at)).unwrap_or(Bytes::MAX);
+                end.saturating_add(weights.of_low_delay(sojourn.count())) > buffer
             }
         };
-        self.queues[LOW].discard(is_late, |packet| dropped(packet, Dropped::Flushed));
+        self.queues[LOW].discard(is_late, |packet| dropped(packet, DropReason::Flushed));
     }
 
-    /// What waits of a class, and the room that it has.
+    /// Returns the backlog of a class, and the size of its buffer.
     #[must_use]
-    pub const fn fill(&self, class: Class) -> (Bytes, Bytes) {
-        (Bytes::new(self.queues[class.place()].bytes()), Bytes::new(self.room.class(class)))
+    pub const fn class_backlog(&self, class: Class) -> (Bytes, Bytes) {
+        (Bytes::new(self.queues[class.index()].bytes()), Bytes::new(self.buffers.class(class)))
     }
 
-    /// How the link is shared.
+    /// Returns the flow counts, backlogs and shares of the link.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
             flows: self.flows,
-            backlog: Class::ALL.map(|class| Bytes::new(self.queues[class.place()].bytes())),
-            allotment: Allotment::with(&self.settings, self.weights, self.room),
+            backlog: Class::ALL.map(|class| Bytes::new(self.queues[class.index()].bytes())),
+            share: LinkShare::with(&self.settings, self.weights, self.buffers),
         }
     }
 }
 
 impl<P> Discipline<P> for RateDelay<P> {
-    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, Dropped)) {
+    fn enqueue(&mut self, arrival: Arrival<P>, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
         self.update_if_due(now, dropped);
         let Arrival { packet, bytes, class, flow, source, is_ecn_capable } = arrival;
         if Bytes::new(u64::from(bytes)) > self.settings.packet {
-            return dropped(packet, Dropped::TooLong);
+            return dropped(packet, DropReason::TooLong);
         }
         let class = self.settings.served(class);
-        self.counting.note(class, [flow, source], bytes, now);
-        if class == Class::LowDelay && self.longest.note(bytes) {
+        self.counting.record(class, [flow, source], bytes, now);
+        if class == Class::LowDelay && self.max_packet_size.record(bytes) {
             self.resize(now, dropped);
         }
-        if let Err(why) = self.admit(class, [flow, source], bytes, now) {
-            return dropped(packet, why);
+        if let Err(reason) = self.admit(class, [flow, source], bytes, now) {
+            return dropped(packet, reason);
         }
-        let is_marked = self.settings.marks && is_ecn_capable;
-        let is_chosen = self.is_chosen(class, bytes, is_marked, now);
-        if is_chosen && !is_marked {
-            return dropped(packet, Dropped::Early);
+        let can_mark = self.settings.marks && is_ecn_capable;
+        let is_signal = self.should_signal(class, bytes, can_mark, now);
+        if is_signal && !can_mark {
+            return dropped(packet, DropReason::Early);
         }
-        self.queues[class.place()].push(Waiting {
+        self.queues[class.index()].push(QueuedPacket {
             packet,
             bytes,
-            since: now,
+            enqueued_at: now,
             is_ecn_capable,
-            is_marked: is_chosen,
+            is_marked: is_signal,
         });
     }
 
-    fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, Dropped)) -> Option<Departure<P>> {
+    fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) -> Option<Departure<P>> {
         self.update_if_due(now, dropped);
-        let waiting = self.waiting();
-        let class = self.next(waiting)?;
-        let Waiting { packet, bytes, since, is_marked, .. } = self.queues[class.place()].pop()?;
-        self.note_sent(class, bytes, waiting);
+        let backlogged = self.backlogged_classes();
+        let class = self.next(backlogged)?;
+        let QueuedPacket { packet, bytes, enqueued_at, is_marked, .. } = self.queues[class.index()].pop()?;
+        self.record_sent(class, bytes, backlogged);
         if self.queues[HIGH].is_empty() {
-            self.counting.note_idle(now);
+            self.counting.record_idle(now);
         }
-        Some(Departure { packet, class, waited: now.saturating_since(since), is_marked })
+        Some(Departure { packet, class, sojourn: now.saturating_since(enqueued_at), is_marked })
     }
 
     fn backlog(&self) -> Bytes {

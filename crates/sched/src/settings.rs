@@ -1,4 +1,4 @@
-//! What a link promises.
+//! Configuration of a Rate-Delay link.
 
 use byway_units::{Bytes, Duration, Rate};
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::class::Class;
 use crate::limits::{DELAY_MAX, PACKET_BYTES_MAX, RATIO_MILLI_MAX};
 
-/// What a Rate-Delay link promises, and what it has.
+/// Capacity, delay bound, buffers and options of a Rate-Delay link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(crate) capacity: Rate,
@@ -15,100 +15,112 @@ pub struct Settings {
     pub(crate) buffer: Bytes,
     pub(crate) high_rate_buffer: Bytes,
     pub(crate) packet: Bytes,
-    /// What a low-average packet may wait; `None` where there is no such class.
+    /// Longest sojourn time of a low-average packet; `None` without the low-average class.
     pub(crate) spike: Option<Duration>,
-    pub(crate) discards: Discards,
+    pub(crate) discards: DiscardPolicy,
     pub(crate) guard: GuardMode,
     pub(crate) marks: bool,
 }
 
-/// Which low-delay packets are dropped when their class gets less room, and with it a lower rate.
+/// Choice of the queued low-delay packets that are dropped when their class's buffer and rate
+/// shrink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Discards {
-    /// Those that would wait longer than was promised.
+pub enum DiscardPolicy {
+    /// Packets that would exceed the delay bound.
     #[default]
     Late,
-    /// All, as Figure 5 of the paper has it.
+    /// All packets, as in Figure 5 of the paper.
     All,
-    /// None: they may wait longer then (Figures 10 and 13 of the paper).
+    /// No packets; some may exceed the delay bound (Figures 10 and 13 of the paper).
     None,
 }
 
-/// Protection of a link's flows from misbehaving senders: those that choose the wrong class, or make up flows.
+/// Protection of a link's flows from misbehaving senders: those that choose the wrong class, or
+/// make up flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GuardMode {
-    /// None: the link takes senders at their word, as that of the paper does.
+    /// No protection: the link trusts senders, as in the paper.
     #[default]
     None,
-    /// A sender that takes more than a fair share of its class loses packets before others do.
+    /// Protection of other low-delay senders: packets of a sender that exceeds a fair share of its
+    /// class are dropped first.
     Fair,
-    /// A sender has no more than a fair share of its class where others are short of anything, nor more than its part of what a high-rate flow gets.
+    /// Protection of high-rate flows, too: while others lack capacity, a sender has at most a fair
+    /// share of its class. It also has at most its part of a high-rate flow's rate.
     Strict,
 }
 
-/// Why a link cannot promise that.
+/// Error in the settings of a Rate-Delay link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SettingsError {
-    /// A rate of zero.
-    #[error("a link of 0 bit/s sends nothing: give its rate")]
+    /// The rate of the link is zero.
+    #[error("rate of the link is 0 bit/s: give its rate")]
     NoRate,
-    /// A rate at which two packets take longer than any delay that is promised.
+    /// The rate of the link is so low that two packets take longer than any allowed delay.
     #[error(
-        "two packets of {packet} take {taken} at {rate}, and no delay above {DELAY_MAX} is promised: give a higher rate"
+        "two packets of {packet} take {duration} at {rate}, above the maximum delay {DELAY_MAX}: give \
+        a higher rate"
     )]
     TooSlow {
-        /// What was asked for.
+        /// Rate of the link, as requested.
         rate: Rate,
-        /// The longest packet.
+        /// Longest packet of the link.
         packet: Bytes,
-        /// How long two of them take.
-        taken: Duration,
+        /// Time that two of these packets take at this rate.
+        duration: Duration,
     },
-    /// A ratio of one or less, or above a thousand; in thousandths.
+    /// The ratio of rates, in thousandths, is 1,000 or less, or above a million.
     #[error(
-        "a rate ratio of {}: give more than 1, so that the high-rate class gets more than the low-delay one, and up to 1000 (2 is usual)",
+        "rate ratio {} out of range: give more than 1, because the high-rate class gets more than the \
+        low-delay one, and at most 1000 (2 is usual)",
         f64::from(*.0) / 1_000.0
     )]
     Ratio(u32),
-    /// A packet of no bytes, or one longer than IP allows.
-    #[error("packets of at most {0} are none that IP has: give the link's MTU in bytes, 1 to 65,535")]
+    /// The length of the longest packet is zero, or more than IP allows.
+    #[error("invalid maximum packet size {0}: give the link's MTU in bytes, 1 to 65,535")]
     Packet(Bytes),
-    /// Less delay than packets need.
+    /// The delay bound is shorter than the time that two packets take.
     #[error(
-        "a queueing delay of {given} is less than the {least} that two packets of {packet} take: give at least that much"
+        "queueing delay {requested} too short, two packets of {packet} take {least}: give at least that much"
     )]
     Delay {
-        /// What was asked for.
-        given: Duration,
-        /// Below this it is refused. Flows may make more of it: see [`Allotment::delay`](crate::Allotment::delay).
+        /// Delay bound that was requested.
+        requested: Duration,
+        /// Least delay bound that the settings accept. With many flows, the bound in force may be
+        /// longer: see [`LinkShare::delay`](crate::LinkShare::delay).
         least: Duration,
-        /// The longest packet.
+        /// Longest packet of the link.
         packet: Bytes,
     },
-    /// More delay than anybody waits for.
-    #[error("a queueing delay of {0} is longer than any link needs: give {DELAY_MAX} or less")]
+    /// The delay bound or the spike exceeds [`DELAY_MAX`].
+    #[error("queueing delay {0} too long: give at most {DELAY_MAX}")]
     DelayTooLong(Duration),
-    /// Spikes below the average.
+    /// The longest sojourn time of the low-average class is less than twice its mean.
     #[error(
-        "a delay of {delay} on average spikes above {given}: give a spike of at least twice as much, {least}"
+        "average delay {delay} causes spikes above {requested}: give a spike of at least twice as \
+        much, {least}"
     )]
     Spike {
-        /// What was asked for.
-        given: Duration,
-        /// What can be.
+        /// Longest sojourn time (spike) that was requested.
+        requested: Duration,
+        /// Least spike that the settings accept: twice the mean.
         least: Duration,
-        /// The average.
+        /// Bound on the mean sojourn time of the low-average class.
         delay: Duration,
     },
 }
 
 impl Settings {
-    /// A link of this capacity with packets of at most `packet` bytes, 10 ms of queueing delay in the low-delay class, twice its rate for each
-    /// flow of the high-rate class, and 250 ms of buffer (the paper's choices, section V). Where two packets take longer than 10 ms, the delay is
-    /// as much as they take.
+    /// Creates settings for a link of this capacity with packets of at most `packet` bytes. The
+    /// other values are the paper's (section V):
+    /// - 10 ms of queueing delay in the low-delay class, or the time of two packets if that is
+    ///   longer;
+    /// - for each high-rate flow, twice the rate of a low-delay flow;
+    /// - 250 ms of buffer, but at least two packets.
     ///
     /// # Errors
-    /// If the capacity is zero or two packets take more than a minute of it, or no such packet exists.
+    /// If the capacity is zero, two packets take more than a minute, or the packet length is
+    /// invalid.
     pub fn new(capacity: Rate, packet: Bytes) -> Result<Self, SettingsError> {
         if capacity.is_zero() {
             return Err(SettingsError::NoRate);
@@ -117,11 +129,11 @@ impl Settings {
             return Err(SettingsError::Packet(packet));
         }
         let buffer = capacity.bytes_in(Duration::from_millis(250)).unwrap_or(Bytes::MAX).max(packet + packet);
-        let taken = (packet + packet) / capacity;
-        if taken > DELAY_MAX {
-            return Err(SettingsError::TooSlow { rate: capacity, packet, taken });
+        let duration = (packet + packet) / capacity;
+        if duration > DELAY_MAX {
+            return Err(SettingsError::TooSlow { rate: capacity, packet, duration });
         }
-        let delay = Duration::from_millis(10).max(taken);
+        let delay = Duration::from_millis(10).max(duration);
         Ok(Self {
             capacity,
             delay,
@@ -130,31 +142,33 @@ impl Settings {
             high_rate_buffer: buffer,
             packet,
             spike: None,
-            discards: Discards::Late,
+            discards: DiscardPolicy::Late,
             guard: GuardMode::None,
             marks: false,
         })
     }
 
-    /// With another bound on the queueing delay of low-delay packets (d of the paper).
+    /// Sets the bound on the sojourn time of low-delay packets (d of the paper).
     ///
     /// # Errors
-    /// If two packets take longer, if half of the third class's spike is shorter, or if it is more than a minute.
+    /// If two packets take longer, if twice the bound exceeds the spike of a low-average class, or
+    /// if it is more than a minute.
     pub fn with_delay(self, delay: Duration) -> Result<Self, SettingsError> {
         if delay > DELAY_MAX {
             return Err(SettingsError::DelayTooLong(delay));
         }
         let least = (self.packet + self.packet) / self.capacity;
         if delay < least {
-            return Err(SettingsError::Delay { given: delay, least, packet: self.packet });
+            return Err(SettingsError::Delay { requested: delay, least, packet: self.packet });
         }
         Self { delay, ..self }.checked()
     }
 
-    /// With another ratio of the rates of flows, high-rate to low-delay (k of the paper), in thousandths.
+    /// Sets the ratio between the rates of a high-rate and a low-delay flow (k of the paper), in
+    /// thousandths.
     ///
     /// # Errors
-    /// If it is not above one, or above 1,000.
+    /// If it is not above 1,000 (one), or above 1,000,000.
     pub const fn with_ratio_milli(self, ratio_milli: u32) -> Result<Self, SettingsError> {
         if ratio_milli <= 1_000 || ratio_milli > RATIO_MILLI_MAX {
             return Err(SettingsError::Ratio(ratio_milli));
@@ -162,12 +176,14 @@ impl Settings {
         Ok(Self { ratio_milli, ..self })
     }
 
-    /// With a third class, whose packets wait as long on average as those of the low-delay class at most, where their senders slow down when they
-    /// are told of congestion, and where need be as long as `spike`, if there are so many flows as were counted. A flow gets the rate of a
-    /// low-delay one. Without, what is marked for this class is high-rate.
+    /// Adds a third class, low-average. Its mean sojourn time is at most the bound of the low-delay
+    /// class if its senders respond to congestion signals. Single packets may wait for up to
+    /// `spike`, given the counted number of flows. A flow gets the rate of a low-delay flow.
+    /// Without this class, packets marked for it are high-rate.
     ///
     /// # Errors
-    /// If `spike` is less than twice the bound on the delay of the low-delay class, or more than a minute.
+    /// If `spike` is less than twice the bound on the delay of the low-delay class, or more than a
+    /// minute.
     pub fn with_low_average(self, spike: Duration) -> Result<Self, SettingsError> {
         if spike > DELAY_MAX {
             return Err(SettingsError::DelayTooLong(spike));
@@ -175,16 +191,19 @@ impl Settings {
         Self { spike: Some(spike), ..self }.checked()
     }
 
-    /// If spikes are above the average.
+    /// Returns the settings, or an error if the spike is less than twice the delay bound.
     fn checked(self) -> Result<Self, SettingsError> {
         let least = self.delay.saturating_add(self.delay);
         match self.spike {
-            Some(given) if given < least => Err(SettingsError::Spike { given, least, delay: self.delay }),
+            Some(spike) if spike < least => {
+                Err(SettingsError::Spike { requested: spike, least, delay: self.delay })
+            }
             _ => Ok(self),
         }
     }
 
-    /// The class in which a packet is served that is marked for one.
+    /// Returns the class in which the link serves a packet marked for `class`: high-rate instead of
+    /// a class that the link does not have.
     #[inline]
     pub(crate) const fn served(&self, class: Class) -> Class {
         match (class, self.spike) {
@@ -193,63 +212,63 @@ impl Settings {
         }
     }
 
-    /// How many classes there are.
+    /// Returns the number of classes that the link has.
     pub(crate) const fn classes(&self) -> usize {
         if self.spike.is_some() { Class::COUNT } else { Class::COUNT - 1 }
     }
 
-    /// With other buffers: of all classes together (B of the paper), at least a packet of each, and of the high-rate class at most (`B_max`), at least
-    /// one.
+    /// Sets the buffer of all classes together (B of the paper), at least two packets. Sets the
+    /// most that the high-rate class may use of it (`B_max`), at least one packet.
     #[must_use]
     pub fn with_buffers(self, buffer: Bytes, high_rate_buffer: Bytes) -> Self {
         let two = self.packet + self.packet;
         Self { buffer: buffer.max(two), high_rate_buffer: high_rate_buffer.max(self.packet), ..self }
     }
 
-    /// With other rules of which low-delay packets go when their class gets less room.
+    /// Sets which low-delay packets are dropped when their class's buffer shrinks.
     #[must_use]
-    pub const fn with_discards(self, discards: Discards) -> Self {
+    pub const fn with_discards(self, discards: DiscardPolicy) -> Self {
         Self { discards, ..self }
     }
 
-    /// With another protection from misbehaving senders.
+    /// Sets the protection of the link's flows from misbehaving senders.
     #[must_use]
     pub const fn with_guard(self, guard: GuardMode) -> Self {
         Self { guard, ..self }
     }
 
-    /// With ECN in all classes but the high-rate one: packets are marked before a queue is full, and of those that may not be marked as many
-    /// bytes are dropped (RFC 3168, section 5).
+    /// Enables ECN in all classes but the high-rate one: ECN-capable packets are marked before a
+    /// queue is full. Of other packets, the same share of bytes is dropped (RFC 3168, section 5).
     #[must_use]
     pub const fn with_ecn(self) -> Self {
         Self { marks: true, ..self }
     }
 
-    /// The bound on queueing delay.
+    /// Returns the configured bound on the sojourn time of low-delay packets.
     #[must_use]
     pub const fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// The longest packet, in bytes on the link.
+    /// Returns the length of the longest packet, in bytes on the link.
     #[must_use]
     pub const fn packet(&self) -> Bytes {
         self.packet
     }
 
-    /// The ratio of the rates of flows, high-rate to low-delay, in thousandths.
+    /// Returns the ratio between the rates of a high-rate and a low-delay flow, in thousandths.
     #[must_use]
     pub const fn ratio_milli(&self) -> u32 {
         self.ratio_milli
     }
 
-    /// The protection from misbehaving senders.
+    /// Returns the protection of the link's flows from misbehaving senders.
     #[must_use]
     pub const fn guard(&self) -> GuardMode {
         self.guard
     }
 
-    /// What the link carries.
+    /// Returns the rate of the link.
     #[must_use]
     pub const fn capacity(&self) -> Rate {
         self.capacity

@@ -1,4 +1,4 @@
-//! No packet allocates anything, once queues have been as long as they get.
+//! No packet causes an allocation after the queues have reached their longest.
 
 use byway_sched::{
     Arrival, Class, Discipline, DropTail, FlowHash, FqCodel, GuardMode, RateDelay, Settings, StrictPriority,
@@ -7,9 +7,9 @@ use byway_units::{Bytes, Duration, Rate, Time};
 
 const RATE: Rate = Rate::from_megabits_per_second(100);
 const MTU: Bytes = Bytes::new(1_500);
-const ROOM: Bytes = Bytes::new(1_000_000);
+const CAPACITY: Bytes = Bytes::new(1_000_000);
 
-/// Two packets come for each that leaves, for so long.
+/// Runs an overload for `length`: two packets arrive for each that leaves.
 fn overload(queue: &mut impl Discipline<u64>, from: Duration, length: Duration) -> u64 {
     let mut left = 0;
     let step = MTU / RATE;
@@ -59,13 +59,13 @@ fn rate_delay_allocates_nothing() {
 
 #[test]
 fn one_queue_allocates_nothing() {
-    check(DropTail::new(ROOM));
-    check(StrictPriority::new(ROOM));
+    check(DropTail::new(CAPACITY));
+    check(StrictPriority::new(CAPACITY));
 }
 
 #[test]
 fn a_queue_that_grows_is_counted() {
-    let mut queue = FqCodel::new(ROOM, MTU);
+    let mut queue = FqCodel::new(CAPACITY, MTU);
     let counted = allocation_counter::measure(|| {
         overload(&mut queue, Duration::ZERO, Duration::from_millis(10));
     });

@@ -1,4 +1,4 @@
-//! How many packets the simulated world carries in a second of real time.
+//! Benchmark: packets that the simulated world handles in a second of real time.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 #![allow(
@@ -22,13 +22,13 @@ const PAYLOAD: [u8; 1_200] = [7; 1_200];
 const RUN: Duration = Duration::from_secs(10);
 
 /// Sends a packet to its peer every 100 microseconds.
-struct Sender {
+struct PeriodicSender {
     peer: SocketAddr,
     next: Time,
     is_due: bool,
 }
 
-impl Host for Sender {
+impl Host for PeriodicSender {
     fn receive(&mut self, _datagram: Datagram<'_>, _now: Time) {}
 
     fn wake(&mut self, now: Time) {
@@ -51,12 +51,12 @@ impl Host for Sender {
     }
 }
 
-/// Pairs of hosts, connected by such links.
-fn world(link: &Link) -> World<Script<Sender>> {
+/// Pairs of hosts, connected by links with these properties.
+fn world(link: &Link) -> World<Script<PeriodicSender>> {
     let mut world = World::new(Seed::new(1), ());
     for pair in 0..PAIRS {
         let addresses = [1, 2].map(|side| SocketAddr::from(([10, 0, pair, side], 7)));
-        let sender = |peer| Sender { peer, next: Time::START, is_due: false };
+        let sender = |peer| PeriodicSender { peer, next: Time::START, is_due: false };
         let one = world.add(sender(addresses[1]), addresses[0]);
         let other = world.add(sender(addresses[0]), addresses[1]);
         world.connect_both(one, other, link);

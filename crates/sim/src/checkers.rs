@@ -1,7 +1,7 @@
-//! What must hold in every run, and the arithmetic of reports.
+//! Checkers of invariants that hold in every run, and the statistics of reports.
 //!
-//! Checkers know packets by what the application sent, and losses from the world's log: nothing here believes a
-//! host's own counters.
+//! Checkers identify packets by the payload that the application sent, and take losses from the
+//! world's log. They do not trust a host's own counters.
 
 mod budget;
 mod deliveries;
@@ -9,7 +9,7 @@ mod repairs;
 mod sample;
 mod work;
 
-pub use budget::{ByteBudget, OverBudget, SlidingBytes};
+pub use budget::{BudgetExceeded, ByteBudget, SlidingBytes};
 pub use deliveries::{Deliveries, Delivery, DeliveryCounters, DeliveryError};
 pub use repairs::{RepairError, RepairSummary, Repairs};
 pub use sample::Sample;

@@ -1,27 +1,29 @@
-//! What the world does when something happens: it hands inputs to hosts, and drains them.
+//! Dispatch of events: the world passes inputs to hosts and drains them.
 
 use byway_code::prefetch_value;
 use byway_units::Time;
 
+use crate::event_queue::Event;
 use crate::host::{Datagram, Host};
-use crate::limits::{CACHED_NODES, DRAINED_DATAGRAMS_MAX, HELD_PACKETS_MAX, INSTANT_EVENTS_MAX, NEAR_EVENTS};
+use crate::limits::{
+    CACHED_NODES, DRAINED_DATAGRAMS_MAX, FROZEN_BACKLOG_MAX, INSTANT_EVENTS_MAX, NEAR_EVENTS,
+};
 use crate::log::LossReason;
-use crate::node::{Condition, Hang, NodeId};
+use crate::node::{Condition, Freeze, NodeId};
 use crate::pool::PacketIndex;
-use crate::queue::Event;
 use crate::world::{Scenario, World};
 
-/// How many steps it takes to find what a host needs.
+/// Number of prefetch steps inside a host: each follows a pointer that the step before loaded.
 const HOST_DEPTHS: usize = 3;
 
-// Before a host is asked, its node and the datagram have been fetched.
+// The node and the datagram are prefetched before the host's data.
 const _: () = assert!(NEAR_EVENTS - 2 > HOST_DEPTHS);
 
 impl<S: Scenario> World<S> {
-    /// It is `time` now.
+    /// Sets the current time.
     ///
     /// # Panics
-    /// If it was later before.
+    /// If `time` is before the current time.
     pub(crate) fn advance(&mut self, time: Time) {
         assert!(time >= self.now, "time goes back from {} to {time}", self.now);
         if time > self.now {
@@ -29,8 +31,10 @@ impl<S: Scenario> World<S> {
         }
     }
 
+    /// Counts an event of this instant.
+    ///
     /// # Panics
-    /// If time stands still.
+    /// If the instant has more than [`INSTANT_EVENTS_MAX`] events: time stands still.
     pub(crate) fn count_event(&mut self) {
         self.instant_events += 1;
         assert!(
@@ -41,23 +45,24 @@ impl<S: Scenario> World<S> {
         );
     }
 
-    /// Brings what the next events need into the cache, while the one at hand happens.
+    /// Prefetches the data of the next events into the cache while the current event is processed.
     ///
-    /// What an event needs is found step by step, one for each event before it: what the world knows of it, the datagram, and
-    /// then what hosts have, at each depth what the one before found.
-    pub(crate) fn look_ahead(&mut self, scenario: &S) {
+    /// The data of an event is prefetched step by step, one step for each event before it. The
+    /// steps are the world's record, the datagram, and then the host's data, at each depth through
+    /// the data of the previous one.
+    pub(crate) fn prefetch_upcoming(&mut self, scenario: &S) {
         if self.nodes.len() < CACHED_NODES {
             return;
         }
-        while let Some(event) = self.queue.approach() {
+        while let Some(event) = self.queue.promote_next() {
             match event {
-                Event::Arrival(packet) => self.network.fetch(packet),
-                _ => self.fetch_node(event, scenario),
+                Event::Arrival(packet) => self.network.prefetch_header(packet),
+                _ => self.prefetch_node(event, scenario),
             }
         }
         if let Some(event @ Event::Arrival(packet)) = self.queue.ahead(NEAR_EVENTS - 2) {
-            self.network.fetch_payload(packet);
-            self.fetch_node(event, scenario);
+            self.network.prefetch_payload(packet);
+            self.prefetch_node(event, scenario);
         }
         for depth in 0..HOST_DEPTHS {
             let Some(event) = self.queue.ahead(HOST_DEPTHS - depth) else {
@@ -69,13 +74,13 @@ impl<S: Scenario> World<S> {
         }
     }
 
-    fn fetch_node(&self, event: Event, scenario: &S) {
+    fn prefetch_node(&self, event: Event, scenario: &S) {
         if let Some(node) = self.node_of(event, scenario) {
             prefetch_value(&self.nodes[node.index()]);
         }
     }
 
-    /// The node that an event is about.
+    /// Returns the node to whose host an event will be an input; `None` if there is none.
     fn node_of(&self, event: Event, scenario: &S) -> Option<NodeId> {
         match event {
             Event::Arrival(packet) => Some(self.network.target(packet)),
@@ -85,23 +90,25 @@ impl<S: Scenario> World<S> {
         }
     }
 
-    pub(crate) fn arrive(&mut self, packet: PacketIndex) {
+    pub(crate) fn on_arrival(&mut self, packet: PacketIndex) {
         let target = self.network.target(packet);
-        if let Some(onward) = self.network.onward(packet) {
+        if let Some(header) = self.network.forwarded_header(packet) {
             return match self.nodes[target.index()].condition {
-                Condition::Running => self.network.pass_on(packet, onward, self.now, &mut self.queue),
-                Condition::Hung(_) => self.network.lose(packet, LossReason::Hung, self.now),
+                Condition::Running => self.network.forward(packet, header, self.now, &mut self.queue),
+                Condition::Frozen(_) => self.network.lose(packet, LossReason::Frozen, self.now),
                 Condition::Stopped => self.network.lose(packet, LossReason::Stopped, self.now),
             };
         }
-        if !self.network.is_current(packet) {
+        if !self.network.is_address_current(packet) {
             return self.network.lose(packet, LossReason::AddressMoved, self.now);
         }
         let node = &mut self.nodes[target.index()];
         match node.condition {
             Condition::Running => self.deliver(packet, target),
-            Condition::Hung(Hang::Keep) if node.held.len() < HELD_PACKETS_MAX => node.held.push_back(packet),
-            Condition::Hung(_) => self.network.lose(packet, LossReason::Hung, self.now),
+            Condition::Frozen(Freeze::Buffer) if node.buffered.len() < FROZEN_BACKLOG_MAX => {
+                node.buffered.push_back(packet)
+            }
+            Condition::Frozen(_) => self.network.lose(packet, LossReason::Frozen, self.now),
             Condition::Stopped => self.network.lose(packet, LossReason::Stopped, self.now),
         }
     }
@@ -119,10 +126,11 @@ impl<S: Scenario> World<S> {
         self.drain(target);
     }
 
-    /// An alarm of the node came up; its deadline may have moved since.
-    pub(crate) fn ring(&mut self, id: NodeId) {
+    /// Wakes the node's host if its deadline is due. If the deadline has moved to a later time,
+    /// this queues a new alarm.
+    pub(crate) fn on_alarm(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
-        node.alarms.ring();
+        node.alarms.pop_first();
         if !node.is_running() {
             return;
         }
@@ -141,7 +149,7 @@ impl<S: Scenario> World<S> {
         }
     }
 
-    /// Sends all that the host has to send, and notes its deadline.
+    /// Sends all datagrams of the host, and records its deadline.
     ///
     /// # Panics
     /// If the host never stops sending.
@@ -179,8 +187,8 @@ impl<S: Scenario> World<S> {
         }
     }
 
-    /// Tells the scenario which nodes were drained, until its answers drain no further ones.
-    pub(crate) fn tell_drained(&mut self, scenario: &mut S) {
+    /// Notifies the scenario of drained nodes until its reactions drain no further ones.
+    pub(crate) fn notify_drained(&mut self, scenario: &mut S) {
         while let Some(id) = self.drained.pop_front() {
             self.nodes[id.index()].is_drained = false;
             self.count_event();

@@ -1,51 +1,53 @@
-//! What can go wrong with nodes and their addresses.
+//! Faults of nodes and of their addresses.
 
 use core::mem;
 use core::net::SocketAddr;
 
+use crate::event_queue::Event;
 use crate::log::{LossReason, NodeChange};
-use crate::node::{Condition, Hang, NodeId};
-use crate::queue::Event;
+use crate::node::{Condition, Freeze, NodeId};
 use crate::world::{Scenario, World};
 
 impl<S: Scenario> World<S> {
-    /// Crashes a node: its host takes no input any more, and what arrives is lost, until it is restarted. What
-    /// it has sent stays under way.
+    /// Crashes a node: until a restart, its host takes no input, and packets that arrive are lost.
+    /// Packets that it has sent stay in flight.
     pub fn stop(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
         if node.condition != Condition::Stopped {
             node.condition = Condition::Stopped;
             self.network.log.node(self.now, id, NodeChange::Stopped);
-            for packet in node.held.drain(..) {
+            for packet in node.buffered.drain(..) {
                 self.network.lose(packet, LossReason::Stopped, self.now);
             }
         }
     }
 
-    /// Makes a running node hang: its host takes no input until it is resumed. A stopped one stays stopped.
-    pub fn hang(&mut self, node: NodeId, hang: Hang) {
+    /// Freezes a running node: its host takes no input until it is resumed. A stopped node stays
+    /// stopped.
+    pub fn freeze(&mut self, node: NodeId, hang: Freeze) {
         let condition = &mut self.nodes[node.index()].condition;
         if *condition != Condition::Stopped {
-            *condition = Condition::Hung(hang);
-            self.network.log.node(self.now, node, NodeChange::Hung);
+            *condition = Condition::Frozen(hang);
+            self.network.log.node(self.now, node, NodeChange::Frozen);
         }
     }
 
-    /// Lets a hung node go on: it takes what waited for it, in order, and is woken if its deadline has passed.
+    /// Resumes a frozen node: its host takes the buffered packets in order, and is woken if its
+    /// deadline has passed.
     pub fn resume(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
-        if let Condition::Hung(_) = node.condition {
+        if let Condition::Frozen(_) = node.condition {
             node.condition = Condition::Running;
             self.network.log.node(self.now, id, NodeChange::Resumed);
-            for packet in mem::take(&mut node.held) {
-                self.arrive(packet);
+            for packet in mem::take(&mut node.buffered) {
+                self.on_arrival(packet);
             }
             self.drain(id);
         }
     }
 
-    /// Puts a fresh host in the place of a node's, whatever its condition; gives back the old one. Links and
-    /// addresses stay, and packets under way to it reach the fresh one.
+    /// Replaces a node's host by a fresh one, in any condition of the node. Returns the old host.
+    /// Links and addresses stay, and packets in flight to the node reach the fresh host.
     pub fn restart(&mut self, id: NodeId, host: S::Host) -> S::Host {
         self.stop(id);
         let node = &mut self.nodes[id.index()];
@@ -56,48 +58,48 @@ impl<S: Scenario> World<S> {
         old
     }
 
-    /// How a node is.
+    /// Returns the condition of a node.
     #[must_use]
     pub fn condition(&self, node: NodeId) -> Condition {
         self.nodes[node.index()].condition
     }
 
-    /// The addresses of a node; it sends from the first.
+    /// Returns the addresses of a node; it sends from the first.
     #[must_use]
     pub fn addresses(&self, node: NodeId) -> &[SocketAddr] {
         &self.nodes[node.index()].addresses
     }
 
-    /// Gives a node one more address, which is taken from whoever had it. Packets on their way to that one are
-    /// lost.
+    /// Assigns one more address to a node, and removes it from its previous owner. Packets in
+    /// flight to that owner are lost.
     pub fn assign(&mut self, address: SocketAddr, node: NodeId) {
         self.release(address);
         self.nodes[node.index()].addresses.push(address);
         self.announce(address, node);
     }
 
-    /// Moves a node from one of its addresses to another, in the same place among them, as when a NAT forgets
-    /// its binding: the host is not told, and packets on their way to the old address are lost.
+    /// Replaces one of a node's addresses by another at the same index, as if a NAT lost its
+    /// binding. The host gets no notification, and packets in flight to the old address are lost.
     ///
     /// # Panics
     /// If the node does not have the old address.
-    pub fn readdress(&mut self, node: NodeId, old: SocketAddr, new: SocketAddr) {
+    pub fn change_address(&mut self, node: NodeId, old: SocketAddr, new: SocketAddr) {
         if old != new {
             self.release(new);
         }
         let addresses = &self.nodes[node.index()].addresses;
-        let place = addresses.iter().position(|&address| address == old);
-        let place = place.unwrap_or_else(|| panic!("{node} does not have {old}, but {addresses:?}"));
+        let index = addresses.iter().position(|&address| address == old);
+        let index = index.unwrap_or_else(|| panic!("{node} does not have {old}, but {addresses:?}"));
         self.release(old);
-        self.nodes[node.index()].addresses.insert(place, new);
+        self.nodes[node.index()].addresses.insert(index, new);
         self.announce(new, node);
     }
 
-    /// Takes an address from the node that has it, if any: nobody can be reached there.
+    /// Removes an address from its owner, if any: packets to it are unroutable from then on.
     pub fn release(&mut self, address: SocketAddr) {
-        if let Some(holder) = self.network.release(address) {
-            self.nodes[holder.index()].addresses.retain(|&held| held != address);
-            self.network.log.node(self.now, holder, NodeChange::Released(address));
+        if let Some(owner) = self.network.release(address) {
+            self.nodes[owner.index()].addresses.retain(|&owned| owned != address);
+            self.network.log.node(self.now, owner, NodeChange::Released(address));
         }
     }
 

@@ -1,39 +1,43 @@
-//! A digest of bytes for worlds in which nobody forges: it takes a fraction of the time of hashes that withstand more.
+//! Digest of bytes for the checksums of simulated worlds, where nobody forges packets. It takes a
+//! fraction of the time of cryptographic hashes.
 
 use crate::random::mix;
 
-/// How far apart the keys of successive blocks are: 2^64 divided by the golden ratio, made odd, so that none comes twice.
+/// Difference of the keys of successive blocks: 2^64 divided by the golden ratio, made odd because
+/// no key may occur twice.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What the second word's key differs from the first's by: the fraction of the square root of 2, in 64 bits.
+/// Difference of the second word's key from the first's: the fraction of the square root of 2, in
+/// 64 bits.
 const OTHER: u64 = 0x6a09_e667_f3bc_c908;
 
-/// A digest of bytes under a key.
+/// Returns a digest of bytes under a key.
 ///
-/// Blocks of 16 bytes are multiplied, one half by the other, each under keys of its own place, and the products' halves are
-/// added. So the blocks do not wait for each other, and a block that changes, or moves, changes the sum.
+/// The two halves of each block of 16 bytes are multiplied, under keys that depend on the block's
+/// index, and the halves of the products are added. Blocks do not depend on each other, and a block
+/// that changes, or moves, changes the sum.
 pub(crate) fn digest(key: u64, bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<16>();
-    // Mixed apart: a key and a length are small numbers both, as a rule.
-    let mut place = mix(mix(key ^ OTHER) ^ bytes.len() as u64);
-    let mut sum = place;
+    // Key and length are mixed separately, because both are usually small numbers.
+    let mut block_key = mix(mix(key ^ OTHER) ^ bytes.len() as u64);
+    let mut sum = block_key;
     for block in blocks {
-        sum = sum.wrapping_add(product(block, place));
-        place = place.wrapping_add(STEP);
+        sum = sum.wrapping_add(product(block, block_key));
+        block_key = block_key.wrapping_add(STEP);
     }
     if !rest.is_empty() {
         let mut block = [0; 16];
         block[..rest.len()].copy_from_slice(rest);
-        sum = sum.wrapping_add(product(&block, place));
+        sum = sum.wrapping_add(product(&block, block_key));
     }
     mix(sum)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the halves of a product of 64-bit numbers have 64 bits")]
 #[inline]
-fn product(block: &[u8; 16], place: u64) -> u64 {
+fn product(block: &[u8; 16], block_key: u64) -> u64 {
     let both = u128::from_le_bytes(*block);
-    let (first, second) = (both as u64 ^ place, (both >> 64) as u64 ^ place ^ OTHER);
+    let (first, second) = (both as u64 ^ block_key, (both >> 64) as u64 ^ block_key ^ OTHER);
     let product = u128::from(first) * u128::from(second);
     product as u64 ^ (product >> 64) as u64
 }

@@ -1,4 +1,4 @@
-//! What the world asks of a state machine, and the datagrams that pass between them.
+//! Interface between the world and a state machine, and the datagrams that they exchange.
 
 use core::net::SocketAddr;
 
@@ -7,54 +7,57 @@ use byway_wire::Ecn;
 
 use crate::marks::Marks;
 
-/// A sans-I/O state machine that lives in the world.
+/// Sans-I/O state machine in the world.
 ///
-/// One input, then drain: after every [`receive`](Self::receive), [`wake`](Self::wake) or input by the
-/// application (see [`World::input`](crate::World::input)), the world calls [`transmit`](Self::transmit) until
-/// it is empty, and then reads [`deadline`](Self::deadline). No input comes in between.
+/// One input, then drain: after every [`receive`](Self::receive), [`wake`](Self::wake) or input by
+/// the application (see [`World::input`](crate::World::input)), the world calls
+/// [`transmit`](Self::transmit) until it returns `None`, and then reads
+/// [`deadline`](Self::deadline). No other input happens between them.
 pub trait Host {
-    /// Input: a datagram arrived. Its payload may be overwritten, for instance to decrypt it in place.
+    /// Input: a datagram arrived. The host may overwrite its payload, for instance to decrypt it in
+    /// place.
     fn receive(&mut self, datagram: Datagram<'_>, now: Time);
 
-    /// Input: the deadline has come.
+    /// Input: the host's deadline is due.
     fn wake(&mut self, now: Time);
 
-    /// Output: the next datagram to send, or `None` when there is no other.
+    /// Output: the next datagram to send; `None` if the host has nothing to send.
     fn transmit(&mut self, now: Time) -> Option<Transmit<'_>>;
 
-    /// State: when to be woken at the latest; `None` for never. A deadline in the past is due at once.
+    /// State: the latest time at which the world must call [`wake`](Self::wake); `None` for never.
+    /// A deadline in the past is due at once.
     fn deadline(&self) -> Option<Time>;
 
-    /// Hint: an input comes soon, this datagram if it is one. With each depth, from 0 to 2, what the one before found may be
-    /// brought into the cache.
+    /// Hint of an upcoming input, with the datagram if the input is one. At each depth, from 0 to
+    /// 2, the host may prefetch what it found at the previous depth into the cache.
     fn prepare(&self, _depth: usize, _datagram: Option<&[u8]>) {}
 }
 
-/// A datagram as it arrives.
+/// Datagram that a host receives.
 #[derive(Debug)]
 pub struct Datagram<'a> {
-    /// Where it says it comes from.
+    /// Source address in the datagram's header, which may be forged.
     pub source: SocketAddr,
-    /// Which address of the host it was sent to.
+    /// Destination address: the address of the receiving host to which the datagram was sent.
     pub destination: SocketAddr,
-    /// The ECN field of its IP header.
+    /// ECN field of the datagram's IP header.
     pub ecn: Ecn,
-    /// What it carries.
+    /// UDP payload.
     pub payload: &'a mut [u8],
 }
 
-/// A datagram to send.
+/// Datagram that a host sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
-    /// The address to send from. `None`: the first address that the node has at this moment. `Some`: this one,
-    /// be it one of the node's others or somebody else's, for no router on the way forbids it.
+    /// Source address. `None`: the first address that the sending node has at this moment. `Some`:
+    /// this address, even another node's, because no router filters sources.
     pub source: Option<SocketAddr>,
-    /// The address to send to.
+    /// Destination address of the datagram.
     pub destination: SocketAddr,
-    /// Its class and flow.
+    /// DSCP and flow label of the datagram.
     pub marks: Marks,
-    /// The ECN field of its IP header.
+    /// ECN field of the datagram's IP header.
     pub ecn: Ecn,
-    /// What it carries, at most [`DATAGRAM_BYTES_MAX`](crate::limits::DATAGRAM_BYTES_MAX) bytes.
+    /// UDP payload, at most [`DATAGRAM_BYTES_MAX`](crate::limits::DATAGRAM_BYTES_MAX) bytes.
     pub payload: &'a [u8],
 }

@@ -1,8 +1,8 @@
-//! A deterministic world in virtual time, for testing sans-I/O state machines.
+//! Deterministic network simulator in virtual time, for testing sans-I/O state machines.
 //!
-//! The world owns links, time and addresses; a [`Scenario`] owns applications and faults; a [`Host`] is what is
-//! tested. The world takes no decision of any protocol: it carries datagrams, wakes hosts at their deadlines,
-//! and keeps the log by which everything is judged.
+//! The world owns links, time and addresses; a [`Scenario`] owns applications and faults; a
+//! [`Host`] is the state machine under test. The world makes no protocol decisions: it transmits
+//! datagrams, wakes hosts at their deadlines, and writes the log from which checkers judge a run.
 //!
 //! ```
 //! use core::net::SocketAddr;
@@ -10,7 +10,7 @@
 //! use byway_sim::{Datagram, Ecn, Host, Link, Marks, NodeId, Scenario, Seed, Transmit, World};
 //! use byway_units::{Duration, Time};
 //!
-//! /// Sends what its application gives it to its peer, and keeps what comes.
+//! /// Sends the datagrams of its application to its peer, and stores received ones.
 //! struct Talker {
 //!     peer: SocketAddr,
 //!     to_send: Vec<Vec<u8>>,
@@ -41,7 +41,7 @@
 //!     }
 //! }
 //!
-//! /// One says hello after 3 ms.
+//! /// One host sends a greeting after 3 ms.
 //! struct Hello {
 //!     speaker: NodeId,
 //! }
@@ -65,24 +65,53 @@
 //!
 //! world.schedule_in(Duration::from_millis(3), "hello");
 //! world.run_for(Duration::from_secs(1), &mut Hello { speaker: one });
-//! assert_eq!(world.host(other).heard, [(Time::START + Duration::from_millis(23), b"hello".to_vec())]);
+//! let arrival = Time::START + Duration::from_millis(23);
+//! assert_eq!(world.host(other).heard, [(arrival, b"hello".to_vec())]);
 //! ```
 //!
 //! # Where to start
-//! - [`Host`]: what a state machine must offer.
-//! - [`World`]: how hosts are put together and moved; [`Scenario`]: who moves them; [`Script`]: for short tests.
-//! - [`Link`]: what can happen to a packet, by its fields.
-//! - [`checkers`]: what must hold in every run, whatever the hosts do.
-//! - [`tcp`]: what else flows through a network, as a workload.
+//! - [`Host`]: the interface of a state machine.
+//! - [`World`]: construction and run of a network of hosts; [`Scenario`]: its driver; [`Script`]: a
+//!   driver for short tests.
+//! - [`Link`]: all impairments of packets, by its fields.
+//! - [`checkers`]: invariants of every run.
+//! - [`tcp`]: background traffic, as a workload.
 //!
-//! # Chance
-//! One [`Seed`] gives everything. Each random process has a seed of its own, derived from that of the world,
-//! from the link and from its purpose, and draws at an instant depend on that instant only. So one more packet
-//! changes nothing for others, on its link or elsewhere (only packets of one link in the same nanosecond share
-//! their draws out in order), and what is compared on one seed met the same losses.
+//! # Modules
 //!
-//! # What this crate leaves to others
-//! Decisions of protocols (hosts), clocks and sockets (drivers), experiments and their reports.
+//! | module | subject |
+//! |---|---|
+//! | [`checkers`] | invariants of every run: deliveries, repairs, byte budgets, work of an input |
+//! | `event_queue` | future events in the order of time |
+//! | `events` | dispatch of events to hosts, and draining |
+//! | `faults` | stopped, frozen and restarted nodes, and address changes |
+//! | `flow_hasher` | hashes of flows and sources for packet schedulers |
+//! | `hash` | digest of bytes |
+//! | `hash_table` | hash table with open addressing |
+//! | `host` | interface of a state machine, and its datagrams |
+//! | [`limits`] | all limits of this crate, with their reasons |
+//! | `link` | links: bottleneck, scheduler, delay, loss, outages, damage |
+//! | `log` | log of every packet: counters, digest, observer |
+//! | `marks` | DSCP and flow label of a packet |
+//! | `network` | addresses, routes, links, and the packets on them |
+//! | `node` | nodes: hosts with addresses and a condition |
+//! | [`overlay`] | agents and relays as hosts, and set-ups of them |
+//! | `pool` | packets in flight, in reused buffers |
+//! | `random` | random numbers by seed and purpose |
+//! | `script` | scenario of closures |
+//! | `slab` | table that reuses its slots |
+//! | [`tcp`] | TCP hosts and applications |
+//! | `world` | the world and its scenario |
+//!
+//! # Randomness
+//! One [`Seed`] determines everything. Each random process has a seed of its own, derived from that
+//! of the world, from the link and from its purpose. Draws at an instant depend on that instant
+//! only. Therefore an additional packet changes nothing for others, on its link or elsewhere. Only
+//! packets of one link in the same nanosecond share their draws, in order. Variants that are
+//! compared on one seed have the same losses.
+//!
+//! # Out of scope
+//! Protocol decisions (hosts), clocks and sockets (drivers), experiments and their reports.
 #![no_std]
 
 extern crate alloc;
@@ -90,10 +119,12 @@ extern crate alloc;
 pub mod checkers;
 pub mod limits;
 
+mod event_queue;
 mod events;
 mod faults;
-mod flows;
+mod flow_hasher;
 mod hash;
+mod hash_table;
 mod host;
 mod link;
 mod log;
@@ -102,27 +133,26 @@ mod network;
 mod node;
 pub mod overlay;
 mod pool;
-mod queue;
 mod random;
 mod script;
 mod slab;
-mod table;
 pub mod tcp;
 mod world;
 
 pub use byway_proto::conventions::ip_bytes;
 pub use byway_wire::Ecn;
-pub use flows::Flows;
+pub use flow_hasher::FlowHasher;
 pub use host::{Datagram, Host, Transmit};
 pub use link::{
-    Bottleneck, BottleneckError, BottleneckUse, ClassUse, Coming, Fate, GilbertElliott, GilbertElliottError,
-    Jitter, Link, LinkState, Loss, MeasuredDelays, MeasuredDelaysError, Passage, Queueing, Recorded,
-    RecordedCapacity, RecordedCapacityError, RecordedError, Reordering, Scheduling, Sent, Span, Stay,
+    ArrivingPacket, Bottleneck, BottleneckError, BottleneckUsage, CapacityTrace, CapacityTraceError,
+    ChannelState, ClassCounters, DelayTrace, DelayTraceError, DequeuedPacket, GilbertElliott,
+    GilbertElliottError, Jitter, Link, LinkState, Loss, LossTrace, LossTraceError, PacketCopy, PacketOutcome,
+    QueueDiscipline, Reordering, SchedulerSettings, Span,
 };
 pub use log::{LinkCounters, LossReason, Losses, NodeChange, Observer, Record, Step, Transcript};
 pub use marks::Marks;
 pub use network::ConservationError;
-pub use node::{Condition, Hang, NodeId};
+pub use node::{Condition, Freeze, NodeId};
 pub use random::{Random, Seed};
 pub use script::{Action, Script};
 pub use world::{Scenario, World};

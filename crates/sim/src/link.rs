@@ -1,22 +1,23 @@
-//! Links: what happens to a packet between two nodes.
+//! Links: the transmission and impairments of packets between two nodes.
 //!
-//! A link's processes are read at the instant at which a packet is offered to it. What is random depends on the
-//! world's seed, the link, the purpose and that instant only: whoever sends at an instant meets the same
-//! burst, whatever else was sent before, on this link or another. Only losses that are described by packets
-//! ([`Loss::Chain`], [`Loss::Ordinals`], [`Loss::Every`]) depend on what was sent before.
+//! The link evaluates its processes at the instant at which a packet is offered to it. Random
+//! outcomes depend only on the world's seed, the link, the purpose and that instant. Whoever sends
+//! at an instant meets the same burst, independent of earlier packets on this link or another. Only
+//! losses that are defined by packets ([`Loss::Gilbert`], [`Loss::Ordinals`], [`Loss::Every`])
+//! depend on earlier packets.
 
 mod bernoulli;
 mod bottleneck;
-mod capacity;
-mod chain;
+mod capacity_trace;
 mod damage;
 mod delay;
+mod delay_trace;
+mod gilbert;
 mod gilbert_elliott;
 mod loss;
-mod measured;
+mod loss_trace;
 mod ordinals;
 mod outage;
-mod recorded;
 mod scheduler;
 
 use alloc::boxed::Box;
@@ -31,113 +32,118 @@ use crate::random::Seed;
 
 use self::bottleneck::Transmitter;
 use self::damage::Damage;
-use self::delay::{Delay, Delayed};
+use self::delay::{Delay, PacketDelay};
 use self::loss::LossProcess;
 use self::outage::Outages;
 use self::scheduler::Scheduler;
 
-pub use self::bottleneck::{Bottleneck, BottleneckError, BottleneckUse};
-pub use self::capacity::{RecordedCapacity, RecordedCapacityError};
+pub use self::bottleneck::{Bottleneck, BottleneckError, BottleneckUsage};
+pub use self::capacity_trace::{CapacityTrace, CapacityTraceError};
 pub use self::delay::{Jitter, Reordering};
-pub use self::gilbert_elliott::{GilbertElliott, GilbertElliottError, Stay};
+pub use self::delay_trace::{DelayTrace, DelayTraceError};
+pub use self::gilbert_elliott::{ChannelState, GilbertElliott, GilbertElliottError};
 pub use self::loss::Loss;
-pub use self::measured::{MeasuredDelays, MeasuredDelaysError};
+pub use self::loss_trace::{LossTrace, LossTraceError};
 pub use self::outage::Span;
-pub use self::recorded::{Recorded, RecordedError};
-pub use self::scheduler::{ClassUse, Coming, Queueing, Scheduling, Sent};
+pub use self::scheduler::{
+    ArrivingPacket, ClassCounters, DequeuedPacket, QueueDiscipline, SchedulerSettings,
+};
 
-/// What a link does to packets, in one direction. The default delivers everything at once.
+/// Properties of a link in one direction. The default delivers everything at once.
 ///
-/// A packet first passes the bottleneck, if there is one. On the wire behind it, it may be lost to an outage,
-/// to its length or to one of the loss processes, in this order; if it is not, it may be duplicated, and each
-/// copy may be corrupted and arrives after the delay, with a jitter and a reordering of its own. What is lost
-/// on the wire has taken its time at the bottleneck; all of it is decided, and logged, when the packet is offered.
+/// A packet first passes the bottleneck, if there is one. On the wire behind it, the packet may be
+/// lost to an outage, to its length or to one of the loss processes, in this order. Otherwise it
+/// may be duplicated, and each copy may be corrupted. Each copy arrives after the delay, with
+/// jitter and reordering of its own. A packet lost on the wire has used its transmission time at
+/// the bottleneck. All of this is decided, and logged, when the packet is offered.
 #[derive(Clone, Debug, Default)]
 pub struct Link {
-    /// The rate or recorded capacity, and the queue before it; `None`: as fast as packets come.
+    /// Rate or recorded capacity in front of the wire, with a tail-drop queue; `None`: unlimited.
     pub bottleneck: Option<Bottleneck>,
-    /// A rate and a queue that tells packets apart, before the bottleneck if there is one, too. Behind it, what happens on the wire is decided when a
-    /// packet has left.
-    pub scheduling: Option<Scheduling>,
-    /// How long the way is.
+    /// Rate and packet scheduler, in front of the bottleneck if the link has both. The events on
+    /// the wire behind it are decided when a packet leaves the scheduler.
+    pub scheduling: Option<SchedulerSettings>,
+    /// Propagation delay of the link.
     pub delay: Duration,
-    /// How long it is from packet to packet, as once measured, in the place of `delay`; what was lost then is lost again.
-    pub measured: Option<MeasuredDelays>,
-    /// How much longer it may take, from packet to packet.
+    /// Recorded delays, used instead of `delay`; packets lost in the recording are lost again.
+    pub measured: Option<DelayTrace>,
+    /// Additional random delay of each packet.
     pub jitter: Jitter,
-    /// Packets that take a much longer way.
+    /// Detour by which some packets are overtaken, with its probability.
     pub reordering: Reordering,
-    /// A packet is lost if any of these says so.
+    /// Loss processes: a packet is lost if any of them loses it.
     pub loss: Vec<Loss>,
-    /// When nothing passes at all.
+    /// Outages, in which the link loses every packet.
     pub outages: Vec<Span>,
-    /// The longest IP packet that passes; a black hole swallows longer ones silently. `None`: all pass.
+    /// Longest IP packet that passes; longer ones are lost silently. `None`: all pass.
     pub ip_bytes_max: Option<Bytes>,
-    /// How likely a packet arrives twice.
+    /// Probability that a packet is duplicated.
     pub duplication: Probability,
-    /// How likely one bit of the payload, chosen at random, arrives inverted.
+    /// Probability that one random bit of the payload is inverted.
     pub corruption: Probability,
-    /// Whether the ECN field is cleared on the way.
+    /// True if the link clears the ECN field.
     pub bleaches_ecn: bool,
-    /// Whether packets that are ECN-capable are marked (CE), as where a queue is long.
+    /// True if the link marks ECN-capable packets (CE), as a link with a long queue does.
     pub marks_congestion: bool,
 }
 
-/// A packet that is offered to a link.
+/// A packet offered to a link: the instant, its rank there, and its lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) time: Time,
-    /// Which of the packets offered in this instant it is, from 0.
+    /// Index of the packet among those offered in this instant, from 0.
     pub(crate) nth: u64,
-    /// Which of all packets offered to this link it is, from 0.
+    /// Index of the packet among all offered to this link, from 0.
     pub(crate) ordinal: u64,
     pub(crate) ip_bytes: Bytes,
     pub(crate) payload_bytes: usize,
 }
 
-/// What becomes of a packet.
+/// Outcome of a packet offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It does not arrive, and why.
+pub enum PacketOutcome {
+    /// The link loses the packet, for this reason.
     Lost(LossReason),
-    /// It arrives, once or twice.
-    Carried {
-        /// The packet itself.
-        original: Passage,
-        /// A copy that the link makes of it.
-        duplicate: Option<Passage>,
+    /// The packet arrives, once or twice.
+    Passed {
+        /// Copy that would arrive without duplication.
+        original: PacketCopy,
+        /// Second copy that the link made; `None` usually.
+        duplicate: Option<PacketCopy>,
     },
 }
 
-/// One copy of a packet on its way.
+/// Copy of a packet in flight on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passage {
-    /// When it arrives.
+pub struct PacketCopy {
+    /// Time at which the copy reaches the end of the link.
     pub arrival: Time,
-    /// The bit of the payload that is inverted, from 0.
+    /// Index of the payload bit that the link inverts in this copy, from 0; `None` if it is
+    /// undamaged.
     pub flipped_bit: Option<u64>,
 }
 
-/// A link at work: what a [`World`](crate::World) asks about each packet, for other worlds that carry packets of their own.
+/// State of a link: decides about each packet for a [`World`](crate::World), or for another driver
+/// that transmits packets itself.
 #[derive(Debug)]
 pub struct LinkState {
     seed: Seed,
-    wire: Wire,
-    /// Few links have one.
+    wire: Impairments,
+    /// Boxed because few links have one.
     transmitter: Option<Box<Transmitter>>,
-    /// Kept for what it has counted when the queue is gone.
+    /// Not cleared when the link's scheduler is removed, because its counters remain of use.
     scheduler: Option<Box<Scheduler>>,
     is_scheduled: bool,
-    /// The latest arrival of what must not be overtaken.
+    /// Latest arrival of the packets that later ones may not overtake.
     last_arrival: Time,
     offered: u64,
-    /// The instant of the last offer, and how many it has seen.
+    /// Instant of the last offer, and the number of its offers.
     instant: (Time, u64),
 }
 
-/// The part of a link that its description and its seed determine.
+/// Impairment processes of a link, as its properties and its seed determine them.
 #[derive(Debug)]
-struct Wire {
+struct Impairments {
     outages: Outages,
     ip_bytes_max: Option<Bytes>,
     loss: Vec<LossProcess>,
@@ -147,7 +153,7 @@ struct Wire {
     marks_congestion: bool,
 }
 
-impl Wire {
+impl Impairments {
     fn new(link: Link, seed: Seed) -> Self {
         let losses = link.loss.into_iter().zip(0..);
         Self {
@@ -176,8 +182,8 @@ impl Wire {
 }
 
 impl LinkState {
-    /// The link between two nodes of these numbers in a world of this seed, idle: the same in every world, whatever links there are
-    /// beside it.
+    /// Creates the idle link between two nodes with these numbers in a world of this seed. It is
+    /// the same in every world, independent of other links.
     #[must_use]
     pub fn between(from: u32, to: u32, link: Link, seed: Seed, now: Time) -> Self {
         Self::new(link, seed.named("link").numbered(from.into()).numbered(to.into()), now)
@@ -189,7 +195,7 @@ impl LinkState {
         Self {
             seed,
             is_scheduled: scheduling.is_some(),
-            wire: Wire::new(link, seed),
+            wire: Impairments::new(link, seed),
             transmitter: bottleneck.map(|bottleneck| Box::new(Transmitter::new(bottleneck, now))),
             scheduler: scheduling.map(|scheduling| Box::new(Scheduler::new(scheduling, now))),
             last_arrival: Time::START,
@@ -198,12 +204,12 @@ impl LinkState {
         }
     }
 
-    /// Follows another description from now on. What is queued or under way stays so (but what waits in a queue that tells
-    /// packets apart is dropped where there is none any more), and processes that are
-    /// described as before go on as if nothing had happened: they depend on the time only.
-    pub fn change(&mut self, mut link: Link, now: Time) {
+    /// Changes the properties of the link. Queued packets and packets in flight are not affected,
+    /// except that removal of the scheduler drops its backlog. Processes whose properties do not
+    /// change continue unchanged, because they depend only on the time.
+    pub fn reconfigure(&mut self, mut link: Link, now: Time) {
         match (link.bottleneck.take(), &mut self.transmitter) {
-            (Some(bottleneck), Some(transmitter)) => transmitter.change(bottleneck, now),
+            (Some(bottleneck), Some(transmitter)) => transmitter.reconfigure(bottleneck, now),
             (bottleneck, transmitter) => {
                 *transmitter = bottleneck.map(|bottleneck| Box::new(Transmitter::new(bottleneck, now)));
             }
@@ -211,68 +217,73 @@ impl LinkState {
         let scheduling = link.scheduling.take();
         self.is_scheduled = scheduling.is_some();
         match (scheduling, &mut self.scheduler) {
-            (Some(scheduling), Some(scheduler)) => scheduler.change(scheduling, now),
+            (Some(scheduling), Some(scheduler)) => scheduler.reconfigure(scheduling, now),
             (Some(scheduling), scheduler) => *scheduler = Some(Box::new(Scheduler::new(scheduling, now))),
             (None, Some(scheduler)) => scheduler.close(now),
             (None, None) => {}
         }
-        self.wire = Wire::new(link, self.seed);
+        self.wire = Impairments::new(link, self.seed);
     }
 
-    /// Whether packets wait in a queue that tells them apart: then they are [queued](Self::enqueue) first, and [offered](Self::offer) to
-    /// the wire when they have [left](Self::depart).
+    /// True if the link has a packet scheduler. Then packets are [queued](Self::enqueue) first, and
+    /// [offered](Self::offer) to the wire when they have [left the queue](Self::dequeue).
     #[must_use]
     pub const fn is_scheduled(&self) -> bool {
         self.is_scheduled
     }
 
-    /// A packet comes to the queue. Drops show in [`LinkState::take_dropped`], and when the next packet leaves in [`LinkState::due`].
+    /// Adds a packet to the scheduler's queue. [`LinkState::pop_dropped`] reports drops, and
+    /// [`LinkState::next_departure`] the next departure.
     ///
     /// # Panics
-    /// If there is no such queue.
-    pub fn enqueue(&mut self, coming: Coming, now: Time) {
-        self.scheduler.as_mut().expect("the link has a queue").enqueue(coming, now);
+    /// If the link has no scheduler.
+    pub fn enqueue(&mut self, arriving: ArrivingPacket, now: Time) {
+        self.scheduler.as_mut().expect("the link has a queue").enqueue(arriving, now);
     }
 
-    /// When the next packet has left the queue; `None` while it is empty.
+    /// Returns the departure time of the next packet; `None` while the queue is empty.
     #[must_use]
-    pub fn due(&self) -> Option<Time> {
-        self.scheduler.as_ref().and_then(|scheduler| scheduler.due())
+    pub fn next_departure(&self) -> Option<Time> {
+        self.scheduler.as_ref().and_then(|scheduler| scheduler.next_departure())
     }
 
-    /// The packet that has left the queue by now.
-    pub fn depart(&mut self, now: Time) -> Option<Sent> {
-        self.scheduler.as_mut().and_then(|scheduler| scheduler.depart(now))
+    /// Returns the packet whose last bit has left the scheduler by now, and begins the transmission
+    /// of the next; `None` if there is none yet.
+    pub fn dequeue(&mut self, now: Time) -> Option<DequeuedPacket> {
+        self.scheduler.as_mut().and_then(|scheduler| scheduler.dequeue(now))
     }
 
-    /// How many flows a Rate-Delay queue has counted in each class, high rate and low delay; `None` of others.
+    /// Returns the number of flows that a Rate-Delay queue has counted in each class, in the order
+    /// of [`Class::ALL`]; `None` for other queues.
     #[must_use]
     pub fn counted_flows(&self) -> Option<[u32; Class::COUNT]> {
-        self.scheduler.as_ref().and_then(|scheduler| scheduler.flows())
+        self.scheduler.as_ref().and_then(|scheduler| scheduler.flow_counts())
     }
 
-    /// The number of a packet that the queue has dropped, once.
-    pub fn take_dropped(&mut self) -> Option<u32> {
-        self.scheduler.as_mut().and_then(|scheduler| scheduler.take_dropped())
+    /// Returns the number of a packet that the scheduler's queue dropped, each once; `None` if all
+    /// drops were returned.
+    pub fn pop_dropped(&mut self) -> Option<u32> {
+        self.scheduler.as_mut().and_then(|scheduler| scheduler.pop_dropped())
     }
 
-    /// What happened to the packets of each class, high rate and low delay; `None` where nothing tells them apart.
+    /// Returns the counters of each class, in the order of [`Class::ALL`]; `None` if the link has
+    /// no scheduler.
     #[must_use]
-    pub fn class_uses(&self) -> Option<&[ClassUse; Class::COUNT]> {
-        self.scheduler.as_ref().map(|scheduler| scheduler.uses())
+    pub fn class_counters(&self) -> Option<&[ClassCounters; Class::COUNT]> {
+        self.scheduler.as_ref().map(|scheduler| scheduler.counters())
     }
 
-    /// How much its bottleneck had to do by now; `None` without one.
+    /// Returns the usage of the link's bottleneck or scheduler until now; `None` if it has neither.
     #[must_use]
-    pub fn bottleneck_use(&self, now: Time) -> Option<BottleneckUse> {
+    pub fn bottleneck_usage(&self, now: Time) -> Option<BottleneckUsage> {
         let scheduler = self.scheduler.as_ref().filter(|_| self.is_scheduled);
         let scheduler = scheduler.map(|scheduler| scheduler.usage(now));
         scheduler.or_else(|| self.transmitter.as_ref().map(|transmitter| transmitter.usage(now)))
     }
 
-    /// The ECN field of a packet behind the link.
+    /// Returns the ECN field of a packet after the link, which may clear or mark it.
     #[must_use]
-    pub const fn ecn_behind(&self, ecn: Ecn) -> Ecn {
+    pub const fn outgoing_ecn(&self, ecn: Ecn) -> Ecn {
         match ecn {
             _ if self.wire.bleaches_ecn => Ecn::NotCapable,
             Ecn::Capable0 | Ecn::Capable1 if self.wire.marks_congestion => Ecn::CongestionExperienced,
@@ -280,33 +291,34 @@ impl LinkState {
         }
     }
 
-    /// Decides about the next packet, of this length as IP has it and with so many bytes that may be damaged.
+    /// Decides the outcome of the next packet, with this IP length and this number of bytes that
+    /// may be damaged.
     ///
     /// # Panics
     /// If time goes back from one call to the next.
-    pub fn offer(&mut self, time: Time, ip_bytes: Bytes, payload_bytes: usize) -> Fate {
-        let offer = self.number(time, ip_bytes, payload_bytes);
+    pub fn offer(&mut self, time: Time, ip_bytes: Bytes, payload_bytes: usize) -> PacketOutcome {
+        let offer = self.next_offer(time, ip_bytes, payload_bytes);
         let departure = match &mut self.transmitter {
             None => time,
             Some(transmitter) => match transmitter.enqueue(time, ip_bytes) {
                 Some(departure) => departure,
-                None => return Fate::Lost(LossReason::QueueFull),
+                None => return PacketOutcome::Lost(LossReason::QueueFull),
             },
         };
         if let Some(reason) = self.wire.loses(&offer) {
-            return Fate::Lost(reason);
+            return PacketOutcome::Lost(reason);
         }
-        let (mut delays, mut damages) = (self.wire.delay.draws(&offer), self.wire.damage.draws(&offer));
+        let (mut delays, mut damages) = (self.wire.delay.sampler(&offer), self.wire.damage.sampler(&offer));
         let is_duplicated = damages.is_duplicated();
-        let mut passage = || Passage {
-            arrival: Self::keep_order(&mut self.last_arrival, departure, delays.next()),
+        let mut next_copy = || PacketCopy {
+            arrival: Self::enforce_order(&mut self.last_arrival, departure, delays.next()),
             flipped_bit: damages.flipped_bit(),
         };
-        let original = passage();
-        Fate::Carried { original, duplicate: is_duplicated.then(passage) }
+        let original = next_copy();
+        PacketOutcome::Passed { original, duplicate: is_duplicated.then(next_copy) }
     }
 
-    fn number(&mut self, time: Time, ip_bytes: Bytes, payload_bytes: usize) -> Offer {
+    fn next_offer(&mut self, time: Time, ip_bytes: Bytes, payload_bytes: usize) -> Offer {
         let (instant, count) = self.instant;
         assert!(time >= instant, "a link is offered packets in the order of time");
         let nth = if time == instant { count } else { 0 };
@@ -316,9 +328,9 @@ impl LinkState {
         offer
     }
 
-    fn keep_order(last_arrival: &mut Time, departure: Time, delay: Delayed) -> Time {
+    fn enforce_order(last_arrival: &mut Time, departure: Time, delay: PacketDelay) -> Time {
         let arrival = departure + delay.duration;
-        if delay.may_change_places {
+        if delay.may_reorder {
             return arrival;
         }
         *last_arrival = arrival.max(*last_arrival);
@@ -328,12 +340,12 @@ impl LinkState {
 
 #[cfg(test)]
 impl Offer {
-    /// The only packet of an instant.
+    /// Creates the only packet of an instant.
     fn alone(time: Time, ordinal: u64) -> Self {
         Self { time, nth: 0, ordinal, ip_bytes: Bytes::new(128), payload_bytes: 100 }
     }
 
-    /// `count` packets, one every `interval`.
+    /// Creates `count` packets, one every `interval`.
     fn regular(interval: Duration, count: u64) -> impl Iterator<Item = Self> {
         (0..count).map(move |ordinal| Self::alone(Time::START + interval * ordinal, ordinal))
     }
@@ -364,34 +376,34 @@ mod tests {
         Time::from_nanos(nanos)
     }
 
-    fn fates(link: Link, times: impl IntoIterator<Item = Time>) -> Vec<(Time, Fate)> {
+    fn outcomes(link: Link, times: impl IntoIterator<Item = Time>) -> Vec<(Time, PacketOutcome)> {
         let mut state = LinkState::new(link, SEED, Time::START);
         times.into_iter().map(|time| (time, state.offer(time, IP_BYTES, PAYLOAD_BYTES))).collect()
     }
 
-    fn regular(link: Link, count: u64) -> Vec<(Time, Fate)> {
-        fates(link, (0..count).map(|index| Time::START + INTERVAL * index))
+    fn regular(link: Link, count: u64) -> Vec<(Time, PacketOutcome)> {
+        outcomes(link, (0..count).map(|index| Time::START + INTERVAL * index))
     }
 
-    fn passages(fates: &[(Time, Fate)]) -> impl Iterator<Item = (Time, Passage)> {
+    fn copies(fates: &[(Time, PacketOutcome)]) -> impl Iterator<Item = (Time, PacketCopy)> {
         fates
             .iter()
             .flat_map(|&(time, fate)| match fate {
-                Fate::Carried { original, duplicate } => {
+                PacketOutcome::Passed { original, duplicate } => {
                     [Some(original), duplicate].map(|copy| Some((time, copy?)))
                 }
-                Fate::Lost(_) => [None, None],
+                PacketOutcome::Lost(_) => [None, None],
             })
             .flatten()
     }
 
-    fn lost(fates: &[(Time, Fate)]) -> Vec<Time> {
-        let is_lost = |&&(_, fate): &&(Time, Fate)| matches!(fate, Fate::Lost(_));
+    fn lost(fates: &[(Time, PacketOutcome)]) -> Vec<Time> {
+        let is_lost = |&&(_, fate): &&(Time, PacketOutcome)| matches!(fate, PacketOutcome::Lost(_));
         fates.iter().filter(is_lost).map(|&(time, _)| time).collect()
     }
 
-    /// A link on which everything happens that depends on chance.
-    fn chance() -> Link {
+    /// A link with all random processes.
+    fn random_link() -> Link {
         let bursts = GilbertElliott::bursts(share(0.2), 3.0, INTERVAL).expect("bursts");
         Link {
             delay: Duration::from_millis(10),
@@ -406,8 +418,11 @@ mod tests {
 
     #[test]
     fn the_default_link_delivers_at_once() {
-        let original = Passage { arrival: at(7), flipped_bit: None };
-        assert_eq!(fates(Link::default(), [at(7)]), [(at(7), Fate::Carried { original, duplicate: None })]);
+        let original = PacketCopy { arrival: at(7), flipped_bit: None };
+        assert_eq!(
+            outcomes(Link::default(), [at(7)]),
+            [(at(7), PacketOutcome::Passed { original, duplicate: None })]
+        );
     }
 
     proptest! {
@@ -415,20 +430,20 @@ mod tests {
         fn what_happens_to_a_packet_does_not_depend_on_other_traffic(
             times in prop::collection::btree_map(0_u64..100_000_000, any::<bool>(), 0..100),
         ) {
-            let everything = fates(chance(), times.keys().copied().map(at));
+            let everything = outcomes(random_link(), times.keys().copied().map(at));
             let everything: BTreeMap<_, _> = everything.into_iter().collect();
             let some = times.iter().filter(|&(_, &is_sent)| is_sent).map(|(&time, _)| at(time));
-            for (time, fate) in fates(chance(), some) {
+            for (time, fate) in outcomes(random_link(), some) {
                 prop_assert_eq!(everything[&time], fate);
             }
         }
 
         #[test]
         fn a_link_described_anew_as_before_goes_on_as_before(changed_at in 0_u64..1_000) {
-            let mut state = LinkState::new(chance(), SEED, Time::START);
-            for (index, (time, fate)) in (0..).zip(regular(chance(), 1_000)) {
+            let mut state = LinkState::new(random_link(), SEED, Time::START);
+            for (index, (time, fate)) in (0..).zip(regular(random_link(), 1_000)) {
                 if index == changed_at {
-                    state.change(chance(), time);
+                    state.reconfigure(random_link(), time);
                 }
                 prop_assert_eq!(state.offer(time, IP_BYTES, PAYLOAD_BYTES), fate);
             }
@@ -437,8 +452,8 @@ mod tests {
 
     #[test]
     fn what_is_lost_does_not_depend_on_what_else_a_link_does() {
-        let all = regular(chance(), 10_000);
-        let only_loss = regular(Link { loss: chance().loss, ..Link::default() }, 10_000);
+        let all = regular(random_link(), 10_000);
+        let only_loss = regular(Link { loss: random_link().loss, ..Link::default() }, 10_000);
         assert_eq!(lost(&all), lost(&only_loss));
         assert!(!lost(&all).is_empty());
     }
@@ -455,7 +470,7 @@ mod tests {
     #[test]
     fn an_outage_begins_and_ends_to_the_nanosecond() {
         let outages = vec![Span { from: at(100), until: at(200) }, Span { from: at(300), until: at(301) }];
-        let found = fates(Link { outages, ..Link::default() }, (0..400).map(at));
+        let found = outcomes(Link { outages, ..Link::default() }, (0..400).map(at));
         let expected: Vec<_> = (100..200).chain([300]).map(at).collect();
         assert_eq!(lost(&found), expected);
     }
@@ -464,10 +479,10 @@ mod tests {
     fn a_black_hole_swallows_what_is_a_byte_too_long() {
         let offer = |max| {
             let link = Link { ip_bytes_max: Some(Bytes::new(max)), ..Link::default() };
-            fates(link, [at(0)])[0].1
+            outcomes(link, [at(0)])[0].1
         };
-        assert!(matches!(offer(128), Fate::Carried { .. }));
-        assert_eq!(offer(127), Fate::Lost(LossReason::TooLong));
+        assert!(matches!(offer(128), PacketOutcome::Passed { .. }));
+        assert_eq!(offer(127), PacketOutcome::Lost(LossReason::TooLong));
     }
 
     #[test]
@@ -475,14 +490,14 @@ mod tests {
         // 128 bytes take 1,024 ns.
         let bottleneck = Bottleneck::new(Rate::from_megabits_per_second(1_000), Bytes::new(256)).ok();
         let loss = vec![Loss::Ordinals(vec![0, 3])];
-        let found = fates(Link { bottleneck, loss, ..Link::default() }, [0, 0, 0, 1_024, 3_000].map(at));
-        let carried = |nanos| {
-            let original = Passage { arrival: at(nanos), flipped_bit: None };
-            Fate::Carried { original, duplicate: None }
+        let found = outcomes(Link { bottleneck, loss, ..Link::default() }, [0, 0, 0, 1_024, 3_000].map(at));
+        let transmitted = |nanos| {
+            let original = PacketCopy { arrival: at(nanos), flipped_bit: None };
+            PacketOutcome::Passed { original, duplicate: None }
         };
-        let random = Fate::Lost(LossReason::Random);
-        let full = Fate::Lost(LossReason::QueueFull);
-        let expected = [random, carried(2_048), full, random, carried(4_096)];
+        let random = PacketOutcome::Lost(LossReason::Random);
+        let full = PacketOutcome::Lost(LossReason::QueueFull);
+        let expected = [random, transmitted(2_048), full, random, transmitted(4_096)];
         assert_eq!(found.into_iter().map(|(_, fate)| fate).collect::<Vec<_>>(), expected);
     }
 
@@ -490,22 +505,23 @@ mod tests {
     fn jitter_is_uniform_and_reorders_if_it_may() {
         let jitter = Jitter { max: Duration::from_millis(4), may_reorder: true };
         let found = regular(Link { delay: INTERVAL, jitter, ..Link::default() }, 100_000);
-        let extra: Vec<_> = passages(&found).map(|(time, copy)| copy.arrival - time - INTERVAL).collect();
+        let extra: Vec<_> = copies(&found).map(|(time, copy)| copy.arrival - time - INTERVAL).collect();
         assert!(extra.iter().all(|&extra| extra <= jitter.max));
-        // Uniform: mean 2 ms, standard deviation of the mean 4 ms / sqrt(12) / sqrt(100,000) = 3.7 us.
+        // Uniform: mean 2 ms, standard deviation of the mean 4 ms / sqrt(12) / sqrt(100,000) = 3.7
+        // us.
         let mean = extra.iter().copied().sum::<Duration>() / 100_000;
         assert!(mean.as_micros().abs_diff(2_000) < 15, "{mean}");
         let quarter = extra.iter().filter(|&&extra| extra < INTERVAL).count();
         assert!(quarter.abs_diff(25_000) < 550, "{quarter}: a quarter, with a standard deviation of 137");
-        assert!(!passages(&found).is_sorted_by_key(|(_, copy)| copy.arrival));
+        assert!(!copies(&found).is_sorted_by_key(|(_, copy)| copy.arrival));
     }
 
     #[test]
     fn jitter_keeps_the_order_unless_it_may_not() {
         let jitter = Jitter { max: Duration::from_millis(4), may_reorder: false };
         let found = regular(Link { jitter, ..Link::default() }, 10_000);
-        assert!(passages(&found).is_sorted_by_key(|(_, copy)| copy.arrival));
-        assert!(passages(&found).all(|(time, copy)| copy.arrival - time <= jitter.max));
+        assert!(copies(&found).is_sorted_by_key(|(_, copy)| copy.arrival));
+        assert!(copies(&found).all(|(time, copy)| copy.arrival - time <= jitter.max));
     }
 
     #[test]
@@ -513,7 +529,7 @@ mod tests {
         let detour = INTERVAL * 100 + Duration::from_nanos(1);
         let reordering = Reordering { probability: share(0.01), detour };
         let found = regular(Link { reordering, ..Link::default() }, 100_000);
-        let arrivals: Vec<_> = passages(&found).map(|(_, copy)| copy.arrival).collect();
+        let arrivals: Vec<_> = copies(&found).map(|(_, copy)| copy.arrival).collect();
         let overtaken = |index: usize| {
             let behind = arrivals[index + 1..].iter().take(200);
             behind.filter(|&&arrival| arrival < arrivals[index]).count()
@@ -531,8 +547,8 @@ mod tests {
         let duplicated: Vec<_> = found
             .iter()
             .filter_map(|&(_, fate)| match fate {
-                Fate::Carried { original, duplicate } => Some((original, duplicate?)),
-                Fate::Lost(_) => None,
+                PacketOutcome::Passed { original, duplicate } => Some((original, duplicate?)),
+                PacketOutcome::Lost(_) => None,
             })
             .collect();
         // 5,000, with a standard deviation of 69.
@@ -544,10 +560,11 @@ mod tests {
     fn bits_flip_as_often_as_asked_and_everywhere() {
         let found = regular(Link { corruption: share(0.2), ..Link::default() }, 100_000);
         let mut flipped = [0_u64; PAYLOAD_BYTES * 8];
-        for bit in passages(&found).filter_map(|(_, copy)| copy.flipped_bit) {
+        for bit in copies(&found).filter_map(|(_, copy)| copy.flipped_bit) {
             flipped[usize::try_from(bit).expect("a bit of the payload")] += 1;
         }
-        // 20,000 with a standard deviation of 126; 25 for each bit, of which none is hit with e^-25.
+        // 20,000 with a standard deviation of 126; 25 for each bit, and a given bit has no hit with
+        // probability e^-25.
         let total: u64 = flipped.iter().sum();
         assert!(total.abs_diff(20_000) < 510, "{total}");
         assert!(flipped.iter().all(|&count| count > 0));
@@ -557,7 +574,7 @@ mod tests {
     fn an_empty_payload_has_no_bit_to_flip() {
         let link = Link { corruption: Probability::ONE, ..Link::default() };
         let fate = LinkState::new(link, SEED, Time::START).offer(at(0), Bytes::new(28), 0);
-        let original = Passage { arrival: at(0), flipped_bit: None };
-        assert_eq!(fate, Fate::Carried { original, duplicate: None });
+        let original = PacketCopy { arrival: at(0), flipped_bit: None };
+        assert_eq!(fate, PacketOutcome::Passed { original, duplicate: None });
     }
 }

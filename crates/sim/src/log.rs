@@ -1,6 +1,6 @@
-//! What the world knows about every packet: counters, a digest of everything that happened, and an observer.
+//! Log of every packet: counters, a digest of all events, and an observer.
 //!
-//! Loss is counted here and nowhere else: what hosts report about themselves proves nothing.
+//! Loss is counted only here, because reports of hosts about themselves prove nothing.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,23 +18,23 @@ use crate::network::LinkIndex;
 use crate::node::NodeId;
 use crate::random::mix;
 
-/// Why a packet was lost.
+/// Reason for the loss of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LossReason {
-    /// The queue of a bottleneck had no room.
+    /// The queue of a bottleneck was full.
     QueueFull,
-    /// The link was dark.
+    /// An outage of the link.
     Outage,
-    /// It was longer than what passes.
+    /// The packet was longer than the link's longest.
     TooLong,
-    /// A loss process of the link took it.
+    /// A loss process of the link.
     Random,
-    /// Its address had moved away when it came.
+    /// The packet's destination address moved to another node before its arrival.
     AddressMoved,
-    /// Its host had stopped.
+    /// The packet's receiver was stopped.
     Stopped,
-    /// Its host hung, and did not keep it.
-    Hung,
+    /// The packet's receiver was frozen and did not buffer it.
+    Frozen,
 }
 
 impl LossReason {
@@ -45,7 +45,7 @@ impl LossReason {
         Self::Random,
         Self::AddressMoved,
         Self::Stopped,
-        Self::Hung,
+        Self::Frozen,
     ];
     const COUNT: usize = Self::ALL.len();
 
@@ -57,7 +57,7 @@ impl LossReason {
             Self::Random => "random",
             Self::AddressMoved => "address moved",
             Self::Stopped => "host stopped",
-            Self::Hung => "host hung",
+            Self::Frozen => "host frozen",
         }
     }
 }
@@ -68,18 +68,18 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// How many packets were lost for which reason.
+/// Numbers of lost packets by [`LossReason`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses([u64; LossReason::COUNT]);
 
 impl Losses {
-    /// All of them.
+    /// Returns the number of losses of all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// How many for which reason.
+    /// Returns the number of losses of each reason.
     pub fn by_reason(&self) -> impl Iterator<Item = (LossReason, u64)> {
         LossReason::ALL.into_iter().map(|reason| (reason, self[reason]))
     }
@@ -99,47 +99,47 @@ impl IndexMut<LossReason> for Losses {
     }
 }
 
-/// What happened on one link. Bytes are those of IP packets.
+/// Counters of one link. Bytes are those of IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Packets that were offered to the link.
+    /// Packets offered to the link.
     pub sent: u64,
-    /// Their bytes: what the sender pays for, lost or not.
+    /// Bytes of the packets offered to the link: the sender's cost, including lost packets.
     pub sent_bytes: Bytes,
-    /// Packets that a host received, duplicates included.
+    /// Copies that reached the node at the end of the link, including duplicates.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes of the copies that reached the node at the end of the link.
     pub delivered_bytes: Bytes,
-    /// Copies that the link added.
+    /// Second copies that the link added.
     pub duplicated: u64,
-    /// Copies of which the link inverted a bit.
+    /// Copies with a bit that the link inverted.
     pub corrupted: u64,
-    /// Copies that no host received.
+    /// Copies lost on the link or at its end, by reason.
     pub lost: Losses,
 }
 
-/// A step in the life of a packet.
+/// Step of a packet on its path, as the log records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A host sent it to an address that nobody has, or that no link leads to.
+    /// A host sent the packet to an address without an owner, or without a link to it.
     Unroutable,
-    /// A host sent it over a link.
+    /// A host sent the packet over a link.
     Sent,
-    /// The link carries a second copy of it.
+    /// The link duplicated the packet.
     Duplicated,
-    /// This bit of its payload, counted from 0, is inverted on the way.
+    /// The link inverts one bit of the packet's payload.
     Corrupted {
-        /// Which bit.
+        /// Index of the inverted bit, from 0.
         bit: u64,
     },
-    /// It is gone.
+    /// The packet was lost, for this reason.
     Lost(LossReason),
-    /// A host received it.
+    /// The packet reached the node at the end of its link.
     Delivered,
 }
 
 impl Step {
-    /// A number that no other step has, for the digest.
+    /// Returns a number that is unique to the step, for the digest.
     const fn code(self) -> u64 {
         match self {
             Self::Unroutable => 1,
@@ -165,26 +165,27 @@ impl fmt::Display for Step {
     }
 }
 
-/// One step of one packet.
+/// Log entry of one step of one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// When.
+    /// Time of the step.
     pub time: Time,
-    /// The number of the packet in this world; a duplicate has that of its original.
+    /// Number of the packet in this world; a duplicate has the number of the packet that it
+    /// repeats.
     pub packet: u64,
-    /// Who sent it.
+    /// Node at which the packet's link begins.
     pub from: NodeId,
-    /// Who gets it; `None` if it is unroutable.
+    /// Node at which the packet's link ends; `None` if the packet is unroutable.
     pub to: Option<NodeId>,
-    /// The address it says it comes from.
+    /// Source address in the packet's header.
     pub source: SocketAddr,
-    /// The address it goes to.
+    /// Destination address in the packet's header.
     pub destination: SocketAddr,
-    /// Its ECN field.
+    /// ECN field of the packet's IP header.
     pub ecn: Ecn,
-    /// What it carries at this step.
+    /// Payload of the packet at this step.
     pub payload: &'a [u8],
-    /// What happened to it.
+    /// Step that the entry records.
     pub step: Step,
 }
 
@@ -195,7 +196,8 @@ impl Record<'_> {
 }
 
 impl fmt::Display for Record<'_> {
-    /// One line: `0.010000000 #3 node 0 -> node 1, 192.0.2.1:1 -> 192.0.2.2:1, 128 B, ECN 10: sent`.
+    /// Writes one text line:
+    /// `0.010000000 #3 node 0 -> node 1, 192.0.2.1:1 -> 192.0.2.2:1, 128 B, ECN 10: sent`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} #{} {}", self.time, self.packet, self.from)?;
         if let Some(to) = self.to {
@@ -206,20 +208,20 @@ impl fmt::Display for Record<'_> {
     }
 }
 
-/// What happened to a node.
+/// Change of a node's condition or addresses, as the log reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeChange {
-    /// It crashed.
+    /// The node crashed.
     Stopped,
-    /// It stopped taking inputs.
-    Hung,
-    /// It takes inputs again.
+    /// The node takes no more inputs until it is resumed.
+    Frozen,
+    /// The node takes inputs again.
     Resumed,
-    /// It has a fresh host.
+    /// The node has a fresh host.
     Restarted,
-    /// It has this address now, alone.
+    /// The node owns this address from now on.
     Assigned(SocketAddr),
-    /// It has this address no more.
+    /// The node no longer owns this address.
     Released(SocketAddr),
 }
 
@@ -227,7 +229,7 @@ impl fmt::Display for NodeChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => f.write_str("stopped"),
-            Self::Hung => f.write_str("hung"),
+            Self::Frozen => f.write_str("frozen"),
             Self::Resumed => f.write_str("resumed"),
             Self::Restarted => f.write_str("restarted"),
             Self::Assigned(address) => write!(f, "assigned {address}"),
@@ -236,12 +238,13 @@ impl fmt::Display for NodeChange {
     }
 }
 
-/// Sees everything that happens in a world, and changes nothing. `()` looks away; a pair sees it twice.
+/// Observer of all events in a world, without influence on them. `()` ignores them; a pair passes
+/// each to both.
 pub trait Observer {
-    /// A step of a packet.
+    /// Handles a step of a packet.
     fn packet(&mut self, record: &Record<'_>);
 
-    /// A change of a node.
+    /// Handles a change of a node's condition or addresses.
     fn node(&mut self, _time: Time, _node: NodeId, _change: NodeChange) {}
 }
 
@@ -261,10 +264,10 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
 }
 
-/// Writes everything down, one line for each step or change: to be read when a test fails.
+/// Transcript with one text line for each step or change, to read when a test fails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
-    /// What was written so far.
+    /// Text of all records until now.
     pub text: String,
 }
 
@@ -279,7 +282,7 @@ impl Observer for Transcript {
     }
 }
 
-/// The log of a world.
+/// Log of a world: link counters, the digest of all steps, and the observer.
 #[derive(Debug)]
 pub(crate) struct Log<O> {
     counters: Vec<LinkCounters>,
@@ -293,7 +296,7 @@ impl<O: Observer> Log<O> {
         Self { counters: Vec::new(), unroutable: 0, digest: 0, observer }
     }
 
-    /// Links are logged in the order in which they are added here.
+    /// Adds the counters of a new link; links are logged in the order of these calls.
     pub(crate) fn add_link(&mut self) {
         self.counters.push(LinkCounters::default());
     }
@@ -323,7 +326,7 @@ impl<O: Observer> Log<O> {
         self.note(record);
     }
 
-    /// A packet on this link took a step.
+    /// Logs a step of a packet on this link.
     pub(crate) fn packet(&mut self, link: LinkIndex, record: &Record<'_>) {
         self.count(link, record);
         self.note(record);
@@ -356,7 +359,7 @@ impl<O: Observer> Log<O> {
         let words =
             [record.time.as_nanos(), record.packet, u64::from(record.from.number()), to, record.step.code()];
         self.digest = chain(self.digest, &words);
-        // Afterwards, all this follows from the steps.
+        // All later steps follow from these fields.
         if matches!(record.step, Step::Sent | Step::Unroutable) {
             let (source, destination) = (address_digest(record.source), address_digest(record.destination));
             let content = hash::digest(u64::from(record.ecn.bits()), record.payload);
@@ -366,13 +369,13 @@ impl<O: Observer> Log<O> {
     }
 }
 
-/// One digest of all that went into `digest`, and then of these words.
+/// Returns the digest that follows `digest` after these words.
 fn chain(digest: u64, words: &[u64]) -> u64 {
-    // Without the one, zeros would leave a digest of zero as it is.
+    // The addition of one matters because zeros would not change a digest of zero.
     words.iter().fold(digest, |digest, word| mix(digest ^ word).wrapping_add(1))
 }
 
-/// A number that hardly another address has.
+/// Returns a number that is almost unique to the address.
 fn address_digest(address: SocketAddr) -> u64 {
     let port = u64::from(address.port());
     match address.ip() {

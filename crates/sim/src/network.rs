@@ -1,4 +1,4 @@
-//! Addresses, links and the packets on them: everything between hosts.
+//! Network: addresses, links and the packets on them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,21 +12,23 @@ use byway_units::Time;
 use byway_wire::Ecn;
 use thiserror::Error;
 
-use crate::flows::Flows;
+use crate::event_queue::{Event, EventQueue};
+use crate::flow_hasher::FlowHasher;
+use crate::hash_table::Table;
 use crate::host::Transmit;
 use crate::limits::DATAGRAM_BYTES_MAX;
-use crate::link::{BottleneckUse, ClassUse, Coming, Fate, Link, LinkState, Passage};
+use crate::link::{
+    ArrivingPacket, BottleneckUsage, ClassCounters, Link, LinkState, PacketCopy, PacketOutcome,
+};
 use crate::log::{LinkCounters, Log, LossReason, Observer, Record, Step};
 use crate::node::NodeId;
-use crate::pool::{Header, Holder, Packet, PacketIndex, Pool};
-use crate::queue::{Event, EventQueue};
+use crate::pool::{AddressOwner, Header, Packet, PacketIndex, Pool};
 use crate::random::Seed;
-use crate::table::Table;
 
-/// The number of UDP among IP's protocols.
+/// IP protocol number of UDP.
 const UDP: u8 = 17;
 
-/// A link's place in the [`Network`].
+/// Index of a link in the [`Network`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkIndex(u32);
 
@@ -40,45 +42,47 @@ impl LinkIndex {
     }
 }
 
-/// A link whose counters do not add up: the world has lost track of packets.
+/// Error of a link whose counters do not add up: the world has lost or invented packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "from {from} to {to}, {sent} packets were sent and {duplicated} duplicated, but {delivered} were delivered, \
      {lost} lost and {in_flight} are under way"
 )]
 pub struct ConservationError {
-    /// Where the link begins.
+    /// Node at which the link begins.
     pub from: NodeId,
-    /// Where it ends.
+    /// Node at which the link ends.
     pub to: NodeId,
     /// Packets offered to the link.
     pub sent: u64,
-    /// Copies that it added.
+    /// Copies that the link added.
     pub duplicated: u64,
-    /// Copies that arrived.
+    /// Copies that reached the node at the end of the link.
     pub delivered: u64,
-    /// Copies that did not.
+    /// Copies lost on the link or at its end.
     pub lost: u64,
-    /// Copies that are still under way.
+    /// Copies still on the link.
     pub in_flight: u64,
 }
 
-/// Everything between hosts.
+/// Network between the hosts of a world: address owners, routes, links and packets in flight.
 #[derive(Debug)]
 pub(crate) struct Network<O> {
     seed: Seed,
     addresses: Table<SocketAddr, NodeId>,
-    /// How often an address changed hands.
+    /// Number of changes of address owners in this world. A packet repeats its look-up if it
+    /// changed.
     changes: u32,
     by_ends: Table<(NodeId, NodeId), LinkIndex>,
-    /// Where packets go first, by the node where they are and the one they are for, if that is no neighbour.
+    /// Next hop by the node at which a packet is, and the node of its destination. Neighbours need
+    /// no entry.
     next_hops: Table<(NodeId, NodeId), NodeId>,
     links: Vec<LinkState>,
-    /// The links' ends, in order.
+    /// Links by their two end nodes, in order.
     ends: BTreeMap<(NodeId, NodeId), LinkIndex>,
     pool: Pool,
     packets: u64,
-    flows: Flows,
+    flows: FlowHasher,
     pub(crate) log: Log<O>,
 }
 
@@ -94,15 +98,15 @@ impl<O: Observer> Network<O> {
             ends: BTreeMap::new(),
             pool: Pool::default(),
             packets: 0,
-            flows: Flows::new(seed),
+            flows: FlowHasher::new(seed),
             log: Log::new(observer),
         }
     }
 
     pub(crate) fn connect(&mut self, from: NodeId, to: NodeId, link: Link, now: Time) {
         if let Some(index) = self.by_ends.get((from, to)) {
-            self.links[index.index()].change(link, now);
-            return self.lose_dropped(index, now);
+            self.links[index.index()].reconfigure(link, now);
+            return self.log_dropped(index, now);
         }
         let index = LinkIndex::from_index(self.links.len());
         self.by_ends.insert((from, to), index);
@@ -116,7 +120,7 @@ impl<O: Observer> Network<O> {
         self.addresses.insert(address, node);
     }
 
-    /// Nobody has the address from now on; whose it was before.
+    /// Removes an address and returns its previous owner.
     pub(crate) fn release(&mut self, address: SocketAddr) -> Option<NodeId> {
         self.changes += 1;
         self.addresses.remove(address)
@@ -126,19 +130,19 @@ impl<O: Observer> Network<O> {
         self.by_ends.get((from, to)).map(|link| self.log.counters(link))
     }
 
-    pub(crate) fn bottleneck_use(&self, from: NodeId, to: NodeId, now: Time) -> Option<BottleneckUse> {
-        self.links[self.by_ends.get((from, to))?.index()].bottleneck_use(now)
+    pub(crate) fn bottleneck_usage(&self, from: NodeId, to: NodeId, now: Time) -> Option<BottleneckUsage> {
+        self.links[self.by_ends.get((from, to))?.index()].bottleneck_usage(now)
     }
 
-    pub(crate) fn class_uses(&self, from: NodeId, to: NodeId) -> Option<&[ClassUse; Class::COUNT]> {
-        self.links[self.by_ends.get((from, to))?.index()].class_uses()
+    pub(crate) fn class_counters(&self, from: NodeId, to: NodeId) -> Option<&[ClassCounters; Class::COUNT]> {
+        self.links[self.by_ends.get((from, to))?.index()].class_counters()
     }
 
     pub(crate) fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; Class::COUNT]> {
         self.links[self.by_ends.get((from, to))?.index()].counted_flows()
     }
 
-    /// All links by their ends, in order.
+    /// Returns all links with their ends, in order.
     pub(crate) fn links(&self) -> impl Iterator<Item = (NodeId, NodeId, &LinkCounters)> {
         self.ends.iter().map(|(&(from, to), &link)| (from, to, self.log.counters(link)))
     }
@@ -147,19 +151,19 @@ impl<O: Observer> Network<O> {
         self.pool.len()
     }
 
-    pub(crate) const fn held_bytes(&self) -> usize {
-        self.pool.held_bytes()
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.pool.memory_bytes()
     }
 
-    /// Compares the counters of each link with the packets that are really under way.
+    /// Checks that each link's counters and its packets in flight add up.
     pub(crate) fn check_conservation(&self) -> Result<(), ConservationError> {
-        let mut under_way = alloc::vec![0; self.links.len()];
-        for packet in self.pool.under_way() {
-            under_way[packet.header.link.index()] += 1;
+        let mut in_flight_counts = alloc::vec![0; self.links.len()];
+        for packet in self.pool.in_flight() {
+            in_flight_counts[packet.header.link.index()] += 1;
         }
         for (&(from, to), &link) in &self.ends {
             let &LinkCounters { sent, duplicated, delivered, lost, .. } = self.log.counters(link);
-            let (lost, in_flight) = (lost.total(), under_way[link.index()]);
+            let (lost, in_flight) = (lost.total(), in_flight_counts[link.index()]);
             if sent + duplicated != delivered + lost + in_flight {
                 return Err(ConservationError { from, to, sent, duplicated, delivered, lost, in_flight });
             }
@@ -167,7 +171,8 @@ impl<O: Observer> Network<O> {
         Ok(())
     }
 
-    /// Sends a datagram of the node, whose first address is `address`.
+    /// Sends a datagram of node `from` over the first link on its route, or logs it as unroutable.
+    /// `address` is the node's first address: the source unless the datagram names one.
     pub(crate) fn send(
         &mut self,
         from: NodeId,
@@ -184,30 +189,31 @@ impl<O: Observer> Network<O> {
         );
         let number = self.packets;
         self.packets += 1;
-        // Who has no address sends from none.
+        // A node without an address sends from the unspecified one.
         let source = source.or(address).unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-        let Some((link, to, holder)) = self.route(from, destination) else {
+        let Some((link, to, owner)) = self.route(from, destination) else {
             let step = Step::Unroutable;
             let to = None;
             let record =
                 Record { time: now, packet: number, from, to, source, destination, ecn, payload, step };
             return self.log.unroutable_packet(&record);
         };
-        let header = Header { number, link, from, to, holder, source, destination, marks, ecn };
+        let header = Header { number, link, from, to, address_owner: owner, source, destination, marks, ecn };
         self.offer(header, payload, now, queue);
     }
 
-    /// Packets at one node for another go by a third one next.
+    /// Sets the next hop for packets that are at node `at` with a destination at node `to`.
     pub(crate) fn set_next_hop(&mut self, at: NodeId, to: NodeId, next: NodeId) {
         self.next_hops.insert((at, to), next);
     }
 
-    /// The link on which a packet leaves a node, the node at its end, and the one that the packet is for.
-    fn route(&self, from: NodeId, destination: SocketAddr) -> Option<(LinkIndex, NodeId, Holder)> {
+    /// Returns the link that a packet at node `from` takes to this address, the node at its end,
+    /// and the owner of the address. `None` if there is none.
+    fn route(&self, from: NodeId, destination: SocketAddr) -> Option<(LinkIndex, NodeId, AddressOwner)> {
         let node = self.addresses.get(destination)?;
         let next = self.next_hop(from, node).unwrap_or(node);
         let link = self.by_ends.get((from, next))?;
-        Some((link, next, Holder { node, changes: self.changes }))
+        Some((link, next, AddressOwner { node, changes: self.changes }))
     }
 
     fn next_hop(&self, at: NodeId, to: NodeId) -> Option<NodeId> {
@@ -215,29 +221,30 @@ impl<O: Observer> Network<O> {
         if self.next_hops.is_empty() { None } else { self.next_hops.get((at, to)) }
     }
 
-    /// Who has the address that the packet was sent to.
-    fn holder(&self, header: &Header) -> Option<NodeId> {
-        let Holder { node, changes } = header.holder;
+    /// Returns the current owner of the packet's destination address.
+    fn address_owner(&self, header: &Header) -> Option<NodeId> {
+        let AddressOwner { node, changes } = header.address_owner;
         if changes == self.changes { Some(node) } else { self.addresses.get(header.destination) }
     }
 
-    /// The packet as it goes on from where it is; `None` if it goes no further.
-    pub(crate) fn onward(&self, index: PacketIndex) -> Option<Header> {
+    /// Returns the header that a packet has on its next link; `None` if it is at the owner of its
+    /// destination address.
+    pub(crate) fn forwarded_header(&self, index: PacketIndex) -> Option<Header> {
         let header = self.pool.get(index).header;
-        let (at, holder) = (header.to, self.holder(&header)?);
-        if at == holder || self.next_hop(at, holder).is_none() {
+        let (at, owner) = (header.to, self.address_owner(&header)?);
+        if at == owner || self.next_hop(at, owner).is_none() {
             return None;
         }
-        let (link, to, holder) = self.route(at, header.destination)?;
-        Some(Header { link, from: at, to, holder, ..header })
+        let (link, to, owner) = self.route(at, header.destination)?;
+        Some(Header { link, from: at, to, address_owner: owner, ..header })
     }
 
-    /// The packet goes on.
-    pub(crate) fn pass_on(&mut self, index: PacketIndex, onward: Header, now: Time, queue: &mut EventQueue) {
+    /// Forwards the packet over its next link, with the header from [`Network::forwarded_header`].
+    pub(crate) fn forward(&mut self, index: PacketIndex, header: Header, now: Time, queue: &mut EventQueue) {
         self.note_packet(now, index, Step::Delivered);
         let payload = mem::take(&mut self.pool.get_mut(index).payload);
-        self.offer(onward, &payload, now, queue);
-        // The buffer is used again.
+        self.offer(header, &payload, now, queue);
+        // The next packet reuses the buffer.
         self.pool.get_mut(index).payload = payload;
         self.pool.release(index);
     }
@@ -245,25 +252,25 @@ impl<O: Observer> Network<O> {
     fn offer(&mut self, mut header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
         self.note(now, header, payload, Step::Sent);
         if self.links[header.link.index()].is_scheduled() {
-            return self.wait(header, payload, now, queue);
+            return self.enqueue(header, payload, now, queue);
         }
         let link = &mut self.links[header.link.index()];
-        header.ecn = link.ecn_behind(header.ecn);
+        header.ecn = link.outgoing_ecn(header.ecn);
         match link.offer(now, ip_bytes(payload, header.destination), payload.len()) {
-            Fate::Lost(reason) => self.note(now, header, payload, Step::Lost(reason)),
-            Fate::Carried { original, duplicate } => {
-                self.launch(header, payload, original, now, queue);
+            PacketOutcome::Lost(reason) => self.note(now, header, payload, Step::Lost(reason)),
+            PacketOutcome::Passed { original, duplicate } => {
+                self.insert_and_schedule(header, payload, original, now, queue);
                 if let Some(duplicate) = duplicate {
                     self.note(now, header, payload, Step::Duplicated);
-                    self.launch(header, payload, duplicate, now, queue);
+                    self.insert_and_schedule(header, payload, duplicate, now, queue);
                 }
             }
         }
     }
 
-    /// The packet comes to a queue that tells packets apart.
-    fn wait(&mut self, header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
-        let coming = Coming {
+    /// Adds the packet to the link's scheduler, and queues the event of the next departure.
+    fn enqueue(&mut self, header: Header, payload: &[u8], now: Time, queue: &mut EventQueue) {
+        let arriving = ArrivingPacket {
             number: self.pool.insert(header, payload).number(),
             ip_bytes: ip_bytes(payload, header.destination),
             dscp: header.marks.dscp,
@@ -272,22 +279,22 @@ impl<O: Observer> Network<O> {
             is_ecn_capable: header.ecn != Ecn::NotCapable,
         };
         let link = &mut self.links[header.link.index()];
-        let due_before = link.due();
-        link.enqueue(coming, now);
-        if let Some(due) = link.due().filter(|due| Some(*due) != due_before) {
+        let due_before = link.next_departure();
+        link.enqueue(arriving, now);
+        if let Some(due) = link.next_departure().filter(|due| Some(*due) != due_before) {
             queue.push(due, Event::Departure(header.link));
         }
-        self.lose_dropped(header.link, now);
+        self.log_dropped(header.link, now);
     }
 
-    /// What the link's queue has dropped is lost.
-    fn lose_dropped(&mut self, link: LinkIndex, now: Time) {
-        while let Some(number) = self.links[link.index()].take_dropped() {
+    /// Records the drops of the link's queue as losses.
+    fn log_dropped(&mut self, link: LinkIndex, now: Time) {
+        while let Some(number) = self.links[link.index()].pop_dropped() {
             self.lose(PacketIndex::from_number(number), LossReason::QueueFull, now);
         }
     }
 
-    /// What tells the flow of a packet from others, evenly spread.
+    /// Returns the hash of the packet's flow for the link's scheduler, evenly distributed.
     fn flow(&self, header: &Header) -> FlowHash {
         let tuple = FlowTuple {
             source: header.source.ip(),
@@ -298,82 +305,84 @@ impl<O: Observer> Network<O> {
         self.flows.flow(&tuple, header.marks.flow_label)
     }
 
-    /// A packet may have left the queue of a link.
-    pub(crate) fn depart(&mut self, index: LinkIndex, now: Time, queue: &mut EventQueue) {
+    /// Sends the packet that has left a link's queue, if any, to the wire, and queues the event of
+    /// the next departure.
+    pub(crate) fn on_departure(&mut self, index: LinkIndex, now: Time, queue: &mut EventQueue) {
         let link = &mut self.links[index.index()];
-        let Some(sent) = link.depart(now) else {
+        let Some(sent) = link.dequeue(now) else {
             return;
         };
-        if let Some(due) = link.due() {
+        if let Some(due) = link.next_departure() {
             queue.push(due, Event::Departure(index));
         }
-        self.lose_dropped(index, now);
+        self.log_dropped(index, now);
         let packet = PacketIndex::from_number(sent.number);
         let link = &mut self.links[index.index()];
         let Packet { header, payload, .. } = self.pool.get_mut(packet);
         if sent.is_marked {
             header.ecn = Ecn::CongestionExperienced;
         }
-        header.ecn = link.ecn_behind(header.ecn);
+        header.ecn = link.outgoing_ecn(header.ecn);
         match link.offer(now, sent.ip_bytes, payload.len()) {
-            Fate::Lost(reason) => self.lose(packet, reason, now),
-            Fate::Carried { original, duplicate } => {
+            PacketOutcome::Lost(reason) => self.lose(packet, reason, now),
+            PacketOutcome::Passed { original, duplicate } => {
                 if let Some(duplicate) = duplicate {
                     let (header, payload) = (*header, mem::take(payload));
                     self.note(now, header, &payload, Step::Duplicated);
-                    self.launch(header, &payload, duplicate, now, queue);
+                    self.insert_and_schedule(header, &payload, duplicate, now, queue);
                     self.pool.get_mut(packet).payload = payload;
                 }
-                self.send_off(packet, original, now, queue);
+                self.schedule_arrival(packet, original, now, queue);
             }
         }
     }
 
-    /// A packet of the pool goes its way.
-    fn send_off(&mut self, index: PacketIndex, passage: Passage, now: Time, queue: &mut EventQueue) {
-        if let Some(bit) = passage.flipped_bit {
+    /// Schedules the arrival of a packet of the pool.
+    fn schedule_arrival(&mut self, index: PacketIndex, copy: PacketCopy, now: Time, queue: &mut EventQueue) {
+        if let Some(bit) = copy.flipped_bit {
             self.note_packet(now, index, Step::Corrupted { bit });
-            self.pool.get_mut(index).flip(bit);
+            self.pool.get_mut(index).flip_bit(bit);
         }
-        queue.push(passage.arrival, Event::Arrival(index));
+        queue.push(copy.arrival, Event::Arrival(index));
     }
 
-    fn launch(
+    fn insert_and_schedule(
         &mut self,
         header: Header,
         payload: &[u8],
-        passage: Passage,
+        copy: PacketCopy,
         now: Time,
         queue: &mut EventQueue,
     ) {
         let index = self.pool.insert(header, payload);
-        self.send_off(index, passage, now, queue);
+        self.schedule_arrival(index, copy, now, queue);
     }
 
-    /// To which node the packet goes.
+    /// Returns the node at the end of the packet's link.
     pub(crate) fn target(&self, index: PacketIndex) -> NodeId {
         self.pool.get(index).header.to
     }
 
-    /// Whether the node still has the address that the packet was sent to.
-    pub(crate) fn is_current(&self, index: PacketIndex) -> bool {
+    /// True if the node still owns the packet's destination address.
+    pub(crate) fn is_address_current(&self, index: PacketIndex) -> bool {
         let header = &self.pool.get(index).header;
-        self.holder(header) == Some(header.to)
+        self.address_owner(header) == Some(header.to)
     }
 
-    /// The packet will arrive soon: first what the world knows of it is brought near, then what it carries.
-    pub(crate) fn fetch(&self, index: PacketIndex) {
+    /// Prefetches the record of a packet that will arrive soon; [`Network::prefetch_payload`]
+    /// follows.
+    pub(crate) fn prefetch_header(&self, index: PacketIndex) {
         prefetch_value(self.pool.get(index));
     }
 
-    /// See [`Network::fetch`].
-    pub(crate) fn fetch_payload(&self, index: PacketIndex) {
+    /// Prefetches the payload of a packet that will arrive soon; see [`Network::prefetch_header`].
+    pub(crate) fn prefetch_payload(&self, index: PacketIndex) {
         let Packet { header, payload, .. } = self.pool.get(index);
         prefetch(payload);
         prefetch_value(self.log.counters(header.link));
     }
 
-    /// What arrives, if something does.
+    /// Returns the datagram of an arrival; `None` for other events.
     pub(crate) fn datagram(&self, event: Event) -> Option<&[u8]> {
         match event {
             Event::Arrival(index) => Some(&self.pool.get(index).payload),
@@ -381,13 +390,14 @@ impl<O: Observer> Network<O> {
         }
     }
 
-    /// The packet is lost at the end of its link.
+    /// Records that a packet is lost at the end of its link, and releases it.
     pub(crate) fn lose(&mut self, index: PacketIndex, reason: LossReason, now: Time) {
         self.note_packet(now, index, Step::Lost(reason));
         self.pool.release(index);
     }
 
-    /// The packet, to be handed to its host; [`Network::release_packet`] ends it.
+    /// Records the delivery of the packet and returns it for its host; [`Network::release_packet`]
+    /// releases it.
     pub(crate) fn deliver(&mut self, index: PacketIndex, now: Time) -> &mut Packet {
         self.note_packet(now, index, Step::Delivered);
         self.pool.get_mut(index)

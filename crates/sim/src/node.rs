@@ -1,4 +1,4 @@
-//! Nodes: hosts with addresses, which may stop, hang and come back.
+//! Nodes: hosts with addresses, which may be stopped, frozen and restarted.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,11 +9,13 @@ use byway_units::Time;
 
 use crate::pool::PacketIndex;
 
-/// A place in the world: it keeps its links and addresses while hosts come and go.
+/// Identifier of a node. The node's links and addresses stay when its host is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
 impl NodeId {
+    /// Creates the identifier of the node with this index.
+    ///
     /// # Panics
     /// If there are more than 2^32 nodes.
     pub(crate) fn from_index(index: usize) -> Self {
@@ -24,7 +26,8 @@ impl NodeId {
         self.0 as usize
     }
 
-    /// The number of this node: nodes are numbered from 0 in the order in which they were added.
+    /// Returns the number of this node: nodes are numbered from 0 in the order in which they were
+    /// added.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
@@ -37,39 +40,40 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// What happens to the packets that arrive while a host hangs.
+/// Handling of packets that arrive while a host is frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hang {
-    /// They wait, up to [`HELD_PACKETS_MAX`](crate::limits::HELD_PACKETS_MAX) of them: a process that does not
-    /// get to its socket.
-    Keep,
-    /// They are lost: a machine that is paused.
-    Lose,
+pub enum Freeze {
+    /// The world buffers the packets, up to
+    /// [`FROZEN_BACKLOG_MAX`](crate::limits::FROZEN_BACKLOG_MAX): a process that does not read its
+    /// socket.
+    Buffer,
+    /// The packets are lost: a paused machine.
+    Drop,
 }
 
-/// How a node is.
+/// Condition of a node, which decides whether its host takes inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It takes inputs.
+    /// The host takes inputs.
     Running,
-    /// It takes no input until it is resumed.
-    Hung(Hang),
-    /// It takes no input until it is restarted.
+    /// The host takes no input until the node is resumed.
+    Frozen(Freeze),
+    /// The host takes no input until the node is restarted.
     Stopped,
 }
 
-/// A host and what the world knows about it.
+/// A host, with the world's record of its addresses, condition and alarms.
 #[derive(Debug)]
 pub(crate) struct Node<H> {
     pub(crate) host: H,
     pub(crate) condition: Condition,
-    /// The first is the one it sends from.
+    /// Addresses of the node; the host sends from the first.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// What arrived while it hung.
-    pub(crate) held: VecDeque<PacketIndex>,
+    /// Packets that arrived while the host was frozen, in order.
+    pub(crate) buffered: VecDeque<PacketIndex>,
     pub(crate) alarms: Alarms,
     pub(crate) wake_ups: u64,
-    /// Whether the scenario is still to be told that it was drained.
+    /// True if the scenario must still be notified that the node was drained.
     pub(crate) is_drained: bool,
 }
 
@@ -79,7 +83,7 @@ impl<H> Node<H> {
             host,
             condition: Condition::Running,
             addresses: Vec::new(),
-            held: VecDeque::new(),
+            buffered: VecDeque::new(),
             alarms: Alarms::default(),
             wake_ups: 0,
             is_drained: false,
@@ -91,15 +95,16 @@ impl<H> Node<H> {
     }
 }
 
-/// The wake-ups of a node that are in the event queue, each sooner than the one before.
+/// Wake-ups of a node in the event queue, each earlier than the one before.
 ///
-/// They stay there when the deadline moves back, as it does with every packet, and are checked when they come
-/// up: so a node has few of them, and none is queued twice.
+/// A later deadline, which is normal after a packet, does not remove them: they are checked when
+/// they are due. Therefore a node has few of them, and none is queued twice.
 #[derive(Debug, Default)]
 pub(crate) struct Alarms(Vec<Time>);
 
 impl Alarms {
-    /// Whether a wake-up at `time` has to be queued, because none is queued by then; it then counts as queued.
+    /// Records a wake-up at `time`. Returns true if the caller must queue an event for it, because
+    /// none is queued by then.
     pub(crate) fn set(&mut self, time: Time) -> bool {
         let is_needed = self.0.last().is_none_or(|&first| time < first);
         if is_needed {
@@ -108,8 +113,8 @@ impl Alarms {
         is_needed
     }
 
-    /// The first of them came up.
-    pub(crate) fn ring(&mut self) {
+    /// Removes the first alarm, because its event has just happened.
+    pub(crate) fn pop_first(&mut self) {
         let rung = self.0.pop();
         assert!(rung.is_some(), "every wake-up in the event queue is known to its node");
     }
@@ -127,16 +132,16 @@ mod tests {
         for near in [10, 20, 30] {
             assert!(alarms.set(at(near)));
             assert!(!alarms.set(at(near)) && !alarms.set(at(near + 1)));
-            alarms.ring();
+            alarms.pop_first();
             assert!(!alarms.set(at(3_600)), "the far one is still queued");
         }
-        alarms.ring();
+        alarms.pop_first();
         assert!(alarms.set(at(3_600)));
     }
 
     #[test]
     #[should_panic(expected = "known to its node")]
     fn a_wake_up_out_of_nowhere_is_a_broken_invariant() {
-        Alarms::default().ring();
+        Alarms::default().pop_first();
     }
 }

@@ -1,14 +1,15 @@
-//! Agents and relays in the world: the production state machines behind [`Host`](crate::Host), and set-ups of them.
+//! Agents and relays in the world: the production state machines as [`Host`](crate::Host)s, and
+//! set-ups of them.
 
-mod books;
-pub mod cast;
 mod chain;
 mod checksums;
+mod delivery_ledger;
 mod host;
 mod pairs;
+pub mod topology;
 
-pub use books::Books;
 pub use chain::{Chain, ChainSettings, Stage};
 pub use checksums::Checksums;
-pub use host::{Delivered, Offered, OverlayHost};
-pub use pairs::{Pairs, PairsRun, PairsWorld, Sending};
+pub use delivery_ledger::DeliveryLedger;
+pub use host::{DeliveredDatagram, OverlayHost, ReceivedOffer};
+pub use pairs::{Pairs, PairsRun, PairsWorld, SendSchedule};

@@ -1,4 +1,4 @@
-//! The packets under way, in buffers that are used again.
+//! Pool of the packets in flight, with reuse of buffers.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -9,7 +9,7 @@ use crate::network::LinkIndex;
 use crate::node::NodeId;
 use byway_wire::Ecn;
 
-/// A packet's place in the [`Pool`].
+/// Index of a packet in the [`Pool`] of packets in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PacketIndex(u32);
 
@@ -23,51 +23,52 @@ impl PacketIndex {
     }
 }
 
-/// Who has an address, and how often any address had changed hands by then.
+/// Owner of an address, and the number of owner changes in the world at the time of its look-up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Holder {
+pub(crate) struct AddressOwner {
     pub(crate) node: NodeId,
     pub(crate) changes: u32,
 }
 
-/// What the world knows about a packet besides its payload.
+/// World's record of a packet without its payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
-    /// Counts the packets of the world; a duplicate has the number of its original.
+    /// Number of the packet in the world; a duplicate has the number of the packet that it repeats.
     pub(crate) number: u64,
     pub(crate) link: LinkIndex,
-    /// The ends of the link.
+    /// Node at which the packet's link begins; `to` is the node at its end.
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
-    /// Who had the destination's address when that was looked up.
-    pub(crate) holder: Holder,
+    /// Owner of the destination's address at the last look-up.
+    pub(crate) address_owner: AddressOwner,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
     pub(crate) marks: Marks,
     pub(crate) ecn: Ecn,
 }
 
-/// A packet under way.
+/// A packet in flight.
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub(crate) header: Header,
     pub(crate) payload: Vec<u8>,
-    is_under_way: bool,
+    is_in_flight: bool,
 }
 
 impl Packet {
-    pub(crate) fn flip(&mut self, bit: u64) {
+    pub(crate) fn flip_bit(&mut self, bit: u64) {
         let byte = usize::try_from(bit / 8).expect("a bit of the payload");
         self.payload[byte] ^= 1 << (bit % 8);
     }
 }
 
-/// All packets under way. It allocates only when there are more of them, or longer ones, than ever before.
+/// All packets in flight. The pool allocates only if there are more packets, or longer ones, than
+/// ever before.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     packets: Vec<Packet>,
     free: Vec<PacketIndex>,
-    /// What the packets under way carry, in bytes.
+    /// Payload bytes of the packets in flight.
     payload_bytes: usize,
 }
 
@@ -75,7 +76,7 @@ impl Pool {
     /// Copies `payload` into a free buffer.
     ///
     /// # Panics
-    /// If [`IN_FLIGHT_PACKETS_MAX`] packets are under way.
+    /// If [`IN_FLIGHT_PACKETS_MAX`] packets are in flight.
     pub(crate) fn insert(&mut self, header: Header, payload: &[u8]) -> PacketIndex {
         self.payload_bytes += payload.len();
         if let Some(index) = self.free.pop() {
@@ -83,7 +84,7 @@ impl Pool {
             packet.header = header;
             packet.payload.clear();
             packet.payload.extend_from_slice(payload);
-            packet.is_under_way = true;
+            packet.is_in_flight = true;
             return index;
         }
         assert!(
@@ -92,7 +93,7 @@ impl Pool {
              delay is too long for its load"
         );
         let index = PacketIndex(u32::try_from(self.packets.len()).expect("the limit has 32 bits"));
-        self.packets.push(Packet { header, payload: payload.to_vec(), is_under_way: true });
+        self.packets.push(Packet { header, payload: payload.to_vec(), is_in_flight: true });
         index
     }
 
@@ -104,28 +105,28 @@ impl Pool {
         &mut self.packets[index.0 as usize]
     }
 
-    /// Makes the place of a packet free for another.
+    /// Frees the entry of a packet; a later packet reuses its buffer.
     pub(crate) fn release(&mut self, index: PacketIndex) {
         let packet = &mut self.packets[index.0 as usize];
-        assert!(packet.is_under_way, "a packet is released once");
-        packet.is_under_way = false;
+        assert!(packet.is_in_flight, "a packet is released once");
+        packet.is_in_flight = false;
         self.payload_bytes -= packet.payload.len();
         self.free.push(index);
     }
 
-    /// How many packets are under way.
+    /// Returns the number of packets in flight.
     pub(crate) const fn len(&self) -> usize {
         self.packets.len() - self.free.len()
     }
 
-    /// What the packets under way take: what they carry, and what is known of each.
-    pub(crate) const fn held_bytes(&self) -> usize {
+    /// Returns the memory of the packets in flight: payloads and headers.
+    pub(crate) const fn memory_bytes(&self) -> usize {
         self.payload_bytes + self.len() * size_of::<Packet>()
     }
 
-    /// The packets under way, in no particular order.
-    pub(crate) fn under_way(&self) -> impl Iterator<Item = &Packet> {
-        self.packets.iter().filter(|packet| packet.is_under_way)
+    /// Returns the packets in flight, in no particular order.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = &Packet> {
+        self.packets.iter().filter(|packet| packet.is_in_flight)
     }
 }
 
@@ -140,7 +141,7 @@ mod tests {
             link: LinkIndex::from_index(0),
             from: NodeId::from_index(0),
             to: NodeId::from_index(1),
-            holder: Holder { node: NodeId::from_index(1), changes: 0 },
+            address_owner: AddressOwner { node: NodeId::from_index(1), changes: 0 },
             source: address,
             destination: address,
             marks: Marks::default(),
@@ -153,20 +154,20 @@ mod tests {
         let mut pool = Pool::default();
         let first = pool.insert(header(), b"a long payload");
         let buffer = pool.get(first).payload.as_ptr();
-        assert_eq!(pool.held_bytes(), 14 + size_of::<Packet>());
+        assert_eq!(pool.memory_bytes(), 14 + size_of::<Packet>());
         pool.release(first);
-        assert_eq!((pool.under_way().count(), pool.len(), pool.held_bytes()), (0, 0, 0));
+        assert_eq!((pool.in_flight().count(), pool.len(), pool.memory_bytes()), (0, 0, 0));
         let second = pool.insert(header(), b"short");
         assert_eq!(pool.get(second).payload, b"short");
         assert_eq!(pool.get(second).payload.as_ptr(), buffer);
-        assert_eq!((pool.under_way().count(), pool.len()), (1, 1));
+        assert_eq!((pool.in_flight().count(), pool.len()), (1, 1));
     }
 
     #[test]
     fn a_flip_changes_one_bit() {
         let mut pool = Pool::default();
         let index = pool.insert(header(), &[0, 0]);
-        pool.get_mut(index).flip(10);
+        pool.get_mut(index).flip_bit(10);
         assert_eq!(pool.get(index).payload, [0, 0b100]);
     }
 

@@ -1,8 +1,8 @@
-//! Random numbers that depend on a seed and on what they are for, never on what else is drawn.
+//! Random numbers that depend only on a seed and a purpose, never on other draws.
 //!
-//! All of it is `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014):
-//! its n-th output is a function of n alone, so it serves as a sequence, as a derivation of seeds, and as a
-//! table over time that can be read anywhere.
+//! The generator is `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+//! Generators, OOPSLA 2014). Its n-th output is a function of n alone. Therefore it serves as a
+//! sequence, as a derivation of seeds, and as a table over time with random access.
 
 use core::fmt;
 
@@ -14,56 +14,58 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// 2^53, the number of steps between 0 and 1 that a double resolves evenly.
 const FRACTIONS: f64 = 9_007_199_254_740_992.0;
 
-/// The finaliser of `SplitMix64`: a bijection in which every bit of the input moves half the bits of the output.
+/// Mixes a word with the finaliser of `SplitMix64`, a bijection: each bit of the input changes half
+/// of the output's bits.
 pub(crate) const fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// Where random numbers come from: a number, from which further seeds are derived by name and by number.
+/// Source of random numbers: a number, from which further seeds are derived by name and by number.
 ///
-/// Every random process of a world has a seed of its own, so that one more process, or one more draw of one of
-/// them, changes nothing elsewhere.
+/// Every random process of a world has a seed of its own. Therefore one more process, or one more
+/// draw, changes nothing elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// The seed with this number.
+    /// Creates the seed with this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number of this seed, to run the same world again.
+    /// Returns the number of this seed, for a repetition of the same world.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// The seed for what is called `name` within this one.
+    /// Returns the seed called `name` within this one.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        // Lengths count down from the top, where no numbered thing is: no name is also a number.
+        // Lengths count down from the largest number, which numbered seeds do not use: no name
+        // equals a number.
         let start = self.numbered(u64::MAX - name.len() as u64);
         name.bytes().fold(start, |seed, byte| seed.numbered(u64::from(byte)))
     }
 
-    /// The seed for the thing with this number within this one.
+    /// Returns the seed with this number within this one.
     #[must_use]
     pub const fn numbered(self, number: u64) -> Self {
         Self(mix(mix(self.0.wrapping_add(STEP)) ^ number.wrapping_add(1).wrapping_mul(STEP)))
     }
 
-    /// The sequence of random numbers that begins with this seed.
+    /// Returns the sequence of random numbers of this seed.
     #[must_use]
     pub const fn sequence(self) -> Random {
         Random { state: self.0 }
     }
 
-    /// The random numbers that belong to the `nth` packet of the instant `time`.
+    /// Returns the random numbers of the `nth` packet of the instant `time`.
     ///
-    /// They depend on nothing but the seed and these two: what happened at other times does not move them.
+    /// They depend only on the seed and these two, and not on events at other times.
     #[must_use]
     pub const fn at(self, time: Time, nth: u64) -> Random {
         self.numbered(time.as_nanos()).numbered(nth).sequence()
@@ -83,15 +85,14 @@ pub struct Random {
 }
 
 impl Random {
-    /// 64 uniformly random bits.
+    /// Returns 64 uniformly random bits.
     pub const fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
     }
 
-    /// A uniformly random number below `bound`; 0 if `bound` is 0.
-    ///
-    /// Some numbers are likelier than others by less than `bound / 2^64`.
+    /// Returns a uniformly random number below `bound`; 0 if `bound` is 0. Probabilities differ by
+    /// less than `bound / 2^64`.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "the upper half of a product of 64-bit numbers has 64 bits"
@@ -100,24 +101,25 @@ impl Random {
         ((self.bits() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// A uniformly random number from 0 to less than 1.
+    /// Returns a uniformly random number from 0 to less than 1.
     #[allow(clippy::cast_precision_loss, reason = "53 bits fit a double")]
     pub const fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / FRACTIONS
     }
 
-    /// Whether an event of this probability happens.
+    /// Draws an event of this probability; true if it happens.
     pub fn happens(&mut self, probability: Probability) -> bool {
         probability.happens(self.bits())
     }
 
-    /// A uniformly random span from nothing to `max`, both included.
+    /// Returns a uniformly random duration from zero to `max`, both included.
     pub const fn up_to(&mut self, max: Duration) -> Duration {
         Duration::from_nanos(self.below(max.as_nanos().saturating_add(1)))
     }
 
-    /// A random span with an exponential distribution of this mean: the time to the next event of a process
-    /// without memory. At least a nanosecond, so that such a process always moves on.
+    /// Returns a random duration with an exponential distribution of this mean: the time to the
+    /// next event of a process without memory. It is at least a nanosecond, because such a process
+    /// must advance.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -141,12 +143,13 @@ mod tests {
 
     use super::*;
 
-    /// Enough for a mean to be known to half a per cent.
+    /// Enough draws for a mean with an error of half a per cent.
     const DRAWS: u64 = 100_000;
 
     #[test]
     fn the_sequence_is_splitmix64() {
-        // The first outputs for this seed, as in the widely used test vector of the published C code.
+        // The first outputs for this seed, as in the widely used test vector of the published C
+        // code.
         let mut random = Seed::new(1_234_567).sequence();
         let drawn = [random.bits(), random.bits(), random.bits()];
         assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
@@ -182,7 +185,8 @@ mod tests {
                 let bucket = Seed::new(11).at(Time::from_nanos(index * interval), 0).below(64);
                 buckets[usize::try_from(bucket).expect("64 buckets")] += 1;
             }
-            // The sum of 63 squared deviations has mean 63 and standard deviation 11.2: five of them.
+            // The sum of 63 squared deviations has mean 63 and standard deviation 11.2: five of
+            // them.
             let expected = DRAWS / 64;
             let squared: u64 = buckets.iter().map(|&count| count.abs_diff(expected).pow(2)).sum();
             assert!(squared / expected < 63 + 56, "interval {interval}: {buckets:?}");
@@ -205,7 +209,8 @@ mod tests {
         let mut random = Seed::new(5).sequence();
         let mean = Duration::from_millis(50);
         let spans: Vec<_> = (0..DRAWS).map(|_| random.exponential(mean)).collect();
-        // The standard deviation of an exponential span is its mean: 0.3 % for the mean of so many, times 4.
+        // The standard deviation of an exponential span is its mean: 0.3 % for the mean of so many,
+        // times 4.
         let found = spans.iter().copied().sum::<Duration>() / DRAWS;
         assert!(found.as_micros().abs_diff(50_000) < 650, "{found}");
         // One in e lasts longer than the mean: 36,788 of 100,000, with a standard deviation of 153.

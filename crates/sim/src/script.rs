@@ -1,4 +1,4 @@
-//! A scenario of closures, for tests that tell a short story.
+//! Scenario of closures, for short tests.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -10,14 +10,14 @@ use crate::host::Host;
 use crate::log::Observer;
 use crate::world::{Scenario, World};
 
-/// What a [`Script`] does at an instant.
+/// Event of a [`Script`]: a closure on the world.
 pub type Action<H, O> = Box<dyn FnOnce(&mut World<Script<H, O>>)>;
 
-/// A scenario whose events are closures; see [`World::at`]. It keeps nothing by itself: hosts do.
+/// Scenario whose events are closures; see [`World::at`]. It has no state: hosts have.
 pub struct Script<H, O = ()>(PhantomData<fn(H, O)>);
 
 impl<H, O> Script<H, O> {
-    /// The only one of its kind.
+    /// Creates the script, which has no state.
     #[must_use]
     pub const fn new() -> Self {
         Self(PhantomData)
@@ -47,7 +47,7 @@ impl<H: Host, O: Observer> Scenario for Script<H, O> {
 }
 
 impl<H: Host, O: Observer> World<Script<H, O>> {
-    /// Has this done at that instant.
+    /// Schedules an action at an instant.
     ///
     /// # Panics
     /// If the instant has passed.

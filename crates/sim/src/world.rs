@@ -1,4 +1,4 @@
-//! The world: hosts, what is between them, and time.
+//! The world: hosts, the network between them, and virtual time.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,51 +7,53 @@ use core::net::SocketAddr;
 use byway_sched::Class;
 use byway_units::{Bytes, Duration, Time};
 
+use crate::event_queue::{Event, EventQueue};
 use crate::host::Host;
-use crate::link::{BottleneckUse, ClassUse, Link};
+use crate::link::{BottleneckUsage, ClassCounters, Link};
 use crate::log::{LinkCounters, Observer};
 use crate::network::{ConservationError, Network};
 use crate::node::{Condition, Node, NodeId};
-use crate::queue::{Event, EventQueue};
 use crate::random::Seed;
 use crate::slab::Slab;
 
-/// What hosts are made to do: the applications above them and the faults around them.
+/// Applications above the hosts and faults around them.
 ///
-/// It also names the types that a world is made of, so that everything else says `World<Self>`.
+/// It also names the types that make up a world, which all other code writes as `World<Self>`.
 pub trait Scenario: Sized {
-    /// The hosts; an enum if there are several kinds.
+    /// Type of the hosts; an enum if there are several kinds.
     type Host: Host;
-    /// What can be scheduled.
+    /// Type of the events that the scenario schedules.
     type Event;
-    /// Who sees every packet; `()` for nobody.
+    /// Type of the observer of every packet; `()` for none.
     type Observer: Observer;
 
-    /// What was [scheduled](World::schedule) for this instant happens.
+    /// Handles an event that was [scheduled](World::schedule) for this instant.
     fn event(&mut self, event: Self::Event, world: &mut World<Self>);
 
-    /// Hint, more than once for an event: it is going to happen soon, and the scenario may bring what it needs into the cache.
-    /// The node that gets an input by it, if one does, whose host is told likewise.
+    /// Hint, possibly repeated, that an event will happen soon: the scenario may prefetch its data
+    /// into the cache. Returns the node that gets an input because of the event, if any; the world
+    /// gives its host the same hint.
     fn prepare(&self, _event: &Self::Event, _world: &World<Self>) -> Option<NodeId> {
         None
     }
 
-    /// A node took an input and was drained: now is the time to take what its host has for the application, by
-    /// [`World::host_mut`], and to answer, by [`World::input`].
+    /// Notifies the scenario that a node got an input and was drained. The scenario can drain the
+    /// host's outputs to its application, by [`World::host_mut`], and react, by [`World::input`].
     fn drained(&mut self, _node: NodeId, _world: &mut World<Self>) {}
 }
 
 /// A world in virtual time.
 ///
 /// - *Built* by [`add`](Self::add) and [`connect`](Self::connect);
-/// - *moved* by [`run_until`](Self::run_until) or [`step`](Self::step), which call the [`Scenario`];
-/// - *changed* from there, by [`input`](Self::input) to a host, by [`schedule`](Self::schedule), and by faults:
-///   [`stop`](Self::stop), [`hang`](Self::hang), [`resume`](Self::resume), [`restart`](Self::restart),
-///   [`assign`](Self::assign), [`readdress`](Self::readdress);
+/// - *run* by [`run_until`](Self::run_until) or [`step`](Self::step), which call the [`Scenario`];
+/// - *changed* from there, by [`input`](Self::input) to a host, by [`schedule`](Self::schedule),
+///   and by faults: [`stop`](Self::stop), [`freeze`](Self::freeze), [`resume`](Self::resume),
+///   [`restart`](Self::restart), [`assign`](Self::assign),
+///   [`change_address`](Self::change_address);
 /// - *read* at any time: counters, digest, observer, hosts.
 ///
-/// The same seed and the same calls give the same trace, byte for byte, on every machine. Events of one instant
-/// happen in the order in which they were caused.
+/// The same seed and the same calls give the same trace, byte for byte, on every machine. Events of
+/// one instant happen in the order in which they were caused.
 pub struct World<S: Scenario> {
     pub(crate) now: Time,
     seed: Seed,
@@ -59,14 +61,14 @@ pub struct World<S: Scenario> {
     pub(crate) network: Network<S::Observer>,
     pub(crate) queue: EventQueue,
     pub(crate) scheduled: Slab<S::Event>,
-    /// Nodes of which the scenario has not yet been told that they were drained.
+    /// Drained nodes that the scenario has not yet been notified of.
     pub(crate) drained: VecDeque<NodeId>,
-    /// Events in this instant so far.
+    /// Number of events in the current instant until now.
     pub(crate) instant_events: usize,
 }
 
 impl<S: Scenario> World<S> {
-    /// An empty world.
+    /// Creates an empty world.
     #[must_use]
     pub fn new(seed: Seed, observer: S::Observer) -> Self {
         Self {
@@ -81,8 +83,8 @@ impl<S: Scenario> World<S> {
         }
     }
 
-    /// Adds a host with this address, which is taken from whoever had it. What it has to send leaves when the
-    /// world moves on.
+    /// Adds a host with this address, and removes the address from its previous owner. The world
+    /// drains the host when it runs next.
     pub fn add(&mut self, host: S::Host, address: SocketAddr) -> NodeId {
         let node = NodeId::from_index(self.nodes.len());
         self.nodes.push(Node::new(host));
@@ -91,8 +93,8 @@ impl<S: Scenario> World<S> {
         node
     }
 
-    /// Makes the link from one node to another, or changes it: packets that are queued or under way stay so, and
-    /// loss processes that are described as before go on as before.
+    /// Creates or changes the link from one node to another. Queued packets and packets in flight
+    /// are not affected, and loss processes whose properties do not change continue unchanged.
     ///
     /// # Panics
     /// If a node is of another world.
@@ -101,7 +103,8 @@ impl<S: Scenario> World<S> {
         self.network.connect(from, to, link, self.now);
     }
 
-    /// Makes or changes the links in both directions. They are described alike, and chance is not shared.
+    /// Creates or changes the links in both directions. They have the same properties and separate
+    /// random processes.
     ///
     /// # Panics
     /// If a node is of another world.
@@ -110,8 +113,9 @@ impl<S: Scenario> World<S> {
         self.connect(other, one, link.clone());
     }
 
-    /// Has packets that are at one node, and for another, go by a third one next, to which there is a link; `next` may be
-    /// `to` itself. A node that runs passes on what is for others, without its host, as far as it was said where to.
+    /// Sets the next hop for packets that are at node `at` with a destination at node `to`. A link
+    /// to `next` must exist; `next` may be `to` itself. A running node forwards packets for others
+    /// without its host, if it has a next hop for them.
     ///
     /// # Panics
     /// If a node is of another world.
@@ -121,54 +125,55 @@ impl<S: Scenario> World<S> {
         self.network.set_next_hop(at, to, next);
     }
 
-    /// The present instant.
+    /// Returns the current time.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// When something happens next; `None` if nothing is going to. A driver in real time waits until then.
+    /// Returns the time of the next event; `None` if there is none. A driver in real time waits
+    /// until then.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         self.queue.next_time()
     }
 
-    /// The seed of this world, from which scenarios may derive their own.
+    /// Returns the seed of this world, from which scenarios may derive their own.
     #[must_use]
     pub const fn seed(&self) -> Seed {
         self.seed
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The node that was added after so many others.
+    /// Returns the node with this index.
     ///
     /// # Panics
-    /// If there are no more.
+    /// If there is no such node.
     #[must_use]
-    pub fn node(&self, place: usize) -> NodeId {
-        assert!(place < self.nodes.len(), "this world has {} nodes", self.nodes.len());
-        NodeId::from_index(place)
+    pub fn node(&self, index: usize) -> NodeId {
+        assert!(index < self.nodes.len(), "this world has {} nodes", self.nodes.len());
+        NodeId::from_index(index)
     }
 
-    /// The host of a node, to look at.
+    /// Returns the host of a node.
     #[must_use]
     pub fn host(&self, node: NodeId) -> &S::Host {
         &self.nodes[node.index()].host
     }
 
-    /// The host of a node, to take its outputs to the application. An input would not be drained: use
-    /// [`World::input`].
+    /// Returns the host of a node, for draining its outputs to the application. The world does not
+    /// drain inputs through it: use [`World::input`].
     pub fn host_mut(&mut self, node: NodeId) -> &mut S::Host {
         &mut self.nodes[node.index()].host
     }
 
-    /// Gives a host one input from its application, and drains it. `None`, without a call, if the node is
-    /// stopped or hangs.
+    /// Passes one input of the application to a host, and drains it. Returns `None` without a call
+    /// if the node is stopped or frozen.
     pub fn input<R>(&mut self, node: NodeId, act: impl FnOnce(&mut S::Host, Time) -> R) -> Option<R> {
         let Node { host, condition: Condition::Running, .. } = &mut self.nodes[node.index()] else {
             return None;
@@ -178,7 +183,7 @@ impl<S: Scenario> World<S> {
         Some(answer)
     }
 
-    /// Has the scenario called with this event at this instant.
+    /// Schedules an event of the scenario at this instant.
     ///
     /// # Panics
     /// If the instant has passed.
@@ -188,14 +193,14 @@ impl<S: Scenario> World<S> {
         self.queue.push(at, Event::Scheduled(index));
     }
 
-    /// Has the scenario called with this event after this time.
+    /// Schedules an event of the scenario after this time.
     pub fn schedule_in(&mut self, delay: Duration, event: S::Event) {
         self.schedule(self.now + delay, event);
     }
 
-    /// Runs until `end`, events at that very instant included; then it is `end`.
+    /// Runs until `end`, including events at that very instant, and sets the time to `end`.
     pub fn run_until(&mut self, end: Time, scenario: &mut S) {
-        self.tell_drained(scenario);
+        self.notify_drained(scenario);
         while self.queue.next_time().is_some_and(|next| next <= end) {
             self.step(scenario);
         }
@@ -207,102 +212,105 @@ impl<S: Scenario> World<S> {
         self.run_until(self.now + time, scenario);
     }
 
-    /// Runs the next event, whenever it is; `false` if there is none.
+    /// Runs the next event at any time; `false` if there is none.
     pub fn step(&mut self, scenario: &mut S) -> bool {
-        self.tell_drained(scenario);
+        self.notify_drained(scenario);
         let Some((time, event)) = self.queue.pop() else {
             return false;
         };
         self.advance(time);
         self.count_event();
-        self.look_ahead(scenario);
+        self.prefetch_upcoming(scenario);
         match event {
-            Event::Arrival(packet) => self.arrive(packet),
-            Event::Departure(link) => self.network.depart(link, self.now, &mut self.queue),
-            Event::Wake(node) => self.ring(node),
+            Event::Arrival(packet) => self.on_arrival(packet),
+            Event::Departure(link) => self.network.on_departure(link, self.now, &mut self.queue),
+            Event::Wake(node) => self.on_alarm(node),
             Event::Drain(node) => self.drain_if_running(node),
-            Event::Scheduled(index) => scenario.event(self.scheduled.take(index), self),
+            Event::Scheduled(index) => scenario.event(self.scheduled.remove(index), self),
         }
-        self.tell_drained(scenario);
+        self.notify_drained(scenario);
         true
     }
 
-    /// What happened on the link between these nodes; `None` if there is no link.
+    /// Returns the counters of the link between these nodes; `None` if there is no link.
     #[must_use]
     pub fn counters(&self, from: NodeId, to: NodeId) -> Option<&LinkCounters> {
         self.network.counters(from, to)
     }
 
-    /// How much the bottleneck of the link between these nodes had to do by now; `None` if there is no link, or none with one.
+    /// Returns the usage until now of the bottleneck between these nodes; `None` without a link or
+    /// a bottleneck.
     #[must_use]
-    pub fn bottleneck_use(&self, from: NodeId, to: NodeId) -> Option<BottleneckUse> {
-        self.network.bottleneck_use(from, to, self.now)
+    pub fn bottleneck_usage(&self, from: NodeId, to: NodeId) -> Option<BottleneckUsage> {
+        self.network.bottleneck_usage(from, to, self.now)
     }
 
-    /// What happened to the packets of each class, high rate and low delay, on the link between these nodes; `None` if there is no link,
-    /// or none whose queue tells them apart.
+    /// Returns the counters of each class of the link between these nodes, in the order of
+    /// [`Class::ALL`]; `None` without a link or a scheduler.
     #[must_use]
-    pub fn class_uses(&self, from: NodeId, to: NodeId) -> Option<&[ClassUse; Class::COUNT]> {
-        self.network.class_uses(from, to)
+    pub fn class_counters(&self, from: NodeId, to: NodeId) -> Option<&[ClassCounters; Class::COUNT]> {
+        self.network.class_counters(from, to)
     }
 
-    /// How many flows of each class, high rate and low delay, the Rate-Delay queue of the link between these nodes has counted; `None`
-    /// if there is no link, or none with such a queue.
+    /// Returns the number of flows of each class, in the order of [`Class::ALL`], that the
+    /// Rate-Delay queue between these nodes has counted; `None` without a link or such a queue.
     #[must_use]
     pub fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; Class::COUNT]> {
         self.network.counted_flows(from, to)
     }
 
-    /// What happened on all links, by their ends, in order.
+    /// Returns the counters of all links with their ends, in order.
     pub fn links(&self) -> impl Iterator<Item = (NodeId, NodeId, &LinkCounters)> {
         self.network.links()
     }
 
-    /// Packets to addresses that nobody has, or that no link leads to.
+    /// Returns the number of packets to addresses without an owner, or without a link to it.
     #[must_use]
     pub const fn unroutable(&self) -> u64 {
         self.network.log.unroutable()
     }
 
-    /// How many packets are under way, those that are kept for hung hosts included.
+    /// Returns the number of packets in flight, including those buffered for frozen hosts.
     #[must_use]
     pub const fn in_flight(&self) -> usize {
         self.network.in_flight()
     }
 
-    /// What the packets under way take of memory: what they carry, and what the world knows of each.
+    /// Returns the memory of the packets in flight: payloads and headers.
     #[must_use]
-    pub const fn held_bytes(&self) -> Bytes {
-        Bytes::new(self.network.held_bytes() as u64)
+    pub const fn memory_bytes(&self) -> Bytes {
+        Bytes::new(self.network.memory_bytes() as u64)
     }
 
-    /// How often the host of a node was woken because its deadline had come, restarts included.
+    /// Returns the number of times that the host of a node was woken at its deadline, across
+    /// restarts.
     #[must_use]
     pub fn wake_ups(&self, node: NodeId) -> u64 {
         self.nodes[node.index()].wake_ups
     }
 
-    /// A digest of everything that happened to packets so far: the same for two runs only if their traces are.
+    /// Returns a digest of all steps of packets until now: equal for two runs only if their traces
+    /// are.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.network.log.digest()
     }
 
-    /// The observer.
+    /// Returns the observer.
     #[must_use]
     pub const fn observer(&self) -> &S::Observer {
         self.network.log.observer()
     }
 
-    /// The observer, to empty it for instance.
+    /// Returns the observer, for example to drain it.
     pub const fn observer_mut(&mut self) -> &mut S::Observer {
         self.network.log.observer_mut()
     }
 
-    /// Whether on each link, all that was sent or duplicated was delivered, lost, or is under way.
+    /// Checks that on each link, every packet sent or duplicated is delivered, lost, or in flight.
     ///
     /// # Errors
-    /// If not; the error names the first link.
+    /// If that is not the case; the error names the first link.
     pub fn check_conservation(&self) -> Result<(), ConservationError> {
         self.network.check_conservation()
     }

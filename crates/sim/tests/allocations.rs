@@ -1,12 +1,12 @@
-//! A world that has warmed up allocates nothing.
+//! Tests that a world in a steady state allocates nothing.
 
 use std::net::SocketAddr;
 
 use byway_sim::{Datagram, Ecn, Host, Jitter, Link, Marks, Scenario, Seed, Transmit, World};
 use byway_units::{Duration, Probability, Time};
 
-/// Sends a packet to its peer at every wake-up, and counts what comes.
-struct Sender {
+/// Sends a packet to its peer at every wake-up, and counts received packets.
+struct WakeUpSender {
     peer: SocketAddr,
     next: Time,
     has_sent: bool,
@@ -15,7 +15,7 @@ struct Sender {
 
 const INTERVAL: Duration = Duration::from_micros(100);
 
-impl Host for Sender {
+impl Host for WakeUpSender {
     fn receive(&mut self, _datagram: Datagram<'_>, _now: Time) {
         self.received += 1;
     }
@@ -40,11 +40,11 @@ impl Host for Sender {
     }
 }
 
-/// Does something every millisecond, so that scheduled events are counted too.
+/// Schedules an event every millisecond, because scheduled events must not allocate either.
 struct Ticks(u64);
 
 impl Scenario for Ticks {
-    type Host = Sender;
+    type Host = WakeUpSender;
     type Event = ();
     type Observer = ();
 
@@ -58,7 +58,7 @@ impl Scenario for Ticks {
 fn packets_and_events_allocate_nothing_after_warm_up() {
     let addresses = [1, 2].map(|host| SocketAddr::from(([192, 0, 2, host], 7)));
     let mut world = World::new(Seed::new(1), ());
-    let sender = |peer| Sender { peer, next: Time::START, has_sent: true, received: 0 };
+    let sender = |peer| WakeUpSender { peer, next: Time::START, has_sent: true, received: 0 };
     let one = world.add(sender(addresses[1]), addresses[0]);
     let other = world.add(sender(addresses[0]), addresses[1]);
     let link = Link {
@@ -70,7 +70,7 @@ fn packets_and_events_allocate_nothing_after_warm_up() {
     world.connect_both(one, other, &link);
     world.schedule(Time::START, ());
     let mut ticks = Ticks(0);
-    // Long enough for the most packets that are ever under way.
+    // Long enough for the largest number of packets in flight.
     world.run_for(Duration::from_secs(20), &mut ticks);
     let before = world.host(other).received;
     let allocations = allocation_counter::measure(|| world.run_for(Duration::from_secs(1), &mut ticks));

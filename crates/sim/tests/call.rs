@@ -1,13 +1,14 @@
-//! What the protocol is for: calls over lossy paths, one of which goes dark for seconds.
+//! Tests of the main use: calls over lossy paths, with an outage of seconds on one of them.
 //!
-//! Eight flows of 100 packets/s, each on a direct path of its own that loses 1 % in bursts of mean 3; one path is dark
-//! for 3 s. A round trip takes 100 ms, one to a relay 15 ms, and the overlay is as long as the direct path. Every other
-//! segment loses 0.1 % and adds 0 to 5 ms of jitter.
+//! Eight flows of 100 packets/s, each on a direct path of its own that loses 1 % in bursts of mean
+//! 3; one path has an outage of 3 s. A round trip takes 100 ms, one to a relay 15 ms, and the relay
+//! path is as long as the direct path. Every other segment loses 0.1 % and adds 0 to 5 ms of
+//! jitter.
 
 use byway_proto::CodingRates;
 use byway_proto::agent::{Delivery, FlowSettings};
 use byway_sim::checkers::{ByteBudget, Sample};
-use byway_sim::overlay::{Pairs, PairsRun, PairsWorld, Sending};
+use byway_sim::overlay::{Pairs, PairsRun, PairsWorld, SendSchedule};
 use byway_sim::{GilbertElliott, Jitter, Link, Loss, Seed, Span};
 use byway_units::{Bytes, Duration, Probability, Rate, Time};
 use byway_wire::{BlockShape, Service};
@@ -20,7 +21,7 @@ const ACCESS: Duration = Duration::from_micros(7_500);
 const JITTER: Duration = Duration::from_millis(5);
 const SEEDS: u64 = 20;
 
-/// A segment that is not a direct path.
+/// Returns a link of the relay path.
 fn segment(delay: Duration) -> Link {
     Link {
         delay,
@@ -34,11 +35,11 @@ fn direct_path(flow: usize, seed: u64) -> Link {
     let loss = Probability::new(0.01).expect("a probability");
     let bursts = GilbertElliott::bursts(loss, 3.0, INTERVAL).expect("bursts of three are possible");
     let dark_from = Time::START + Duration::from_secs(20 + seed % 7);
-    let dark = Span::new(dark_from, Duration::from_secs(3));
+    let outage = Span::new(dark_from, Duration::from_secs(3));
     Link {
         delay: DIRECT,
         loss: vec![Loss::GilbertElliott(bursts)],
-        outages: if flow == 0 { vec![dark] } else { vec![] },
+        outages: if flow == 0 { vec![outage] } else { vec![] },
         ..Link::default()
     }
 }
@@ -46,7 +47,7 @@ fn direct_path(flow: usize, seed: u64) -> Link {
 fn call(seed: u64, service: Service) -> Pairs {
     Pairs {
         pairs: FLOWS,
-        sending: Sending::Paced(INTERVAL),
+        sending: SendSchedule::Paced(INTERVAL),
         datagram_bytes: 500,
         flow: FlowSettings {
             service,
@@ -72,7 +73,7 @@ fn run(set_up: Pairs, seed: u64) -> (PairsWorld, PairsRun) {
     (world, run)
 }
 
-/// In hundredths of a percent.
+/// Returns a share in hundredths of a percent.
 fn share(part: u64, whole: u64) -> u64 {
     part * 10_000 / whole
 }
@@ -97,16 +98,17 @@ fn nearly_all_losses_are_repaired_within_a_round_trip() {
     assert!(median >= 9_950, "the median seed repairs {median} hundredths of a percent");
 }
 
-/// The repair times of one kind, over a few seeds.
+/// Returns the repair times of one kind, over a few seeds.
 fn repair_times(service: Service, delivery: Delivery) -> Sample<Duration> {
     let times = (100..104).flat_map(|seed| run(call(seed, service), seed).1.repair_times);
     times.filter(|(kind, _)| *kind == delivery).map(|(_, time)| time).collect()
 }
 
-/// That half of the repairs take at most 1.15 times, and 99 % at most 1.5 times the time they must: until the next
-/// packet shows the loss, and then so many times the way between relay and receiver, jitter included.
-fn assert_near_floor(times: &Sample<Duration>, ways: u64) {
-    let floor = INTERVAL + (ACCESS + JITTER / 2) * ways;
+/// Asserts that half of the repairs take at most 1.15 times, and 99 % at most 1.5 times the least
+/// possible time. That is the interval until the next packet shows the loss, and then this many
+/// delays between relay and receiver, jitter included.
+fn assert_near_floor(times: &Sample<Duration>, access_passes: u64) {
+    let floor = INTERVAL + (ACCESS + JITTER / 2) * access_passes;
     let (median, p99) = (times.median().expect("there are repairs"), times.p99().expect("there are repairs"));
     assert!(median <= floor * 115 / 100, "half take {median} or more, the floor is {floor}");
     assert!(p99 <= floor * 3 / 2, "one in a hundred takes {p99} or more, the floor is {floor}");
@@ -130,7 +132,7 @@ fn one_seed_gives_one_trace() {
     assert_ne!(digest(), other);
 }
 
-/// A call of 20 s on which nothing is lost.
+/// A call of 20 s without losses.
 fn quiet_call() -> Pairs {
     let quiet = |delay| Link { delay, ..Link::default() };
     Pairs {
@@ -149,7 +151,7 @@ fn repair_packets_are_as_many_as_configured() {
     let counters = world.host(run.ingress).as_relay().ingress_counters();
     assert_eq!(counters.copies, 16_000);
     assert_eq!(counters.cross_stream, 16_000 / 8 * 2);
-    // Each flow's first block begins after 0 to 4 packets, and its last one is closed by its timer.
+    // Each flow's first block begins after 0 to 4 packets, and a timer closes its last one.
     let blocks: u64 = (0..8).map(|flow| (2_000_u64 - flow % 5).div_ceil(5)).sum();
     assert_eq!(counters.in_stream, blocks);
     assert_eq!((counters.uncovered_alone, counters.uncovered_budget, counters.uncovered_unknown), (0, 0, 0));
@@ -159,18 +161,21 @@ fn repair_packets_are_as_many_as_configured() {
 const SOURCE_PACKET: usize = 33;
 const ENVELOPE: usize = 54;
 const IN_STREAM_REPAIR: usize = 63;
-/// Of a batch of 8: the first with digests, the second without, as all are of one tenant.
+/// Repair packets of a batch of 8: the first with digests, the second without, because all flows
+/// are of one tenant.
 const CROSS_STREAM_REPAIR: [usize; 2] = [58 + 10 * 8, 58 + 6 * 8];
 
-/// Bytes of handshakes, registrations, probes and reports on one way in 20 s: two thirds of a per cent of a
-/// flow.
+/// Bytes of handshakes, registrations, probes and reports in one direction in 20 s: two thirds of a
+/// per cent of a flow.
 const HOUSEKEEPING: usize = 7_000;
 
-/// Bytes of the handshake of a pair of agents and of what they say to each other by every way, between relays.
-const BY_EVERY_WAY: usize = 500;
+/// Bytes between relays of the handshake of a pair of agents and of their messages over each relay
+/// path.
+const PER_RELAY_PATH_BYTES: usize = 500;
 
-/// The train that weighs the uplink before the first packet: four packets, each of 530 bytes with IP and UDP.
-const TRAIN: usize = 4 * (530 - 28);
+/// Packet train that probes the uplink before the first packet: four packets, each of 530 bytes
+/// with IP and UDP.
+const PROBE_TRAIN_BYTES: usize = 4 * (530 - 28);
 
 #[test]
 fn bytes_are_as_configured() {
@@ -197,9 +202,9 @@ fn bytes_are_as_configured() {
             others(run.ingress, sender, &[]),
             others(run.egress, receiver, &[]),
         ];
-        let limits = [0, TRAIN, 0, 0].map(|more| HOUSEKEEPING + more);
+        let limits = [0, PROBE_TRAIN_BYTES, 0, 0].map(|more| HOUSEKEEPING + more);
         assert!(besides.iter().zip(limits).all(|(bytes, limit)| *bytes < limit), "{besides:?}");
-        assert!(besides[1] > TRAIN);
+        assert!(besides[1] > PROBE_TRAIN_BYTES);
     }
     let counters = world.host(run.ingress).as_relay().ingress_counters();
     let [first, second] = CROSS_STREAM_REPAIR;
@@ -207,14 +212,15 @@ fn bytes_are_as_configured() {
     assert_eq!(sent(run.ingress, run.egress, second), counters.cross_stream / 2);
     assert_eq!(sent(run.ingress, run.egress, IN_STREAM_REPAIR), counters.in_stream);
     let between = others(run.ingress, run.egress, &[first, second, IN_STREAM_REPAIR]);
-    assert!(between < HOUSEKEEPING + FLOWS * BY_EVERY_WAY, "{between}");
+    assert!(between < HOUSEKEEPING + FLOWS * PER_RELAY_PATH_BYTES, "{between}");
 }
 
 #[test]
 fn the_relays_send_each_other_what_is_configured_over_any_ten_seconds() {
     let window = Duration::from_secs(10);
     let (sources, datagram) = (FLOWS * 1_000, call(0, Service::Coding).datagram_bytes);
-    // Small batches cost more than full ones; an outage costs nothing here, as other receivers restore what it takes.
+    // Small batches cost more than full ones; an outage costs nothing here, because other receivers
+    // restore its packets.
     let cross_stream = sources * 2 / 8 * (datagram + CROSS_STREAM_REPAIR[0]) * 115 / 100;
     let in_stream = sources / 5 * (datagram + IN_STREAM_REPAIR);
     for seed in 0..3 {
@@ -222,10 +228,10 @@ fn the_relays_send_each_other_what_is_configured_over_any_ten_seconds() {
         let end = Time::START + set_up.begin + set_up.length;
         let (mut world, mut run) = set_up.build(Seed::new(seed));
         let budget = ByteBudget::new(Bytes::from(cross_stream + in_stream + HOUSEKEEPING), window);
-        world.observer_mut().hold(run.ingress, run.egress, budget);
+        world.observer_mut().set_budget(run.ingress, run.egress, budget);
         world.run_until(end, &mut run);
         assert_eq!(world.observer().over_budget, None);
-        let peak = world.observer().peak(run.ingress, run.egress).expect("the relays are held to a budget");
+        let peak = world.observer().peak(run.ingress, run.egress).expect("the relays have a budget");
         assert!(peak > Bytes::from(in_stream + cross_stream / 2), "{peak}");
     }
 }
@@ -235,14 +241,14 @@ fn the_relays_carry_each_packet_once_over_any_ten_seconds() {
     for service in [Service::Caching, Service::Forwarding, Service::Both] {
         let set_up = call(1, service);
         let end = Time::START + set_up.begin + set_up.length;
-        // What one of the segments loses, a thousandth each, is sent again.
+        // Losses of a segment, a thousandth each, are retransmitted.
         let once = FLOWS * 1_000 * (set_up.datagram_bytes + ENVELOPE) * 101 / 100;
         let (mut world, mut run) = set_up.build(Seed::new(1));
         let budget = ByteBudget::new(Bytes::from(once + HOUSEKEEPING), Duration::from_secs(10));
-        world.observer_mut().hold(run.ingress, run.egress, budget);
+        world.observer_mut().set_budget(run.ingress, run.egress, budget);
         world.run_until(end, &mut run);
         assert_eq!(world.observer().over_budget, None, "{service:?}");
-        let peak = world.observer().peak(run.ingress, run.egress).expect("the relays are held to a budget");
+        let peak = world.observer().peak(run.ingress, run.egress).expect("the relays have a budget");
         assert!(peak > Bytes::from(once / 2), "{service:?}: {peak}");
     }
 }
@@ -264,7 +270,7 @@ fn the_repair_of_the_longest_packets_is_no_longer_than_a_path_bears() {
 #[test]
 fn video_in_frames_is_covered_at_the_configured_cost() {
     let set_up = Pairs {
-        sending: Sending::Frames { interval: Duration::from_millis(40), packets_max: 20 },
+        sending: SendSchedule::Frames { interval: Duration::from_millis(40), packets_max: 20 },
         datagram_bytes: 1_200,
         flow: FlowSettings { rate: Rate::from_megabits_per_second(6), ..call(3, Service::Coding).flow },
         ..call(3, Service::Coding)
@@ -296,15 +302,15 @@ fn a_tunnel_s_longest_packets_pass_and_are_repaired() {
 
 #[test]
 fn more_dark_paths_than_a_batch_can_repair_are_carried() {
-    let dark = Span::new(Time::START + Duration::from_secs(10), Duration::from_secs(2));
+    let outage = Span::new(Time::START + Duration::from_secs(10), Duration::from_secs(2));
     let mut set_up = Pairs { length: Duration::from_secs(20), ..call(9, Service::Coding) };
     for (flow, path) in set_up.direct.iter_mut().enumerate() {
-        path.outages = if flow < 3 { vec![dark] } else { vec![] };
+        path.outages = if flow < 3 { vec![outage] } else { vec![] };
     }
     let (mut world, mut run) = run(set_up, 9);
     let summary = run.summary(&mut world, DIRECT + ROUND_TRIP, ROUND_TRIP);
-    let carried = world.host(run.ingress).as_relay().ingress_counters().carried;
-    assert!((300..=600).contains(&carried), "{carried} of 600 packets in the dark are carried");
+    let relayed = world.host(run.ingress).as_relay().ingress_counters().copies_relayed;
+    assert!((300..=600).contains(&relayed), "{relayed} of 600 packets in the outage are relayed");
     let repaired = share(summary.repaired_within, summary.lost);
     assert!(repaired >= 8_500, "{repaired} hundredths of a percent of {} are repaired", summary.lost);
 }

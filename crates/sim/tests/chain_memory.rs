@@ -1,4 +1,4 @@
-//! How much memory flows and sessions take at agents and relays.
+//! Memory of flows and sessions at agents and relays.
 
 use byway_code::Engine;
 use byway_proto::CodingRates;
@@ -7,15 +7,15 @@ use byway_proto::relay::Relay;
 use byway_sim::overlay::{Chain, ChainSettings};
 use byway_units::{Duration, Rate};
 use byway_wire::Service;
-use byway_wire::seal::Portable;
+use byway_wire::seal::PortableProvider;
 
-/// Heap bytes that are given back when `thing` is dropped.
+/// Returns the heap bytes that are freed when `thing` is dropped.
 fn heap<T>(thing: T) -> u64 {
     let freed = allocation_counter::measure(|| drop(thing));
     u64::try_from(-freed.bytes_current).expect("dropping frees")
 }
 
-/// A set-up whose flows send 100 packets a second each.
+/// A chain whose flows send 100 packets a second each.
 fn chain(pairs: usize, flows: u16) -> Chain {
     let flow = FlowSettings {
         service: Service::Coding,
@@ -27,20 +27,21 @@ fn chain(pairs: usize, flows: u16) -> Chain {
     let step = Duration::from_millis(10);
     let interval = step / all;
     let settings = ChainSettings { pairs, flows, flow, datagram_bytes: 64, interval, step };
-    let mut chain = Chain::new(settings, Engine::fastest(), &Portable);
+    let mut chain = Chain::new(settings, Engine::fastest(), &PortableProvider);
     (0..flows).for_each(|flow| chain.open_flows(flow));
     chain.run(200, false);
     chain
 }
 
-/// The heap of the ingress and the egress relay and of a sending and a receiving agent, without the packets kept.
+/// Heap bytes of the ingress and the egress relay and of a sending and a receiving agent, without
+/// buffered packets.
 fn measured(chain: Chain) -> [u64; 4] {
     let (mut relays, mut agents) = chain.into_nodes();
     let (receiver, sender) = (agents.swap_remove(agents.len() - 1), agents.swap_remove(0));
     let (egress, ingress) = (relays.remove(1), relays.remove(0));
-    // When packets came takes an eighth of what they take.
+    // The arrival times of packets take an eighth of the packets' memory.
     let relay = |relay: Box<Relay>| {
-        let packets = relay.packets_held().count();
+        let packets = relay.buffered_bytes().count();
         heap(relay) - packets - packets / 8
     };
     let agent = |agent: Box<Agent>| {
@@ -52,14 +53,15 @@ fn measured(chain: Chain) -> [u64; 4] {
 
 const NAMES: [&str; 4] = ["ingress relay", "egress relay", "sending agent", "receiving agent"];
 
-/// What each of `more` things takes beside what there is without them.
+/// Asserts the memory of each of `more` items, from the difference with and without them.
 fn assert_each_at_most(limit: u64, without: [u64; 4], with: [u64; 4], more: u64) {
     let each = |(with, without): (u64, u64)| with.saturating_sub(without).div_ceil(more);
     let each: Vec<_> = with.into_iter().zip(without).map(each).collect();
     assert!(each.iter().all(|each| *each <= limit), "{NAMES:?}: {each:?} bytes each, of {limit}");
 }
 
-// The numbers are such that tables, which double, are full: of sessions each relay has one with the other relay.
+// With these numbers, tables, which double in size, are full. Each relay has one session with the
+// other relay.
 
 #[test]
 fn an_idle_flow_takes_584_bytes() {
@@ -76,7 +78,7 @@ fn a_flow_of_a_hundred_packets_a_second_takes_little_more_than_four_kibibytes() 
     let sending = |flows| {
         let mut chain = chain(1, flows);
         chain.lose_one_in(100);
-        // Until the tables of batches, which the flows share, are full in both set-ups.
+        // Until the shared tables of batches are full in both set-ups.
         chain.run(3_000, true);
         assert!(chain.delivered().0 > 2_900 * u64::from(flows));
         assert!(chain.ingress().ingress_counters().covered > 2_500 * u64::from(flows));

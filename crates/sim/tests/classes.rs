@@ -1,10 +1,12 @@
-//! Links whose queues tell packets apart.
+//! Tests of links with packet schedulers.
 
 mod support;
 
 use byway_sched::{Class, Marking, Settings};
-use byway_sim::tcp::{Bulk, ConnectionId, Ports, Sink, Task, TcpHost};
-use byway_sim::{ClassUse, Link, LossReason, NodeId, Queueing, Scheduling, Script, Seed, World};
+use byway_sim::tcp::{BulkSender, ConnectionId, Ports, Sink, TcpApplication, TcpHost};
+use byway_sim::{
+    ClassCounters, Link, LossReason, NodeId, QueueDiscipline, SchedulerSettings, Script, Seed, World,
+};
 use byway_units::{Bytes, Duration, Rate};
 use support::{address, millis};
 
@@ -12,27 +14,32 @@ const RATE: Rate = Rate::from_megabits_per_second(60);
 const PACKET: Bytes = Bytes::new(1_508);
 const LOW_DELAY: u8 = 45;
 
-type Hosts = World<Script<TcpHost<Task>>>;
+type Hosts = World<Script<TcpHost<TcpApplication>>>;
 
 fn settings() -> Settings {
     Settings::new(RATE, PACKET).expect("a usual link")
 }
 
-fn link(queueing: Queueing) -> Link {
-    let scheduling = Scheduling { rate: RATE, queueing, marking: Marking::default(), packet: PACKET };
+fn link(queueing: QueueDiscipline) -> Link {
+    let scheduling = SchedulerSettings {
+        rate: RATE,
+        discipline: queueing,
+        marking: Marking::default(),
+        packet_bytes_max: PACKET,
+    };
     Link { scheduling: Some(scheduling), delay: Duration::from_millis(20), ..Link::default() }
 }
 
 /// Two routers with this link between them, and flows of both classes from one to the other.
-fn dumbbell(queueing: Queueing, ecn: bool, flows: [u16; 2]) -> (Hosts, [NodeId; 2]) {
+fn dumbbell(queueing: QueueDiscipline, ecn: bool, flows: [u16; 2]) -> (Hosts, [NodeId; 2]) {
     let mut world: Hosts = World::new(Seed::new(4), ());
     let host = |number: u8, dscp| {
         let mut host = TcpHost::new(
             byway_sim::tcp::Settings { ecn, ..Default::default() },
             Seed::new(u64::from(number)),
         );
-        host.mark(dscp);
-        host.listen(80, Task::Sink(Sink::default()));
+        host.set_dscp(dscp);
+        host.listen(80, TcpApplication::Sink(Sink::default()));
         host
     };
     let routers = [1, 2].map(|number| world.add(host(number, 0), address(number)));
@@ -57,18 +64,23 @@ fn dumbbell(queueing: Queueing, ecn: bool, flows: [u16; 2]) -> (Hosts, [NodeId; 
                 world.route(at, target, next);
             }
             let id = ConnectionId { peer: address(ends[1]), ports: Ports { source: 1_000, destination: 80 } };
-            world.input(from, |host, now| host.open(id, Task::Bulk(Bulk::new(None)), now));
+            world.input(from, |host, now| host.open(id, TcpApplication::Bulk(BulkSender::new(None)), now));
         }
     }
     (world, routers)
 }
 
-/// What happened to both classes in so many seconds.
-fn uses(queueing: Queueing, ecn: bool, flows: [u16; 2], seconds: u64) -> [ClassUse; Class::COUNT] {
+/// Returns the counters of both classes after this many seconds.
+fn class_counters(
+    queueing: QueueDiscipline,
+    ecn: bool,
+    flows: [u16; 2],
+    seconds: u64,
+) -> [ClassCounters; Class::COUNT] {
     let (mut world, [one, other]) = dumbbell(queueing, ecn, flows);
     world.run_until(millis(seconds * 1_000), &mut Script::new());
     world.check_conservation().expect("nothing is lost track of");
-    let uses = *world.class_uses(one, other).expect("a link with classes");
+    let uses = *world.class_counters(one, other).expect("a link with classes");
     let counters = world.counters(one, other).expect("a link");
     assert_eq!(uses.iter().map(|class| class.offered).sum::<u64>(), counters.sent);
     assert_eq!(uses.iter().map(|class| class.dropped).sum::<u64>(), counters.lost[LossReason::QueueFull]);
@@ -77,49 +89,54 @@ fn uses(queueing: Queueing, ecn: bool, flows: [u16; 2], seconds: u64) -> [ClassU
 
 #[test]
 fn low_delay_flows_wait_as_long_as_was_promised_and_get_half_the_rate() {
-    let [high_rate, low_delay, _] = uses(Queueing::RateDelay(settings()), false, [30, 30], 20);
-    assert!(low_delay.waited_max <= settings().delay(), "{low_delay:?}");
-    assert!(low_delay.waited_max > settings().delay() / 2 && high_rate.waited_max > settings().delay() * 10);
-    // TCP of the low-delay class does not always have something waiting, so that it gets somewhat less than half.
-    let percent = high_rate.left_bytes.count() * 100 / low_delay.left_bytes.count();
+    let [high_rate, low_delay, _] =
+        class_counters(QueueDiscipline::RateDelay(settings()), false, [30, 30], 20);
+    assert!(low_delay.sojourn_max <= settings().delay(), "{low_delay:?}");
+    assert!(
+        low_delay.sojourn_max > settings().delay() / 2 && high_rate.sojourn_max > settings().delay() * 10
+    );
+    // TCP of the low-delay class is not always backlogged, therefore it gets somewhat less than
+    // half.
+    let percent = high_rate.dequeued_bytes.count() * 100 / low_delay.dequeued_bytes.count();
     assert!((180..=300).contains(&percent), "{percent} %");
-    let room = RATE.bytes_in(Duration::from_millis(250)).expect("it can be counted");
-    let [_, with_one, _] = uses(Queueing::DropTail(room), false, [30, 30], 20);
-    assert!(with_one.waited_max > settings().delay() * 10, "one queue makes all wait: {with_one:?}");
+    let buffer = RATE.bytes_in(Duration::from_millis(250)).expect("it can be counted");
+    let [_, with_one, _] = class_counters(QueueDiscipline::DropTail(buffer), false, [30, 30], 20);
+    assert!(with_one.sojourn_max > settings().delay() * 10, "one queue makes all wait: {with_one:?}");
 }
 
 #[test]
 fn high_rate_flows_get_more_by_each_that_asks_for_a_low_delay() {
-    let room = RATE.bytes_in(Duration::from_millis(250)).expect("it can be counted");
-    let of_high_rate = |queueing| uses(queueing, false, [30, 30], 20)[0].left_bytes;
+    let buffer = RATE.bytes_in(Duration::from_millis(250)).expect("it can be counted");
+    let of_high_rate = |queueing| class_counters(queueing, false, [30, 30], 20)[0].dequeued_bytes;
     let [with_classes, without] =
-        [Queueing::RateDelay(settings()), Queueing::DropTail(room)].map(of_high_rate);
+        [QueueDiscipline::RateDelay(settings()), QueueDiscipline::DropTail(buffer)].map(of_high_rate);
     assert!(with_classes > without, "{with_classes} and {without}");
 }
 
 #[test]
 fn marks_take_the_place_of_losses() {
-    let [_, lossy, _] = uses(Queueing::RateDelay(settings()), true, [30, 30], 20);
-    let [_, marked, _] = uses(Queueing::RateDelay(settings().with_ecn()), true, [30, 30], 20);
+    let [_, lossy, _] = class_counters(QueueDiscipline::RateDelay(settings()), true, [30, 30], 20);
+    let [_, marked, _] =
+        class_counters(QueueDiscipline::RateDelay(settings().with_ecn()), true, [30, 30], 20);
     assert!(marked.marked > 100 && lossy.marked == 0);
     assert!(marked.dropped * 2 < lossy.dropped, "{} and {} dropped", marked.dropped, lossy.dropped);
-    assert!(marked.waited_max <= settings().delay());
+    assert!(marked.sojourn_max <= settings().delay());
 }
 
 #[test]
 fn a_link_may_change_while_packets_wait() {
-    let (mut world, [one, other]) = dumbbell(Queueing::RateDelay(settings()), false, [4, 4]);
+    let (mut world, [one, other]) = dumbbell(QueueDiscipline::RateDelay(settings()), false, [4, 4]);
     world.run_until(millis(5_000), &mut Script::new());
-    let before = *world.class_uses(one, other).expect("classes");
+    let before = *world.class_counters(one, other).expect("classes");
     let slower = Rate::from_megabits_per_second(12);
     let promised = Settings::new(slower, PACKET).expect("a usual link");
-    let mut changed = link(Queueing::RateDelay(promised));
+    let mut changed = link(QueueDiscipline::RateDelay(promised));
     changed.scheduling.as_mut().expect("a queue").rate = slower;
     world.connect_both(one, other, &changed);
     world.run_until(millis(15_000), &mut Script::new());
-    let after = *world.class_uses(one, other).expect("classes");
+    let after = *world.class_counters(one, other).expect("classes");
     let sent: u64 =
-        [0, 1].map(|class| (after[class].left_bytes - before[class].left_bytes).count()).iter().sum();
+        [0, 1].map(|class| (after[class].dequeued_bytes - before[class].dequeued_bytes).count()).iter().sum();
     let able = slower.bytes_in(Duration::from_secs(10)).expect("it can be counted").count();
     assert!(sent <= able + 20_000 && sent > able * 9 / 10, "{sent} of {able}");
     world.connect_both(one, other, &Link { delay: Duration::from_millis(20), ..Link::default() });
@@ -132,10 +149,14 @@ fn whose_packets_go_first_is_for_the_marking_to_say() {
     for (dscp, class) in [(0, Class::HighRate), (4, Class::LowDelay), (LOW_DELAY, Class::LowDelay)] {
         assert_eq!(Marking::default().class(dscp << 2), class);
     }
-    let room = RATE.bytes_in(Duration::from_millis(100)).expect("it can be counted");
-    let [high_rate, low_delay, _] = uses(Queueing::StrictPriority(room), false, [4, 4], 20);
-    assert!(low_delay.left_bytes.count() > 5 * high_rate.left_bytes.count(), "{high_rate:?} {low_delay:?}");
-    let [high_rate, low_delay, _] = uses(Queueing::FqCodel(room), false, [4, 4], 20);
-    let percent = high_rate.left_bytes.count() * 100 / low_delay.left_bytes.count();
+    let buffer = RATE.bytes_in(Duration::from_millis(100)).expect("it can be counted");
+    let [high_rate, low_delay, _] =
+        class_counters(QueueDiscipline::StrictPriority(buffer), false, [4, 4], 20);
+    assert!(
+        low_delay.dequeued_bytes.count() > 5 * high_rate.dequeued_bytes.count(),
+        "{high_rate:?} {low_delay:?}"
+    );
+    let [high_rate, low_delay, _] = class_counters(QueueDiscipline::FqCodel(buffer), false, [4, 4], 20);
+    let percent = high_rate.dequeued_bytes.count() * 100 / low_delay.dequeued_bytes.count();
     assert!((80..=125).contains(&percent), "{percent} %: all flows alike");
 }

@@ -1,4 +1,5 @@
-//! A small protocol in the world: pings that are sent again until they are answered, judged by the checkers.
+//! Test of a small protocol in the world: pings with retransmission until they are answered, judged
+//! by the checkers.
 
 mod support;
 
@@ -7,7 +8,7 @@ use std::net::SocketAddr;
 
 use byway_sim::checkers::{ByteBudget, Deliveries, Delivery, DeliveryCounters, RepairSummary, Repairs};
 use byway_sim::{
-    Datagram, Ecn, Hang, Host, Jitter, Link, Loss, Marks, NodeId, Observer, Record, Reordering, Seed, Span,
+    Datagram, Ecn, Freeze, Host, Jitter, Link, Loss, Marks, NodeId, Observer, Record, Reordering, Seed, Span,
     Step, Transmit, World,
 };
 use byway_units::{Bytes, Duration, Probability, Time};
@@ -24,19 +25,19 @@ const FLOW: u8 = 1;
 #[derive(Default)]
 struct Pinger {
     peer: Option<SocketAddr>,
-    /// Pings without an answer, and when each is sent again.
-    open: BTreeMap<u64, Time>,
+    /// Unanswered pings, and the time of their next retransmission.
+    unanswered: BTreeMap<u64, Time>,
     outgoing: VecDeque<(SocketAddr, [u8; 9])>,
     sending: [u8; 9],
     seen: BTreeSet<u64>,
     /// Pings for the application.
-    heard: VecDeque<[u8; 8]>,
+    delivered: VecDeque<[u8; 8]>,
 }
 
 impl Pinger {
     fn ping(&mut self, number: u64, now: Time) {
         if let Some(peer) = self.peer {
-            self.open.insert(number, now + RETRY);
+            self.unanswered.insert(number, now + RETRY);
             self.outgoing.push_back((peer, message(0, number)));
         }
     }
@@ -54,18 +55,18 @@ impl Host for Pinger {
         let Ok(bytes) = <[u8; 8]>::try_from(&*number) else { return };
         let number = u64::from_be_bytes(bytes);
         if kind == 1 {
-            self.open.remove(&number);
+            self.unanswered.remove(&number);
             return;
         }
         self.outgoing.push_back((datagram.source, message(1, number)));
         if self.seen.insert(number) {
-            self.heard.push_back(bytes);
+            self.delivered.push_back(bytes);
         }
     }
 
     fn wake(&mut self, now: Time) {
         let due: Vec<_> =
-            self.open.iter().filter(|&(_, &retry)| retry <= now).map(|(&number, _)| number).collect();
+            self.unanswered.iter().filter(|&(_, &retry)| retry <= now).map(|(&number, _)| number).collect();
         for number in due {
             self.ping(number, now);
         }
@@ -84,20 +85,20 @@ impl Host for Pinger {
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.open.values().min().copied()
+        self.unanswered.values().min().copied()
     }
 }
 
-/// Learns from the log which first transmissions the link loses, and what it costs.
-struct Losses {
+/// Records from the log the first transmissions that the link loses, and their cost.
+struct LossObserver {
     repairs: Repairs<u64>,
     budget: ByteBudget,
-    /// The world's numbers of the first transmissions.
-    originals: BTreeSet<u64>,
+    /// Packet numbers of the first transmissions in the world.
+    first_transmissions: BTreeSet<u64>,
     next: u64,
 }
 
-impl Observer for Losses {
+impl Observer for LossObserver {
     fn packet(&mut self, record: &Record<'_>) {
         let Ok(bytes) = <[u8; 8]>::try_from(&record.payload[1..]) else { return };
         let number = u64::from_be_bytes(bytes);
@@ -110,12 +111,12 @@ impl Observer for Losses {
                 assert_eq!(spent, Ok(()));
                 if number == self.next {
                     self.next += 1;
-                    self.originals.insert(record.packet);
-                    assert_eq!(self.repairs.sent(number, record.time, DELAY), Ok(()));
+                    self.first_transmissions.insert(record.packet);
+                    assert_eq!(self.repairs.on_sent(number, record.time, DELAY), Ok(()));
                 }
             }
-            Step::Lost(_) if self.originals.contains(&record.packet) => {
-                assert_eq!(self.repairs.lost(number), Ok(()));
+            Step::Lost(_) if self.first_transmissions.contains(&record.packet) => {
+                assert_eq!(self.repairs.on_lost(number), Ok(()));
             }
             _ => {}
         }
@@ -129,69 +130,70 @@ struct Pings {
     deliveries: Deliveries<u8>,
 }
 
-/// What the pinging application does.
-enum Act {
+/// Actions of the pinging application.
+enum PingAction {
     Ping(u64),
     Stop,
     Restart,
-    Hang,
+    Freeze,
     Resume,
     Rebind,
 }
 
 impl byway_sim::Scenario for Pings {
     type Host = Pinger;
-    type Event = Act;
-    type Observer = Losses;
+    type Event = PingAction;
+    type Observer = LossObserver;
 
-    fn event(&mut self, act: Act, world: &mut World<Self>) {
+    fn event(&mut self, act: PingAction, world: &mut World<Self>) {
         match act {
-            Act::Ping(number) => {
-                assert_eq!(self.deliveries.sent(FLOW, &number.to_be_bytes(), world.now()), Ok(()));
+            PingAction::Ping(number) => {
+                assert_eq!(self.deliveries.on_sent(FLOW, &number.to_be_bytes(), world.now()), Ok(()));
                 world.input(self.from, |host, now| host.ping(number, now));
                 if number + 1 < PINGS {
-                    world.schedule_in(INTERVAL, Act::Ping(number + 1));
+                    world.schedule_in(INTERVAL, PingAction::Ping(number + 1));
                 }
             }
-            Act::Stop => world.stop(self.to),
-            Act::Restart => {
-                // The application above survives and knows what it has heard.
+            PingAction::Stop => world.stop(self.to),
+            PingAction::Restart => {
+                // The application above survives with its record of received packets.
                 let seen = std::mem::take(&mut world.host_mut(self.to).seen);
                 world.restart(self.to, Pinger { seen, ..Pinger::default() });
             }
-            Act::Hang => world.hang(self.to, Hang::Keep),
-            Act::Resume => world.resume(self.to),
-            Act::Rebind => world.readdress(self.from, address(1), address(11)),
+            PingAction::Freeze => world.freeze(self.to, Freeze::Buffer),
+            PingAction::Resume => world.resume(self.to),
+            PingAction::Rebind => world.change_address(self.from, address(1), address(11)),
         }
     }
 
     fn drained(&mut self, node: NodeId, world: &mut World<Self>) {
         let now = world.now();
-        while let Some(ping) = world.host_mut(node).heard.pop_front() {
-            let delivery = self.deliveries.delivered(FLOW, &ping, now);
+        while let Some(ping) = world.host_mut(node).delivered.pop_front() {
+            let delivery = self.deliveries.on_delivered(FLOW, &ping, now);
             assert!(matches!(delivery, Ok(Delivery::InTime | Delivery::Late)), "{delivery:?}");
             let number = u64::from_be_bytes(ping);
-            assert_eq!(world.observer_mut().repairs.delivered(number, now), Ok(()));
+            assert_eq!(world.observer_mut().repairs.on_delivered(number, now), Ok(()));
         }
     }
 }
 
 fn pinging(seed: u64, link: &Link) -> (World<Pings>, Pings) {
-    // Every ping once, and all of them again, within any second.
+    // Every ping once, and a retransmission of each, within any second.
     let budget = ByteBudget::new(Bytes::new(2 * 100 * 9), Duration::from_secs(1));
-    let observer = Losses { repairs: Repairs::default(), budget, originals: BTreeSet::new(), next: 0 };
+    let observer =
+        LossObserver { repairs: Repairs::default(), budget, first_transmissions: BTreeSet::new(), next: 0 };
     let mut world = World::new(Seed::new(seed), observer);
     let from = world.add(Pinger { peer: Some(address(2)), ..Pinger::default() }, address(1));
     let to = world.add(Pinger::default(), address(2));
     world.connect_both(from, to, link);
-    world.schedule(Time::START, Act::Ping(0));
+    world.schedule(Time::START, PingAction::Ping(0));
     (world, Pings { from, to, deliveries: Deliveries::new(DEADLINE) })
 }
 
 fn finish(mut world: World<Pings>, mut pings: Pings) -> (DeliveryCounters, RepairSummary, u64) {
     world.run_until(millis(20_000), &mut pings);
     assert_eq!(world.check_conservation(), Ok(()));
-    assert!(world.host(pings.from).open.is_empty(), "after the faults, every ping is answered");
+    assert!(world.host(pings.from).unanswered.is_empty(), "after the faults, every ping is answered");
     let summary = world.observer().repairs.summary(DEADLINE, RETRY);
     (pings.deliveries.counters(), summary, world.digest())
 }
@@ -248,15 +250,15 @@ fn a_bad_link_delivers_all_at_most_once_and_the_same_on_every_run() {
 }
 
 #[test]
-fn an_outage_a_crash_a_hang_and_a_new_address_are_survived() {
+fn an_outage_a_crash_a_freeze_and_a_new_address_are_survived() {
     let outages = vec![Span::new(millis(1_000), Duration::from_millis(150))];
     let (mut world, pings) = pinging(1, &Link { outages, ..lossless() });
     for (time, act) in [
-        (2_000, Act::Stop),
-        (2_100, Act::Restart),
-        (3_000, Act::Hang),
-        (3_100, Act::Resume),
-        (4_000, Act::Rebind),
+        (2_000, PingAction::Stop),
+        (2_100, PingAction::Restart),
+        (3_000, PingAction::Freeze),
+        (3_100, PingAction::Resume),
+        (4_000, PingAction::Rebind),
     ] {
         world.schedule(millis(time), act);
     }

@@ -1,13 +1,13 @@
-//! The world as a whole: time, order, addresses, the log.
+//! Tests of the whole world: time, order, addresses, the log.
 
 mod support;
 
 use byway_sim::{
-    Bottleneck, Ecn, GilbertElliott, Hang, Jitter, Link, Loss, LossReason, NodeId, Observer, Record,
+    Bottleneck, Ecn, Freeze, GilbertElliott, Jitter, Link, Loss, LossReason, NodeId, Observer, Record,
     Reordering, Scenario, Script, Seed, Span, Step, Transcript,
 };
 use byway_units::{Bytes, Duration, Probability, Rate, Time};
-use support::{Order, Probe, World, address, millis, run, send};
+use support::{QueuedDatagram, TestHost, World, address, millis, run, send};
 
 const DELAY: Duration = Duration::from_millis(10);
 
@@ -22,14 +22,14 @@ fn delayed() -> Link {
 /// Nodes 0 and 1, at addresses 1 and 2, with equal links.
 fn pair<O: Observer>(seed: u64, observer: O, link: &Link) -> (World<O>, NodeId, NodeId) {
     let mut world = World::new(Seed::new(seed), observer);
-    let one = world.add(Probe::default(), address(1));
-    let other = world.add(Probe::default(), address(2));
+    let one = world.add(TestHost::default(), address(1));
+    let other = world.add(TestHost::default(), address(2));
     world.connect_both(one, other, link);
     (world, one, other)
 }
 
-/// A link on which everything may happen.
-fn chance() -> Link {
+/// A link with all impairments.
+fn random_link() -> Link {
     let bursts = GilbertElliott::bursts(share(0.05), 3.0, Duration::from_millis(1)).expect("bursts");
     Link {
         bottleneck: Bottleneck::new(Rate::from_megabits_per_second(1), Bytes::new(5_000)).ok(),
@@ -48,7 +48,8 @@ fn chance() -> Link {
     }
 }
 
-/// Both ends send 1,000 packets, one a millisecond, some of them long; the node at the other end echoes.
+/// Both ends send 1,000 packets, one a millisecond, some of them long; the node at the other end
+/// echoes.
 fn busy<O: Observer>(seed: u64, observer: O, link: &Link) -> (World<O>, NodeId, NodeId) {
     let (mut world, one, other) = pair(seed, observer, link);
     world.host_mut(other).echoes = true;
@@ -56,7 +57,7 @@ fn busy<O: Observer>(seed: u64, observer: O, link: &Link) -> (World<O>, NodeId, 
         let length = if number % 50 == 0 { 1_100 } else { 100 + usize::from(number % 7) * 20 };
         let mut payload = vec![0; length];
         payload[..2].copy_from_slice(&number.to_be_bytes());
-        send(&mut world, millis(number.into()), one, Order::new(address(2), &payload));
+        send(&mut world, millis(number.into()), one, QueuedDatagram::new(address(2), &payload));
     }
     (world, one, other)
 }
@@ -64,7 +65,7 @@ fn busy<O: Observer>(seed: u64, observer: O, link: &Link) -> (World<O>, NodeId, 
 #[test]
 fn datagrams_arrive_after_their_delay_with_source_and_ecn() {
     let (mut world, one, other) = pair(1, (), &delayed());
-    let order = Order { ecn: Ecn::Capable0, ..Order::new(address(2), b"hello") };
+    let order = QueuedDatagram { ecn: Ecn::Capable0, ..QueuedDatagram::new(address(2), b"hello") };
     send(&mut world, millis(3), one, order);
     run(&mut world, millis(13));
     let received = &world.host(other).received;
@@ -79,7 +80,7 @@ fn datagrams_arrive_after_their_delay_with_source_and_ecn() {
 #[test]
 fn running_until_an_instant_includes_it_and_nothing_after() {
     let (mut world, one, other) = pair(1, (), &delayed());
-    send(&mut world, millis(0), one, Order::new(address(2), b"hello"));
+    send(&mut world, millis(0), one, QueuedDatagram::new(address(2), b"hello"));
     run(&mut world, millis(10) - Duration::from_nanos(1));
     assert!(world.host(other).received.is_empty());
     world.run_for(Duration::from_nanos(1), &mut Script::new());
@@ -90,7 +91,7 @@ fn running_until_an_instant_includes_it_and_nothing_after() {
 #[test]
 fn a_driver_is_told_when_something_happens_next() {
     let (mut world, one, _) = pair(1, (), &delayed());
-    send(&mut world, millis(3), one, Order::new(address(2), b"hello"));
+    send(&mut world, millis(3), one, QueuedDatagram::new(address(2), b"hello"));
     run(&mut world, millis(1));
     assert_eq!(world.next_event(), Some(millis(3)));
     run(&mut world, millis(3));
@@ -105,7 +106,7 @@ fn a_bottleneck_is_exact_to_the_nanosecond() {
     let bottleneck = Bottleneck::new(Rate::from_megabits_per_second(3), Bytes::new(2_000)).ok();
     let (mut world, one, other) = pair(1, (), &Link { bottleneck, ..delayed() });
     for at in [0, 0, 0, 2_666_666, 2_666_667] {
-        send(&mut world, Time::from_nanos(at), one, Order::new(address(2), &[0; 972]));
+        send(&mut world, Time::from_nanos(at), one, QueuedDatagram::new(address(2), &[0; 972]));
     }
     run(&mut world, millis(100));
     let arrivals = [12_666_667, 15_333_334, 18_000_001].map(Time::from_nanos);
@@ -119,7 +120,7 @@ fn a_bottleneck_is_exact_to_the_nanosecond() {
 fn events_of_one_instant_happen_in_the_order_in_which_they_were_caused() {
     let (mut world, one, other) = pair(1, (), &delayed());
     for payload in [b"a", b"b", b"c"] {
-        send(&mut world, millis(5), one, Order::new(address(2), payload));
+        send(&mut world, millis(5), one, QueuedDatagram::new(address(2), payload));
     }
     run(&mut world, millis(100));
     assert_eq!(world.host(other).payloads(), [b"a", b"b", b"c"]);
@@ -178,9 +179,9 @@ fn the_past_cannot_be_scheduled() {
 #[test]
 fn packets_without_a_way_are_unroutable() {
     let (mut world, one, _) = pair(1, Transcript::default(), &delayed());
-    let _island = world.add(Probe::default(), address(3));
+    let _island = world.add(TestHost::default(), address(3));
     for host in [3, 4] {
-        send(&mut world, millis(0), one, Order::new(address(host), b"lost"));
+        send(&mut world, millis(0), one, QueuedDatagram::new(address(host), b"lost"));
     }
     run(&mut world, millis(100));
     assert_eq!(world.unroutable(), 2);
@@ -190,7 +191,7 @@ fn packets_without_a_way_are_unroutable() {
 #[test]
 fn a_source_address_may_be_anybodys() {
     let (mut world, one, other) = pair(1, (), &delayed());
-    let order = Order { source: Some(address(9)), ..Order::new(address(2), b"forged") };
+    let order = QueuedDatagram { source: Some(address(9)), ..QueuedDatagram::new(address(2), b"forged") };
     send(&mut world, millis(0), one, order);
     run(&mut world, millis(100));
     assert_eq!(world.host(other).received[0].source, address(9));
@@ -199,7 +200,8 @@ fn a_source_address_may_be_anybodys() {
 #[test]
 fn a_link_that_bleaches_clears_the_ecn_field() {
     let (mut world, one, other) = pair(1, (), &Link { bleaches_ecn: true, ..delayed() });
-    let order = Order { ecn: Ecn::CongestionExperienced, ..Order::new(address(2), b"marked") };
+    let order =
+        QueuedDatagram { ecn: Ecn::CongestionExperienced, ..QueuedDatagram::new(address(2), b"marked") };
     send(&mut world, millis(0), one, order);
     run(&mut world, millis(100));
     assert_eq!(world.host(other).received[0].ecn, Ecn::NotCapable);
@@ -210,7 +212,12 @@ fn a_link_with_a_long_queue_marks_what_is_ecn_capable() {
     let fields = [Ecn::NotCapable, Ecn::Capable1, Ecn::Capable0, Ecn::CongestionExperienced];
     let (mut world, one, other) = pair(1, (), &Link { marks_congestion: true, ..delayed() });
     for ecn in fields {
-        send(&mut world, millis(0), one, Order { ecn, ..Order::new(address(2), b"packet") });
+        send(
+            &mut world,
+            millis(0),
+            one,
+            QueuedDatagram { ecn, ..QueuedDatagram::new(address(2), b"packet") },
+        );
     }
     run(&mut world, millis(100));
     let received: Vec<_> = world.host(other).received.iter().map(|received| received.ecn).collect();
@@ -221,8 +228,8 @@ fn a_link_with_a_long_queue_marks_what_is_ecn_capable() {
 #[test]
 fn a_link_may_change_while_packets_are_under_way() {
     let (mut world, one, other) = pair(1, (), &delayed());
-    send(&mut world, millis(0), one, Order::new(address(2), b"before"));
-    send(&mut world, millis(5), one, Order::new(address(2), b"after"));
+    send(&mut world, millis(0), one, QueuedDatagram::new(address(2), b"before"));
+    send(&mut world, millis(5), one, QueuedDatagram::new(address(2), b"after"));
     world.at(millis(4), move |world| {
         world.connect(one, other, Link { delay: Duration::from_millis(50), ..Link::default() });
     });
@@ -231,12 +238,12 @@ fn a_link_may_change_while_packets_are_under_way() {
     assert_eq!(world.counters(one, other).map(|counters| counters.sent), Some(2));
 }
 
-/// Notes when it is told that a node was drained.
+/// Records the times of notifications that a node was drained.
 #[derive(Default)]
-struct Listener(Vec<(Time, NodeId)>);
+struct DrainObserver(Vec<(Time, NodeId)>);
 
-impl Scenario for Listener {
-    type Host = Probe;
+impl Scenario for DrainObserver {
+    type Host = TestHost;
     type Event = ();
     type Observer = ();
 
@@ -249,13 +256,13 @@ impl Scenario for Listener {
 
 #[test]
 fn a_scenario_is_told_at_once_of_every_node_that_took_an_input() {
-    let mut world = byway_sim::World::<Listener>::new(Seed::new(1), ());
-    let one = world.add(Probe::default(), address(1));
-    let other = world.add(Probe::default(), address(2));
+    let mut world = byway_sim::World::<DrainObserver>::new(Seed::new(1), ());
+    let one = world.add(TestHost::default(), address(1));
+    let other = world.add(TestHost::default(), address(2));
     world.connect(one, other, delayed());
-    let mut listener = Listener::default();
+    let mut listener = DrainObserver::default();
     world.run_until(millis(1), &mut listener);
-    world.input(one, |host, _now| host.orders.push_back(Order::new(address(2), b"hello")));
+    world.input(one, |host, _now| host.queue.push_back(QueuedDatagram::new(address(2), b"hello")));
     world.run_until(millis(5), &mut listener);
     world.input(other, |host, _now| host.deadline = Some(millis(20)));
     world.run_until(millis(20), &mut listener);
@@ -265,7 +272,7 @@ fn a_scenario_is_told_at_once_of_every_node_that_took_an_input() {
 
 /// Counts the steps that the observer sees.
 #[derive(Default)]
-struct Tally {
+struct StepCounters {
     sent: u64,
     duplicated: u64,
     corrupted: u64,
@@ -273,7 +280,7 @@ struct Tally {
     lost: u64,
 }
 
-impl Observer for Tally {
+impl Observer for StepCounters {
     fn packet(&mut self, record: &Record<'_>) {
         match record.step {
             Step::Unroutable => {}
@@ -288,7 +295,7 @@ impl Observer for Tally {
 
 #[test]
 fn packets_are_conserved_at_every_instant_and_counted_exactly() {
-    let (mut world, one, other) = busy(3, Tally::default(), &chance());
+    let (mut world, one, other) = busy(3, StepCounters::default(), &random_link());
     while world.now() < millis(2_000) {
         world.run_for(Duration::from_micros(900), &mut Script::new());
         assert_eq!(world.check_conservation(), Ok(()));
@@ -313,7 +320,7 @@ fn certain_duplication_and_corruption_are_counted_exactly() {
     let link = Link { duplication: Probability::ONE, corruption: Probability::ONE, ..delayed() };
     let (mut world, one, other) = pair(1, (), &link);
     for number in 0..100 {
-        send(&mut world, millis(number), one, Order::new(address(2), &[0; 10]));
+        send(&mut world, millis(number), one, QueuedDatagram::new(address(2), &[0; 10]));
     }
     run(&mut world, millis(1_000));
     let counters = world.counters(one, other).expect("a link");
@@ -334,10 +341,10 @@ fn digest_of(seed: u64, link: &Link) -> u64 {
 
 #[test]
 fn the_same_seed_gives_the_same_trace_and_another_does_not() {
-    assert_eq!(digest_of(3, &chance()), digest_of(3, &chance()));
-    assert_ne!(digest_of(3, &chance()), digest_of(4, &chance()));
+    assert_eq!(digest_of(3, &random_link()), digest_of(3, &random_link()));
+    assert_ne!(digest_of(3, &random_link()), digest_of(4, &random_link()));
     let transcript = |seed| {
-        let (mut world, ..) = busy(seed, Transcript::default(), &chance());
+        let (mut world, ..) = busy(seed, Transcript::default(), &random_link());
         run(&mut world, millis(2_000));
         world.observer().text.clone()
     };
@@ -346,22 +353,22 @@ fn the_same_seed_gives_the_same_trace_and_another_does_not() {
 
 #[test]
 fn the_digest_sees_a_single_nanosecond_byte_mark_and_address() {
-    let digest = |delay, order: Order| {
+    let digest = |delay, order: QueuedDatagram| {
         let link = Link { delay: Duration::from_nanos(delay), ..Link::default() };
         let (mut world, one, _) = pair(1, (), &link);
         send(&mut world, millis(0), one, order);
         run(&mut world, millis(100));
         world.digest()
     };
-    let order = || Order::new(address(2), b"same");
+    let order = || QueuedDatagram::new(address(2), b"same");
     let digests = [
         digest(10, order()),
         digest(11, order()),
-        digest(10, Order::new(address(2), b"sane")),
-        digest(10, Order { ecn: Ecn::CongestionExperienced, ..order() }),
-        digest(10, Order { source: Some(address(9)), ..order() }),
-        digest(10, Order::new(address(9), b"same")),
-        digest(10, Order::new(address(8), b"same")),
+        digest(10, QueuedDatagram::new(address(2), b"sane")),
+        digest(10, QueuedDatagram { ecn: Ecn::CongestionExperienced, ..order() }),
+        digest(10, QueuedDatagram { source: Some(address(9)), ..order() }),
+        digest(10, QueuedDatagram::new(address(9), b"same")),
+        digest(10, QueuedDatagram::new(address(8), b"same")),
     ];
     for (index, digest) in digests.iter().enumerate() {
         assert!(!digests[..index].contains(digest), "{index}");
@@ -371,21 +378,22 @@ fn the_digest_sees_a_single_nanosecond_byte_mark_and_address() {
 
 #[test]
 fn the_trace_of_a_known_run_is_what_it_was() {
-    // The same on every machine and with every compiler: integers, and logarithms in software.
-    assert_eq!(digest_of(3, &chance()), 5_566_557_246_157_814_774);
+    // Integers, and logarithms in software, give the same digest on every machine and with every
+    // compiler.
+    assert_eq!(digest_of(3, &random_link()), 5_566_557_246_157_814_774);
 }
 
 #[test]
 fn another_link_and_its_traffic_change_nothing_here() {
     let run = |is_busy: bool| {
-        let (mut world, one, other) = pair(5, (), &chance());
-        let third = world.add(Probe::default(), address(3));
+        let (mut world, one, other) = pair(5, (), &random_link());
+        let third = world.add(TestHost::default(), address(3));
         if is_busy {
-            world.connect_both(one, third, &chance());
+            world.connect_both(one, third, &random_link());
         }
         for number in 0..1_000 {
-            send(&mut world, millis(number), one, Order::new(address(2), &[1; 100]));
-            send(&mut world, millis(number), one, Order::new(address(3), &[2; 100]));
+            send(&mut world, millis(number), one, QueuedDatagram::new(address(2), &[1; 100]));
+            send(&mut world, millis(number), one, QueuedDatagram::new(address(3), &[2; 100]));
         }
         run(&mut world, millis(2_000));
         world.host(other).received.clone()
@@ -398,11 +406,11 @@ fn links_in_both_directions_share_no_chance() {
     let (mut world, one, other) =
         pair(5, (), &Link { loss: vec![Loss::Independent(share(0.5))], ..delayed() });
     for number in 0..64 {
-        send(&mut world, millis(number), one, Order::new(address(2), b"there"));
-        send(&mut world, millis(number), other, Order::new(address(1), b"back"));
+        send(&mut world, millis(number), one, QueuedDatagram::new(address(2), b"there"));
+        send(&mut world, millis(number), other, QueuedDatagram::new(address(1), b"back"));
     }
     run(&mut world, millis(1_000));
-    // Were the draws shared, both would be equal; by chance they are with 2^-64.
+    // With shared draws, both would be equal; by chance they are with 2^-64.
     assert_ne!(world.host(one).times(), world.host(other).times());
 }
 
@@ -411,11 +419,11 @@ fn a_transcript_has_a_line_for_each_step() {
     let link = Link { loss: vec![Loss::Ordinals(vec![1])], ..delayed() };
     let (mut world, one, other) = pair(1, Transcript::default(), &link);
     for number in 0..2 {
-        send(&mut world, millis(number), one, Order::new(address(2), &[0; 100]));
+        send(&mut world, millis(number), one, QueuedDatagram::new(address(2), &[0; 100]));
     }
     run(&mut world, millis(20));
-    world.hang(other, Hang::Lose);
-    world.readdress(one, address(1), address(8));
+    world.freeze(other, Freeze::Drop);
+    world.change_address(one, address(1), address(8));
     let expected = "\
 0.000000000 node 0 assigned 192.0.2.1:7
 0.000000000 node 1 assigned 192.0.2.2:7
@@ -423,7 +431,7 @@ fn a_transcript_has_a_line_for_each_step() {
 0.001000000 #1 node 0 -> node 1, 192.0.2.1:7 -> 192.0.2.2:7, 128 B, ECN 00: sent
 0.001000000 #1 node 0 -> node 1, 192.0.2.1:7 -> 192.0.2.2:7, 128 B, ECN 00: lost: random
 0.010000000 #0 node 0 -> node 1, 192.0.2.1:7 -> 192.0.2.2:7, 128 B, ECN 00: delivered
-0.020000000 node 1 hung
+0.020000000 node 1 frozen
 0.020000000 node 0 released 192.0.2.1:7
 0.020000000 node 0 assigned 192.0.2.8:7
 ";
@@ -433,8 +441,8 @@ fn a_transcript_has_a_line_for_each_step() {
 #[test]
 fn what_is_for_others_is_passed_on_and_shares_the_losses_of_the_way() {
     let (mut world, one, other) = pair(1, Transcript::default(), &delayed());
-    let between = world.add(Probe::default(), address(3));
-    let far = world.add(Probe::default(), address(4));
+    let between = world.add(TestHost::default(), address(3));
+    let far = world.add(TestHost::default(), address(4));
     world.connect_both(one, between, &delayed());
     world.connect_both(other, between, &delayed());
     let lossy = Link { loss: vec![Loss::Every { first: 1, period: 2 }], ..delayed() };
@@ -445,11 +453,11 @@ fn what_is_for_others_is_passed_on_and_shares_the_losses_of_the_way() {
     world.route(between, far, far);
     for number in 0..10_u8 {
         for from in [one, other] {
-            send(&mut world, millis(number.into()), from, Order::new(address(4), &[number]));
+            send(&mut world, millis(number.into()), from, QueuedDatagram::new(address(4), &[number]));
         }
     }
     run(&mut world, millis(1_000));
-    // Of each two packets at an instant, one is lost on the link that they share.
+    // Of each two packets at an instant, one is lost on their shared link.
     assert_eq!(world.host(far).received.len(), 10);
     assert!(world.host(far).received.iter().all(|got| got.time.as_nanos() % 1_000_000 == 0));
     assert!(world.host(between).received.is_empty(), "it only passes on");
@@ -460,12 +468,12 @@ fn what_is_for_others_is_passed_on_and_shares_the_losses_of_the_way() {
 #[test]
 fn a_node_that_has_stopped_passes_nothing_on() {
     let (mut world, one, between) = pair(1, (), &delayed());
-    let far = world.add(Probe::default(), address(4));
+    let far = world.add(TestHost::default(), address(4));
     world.connect_both(between, far, &delayed());
     world.route(one, far, between);
     world.route(between, far, far);
     world.stop(between);
-    send(&mut world, millis(1), one, Order::new(address(4), b"one"));
+    send(&mut world, millis(1), one, QueuedDatagram::new(address(4), b"one"));
     run(&mut world, millis(100));
     assert!(world.host(far).received.is_empty());
     assert_eq!(world.counters(one, between).map(|link| link.lost[LossReason::Stopped]), Some(1));

@@ -71,7 +71,9 @@ impl Items {
     }
 
     fn add_function(&mut self, attributes: &[Attribute], ident: &Ident) {
-        let is_test = attributes.iter().any(|attribute| attribute.path().is_ident("test"));
+        let is_test = attributes
+            .iter()
+            .any(|attribute| attribute.path().segments.last().is_some_and(|last| last.ident == "test"));
         self.add(if is_test { Kind::Test } else { Kind::Function }, ident);
     }
 }

@@ -94,7 +94,7 @@ pub const IMPURE_CRATES: &[ImpureCrate] = &[
     ImpureCrate { folder: "crates/net", reason: "opens sockets and reads the clock" },
     ImpureCrate { folder: "crates/scenario", reason: "reads TOML, and writes JSON" },
     ImpureCrate { folder: "crates/tidy", reason: "reads the repository" },
-    ImpureCrate { folder: "crates/typed", reason: "reads TOML, and describes what may stand in it" },
+    ImpureCrate { folder: "crates/config-types", reason: "reads TOML, and describes what may stand in it" },
     ImpureCrate { folder: "fuzz/targets", reason: "runs the fuzz targets' corpora" },
 ];
 

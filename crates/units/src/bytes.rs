@@ -6,26 +6,26 @@ use core::ops::Div;
 use crate::quantity::{additive_quantity, write_decimal};
 use crate::{Duration, Rate};
 
-/// A number of bytes, never negative.
+/// Amount of data in bytes, never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(u64);
 
 additive_quantity!(Bytes, u64, u64);
 
 impl Bytes {
-    /// `count` bytes.
+    /// Creates an amount of `count` bytes.
     #[must_use]
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
 
-    /// How many bytes this is.
+    /// Returns the number of bytes.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.0
     }
 
-    /// How many bits this is; 128 bits wide, so that it always fits.
+    /// Returns the number of bits, in 128 bits, which always suffice.
     #[must_use]
     pub const fn bits(self) -> u128 {
         self.0 as u128 * 8
@@ -41,7 +41,8 @@ impl From<usize> for Bytes {
 impl Div<Rate> for Bytes {
     type Output = Duration;
 
-    /// The time these bytes take at `rate`, rounded up to a nanosecond (see [`Rate::time_for`]).
+    /// Returns the time that these bytes take at `rate`, rounded up to a nanosecond (see
+    /// [`Rate::time_for`]).
     ///
     /// # Panics
     /// If the rate is zero or the time does not fit.
@@ -56,7 +57,7 @@ impl Div<Rate> for Bytes {
 impl Div<Duration> for Bytes {
     type Output = Rate;
 
-    /// The mean rate of these bytes over `duration`, rounded down to a bit per second
+    /// Returns the mean rate of these bytes over `duration`, rounded down to a bit per second
     /// (see [`Rate::over`]).
     ///
     /// # Panics

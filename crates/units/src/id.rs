@@ -1,7 +1,7 @@
-//! Identifiers, each its own type: one can never stand for another.
+//! Identifiers. Each has a type of its own, so none can be used as another.
 
-/// Defines an identifier: a type of its own over an integer, with `new`, `number` and a `Display` that says what kind it
-/// is.
+/// Defines an identifier: a type of its own over an integer, with `new`, `number` and a `Display`
+/// with its kind.
 ///
 /// ```
 /// byway_units::identifier! {
@@ -19,14 +19,14 @@ macro_rules! identifier {
         $visibility struct $name($integer);
 
         impl $name {
-            /// The identifier with this number.
+            /// Creates the identifier with this number.
             #[inline]
             #[must_use]
             pub const fn new(number: $integer) -> Self {
                 Self(number)
             }
 
-            /// The number of this identifier, for the wire and for logs.
+            /// Returns the number of this identifier, for the wire and for logs.
             #[inline]
             #[must_use]
             pub const fn number(self) -> $integer {
@@ -43,19 +43,19 @@ macro_rules! identifier {
 }
 
 identifier! {
-    /// An endpoint's agent, within one network.
+    /// Agent of an endpoint, within one network.
     pub AgentId(u32), "agent"
 }
 identifier! {
-    /// A relay, within one network; whether it is ingress or egress is a matter of each flow.
+    /// Relay, within one network; it may be ingress relay of one flow and egress relay of another.
     pub RelayId(u32), "relay"
 }
 identifier! {
-    /// A flow: the packets of one application in one direction, within one pair of agents.
+    /// Flow: packets of one application in one direction, numbered within one pair of agents.
     pub FlowId(u16), "flow"
 }
 identifier! {
-    /// A batch: the source packets that one set of repair packets covers, within one encoder.
+    /// Batch: source packets that share repair packets, numbered by its encoder.
     pub BatchId(u32), "batch"
 }
 

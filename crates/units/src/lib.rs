@@ -1,8 +1,8 @@
-//! The quantities and identifiers every other Byway crate speaks in.
+//! Quantities and identifiers of all Byway crates.
 //!
-//! A number that crosses a boundary carries its unit in its type: a [`Duration`] cannot be added to
-//! [`Bytes`], a [`FlowId`] cannot stand where a [`RelayId`] is asked for, and a formula reads like the
-//! paper it comes from:
+//! The types include the units: a [`Duration`] cannot be added to
+//! [`Bytes`], and a [`FlowId`] cannot replace a [`RelayId`]. Formulas read like those of the
+//! papers:
 //!
 //! ```
 //! use byway_units::{Bytes, Duration, Rate};
@@ -13,7 +13,7 @@
 //! assert_eq!(link * Duration::from_millis(250), Bytes::new(3_125_000));
 //! ```
 //!
-//! What does not belong together does not compile:
+//! A mixture of quantities does not compile:
 //!
 //! ```compile_fail,E0308
 //! use byway_units::{Bytes, Duration};
@@ -22,10 +22,22 @@
 //! ```
 //!
 //! # Overflow
-//! Operators panic when a result does not fit, in every build profile: a quantity out of range is a broken
-//! invariant of ours. Where the operands come from outside (a peer, a configuration file), use the
-//! `checked_` and `saturating_` methods. Dividing by a zero rate or a zero duration has no answer, so the
-//! checked forms return `None` and the operators panic.
+//! Operators panic if a result does not fit, in every build profile, because a quantity out of
+//! range is a broken invariant. For operands from outside (a peer, a configuration file), use the
+//! `checked_` and `saturating_` methods. Division by a zero rate or a zero duration has no result:
+//! the checked forms return `None`, and the operators panic.
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `bytes` | amounts of data |
+//! | `id` | identifiers |
+//! | `money` | amounts of money |
+//! | `probability` | probabilities and shares |
+//! | `quantity` | arithmetic of all additive quantities |
+//! | `rate` | bit rates |
+//! | `time` | instants and durations |
 //!
 //! # What this crate leaves to others
 //! Reading a clock (driver), drawing random numbers (driver), parsing configuration.

@@ -5,9 +5,11 @@ use core::ops::Neg;
 
 use crate::quantity::{additive_quantity, write_decimal};
 
-/// An amount of US dollars in whole billionths, positive or negative, within 9.2 thousand million dollars.
+/// Amount of US dollars in whole billionths, positive or negative, within 9.2 thousand million
+/// dollars.
 ///
-/// A billionth of a dollar resolves one packet: 1200 bytes at 0.02 dollars per gigabyte cost 24 of them.
+/// A billionth of a dollar resolves one packet: 1200 bytes at 0.02 dollars per gigabyte cost 24 of
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Money(i64);
 
@@ -16,13 +18,13 @@ additive_quantity!(Money, i64, i64);
 const NANODOLLARS_PER_DOLLAR: i64 = 1_000_000_000;
 
 impl Money {
-    /// `nanodollars` billionths of a dollar.
+    /// Creates an amount of `nanodollars` billionths of a dollar.
     #[must_use]
     pub const fn from_nanodollars(nanodollars: i64) -> Self {
         Self(nanodollars)
     }
 
-    /// `dollars` dollars.
+    /// Creates an amount of `dollars` dollars.
     ///
     /// # Panics
     /// Beyond 9.2 thousand million dollars.
@@ -34,7 +36,7 @@ impl Money {
         }
     }
 
-    /// `cents` hundredths of a dollar.
+    /// Creates an amount of `cents` hundredths of a dollar.
     ///
     /// # Panics
     /// Beyond 9.2 thousand million dollars.
@@ -46,7 +48,7 @@ impl Money {
         }
     }
 
-    /// The amount in billionths of a dollar.
+    /// Returns the amount in billionths of a dollar.
     #[must_use]
     pub const fn nanodollars(self) -> i64 {
         self.0

@@ -1,4 +1,4 @@
-//! Probabilities, shares and ratios between nothing and all.
+//! Probabilities, shares and ratios from 0 to 1.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -6,27 +6,27 @@ use core::ops::Mul;
 
 use thiserror::Error;
 
-/// A number between 0 and 1, both included: a loss rate, a share, the chance of an event.
+/// Number between 0 and 1, both included: a loss rate, a share, the chance of an event.
 ///
-/// Never NaN, so it has a total order.
+/// It is never NaN, so it has a total order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Probability(f64);
 
-/// A number that is no probability.
+/// Error of a number that is no probability.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[error("{value} is no probability: give a number from 0 to 1 (one per cent is 0.01)")]
 pub struct ProbabilityError {
-    /// The number that was refused.
+    /// The number that was rejected.
     pub value: f64,
 }
 
 impl Probability {
-    /// What never happens.
+    /// Probability of an impossible event.
     pub const ZERO: Self = Self(0.0);
-    /// What always happens.
+    /// Probability of a certain event.
     pub const ONE: Self = Self(1.0);
 
-    /// The probability `value`.
+    /// Creates the probability `value`.
     ///
     /// # Errors
     /// If `value` is NaN, below 0 or above 1.
@@ -38,29 +38,29 @@ impl Probability {
         Ok(Self(value + 0.0))
     }
 
-    /// The share that `part` is of `whole`; `None` if `whole` is zero or smaller than `part`.
+    /// Returns the share of `part` in `whole`; `None` if `whole` is zero or smaller than `part`.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a share is known to 53 bits")]
     pub fn from_ratio(part: u64, whole: u64) -> Option<Self> {
         (whole > 0 && part <= whole).then(|| Self(part as f64 / whole as f64))
     }
 
-    /// The number itself, from 0 to 1.
+    /// Returns the number, from 0 to 1.
     #[must_use]
     pub const fn value(self) -> f64 {
         self.0
     }
 
-    /// The probability that the event does not happen.
+    /// Returns the probability that the event does not happen.
     #[must_use]
     pub fn complement(self) -> Self {
         Self(1.0 - self.0)
     }
 
-    /// Whether the event happens, given 64 uniformly random bits.
+    /// True if the event happens, given 64 uniformly random bits.
     ///
-    /// The caller brings the randomness, so that one seed gives one trace. Zero never happens and one always
-    /// does, whatever the bits.
+    /// The caller supplies the random bits, because one seed has to give one trace. Zero never
+    /// happens and one always does, whatever the bits.
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,
@@ -74,7 +74,7 @@ impl Probability {
 impl Mul for Probability {
     type Output = Self;
 
-    /// The probability that two independent events both happen.
+    /// Returns the probability that two independent events both happen.
     fn mul(self, other: Self) -> Self {
         Self(self.0 * other.0)
     }
@@ -95,7 +95,7 @@ impl Ord for Probability {
 }
 
 impl fmt::Display for Probability {
-    /// Writes the probability in per cent; a precision may be asked for: `{:.2}` gives `12.50 %`.
+    /// Writes the probability in per cent; a precision is supported: `{:.2}` gives `12.50 %`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&(self.0 * 100.0), f)?;
         f.write_str(" %")

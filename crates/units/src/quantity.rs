@@ -1,17 +1,18 @@
-//! The arithmetic that every additive quantity shares.
+//! Arithmetic that all additive quantities share.
 
 /// Implements addition, subtraction, scaling and summing for a newtype over one integer.
 ///
-/// Operators panic on overflow in every build profile; the `checked_` and `saturating_` methods do not.
+/// Operators panic on overflow in every build profile; the `checked_` and `saturating_` methods do
+/// not.
 macro_rules! additive_quantity {
     ($quantity:ident, $integer:ty, $scale:ty) => {
         impl $quantity {
-            /// The additive identity.
+            /// Zero of the quantity.
             pub const ZERO: Self = Self(0);
-            /// The largest value that can be represented.
+            /// Largest value that the type can represent.
             pub const MAX: Self = Self(<$integer>::MAX);
 
-            /// The sum, or `None` if it does not fit.
+            /// Returns the sum of both values; `None` if it does not fit.
             #[must_use]
             pub const fn checked_add(self, other: Self) -> Option<Self> {
                 match self.0.checked_add(other.0) {
@@ -20,7 +21,7 @@ macro_rules! additive_quantity {
                 }
             }
 
-            /// The difference, or `None` if it does not fit.
+            /// Returns the difference of both values; `None` if it does not fit.
             #[must_use]
             pub const fn checked_sub(self, other: Self) -> Option<Self> {
                 match self.0.checked_sub(other.0) {
@@ -29,7 +30,7 @@ macro_rules! additive_quantity {
                 }
             }
 
-            /// The product with a plain number, or `None` if it does not fit.
+            /// Returns the product with a plain number; `None` if it does not fit.
             #[must_use]
             pub const fn checked_mul(self, times: $scale) -> Option<Self> {
                 match self.0.checked_mul(times) {
@@ -38,19 +39,20 @@ macro_rules! additive_quantity {
                 }
             }
 
-            /// The sum, or the nearest bound of the range.
+            /// Returns the sum of both values, or the nearest bound of the range.
             #[must_use]
             pub const fn saturating_add(self, other: Self) -> Self {
                 Self(self.0.saturating_add(other.0))
             }
 
-            /// The difference, or the nearest bound of the range (zero for quantities that have no sign).
+            /// Returns the difference of both values, or the nearest bound of the range (zero for
+            /// unsigned quantities).
             #[must_use]
             pub const fn saturating_sub(self, other: Self) -> Self {
                 Self(self.0.saturating_sub(other.0))
             }
 
-            /// Whether this is zero.
+            /// True if the value is zero.
             #[must_use]
             pub const fn is_zero(self) -> bool {
                 self.0 == 0
@@ -112,7 +114,7 @@ macro_rules! additive_quantity {
 
 pub(crate) use additive_quantity;
 
-/// Writes `value / 10^decimals` followed by nothing, dropping zeros at the end of the fraction.
+/// Writes `value / 10^decimals`, without zeros at the end of the fraction.
 ///
 /// `decimals` is at most 9; `decimals_min` of them are always shown.
 pub(crate) fn write_decimal(

@@ -1,4 +1,4 @@
-//! Bit rates, and what they mean together with bytes and time.
+//! Bit rates, and their arithmetic with bytes and time.
 
 use core::fmt;
 use core::ops::Mul;
@@ -8,23 +8,23 @@ use crate::{Bytes, Duration, Probability};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// A rate in bits per second, never negative.
+/// Rate in bits per second, never negative.
 ///
-/// Roundings favour honesty about a link: bytes that fit in a time are rounded down, the time that bytes
-/// take is rounded up, so no sum of steps ever exceeds the rate.
+/// Rounding never overstates a link: bytes that fit in a time are rounded down, and the time that
+/// bytes take is rounded up. So no sum of steps exceeds the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
 additive_quantity!(Rate, u64, u64);
 
 impl Rate {
-    /// `bits` bits per second.
+    /// Creates a rate of `bits` bits per second.
     #[must_use]
     pub const fn from_bits_per_second(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// `kilobits` thousand bits per second.
+    /// Creates a rate of `kilobits` thousand bits per second.
     ///
     /// # Panics
     /// If that is more than [`Rate::MAX`].
@@ -33,7 +33,7 @@ impl Rate {
         Self::scaled(kilobits, 1_000)
     }
 
-    /// `megabits` million bits per second.
+    /// Creates a rate of `megabits` million bits per second.
     ///
     /// # Panics
     /// If that is more than [`Rate::MAX`].
@@ -49,8 +49,8 @@ impl Rate {
         }
     }
 
-    /// The mean rate of `bytes` over `duration`, rounded down; `None` if the duration is zero or the rate
-    /// does not fit.
+    /// Returns the mean rate of `bytes` over `duration`, rounded down; `None` if the duration is
+    /// zero or the rate does not fit.
     #[must_use]
     pub const fn over(bytes: Bytes, duration: Duration) -> Option<Self> {
         if duration.is_zero() {
@@ -63,13 +63,13 @@ impl Rate {
         }
     }
 
-    /// Bits per second.
+    /// Returns the rate in bits per second.
     #[must_use]
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// The bytes this rate carries in `duration`, rounded down; `None` if they do not fit.
+    /// Returns the bytes sent at this rate in `duration`, rounded down; `None` if they do not fit.
     #[must_use]
     pub const fn bytes_in(self, duration: Duration) -> Option<Bytes> {
         match narrow(self.0 as u128 * duration.as_nanos() as u128 / (8 * NANOS_PER_SECOND)) {
@@ -78,8 +78,8 @@ impl Rate {
         }
     }
 
-    /// The time `bytes` take at this rate, rounded up to a nanosecond; `None` if the rate is zero or the
-    /// time does not fit.
+    /// Returns the time that `bytes` take at this rate, rounded up to a nanosecond; `None` if the
+    /// rate is zero or the time does not fit.
     #[must_use]
     pub const fn time_for(self, bytes: Bytes) -> Option<Duration> {
         if self.is_zero() {
@@ -103,7 +103,7 @@ const fn narrow(wide: u128) -> Option<u64> {
 impl Mul<Duration> for Rate {
     type Output = Bytes;
 
-    /// The bytes this rate carries in `duration`, rounded down.
+    /// Returns the bytes sent at this rate in `duration`, rounded down.
     ///
     /// # Panics
     /// If they do not fit.
@@ -118,7 +118,7 @@ impl Mul<Duration> for Rate {
 impl Mul<Probability> for Rate {
     type Output = Self;
 
-    /// The part of this rate that `share` names, to the nearest bit per second.
+    /// Returns this share of the rate, to the nearest bit per second.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -131,7 +131,8 @@ impl Mul<Probability> for Rate {
 }
 
 impl fmt::Display for Rate {
-    /// Writes the rate with a decimal prefix and at most three decimals, rounded down: `1.5 Mbit/s`.
+    /// Writes the rate with a decimal prefix and at most three decimals, rounded down:
+    /// `1.5 Mbit/s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit_bits, unit) = match self.0 {
             0..1_000 => return write!(f, "{} bit/s", self.0),
@@ -188,8 +189,8 @@ mod tests {
             if !time.is_zero() {
                 let sooner = time - Duration::from_nanos(1);
                 // Compared in bit-nanoseconds: bytes_in alone would hide a part of a byte.
-                let carried = u128::from(bits) * u128::from(sooner.as_nanos());
-                prop_assert!(carried < bytes.bits() * NANOS_PER_SECOND);
+                let sent = u128::from(bits) * u128::from(sooner.as_nanos());
+                prop_assert!(sent < bytes.bits() * NANOS_PER_SECOND);
             }
         }
 

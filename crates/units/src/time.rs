@@ -1,4 +1,4 @@
-//! Instants and spans of virtual or real time, in whole nanoseconds.
+//! Instants and durations of virtual or real time, in whole nanoseconds.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Sub};
@@ -11,22 +11,22 @@ const NANOS_PER_MICRO: u64 = 1_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A span of time in nanoseconds, never negative, at most 584 years.
+/// Duration in nanoseconds, never negative, at most 584 years.
 ///
-/// Integer, so that a simulation gives the same trace on every machine.
+/// It is an integer, because a simulation has to give the same trace on every machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(u64);
 
 additive_quantity!(Duration, u64, u64);
 
 impl Duration {
-    /// A span of `nanos` nanoseconds.
+    /// Creates a duration of `nanos` nanoseconds.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// A span of `micros` microseconds.
+    /// Creates a duration of `micros` microseconds.
     ///
     /// # Panics
     /// If that is more than [`Duration::MAX`].
@@ -35,7 +35,7 @@ impl Duration {
         Self::scaled(micros, NANOS_PER_MICRO)
     }
 
-    /// A span of `millis` milliseconds.
+    /// Creates a duration of `millis` milliseconds.
     ///
     /// # Panics
     /// If that is more than [`Duration::MAX`].
@@ -44,7 +44,7 @@ impl Duration {
         Self::scaled(millis, NANOS_PER_MILLI)
     }
 
-    /// A span of `secs` seconds.
+    /// Creates a duration of `secs` seconds.
     ///
     /// # Panics
     /// If that is more than [`Duration::MAX`].
@@ -60,25 +60,25 @@ impl Duration {
         }
     }
 
-    /// The whole span in nanoseconds.
+    /// Returns the duration in nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The span in whole microseconds, rounded down.
+    /// Returns the duration in whole microseconds, rounded down.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0 / NANOS_PER_MICRO
     }
 
-    /// The span in whole milliseconds, rounded down.
+    /// Returns the duration in whole milliseconds, rounded down.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 / NANOS_PER_MILLI
     }
 
-    /// The span in seconds, for reports and plots.
+    /// Returns the duration in seconds, for reports and plots.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "reports show a few digits; exact values stay integers")]
     pub fn as_secs_f64(self) -> f64 {
@@ -89,7 +89,7 @@ impl Duration {
 impl Div<u64> for Duration {
     type Output = Self;
 
-    /// One of `parts` equal parts, rounded down.
+    /// Returns one of `parts` equal parts, rounded down.
     ///
     /// # Panics
     /// If `parts` is zero.
@@ -99,7 +99,7 @@ impl Div<u64> for Duration {
 }
 
 impl fmt::Display for Duration {
-    /// Writes the span in the largest of s, ms, us and ns that leaves a whole part: `1.5 ms`.
+    /// Writes the duration in the largest of s, ms, us and ns with a whole part: `1.5 ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (decimals, unit) = match self.0 {
             0 => (9, "s"),
@@ -119,11 +119,11 @@ impl From<Duration> for core::time::Duration {
     }
 }
 
-/// A standard-library duration of more than 584 years, which [`Duration`] cannot hold.
+/// A standard-library duration of more than 584 years, which does not fit into [`Duration`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a duration of {seconds} s is out of range: at most {} s can be represented", u64::MAX / NANOS_PER_SECOND)]
 pub struct DurationError {
-    /// The whole seconds of the duration that was refused.
+    /// Whole seconds of the rejected duration.
     pub seconds: u64,
 }
 
@@ -136,32 +136,32 @@ impl TryFrom<core::time::Duration> for Duration {
     }
 }
 
-/// An instant: nanoseconds since the start of the run.
+/// Instant: nanoseconds since the start of the run.
 ///
-/// Instants are compared and subtracted, never added to each other. The start is the driver's business; no
-/// protocol logic reads a clock.
+/// Instants are compared and subtracted, never added to each other. The driver defines the start;
+/// no protocol logic reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// The start of the run.
+    /// Start of the run.
     pub const START: Self = Self(0);
-    /// The last instant that can be represented, 584 years after the start.
+    /// Last instant that can be represented, 584 years after the start.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The instant `nanos` nanoseconds after the start.
+    /// Creates the instant `nanos` nanoseconds after the start.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The span since `earlier`, or `None` if `earlier` is later than this.
+    /// Returns the duration since `earlier`, or `None` if `earlier` is later than this.
     #[must_use]
     pub const fn checked_since(self, earlier: Self) -> Option<Duration> {
         match self.0.checked_sub(earlier.0) {
@@ -170,13 +170,13 @@ impl Time {
         }
     }
 
-    /// The span since `earlier`, or zero if `earlier` is later than this.
+    /// Returns the duration since `earlier`, or zero if `earlier` is later than this.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 
-    /// The instant `duration` later, or `None` past [`Time::MAX`].
+    /// Returns the instant `duration` later, or `None` past [`Time::MAX`].
     #[must_use]
     pub const fn checked_add(self, duration: Duration) -> Option<Self> {
         match self.0.checked_add(duration.0) {
@@ -185,13 +185,13 @@ impl Time {
         }
     }
 
-    /// The instant `duration` later, or [`Time::MAX`].
+    /// Returns the instant `duration` later, or [`Time::MAX`].
     #[must_use]
     pub const fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(duration.0))
     }
 
-    /// The instant `duration` earlier, or the start.
+    /// Returns the instant `duration` earlier, or the start.
     #[must_use]
     pub const fn saturating_sub(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(duration.0))

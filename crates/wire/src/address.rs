@@ -1,4 +1,4 @@
-//! Addresses at which nodes are, or say that they are.
+//! Network addresses of nodes, as messages announce them.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,10 +6,11 @@ use crate::error::ParseError;
 use crate::reader::Reader;
 use crate::writer::Output;
 
-/// Bytes of the longest address in a message: family, IPv6 address, port.
+/// Length in bytes of the longest address in a message: family, IPv6 address, port.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 19;
 
-/// An IP address and a UDP port: a [`SocketAddr`] without what means nothing to another machine.
+/// IP address and UDP port: a [`SocketAddr`] without the flow label and scope of IPv6, which have
+/// no meaning on another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The IP address.
@@ -19,7 +20,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Bytes of [`Address::mapped`].
+    /// Length of [`Address::mapped`], in bytes.
     pub const MAPPED_BYTES: usize = 18;
 
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
@@ -45,8 +46,8 @@ impl Address {
         output.u16(self.port);
     }
 
-    /// The address in one length, as cookies are computed over it: IPv4 in its IPv6-mapped form (RFC 4291 section
-    /// 2.5.5.2), then the port.
+    /// Encodes the address at a fixed length, for cookies: IPv4 in its IPv6-mapped form (RFC 4291
+    /// section 2.5.5.2), then the port.
     #[must_use]
     pub fn mapped(&self) -> [u8; Self::MAPPED_BYTES] {
         let ip = match self.ip {

@@ -1,34 +1,34 @@
-//! What both sides of a session have to know for it to be used.
+//! Capabilities: optional features that a session uses only if both sides support them.
 
 use core::ops::BitAnd;
 
-/// A set of capabilities; those that this version does not know are left out.
+/// Set of a node's or a session's capabilities. Those that this version does not know are omitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(u16);
 
 impl Capabilities {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Digests in cross-stream repairs, relay to relay.
+    /// Capability of two relays: cross-stream repairs contain digests of the covered packets.
     pub const DIGESTS: Self = Self(1 << 0);
-    /// DSCPs in source packets, agent to agent.
+    /// Capability of two agents: source packets contain DSCPs.
     pub const DSCPS: Self = Self(1 << 3);
 
     const KNOWN: u16 = Self::DIGESTS.0 | Self::DSCPS.0;
 
-    /// Those of `bits` that are known.
+    /// Returns the known capabilities among `bits`.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits & Self::KNOWN)
     }
 
-    /// The bits on the wire.
+    /// Returns the bits of the set on the wire.
     #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// Whether all of `others` are among these.
+    /// True if this set includes all capabilities of `others`.
     #[must_use]
     pub const fn contain(self, others: Self) -> bool {
         self.0 & others.0 == others.0
@@ -38,7 +38,7 @@ impl Capabilities {
 impl BitAnd for Capabilities {
     type Output = Self;
 
-    /// What both sides have, and what is in force.
+    /// Returns the capabilities that both sides have: those in force.
     fn bitand(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }

@@ -1,18 +1,18 @@
-//! Enumerations that one byte on the wire stands for.
+//! Enumerations encoded as one byte on the wire.
 
-/// A value that is a number on the wire.
+/// Value of an enumeration that is encoded as one byte.
 pub(crate) trait Code: Copy + Sized {
-    /// The numbers there are, for errors.
+    /// List of the defined numbers, for error messages.
     const ALLOWED: &'static str;
 
-    /// The value of this number, if there is one.
+    /// Returns the value with this number; `None` if the number is not defined.
     fn from_code(code: u8) -> Option<Self>;
 
-    /// The number of this value.
+    /// Returns the number of this value on the wire.
     fn code(self) -> u8;
 }
 
-/// Defines an enumeration with its numbers.
+/// Defines an enumeration whose values have these numbers on the wire.
 macro_rules! codes {
     (
         $(#[$doc:meta])+
@@ -32,7 +32,7 @@ macro_rules! codes {
         }
 
         impl $name {
-            /// Every value, in the order of the numbers.
+            /// All values, in the order of their numbers.
             $visibility const ALL: &'static [Self] = &[Self::$first, $(Self::$variant,)*];
         }
 

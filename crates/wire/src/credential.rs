@@ -1,4 +1,5 @@
-//! Credentials: what the network says of a node's key. Whether the signature is right is not for this module to say.
+//! Credentials: the network's signed statements about a node's key. This module does not verify the
+//! signature.
 
 use byway_units::{AgentId, RelayId};
 
@@ -12,21 +13,21 @@ const THING: &str = "credential";
 const AGENT: u8 = 1;
 const RELAY: u8 = 2;
 
-/// A member of the network.
+/// Node of the network to which a credential gives a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Member {
-    /// An agent.
+    /// Agent with this number.
     Agent(AgentId),
-    /// A relay.
+    /// Relay with this number.
     Relay(RelayId),
 }
 
-/// The network key says whose a public key is.
+/// Statement of a public key's owner, signed by the network key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// Whose key it is.
+    /// Node to which the key belongs.
     pub member: Member,
-    /// When the credential ends, in seconds of Unix time.
+    /// Time after which the credential is invalid, in seconds of Unix time.
     pub not_after_unix_seconds: u64,
     /// The member's long-term public key.
     pub key: [u8; KEY_BYTES],
@@ -36,13 +37,14 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Bytes of a credential.
+    /// Length of a credential, in bytes.
     pub const BYTES: usize = Self::FIELDS_BYTES + SIGNATURE_BYTES;
 
-    /// Bytes of [`Credential::fields`].
+    /// Length of [`Credential::fields`], in bytes.
     pub const FIELDS_BYTES: usize = 46;
 
-    /// Reads a credential. What is read gives the same bytes again, so that the signature can be checked over them.
+    /// Reads a credential. Encoding it again yields the same bytes, over which the signature is
+    /// verified.
     ///
     /// # Errors
     /// If there are not exactly [`Credential::BYTES`], or a field is illegal.
@@ -57,7 +59,7 @@ impl Credential {
         })
     }
 
-    /// The credential's bytes.
+    /// Encodes the credential, signature included.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -67,7 +69,7 @@ impl Credential {
         bytes
     }
 
-    /// The bytes of all fields but the signature, which is over them.
+    /// Encodes the fields that the signature covers: all but the signature itself.
     #[must_use]
     pub fn fields(&self) -> [u8; Self::FIELDS_BYTES] {
         let mut bytes = [0; Self::FIELDS_BYTES];

@@ -1,23 +1,23 @@
-//! Congestion marks.
+//! ECN fields of IP headers, and their rules for tunnels.
 
 use core::fmt;
 
-/// The ECN field of an IP header (RFC 3168 section 5, RFC 9331).
+/// ECN field of an IP header (RFC 3168 section 5, RFC 9331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ecn {
-    /// Not-ECT, `00`: the transport does not understand marks.
+    /// Not-ECT, `00`: the transport does not support ECN.
     #[default]
     NotCapable = 0b00,
-    /// ECT(1), `01`: it does, and keeps queues short.
+    /// ECT(1), `01`: the sender supports ECN and expects short queues.
     Capable1 = 0b01,
-    /// ECT(0), `10`: it does.
+    /// ECT(0), `10`: the sender supports ECN.
     Capable0 = 0b10,
-    /// CE, `11`: congestion was experienced.
+    /// CE, `11`: a router marked the packet because of congestion.
     CongestionExperienced = 0b11,
 }
 
 impl Ecn {
-    /// The field in the two lowest bits; the others do not count.
+    /// Returns the ECN field in the two lowest bits of a byte; the others are ignored.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
@@ -29,15 +29,18 @@ impl Ecn {
         }
     }
 
-    /// The two bits.
+    /// Returns the ECN field as two bits.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u8 {
         self as u8
     }
 
-    /// The field for a packet with this one that comes out of a tunnel whose packet arrived with `outer` (RFC 6040,
-    /// section 4.2, figure 4). `None`: the packet is to be dropped, as its sender would not understand the mark.
+    /// Returns the ECN field of a packet that leaves a tunnel (RFC 6040, section 4.2, figure 4).
+    /// `self` is the inner field, `outer` that of the tunnel's packet.
+    ///
+    /// `None` if the packet has to be dropped: a router marked it, but its sender does not support
+    /// ECN.
     #[inline]
     #[must_use]
     pub const fn out_of(self, outer: Self) -> Option<Self> {
@@ -50,8 +53,8 @@ impl Ecn {
         }
     }
 
-    /// The field for a packet that was lost and came back (RFC 9265): its sender is told of congestion, if it
-    /// understands marks.
+    /// Returns the ECN field for the delivery of a packet that was lost and repaired (RFC 9265):
+    /// marked, if the sender supports ECN. So the sender learns of the congestion.
     #[inline]
     #[must_use]
     pub const fn repaired(self) -> Self {

@@ -1,77 +1,78 @@
-//! What can be wrong with bytes from outside, and what does not fit into bytes of ours.
+//! Errors of parsing received bytes, and of writing messages that do not fit into a packet.
 
 use thiserror::Error;
 
-/// Why bytes are no packet, message or grant. The sender is to blame.
+/// Reason for which bytes are not a valid packet, message or grant. The sender is at fault.
 ///
-/// Making one allocates nothing: an attacker may cause millions. Names are those of the description of the wire
-/// format.
+/// Construction does not allocate, because an attacker may cause millions of these errors. Names
+/// are those of the wire format's description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ParseError {
-    /// A packet of a reserved kind, or of grease.
-    #[error("no packet is of kind {kind}: the kinds are 4 to 9")]
+    /// Packet of a reserved kind, or a grease packet.
+    #[error("unknown packet kind {kind}: allowed are 4 to 9")]
     UnknownKind {
-        /// The first byte.
+        /// First byte of the packet.
         kind: u8,
     },
-    /// The bytes end inside a field or before it.
-    #[error("{thing}: {field} takes {needed} bytes, {left} are left")]
+    /// The bytes of a packet, message or grant end inside a field or before it.
+    #[error("{thing}: {field} needs {needed} bytes, {left} are left")]
     TooShort {
-        /// The packet or message.
+        /// Name of the packet or message.
         thing: &'static str,
-        /// Its field that is cut off.
+        /// Name of the truncated field.
         field: &'static str,
-        /// The bytes that the field takes at least.
+        /// Least length of the field, in bytes.
         needed: usize,
-        /// The bytes there are.
+        /// Number of bytes left for the field.
         left: usize,
     },
-    /// More bytes than there can be.
-    #[error("{thing}: {bytes} bytes, {allowed} are allowed")]
+    /// The packet, message or grant is longer than the greatest legal length.
+    #[error("{thing}: {bytes} bytes, allowed are {allowed}")]
     TooLong {
-        /// The packet or message.
+        /// Name of the packet or message.
         thing: &'static str,
-        /// Its length.
+        /// Length found, in bytes.
         bytes: usize,
-        /// The greatest length.
+        /// Greatest legal length, in bytes.
         allowed: usize,
     },
-    /// A value that its field may not have.
+    /// A field of a packet, message or grant has an illegal value.
     #[error("{thing}: {field} is {found}, allowed is {allowed}")]
     Illegal {
-        /// The packet or message.
+        /// Name of the packet or message.
         thing: &'static str,
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What it says.
+        /// Value found in the field.
         found: u64,
-        /// What it may say.
+        /// Description of the legal values.
         allowed: &'static str,
     },
-    /// A range of sequence numbers that does not lie behind the one before it.
+    /// A message's range of sequence numbers is not above the previous one.
     #[error(
-        "{thing}: range {index} begins at {first_low}, allowed are rising ranges without overlap, within 2^32"
+        "{thing}: range {index} begins at {first_low}; ranges must be ascending and disjoint, within 2^32"
     )]
     RangeOutOfOrder {
-        /// The message.
+        /// Index of the range in the message, from 0.
         thing: &'static str,
-        /// Which range, from 0.
+        /// Index of the range in the message, from 0.
         index: usize,
-        /// The low 32 bits of its first sequence number.
+        /// Low 32 bits of the first sequence number of the range.
         first_low: u32,
     },
 }
 
-/// A message that does not fit into the packet being filled. Nothing of it is written.
+/// Error of a message that does not fit into the packet under construction. No part of it is
+/// written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "a message of type {message_type} takes {needed} bytes, {room} are left: put it into the next packet"
+    "message of type {message_type} needs {needed} bytes, {remaining} are left: put it into the next packet"
 )]
-pub struct Full {
-    /// The message's type.
+pub struct MessageFullError {
+    /// Type number of the message.
     pub message_type: u8,
-    /// The bytes it takes, with type and length.
+    /// Length of the message in bytes, including type and length.
     pub needed: usize,
-    /// The bytes that are left.
-    pub room: usize,
+    /// Number of bytes left for messages in the packet.
+    pub remaining: usize,
 }

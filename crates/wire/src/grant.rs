@@ -1,4 +1,5 @@
-//! Grants: what the controller allows a flow. Whether the signature is right is not for this module to say.
+//! Grants: the controller's permission for flows to use relays. This module does not verify the
+//! signature.
 
 use byway_units::{AgentId, FlowId, RelayId};
 
@@ -12,24 +13,24 @@ use crate::writer::Output;
 
 const THING: &str = "grant";
 
-/// A relay's part in a flow: the relay, and the shard of it.
+/// Relay shard that a grant or a registration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GrantedRelay {
-    /// The relay.
+    /// Number of the relay.
     pub relay: RelayId,
-    /// The shard of it that serves the flow.
+    /// Shard of the relay that serves the flow.
     pub shard: Shard,
 }
 
 impl GrantedRelay {
     const NONE: Self = Self { relay: RelayId::new(0), shard: Shard::new(0) };
 
-    /// Reads `relay[4] ‖ shard[1]`.
+    /// Reads a relay and its shard: `relay[4] ‖ shard[1]`.
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
         Ok(Self { relay: RelayId::new(reader.u32("far relay")?), shard: Shard::new(reader.u8("far shard")?) })
     }
 
-    /// Reads the same, where zeros stand for none: no relay has the number 0.
+    /// Reads a relay and its shard, or `None` for zeros, because no relay has the number 0.
     pub(crate) fn parse_optional(reader: &mut Reader<'_>) -> Result<Option<Self>, ParseError> {
         let parsed = Self::parse(reader)?;
         Ok(Some(parsed).filter(|parsed| *parsed != Self::NONE))
@@ -45,49 +46,52 @@ impl GrantedRelay {
     }
 }
 
-/// The controller allows flows to use two relays.
+/// Permission for flows to use two relays, signed by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The services that are allowed.
+    /// Services that the flows may use.
     pub services: Services,
-    /// Whether the tenant agrees to be coded with others.
+    /// True if the tenant allows that relays code these flows with those of other tenants.
     pub sharing: bool,
-    /// Where the sender's copies go.
+    /// Relay to which the sender sends copies.
     pub ingress: GrantedRelay,
-    /// Where receivers ask for repairs.
+    /// Relay from which receivers request repairs.
     pub egress: GrantedRelay,
-    /// The first flow that is allowed.
+    /// Lowest flow number that the grant allows.
     pub first_flow: FlowId,
-    /// The last flow that is allowed.
+    /// Highest flow number that the grant allows.
     pub last_flow: FlowId,
-    /// Who sends the flows.
+    /// Agent that sends the flows.
     pub sender: AgentId,
-    /// Whom they are for.
+    /// Agent or group that receives the flows.
     pub receiver: Receiver,
-    /// Flows of one coding group may share batches.
+    /// Coding group of the flows. Only flows of one group may share batches.
     pub coding_group: CodingGroupId,
-    /// Who pays.
+    /// Tenant on whose behalf the flows use relays.
     pub tenant: TenantId,
-    /// The most that all flows of the grant send together.
+    /// Upper bound of the rate of all flows of the grant together.
     pub rate: KilobitsPerSecond,
-    /// When the grant ends, in seconds of Unix time.
+    /// Time after which the grant is invalid, in seconds of Unix time.
     pub not_after_unix_seconds: u64,
     /// The sender's long-term public key.
     pub sender_key: [u8; KEY_BYTES],
-    /// The receiver's long-term public key; for a group, zeros, or the key of the receiver whose grant this is.
+    /// The receiver's long-term public key. For a group: zeros, or the key of the receiver that
+    /// owns this grant.
     pub receiver_key: [u8; KEY_BYTES],
-    /// The controller's signature over [`Grant::fields`], of [`Statement::Grant`](crate::seal::Statement::Grant).
+    /// The controller's signature over [`Grant::fields`], of
+    /// [`Statement::Grant`](crate::seal::Statement::Grant).
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
 impl Grant {
-    /// Bytes of a grant.
+    /// Length of a grant, in bytes.
     pub const BYTES: usize = Self::FIELDS_BYTES + SIGNATURE_BYTES;
 
-    /// Bytes of [`Grant::fields`].
+    /// Length of [`Grant::fields`], in bytes.
     pub const FIELDS_BYTES: usize = 109;
 
-    /// Reads a grant. What is read gives the same bytes again, so that the signature can be checked over them.
+    /// Reads a grant. Encoding it again yields the same bytes, over which the signature is
+    /// verified.
     ///
     /// # Errors
     /// If there are not exactly [`Grant::BYTES`], or a field is illegal.
@@ -120,7 +124,7 @@ impl Grant {
         })
     }
 
-    /// The grant's bytes.
+    /// Encodes the grant, signature included.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -130,7 +134,7 @@ impl Grant {
         bytes
     }
 
-    /// The bytes of all fields but the signature, which is over them.
+    /// Encodes the fields that the signature covers: all but the signature itself.
     #[must_use]
     pub fn fields(&self) -> [u8; Self::FIELDS_BYTES] {
         let mut bytes = [0; Self::FIELDS_BYTES];

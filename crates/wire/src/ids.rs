@@ -1,4 +1,4 @@
-//! Identifiers and numbers that only the wire has; the others are in `byway_units`.
+//! Identifiers of the wire format; the others are in `byway_units`.
 
 use core::fmt;
 use core::num::NonZeroU16;
@@ -8,34 +8,35 @@ use byway_units::{AgentId, FlowId, identifier};
 use crate::limits::AGENT_NUMBER_MAX;
 
 identifier! {
-    /// The name under which one side of a session expects packets; chosen by that side, new in each epoch.
+    /// Session index: identifies a session in the packets to one side. That side chooses it anew in
+    /// each epoch.
     pub SessionIndex(u32), "session"
 }
 identifier! {
-    /// A part of a relay that owns sessions and flows by itself.
+    /// Part of a relay with sessions and flows of its own, served by one thread.
     pub Shard(u8), "shard"
 }
 identifier! {
-    /// A customer of the network.
+    /// Owner of agents; quotas and coding distinguish tenants.
     pub TenantId(u32), "tenant"
 }
 identifier! {
-    /// Flows that may share batches.
+    /// Coding group: flows of one group may share batches.
     pub CodingGroupId(u32), "coding group"
 }
 identifier! {
-    /// One run of a node: random, constant until it restarts.
-    pub Boot(u64), "boot"
+    /// Random number of a node's run, constant until the node restarts.
+    pub Incarnation(u64), "incarnation"
 }
 
 impl SessionIndex {
-    /// An index of a session that `shard` owns; the top 8 bits of `random` do not count.
+    /// Returns an index of a session that `shard` owns. The top 8 bits of `random` are ignored.
     #[must_use]
     pub const fn in_shard(shard: Shard, random: u32) -> Self {
         Self((shard.0 as u32) << 24 | random & 0x00FF_FFFF)
     }
 
-    /// The shard that owns the session, if a relay chose the index: its top 8 bits.
+    /// Returns the shard in the top 8 bits, which owns the session if a relay chose the index.
     #[inline]
     #[must_use]
     pub const fn shard(self) -> Shard {
@@ -43,12 +44,12 @@ impl SessionIndex {
     }
 }
 
-/// What stands for a flow on one hop, for one epoch; never 0.
+/// Number that stands for a flow on one hop, for one epoch of the session; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Alias(NonZeroU16);
 
 impl Alias {
-    /// The alias with this number; `None` for 0.
+    /// Returns the alias with this number; `None` for 0.
     #[inline]
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
@@ -58,7 +59,7 @@ impl Alias {
         }
     }
 
-    /// The number of this alias.
+    /// Returns the number of this alias, 1 to 65,535.
     #[inline]
     #[must_use]
     pub const fn number(self) -> u16 {
@@ -72,33 +73,33 @@ impl fmt::Display for Alias {
     }
 }
 
-/// The number of an epoch: one higher with each handshake of a session, 0 after 255.
+/// Number of an epoch: one higher with each handshake of a session, and 0 after 255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(u8);
 
 impl Epoch {
-    /// The epoch with this number.
+    /// Returns the epoch with this number.
     #[inline]
     #[must_use]
     pub const fn new(number: u8) -> Self {
         Self(number)
     }
 
-    /// The number of this epoch.
+    /// Returns the number of this epoch.
     #[inline]
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// The two bits of the number that packets carry: 0 to 3.
+    /// Returns the low two bits of the number, which source packets include: 0 to 3.
     #[inline]
     #[must_use]
     pub const fn low_bits(self) -> u8 {
         self.0 & 0b11
     }
 
-    /// The epoch that the next handshake starts.
+    /// Returns the epoch that the session's next handshake starts.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
@@ -111,32 +112,34 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A multicast group, within one network.
+/// Number of a multicast group, within one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(u32);
 
 const GROUP_BIT: u32 = AGENT_NUMBER_MAX + 1;
 
 impl GroupId {
-    /// The group with this number; `None` from 2^31 on, which the wire cannot tell from others.
+    /// Returns the group with this number. `None` from 2^31 on, because the wire format has only 31
+    /// bits for it.
     #[must_use]
     pub const fn new(number: u32) -> Option<Self> {
         if number < GROUP_BIT { Some(Self(number)) } else { None }
     }
 
-    /// The number of this group, without the bit that tells it from an agent on the wire.
+    /// Returns the number of this group, without the top bit that distinguishes groups from agents
+    /// on the wire.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 }
 
-/// Whom a flow is for.
+/// Receiver of a flow: one agent, or the agents of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Receiver {
-    /// One agent.
+    /// Agent that alone receives the flow.
     Agent(AgentId),
-    /// All agents of a multicast group.
+    /// Multicast group whose agents all receive the flow.
     Group(GroupId),
 }
 
@@ -157,55 +160,55 @@ impl Receiver {
     }
 }
 
-/// The number of an agent, which leaves the top bit to groups.
+/// Returns the number of an agent for the wire, where its top bit has to be free for groups.
 pub(crate) fn agent_number(agent: AgentId) -> u32 {
     assert!(agent.number() <= AGENT_NUMBER_MAX, "{agent}: the numbers of agents are below 2^31");
     agent.number()
 }
 
-/// The name of a flow within one network.
+/// Key of a flow within one network: sender, receiver and flow number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     sender: AgentId,
-    /// As on the wire: tables are searched for keys, and numbers are compared soonest.
+    /// The receiver in wire form, because comparing numbers makes searches in tables fastest.
     receiver: u32,
     flow: FlowId,
 }
 
 impl FlowKey {
-    /// Bytes of a flow key.
+    /// Length of a flow key in messages, in bytes.
     pub const BYTES: usize = 10;
 
-    /// The key of the flow that `sender` calls `flow`.
+    /// Returns the key of flow `flow` from `sender`.
     ///
     /// # Panics
-    /// If an agent's number is above [`AGENT_NUMBER_MAX`]: whoever reads numbers of agents from a configuration
-    /// checks them.
+    /// If an agent's number is above [`AGENT_NUMBER_MAX`]. The reader of a configuration checks its
+    /// agent numbers.
     #[must_use]
     pub fn new(sender: AgentId, receiver: Receiver, flow: FlowId) -> Self {
         agent_number(sender);
         Self { sender, receiver: receiver.to_wire(), flow }
     }
 
-    /// Who sends the flow.
+    /// Returns the agent that sends the flow.
     #[must_use]
     pub const fn sender(&self) -> AgentId {
         self.sender
     }
 
-    /// Whom the flow is for.
+    /// Returns the agent or group that receives the flow.
     #[must_use]
     pub const fn receiver(&self) -> Receiver {
         Receiver::from_wire(self.receiver)
     }
 
-    /// What the sender calls the flow.
+    /// Returns the flow number, which the sender has assigned.
     #[must_use]
     pub const fn flow(&self) -> FlowId {
         self.flow
     }
 
-    /// The key as it stands in messages.
+    /// Encodes the key as in messages.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let [s0, s1, s2, s3] = agent_number(self.sender).to_be_bytes();

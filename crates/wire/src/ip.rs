@@ -1,22 +1,22 @@
-//! What is read of IP packets that Byway carries, and what is changed about them.
+//! IP packets: reading their headers, and changing their fields.
 
-mod ends;
+mod endpoints;
 mod headers;
 mod too_long;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub use ends::{Ends, Transport};
+pub use endpoints::{PacketEndpoints, Transport};
 pub use headers::{Headers, Ports, TcpHeader};
 pub use too_long::packet_too_long;
 
 use crate::ecn::Ecn;
 
-/// The length of an IPv4 header without options, and of an IPv6 header (RFC 791, RFC 8200).
+/// Lengths in bytes of an IPv4 header without options, and of an IPv6 header (RFC 791, RFC 8200).
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 
-/// An IP packet, whose header is complete.
+/// IP packet whose header is complete, with access to its fields.
 #[derive(Debug)]
 pub struct Packet<'a> {
     bytes: &'a mut [u8],
@@ -24,7 +24,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// These bytes as an IP packet; `None` if they are none.
+    /// Wraps an IP packet; `None` if its header is incomplete, or of another version.
     pub fn new(bytes: &'a mut [u8]) -> Option<Self> {
         match bytes.first()? >> 4 {
             4 if bytes.len() >= IPV4_HEADER => Some(Self { bytes, is_ipv6: false }),
@@ -33,7 +33,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whom it is from.
+    /// Returns the source address.
     #[must_use]
     pub fn source(&self) -> IpAddr {
         if self.is_ipv6 {
@@ -43,7 +43,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whom it is for.
+    /// Returns the destination address.
     #[must_use]
     pub fn destination(&self) -> IpAddr {
         if self.is_ipv6 {
@@ -53,37 +53,38 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Its length.
+    /// Returns the length of the whole packet, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// What is behind the header.
+    /// Returns the length of the packet after its first header, in bytes.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         self.bytes.len() - self.header_bytes()
     }
 
-    /// The six bits beside the ECN field (RFC 2474).
+    /// Returns the DSCP: the six bits above the ECN field (RFC 2474).
     #[must_use]
     pub fn dscp(&self) -> u8 {
         self.traffic_class() >> 2
     }
 
-    /// What its headers say; `None` if they are cut off, or if the packet is not as long as they say.
+    /// Parses the headers. `None` if they are truncated, or if the packet's length differs from the
+    /// length field.
     #[must_use]
     pub fn headers(&self) -> Option<Headers> {
         Headers::parse(self.bytes)
     }
 
-    /// Its ECN field (RFC 3168, section 5).
+    /// Returns the ECN field (RFC 3168, section 5).
     #[must_use]
     pub fn ecn(&self) -> Ecn {
         Ecn::from_bits(self.traffic_class())
     }
 
-    /// Gives it another ECN field.
+    /// Sets the ECN field, and corrects the checksum of an IPv4 header.
     pub fn set_ecn(&mut self, ecn: Ecn) {
         let before = self.traffic_class();
         let class = before & !0b11 | ecn.bits();
@@ -99,21 +100,23 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Has a TCP SYN announce segments of at most so many bytes (RFC 9293, section 3.7.1), so that both ends send what a path
-    /// carries; whether it was more.
+    /// Lowers the maximum segment size that a TCP SYN announces to `bytes_max` (RFC 9293, section
+    /// 3.7.1). Then both ends send segments that fit the path MTU. Returns true if the value was
+    /// higher.
     pub fn limit_segments(&mut self, bytes_max: u16) -> bool {
         headers::limit_segments(self.bytes, bytes_max)
     }
 
-    /// Inverts a bit of what is behind the header, from 0.
+    /// Inverts bit `bit` after the header, counted from 0, for fault injection; ignores bits beyond
+    /// the end.
     pub fn flip(&mut self, bit: u64) {
-        let place = usize::try_from(bit / 8).ok().and_then(|place| self.header_bytes().checked_add(place));
-        if let Some(byte) = place.and_then(|place| self.bytes.get_mut(place)) {
+        let index = usize::try_from(bit / 8).ok().and_then(|index| self.header_bytes().checked_add(index));
+        if let Some(byte) = index.and_then(|index| self.bytes.get_mut(index)) {
             *byte ^= 1 << (bit % 8);
         }
     }
 
-    /// So many octets of the header from a place on, which is within it.
+    /// Returns N octets from offset `from`, which must lie within the header.
     fn octets<const N: usize>(&self, from: usize) -> [u8; N] {
         core::array::from_fn(|nth| self.bytes[from + nth])
     }
@@ -129,7 +132,7 @@ impl<'a> Packet<'a> {
         if self.is_ipv6 { self.bytes[0] << 4 | self.bytes[1] >> 4 } else { self.bytes[1] }
     }
 
-    /// The header's checksum after one octet, the low one of its word, changed.
+    /// Corrects the header's checksum after a change of the low octet of one word.
     fn update_checksum(&mut self, before: u8, after: u8) {
         let checksum = u16::from_be_bytes([self.bytes[10], self.bytes[11]]);
         let checksum = updated_checksum(checksum, before.into(), after.into());
@@ -137,7 +140,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A checksum after one of the words that it covers changed (RFC 1624, equation 3).
+/// Returns the checksum after a change of one covered word (RFC 1624, equation 3).
 fn updated_checksum(checksum: u16, before: u16, after: u16) -> u16 {
     let mut sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
     while sum > 0xFFFF {
@@ -146,8 +149,8 @@ fn updated_checksum(checksum: u16, before: u16, after: u16) -> u16 {
     !u16::try_from(sum).expect("it was folded")
 }
 
-/// The Internet checksum (RFC 1071) of some parts one after the other, of which only the last may have an odd length; 0 if the one in it is
-/// right.
+/// Computes the Internet checksum (RFC 1071) over concatenated parts. Only the last part may have
+/// an odd length. The result is 0 if the parts include their correct checksum.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let word = |word: &[u8]| u32::from(word[0]) << 8 | word.get(1).copied().map_or(0, u32::from);
     let mut sum: u32 = parts.iter().flat_map(|part| part.chunks(2)).map(word).sum();
@@ -225,7 +228,7 @@ mod tests {
         packet.flip(9);
         packet.flip(64);
         packet.flip(u64::MAX);
-        let changed: Vec<usize> = (0..bytes.len()).filter(|place| bytes[*place] != before[*place]).collect();
+        let changed: Vec<usize> = (0..bytes.len()).filter(|index| bytes[*index] != before[*index]).collect();
         assert_eq!((changed, bytes[21]), (vec![21], 0b10));
     }
 

@@ -1,17 +1,17 @@
-//! Byway's packets: what agents and relays say to each other, byte by byte.
+//! Wire format of the packets between agents and relays: parsing, encoding and sealing.
 //!
-//! The format is described in `docs/wire.md`; this crate reads, writes and seals it. A datagram is told apart, checked
-//! once and left where it is: views show its parts, and it is opened in place. A message is a small value that can
-//! only hold what is legal; lists and payloads stay in the packet. Nothing is allocated save in handshakes, and no bytes
-//! from outside panic.
+//! `docs/wire.md` describes the format. A view checks a datagram once and gives access to its parts
+//! without copying it; sealed packets are opened in place. A message is a small value that can only
+//! have legal contents; its lists and payloads are borrowed from the packet. Only handshakes
+//! allocate, and no received bytes cause a panic.
 //!
 //! ```
 //! use byway_wire::messages::{Nack, Probe};
 //! use byway_wire::packets::{MESSAGE_OVERHEAD, MessageHeader};
-//! use byway_wire::seal::{EpochKeys, Portable, Provider, Suite};
+//! use byway_wire::seal::{EpochKeys, PortableProvider, Provider, Suite};
 //! use byway_wire::{
-//!     Alias, Counter, Message, Messages, Microseconds, Packet, RangeSet, SequenceNumber, SessionIndex, Timestamp,
-//!     Writer,
+//!     Alias, Counter, Message, Messages, Microseconds, Packet, RangeSet, SequenceNumber,
+//!     SessionIndex, Timestamp, Writer,
 //! };
 //!
 //! // A receiver misses three packets.
@@ -24,25 +24,27 @@
 //!     open_from_low: None,
 //!     noticed_by_timer: false,
 //!     answers_confirm: false,
-//!     patience: Microseconds::new(40_000),
+//!     repair_lifetime: Microseconds::new(40_000),
 //!     ranges: missing.ranges(),
 //! };
 //!
-//! // Both sides have the keys of an epoch; a handshake has made them.
-//! let key = |byte| Portable.key(Suite::ChaCha20Poly1305, &[byte; 32]);
+//! // Both sides have the keys of an epoch, from a handshake.
+//! let key = |byte| PortableProvider.key(Suite::ChaCha20Poly1305, &[byte; 32]);
 //! let (receiver, relay) = (EpochKeys::new(key(1), key(2)), EpochKeys::new(key(2), key(1)));
 //!
-//! // The receiver seals a NACK and a probe in one packet: header, messages, and room for the tag.
+//! // The receiver seals a NACK and a probe in one packet: header, messages, space for the tag.
 //! let mut datagram = [0; 200];
 //! let (header, rest) = datagram.split_first_chunk_mut().expect("the buffer is long enough");
-//! MessageHeader { receiver: SessionIndex::new(0x2A), counter_low: Counter::FIRST.low() }.emit(header);
+//! let index = SessionIndex::new(0x2A);
+//! MessageHeader { receiver: index, counter_low: Counter::FIRST.low() }.emit(header);
 //! let mut writer = Writer::new(rest);
 //! nack.emit(&mut writer)?;
-//! Probe { number: 1, sent: Timestamp::new(5), round_trip: Microseconds::new(80_000) }.emit(&mut writer)?;
+//! let round_trip = Microseconds::new(80_000);
+//! Probe { number: 1, sent: Timestamp::new(5), round_trip }.emit(&mut writer)?;
 //! let length = writer.length() + MESSAGE_OVERHEAD;
 //! receiver.seal_message(Counter::FIRST, &mut datagram[..length]);
 //!
-//! // The relay tells what it is, opens it and reads it.
+//! // The relay dispatches on the kind, opens the packet and reads it.
 //! let Packet::Message(packet) = Packet::parse(&mut datagram[..length])? else {
 //!     panic!("it is a message packet");
 //! };
@@ -56,26 +58,49 @@
 //! ```
 //!
 //! # Where to start
-//! - [`Packet`] tells datagrams apart. The views it gives, one per kind, and their headers are in [`packets`].
-//! - [`Messages`] reads the plaintext of a packet, message by message; [`Message`] is any of them, and [`messages`]
-//!   has each by itself.
-//! - [`seal`] has handshakes, and the keys that seal packets and open them.
-//! - [`Writer`] takes messages until a packet is full. A repair's head goes in front of a payload that lies in its
-//!   place already: [`InStreamHead::emit_in_front`](messages::InStreamHead::emit_in_front).
+//! - [`Packet`] dispatches datagrams by kind. [`packets`] has a view and a header for each kind.
+//! - [`Messages`] reads the plaintext of a packet, message by message. [`Message`] is any of them;
+//!   [`messages`] has the types of all messages.
+//! - [`seal`] has handshakes, and the keys that seal and open packets.
+//! - [`Writer`] appends messages until a packet is full. The head of a repair message is written
+//!   directly before an existing payload:
+//!   [`InStreamHead::emit_in_front`](messages::InStreamHead::emit_in_front).
 //!
-//! # The rest
-//! - [`CodedBytes`] and [`Plaintext`]: the outside and the inside of a sealed source packet, whichever way it came.
-//! - [`InitiationPayload`], [`ResponsePayload`], [`Capabilities`]: what handshakes carry.
-//! - [`Grant`] and [`Credential`]: what is signed, by a [`seal::SigningKey`].
-//! - [`RangeSet`] gathers sequence numbers for a message; [`Ranges`] is what the receiver sees.
-//! - [`SequenceNumber`] and [`Counter`] come back from the 32 bits that packets carry; other identifiers and
-//!   quantities of the wire: [`FlowKey`], [`Alias`], [`SessionIndex`], [`Epoch`], [`Microseconds`], [`Timestamp`].
-//! - [`limits`]: every limit, with its reason.
-//! - [`ip`]: what is read of IP packets where those are what Byway carries.
+//! # Modules
 //!
-//! # What this crate leaves to others
-//! When to say what, and how long keys live (the state machines); addresses, sockets and randomness (the drivers);
-//! what repair packets are made of (the coder).
+//! | module | subject |
+//! |---|---|
+//! | `address` | IP addresses and ports in messages |
+//! | `capabilities` | optional features of a session |
+//! | `coded` | coded bytes, over which repair packets are computed, and the flags of a source packet |
+//! | `codes` | enumerations encoded as one byte |
+//! | `credential` | signed statements about the owner of a key |
+//! | `ecn` | ECN fields, and their rules for tunnels |
+//! | `error` | errors of parsing and writing |
+//! | `grant` | signed permissions for flows to use relays |
+//! | `ids` | flow keys, aliases, session indices and other identifiers |
+//! | [`ip`] | IP, TCP and UDP headers of captured packets; ICMP errors |
+//! | [`limits`] | limits and sizes, with reasons |
+//! | `list` | lists of records of equal length |
+//! | `low` | sequence numbers and counters, whose low 32 bits are sent |
+//! | [`messages`] | messages between nodes |
+//! | [`packets`] | packet kinds: views and headers |
+//! | `payloads` | Noise payloads of handshake packets |
+//! | `plaintext` | plaintext of source packets |
+//! | `quantities` | microseconds, kbit/s and timestamps on the wire |
+//! | `ranges` | ranges of sequence numbers |
+//! | `reader` | parser of fields |
+//! | `repair` | common fields of repair messages |
+//! | `resent_fragment` | part of a datagram that is sent again |
+//! | [`seal`] | cryptography: handshakes, sealing, signatures, replay protection |
+//! | `service` | services of relays, and sets of them in grants |
+//! | `traffic_class` | DSCP and ECN field of an IP header |
+//! | `writer` | writer of messages into packets |
+//!
+//! # What other crates do
+//! - The state machines decide which messages are sent, and the lifetime of keys.
+//! - Drivers have addresses, sockets and randomness.
+//! - The coder computes the contents of repair packets.
 #![no_std]
 
 extern crate alloc;
@@ -101,7 +126,7 @@ mod quantities;
 mod ranges;
 mod reader;
 mod repair;
-mod resent;
+mod resent_fragment;
 pub mod seal;
 mod service;
 mod traffic_class;
@@ -109,23 +134,25 @@ mod writer;
 
 pub use address::Address;
 pub use capabilities::Capabilities;
-pub use coded::{CODED_OVERHEAD, CodedBytes, Flags, Piece, Sealed, associated_data};
+pub use coded::{CODED_OVERHEAD, CodedBytes, Flags, Fragment, SealedBytes, associated_data};
 pub use credential::{Credential, Member};
 pub use ecn::Ecn;
-pub use error::{Full, ParseError};
+pub use error::{MessageFullError, ParseError};
 pub use grant::{Grant, GrantedRelay};
-pub use ids::{Alias, Boot, CodingGroupId, Epoch, FlowKey, GroupId, Receiver, SessionIndex, Shard, TenantId};
+pub use ids::{
+    Alias, CodingGroupId, Epoch, FlowKey, GroupId, Incarnation, Receiver, SessionIndex, Shard, TenantId,
+};
 pub use limits::SIGNATURE_BYTES;
 pub use list::List;
 pub use low::{Counter, SequenceNumber};
 pub use messages::{Message, Messages};
 pub use packets::Packet;
 pub use payloads::{InitiationPayload, ResponsePayload};
-pub use plaintext::{Plaintext, Uncopied};
+pub use plaintext::{Plaintext, UnprotectedMask};
 pub use quantities::{KilobitsPerSecond, Microseconds, Timestamp};
 pub use ranges::{RangeSet, Ranges, SequenceRange};
-pub use repair::{BlockShape, LengthSymbol, Place};
-pub use resent::Resent;
+pub use repair::{BlockShape, LengthSymbol, RepairIndex};
+pub use resent_fragment::ResentFragment;
 pub use service::{Service, Services};
 pub use traffic_class::TrafficClass;
 pub use writer::Writer;

@@ -1,4 +1,4 @@
-//! Lists of records of one length, as they lie in a message.
+//! Lists of records of equal length in messages.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -7,19 +7,19 @@ use crate::error::ParseError;
 use crate::limits::LIST_ENTRIES_MAX;
 use crate::reader::Reader;
 
-/// What a list holds; each takes `N` bytes.
+/// Entry of a list in a message, encoded as `N` bytes.
 pub trait Record<const N: usize>: Copy + fmt::Debug {
-    /// Reads a record from its bytes.
+    /// Reads an entry from its bytes.
     ///
     /// # Errors
-    /// If a field has a value that it may not have.
+    /// If a field has an illegal value.
     fn parse(bytes: &[u8; N]) -> Result<Self, ParseError>;
 
-    /// The record's bytes.
+    /// Encodes the entry.
     fn to_bytes(self) -> [u8; N];
 }
 
-/// Up to [`LIST_ENTRIES_MAX`] records in their wire form, all of them legal.
+/// List of up to [`LIST_ENTRIES_MAX`] checked entries in their wire form.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct List<'a, T, const N: usize> {
     records: &'a [[u8; N]],
@@ -27,21 +27,22 @@ pub struct List<'a, T, const N: usize> {
 }
 
 impl<'a, T: Record<N>, const N: usize> List<'a, T, N> {
-    /// Writes records into `scratch`, until it is full, [`LIST_ENTRIES_MAX`] are written or there are no more.
+    /// Encodes records into `scratch` until it is full, [`LIST_ENTRIES_MAX`] are written or
+    /// `records` ends. Returns their list.
     ///
-    /// What is left stays in `records`, for the next message.
+    /// The remaining records stay in `records`, for the next message.
     pub fn collect(records: &mut impl Iterator<Item = T>, scratch: &'a mut [[u8; N]]) -> Self {
         let mut count = 0;
-        let places = scratch.iter_mut().take(LIST_ENTRIES_MAX);
-        // The places come first: a record is only taken once there is one for it.
-        for (place, record) in places.zip(records) {
-            *place = record.to_bytes();
+        let slots = scratch.iter_mut().take(LIST_ENTRIES_MAX);
+        // `zip` consumes a record only if a slot is free, because the slots are the first iterator.
+        for (slot, record) in slots.zip(records) {
+            *slot = record.to_bytes();
             count += 1;
         }
         Self { records: &scratch[..count], of: PhantomData }
     }
 
-    /// Reads `count` records, and checks each of them.
+    /// Reads a list of `count` entries from a message, and checks each of them.
     pub(crate) fn parse(
         reader: &mut Reader<'a>,
         field: &'static str,
@@ -54,31 +55,31 @@ impl<'a, T: Record<N>, const N: usize> List<'a, T, N> {
         Ok(Self { records, of: PhantomData })
     }
 
-    /// How many records there are.
+    /// Returns the number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there are none.
+    /// True if the list has no entries.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The records, in order.
+    /// Returns the entries, in the order of the message.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + use<'a, T, N> {
         self.records.iter().map(legal)
     }
 
-    /// The records' bytes.
+    /// Returns the entries as encoded.
     pub(crate) const fn as_bytes(&self) -> &'a [u8] {
         self.records.as_flattened()
     }
 }
 
-/// A record of a list, all of which have been checked.
+/// Decodes an entry of a list, which was checked when the list was made.
 #[inline]
 fn legal<T: Record<N>, const N: usize>(record: &[u8; N]) -> T {
     T::parse(record).expect("lists hold legal records")

@@ -1,4 +1,4 @@
-//! Numbers of 64 bits of which packets carry the low 32.
+//! 64-bit numbers whose low 32 bits are sent in packets.
 
 use core::fmt;
 
@@ -9,24 +9,24 @@ macro_rules! counted {
         pub struct $name(u64);
 
         impl $name {
-            /// The first one.
+            /// The first number: 0.
             pub const FIRST: Self = Self(0);
 
-            /// The one with this number.
+            /// Wraps this number.
             #[inline]
             #[must_use]
             pub const fn new(number: u64) -> Self {
                 Self(number)
             }
 
-            /// The whole number.
+            /// Returns the whole 64-bit number.
             #[inline]
             #[must_use]
             pub const fn number(self) -> u64 {
                 self.0
             }
 
-            /// The low 32 bits, which packets carry.
+            /// Returns the low 32 bits, which packets include.
             #[inline]
             #[must_use]
             #[allow(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
@@ -34,10 +34,10 @@ macro_rules! counted {
                 self.0 as u32
             }
 
-            /// The one that follows.
+            /// Returns the next number.
             ///
             /// # Panics
-            /// After 2^64 of them, which no flow or session lives to see.
+            /// After 2^64 numbers, which no flow or session reaches.
             #[inline]
             #[must_use]
             pub const fn next(self) -> Self {
@@ -47,21 +47,22 @@ macro_rules! counted {
                 }
             }
 
-            /// The number `count` behind this one; the last there is, if there are not so many.
+            /// Returns the number higher by `count`, at most the highest number.
             #[inline]
             #[must_use]
             pub const fn plus(self, count: u64) -> Self {
                 Self(self.0.saturating_add(count))
             }
 
-            /// How far this number is behind `earlier`; `None` if it comes before.
+            /// Returns the distance from `earlier` to this number; `None` if this number is lower.
             #[inline]
             #[must_use]
             pub const fn since(self, earlier: Self) -> Option<u64> {
                 self.0.checked_sub(earlier.0)
             }
 
-            /// The one with these low 32 bits that is nearest to `reference`; the lower of two equally near.
+            /// Completes a truncated number: returns the number with these low 32 bits that is
+            /// nearest to `reference`. Of two equally near ones, it returns the lower.
             #[inline]
             #[must_use]
             pub const fn nearest(low: u32, reference: Self) -> Self {
@@ -78,15 +79,17 @@ macro_rules! counted {
 }
 
 counted! {
-    /// The number of a source packet within its flow. Starts at 0, grows by one, survives rekeying.
+    /// Sequence number of a source packet within its flow. It starts at 0, grows by one, and
+    /// continues across epochs.
     SequenceNumber, "sequence number"
 }
 counted! {
-    /// The number of a message packet or envelope within its session's epoch. Starts at 0, never repeats.
+    /// Counter of a message packet or envelope within its session's epoch. It starts at 0 and never
+    /// repeats.
     Counter, "counter"
 }
 
-/// The number with the low 32 bits `low` that is nearest to `reference`.
+/// Returns the number with the low 32 bits `low` that is nearest to `reference`.
 #[inline]
 const fn nearest(low: u32, reference: u64) -> u64 {
     const PERIOD: u64 = 1 << 32;
@@ -94,7 +97,7 @@ const fn nearest(low: u32, reference: u64) -> u64 {
     let ahead = low.wrapping_sub(reference as u32).cast_signed() as i64;
     match reference.checked_add_signed(ahead) {
         Some(number) => number,
-        // Past an end of the range, the nearest that exists is one period inwards.
+        // Outside the range of numbers, the nearest existing one is one period further in.
         None if ahead < 0 => reference.wrapping_add_signed(ahead).wrapping_add(PERIOD),
         None => reference.wrapping_add_signed(ahead).wrapping_sub(PERIOD),
     }
@@ -104,7 +107,8 @@ const fn nearest(low: u32, reference: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Of all numbers with these low bits around the reference, the nearest; of two, the lower.
+    /// Returns the nearest of all numbers with these low bits around the reference; of two, the
+    /// lower.
     fn nearest_by_search(low: u32, reference: u64) -> u64 {
         let periods =
             (reference >> 32).saturating_sub(1)..=(reference >> 32).saturating_add(1).min(0xFFFF_FFFF);

@@ -1,74 +1,74 @@
-//! The messages, one file each, and rows of them.
+//! Messages, one file each, and sequences of messages.
 //!
-//! Every message has `parse`, which takes a body, and `emit`, which appends it to a [`Writer`]. Lists and payloads
-//! stay where they are; nothing is allocated.
+//! Every message has `parse`, which reads a body, and `emit`, which appends it to a [`Writer`].
+//! Lists and payloads are borrowed from the packet, without allocation.
 
 mod ack;
 mod aliases;
-mod aliases_known;
+mod aliases_reply;
 mod candidates;
 mod close;
 mod confirm;
+mod cooperative_refusal;
 mod cooperative_request;
 mod copy_nack;
 mod cross_stream_repair;
 mod early_packet;
 mod in_stream_repair;
-mod lost;
+mod inter_relay_packet;
 mod nack;
 mod offer;
-mod offered;
+mod offer_reply;
 mod outage;
 mod path_challenge;
 mod path_response;
 mod probe;
 mod probe_reply;
 mod register;
-mod registered;
-mod relayed;
-mod relayed_on;
+mod register_reply;
+mod relayed_packet;
 mod report;
 mod silence;
 mod unknown;
 mod unregister;
-mod unregistered;
+mod unregister_reply;
 
 pub use ack::Ack;
 pub use aliases::{AliasAnnouncement, AliasAnnouncements, Aliases};
-pub use aliases_known::{AliasKnowledge, AliasKnowledges, AliasesKnown};
+pub use aliases_reply::{AliasStatus, AliasStatuses, AliasesReply};
 pub use candidates::{ADDRESSES_BYTES_MAX, Addresses, Candidates};
 pub use close::{Close, CloseReason};
 pub use confirm::Confirm;
+pub use cooperative_refusal::CooperativeRefusal;
 pub use cooperative_request::CooperativeRequest;
 pub use copy_nack::CopyNack;
 pub use cross_stream_repair::{Cover, CrossStreamHead, CrossStreamRepair, Digest, Entries, Entry};
 pub use early_packet::EarlyPacket;
 pub use in_stream_repair::{InStreamHead, InStreamRepair, Mask};
-pub use lost::Lost;
+pub use inter_relay_packet::InterRelayPacket;
 pub use nack::Nack;
 pub use offer::{Offer, Subject, Terms, TermsOptions};
-pub use offered::{OfferRefusal, Offered};
+pub use offer_reply::{OfferRefusal, OfferReply};
 pub use outage::Outage;
 pub use path_challenge::PathChallenge;
 pub use path_response::PathResponse;
 pub use probe::Probe;
 pub use probe_reply::ProbeReply;
 pub use register::{Consent, FlowOptions, FlowRole, Register};
-pub use registered::{Refusal, Registered};
-pub use relayed::Relayed;
-pub use relayed_on::RelayedOn;
+pub use register_reply::{Refusal, RegisterReply};
+pub use relayed_packet::RelayedPacket;
 pub use report::{DelayPercentiles, RepairCounters, Report};
 pub use silence::Silence;
-pub use unknown::Unknown;
+pub use unknown::UnknownMessage;
 pub use unregister::Unregister;
-pub use unregistered::Unregistered;
+pub use unregister_reply::UnregisterReply;
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::reader::Reader;
 use crate::writer::{MESSAGE_HEADER_BYTES, Writer};
 
-impl<'a> From<Unknown<'a>> for Message<'a> {
-    fn from(unknown: Unknown<'a>) -> Self {
+impl<'a> From<UnknownMessage<'a>> for Message<'a> {
+    fn from(unknown: UnknownMessage<'a>) -> Self {
         Self::Unknown(unknown)
     }
 }
@@ -79,23 +79,23 @@ macro_rules! messages {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Message<'a> {
             $($(#[$doc])+ $name($message),)+
-            /// One of a type that this version does not know.
-            Unknown(Unknown<'a>),
+            /// A message of a type that this version does not define.
+            Unknown(UnknownMessage<'a>),
         }
 
         impl<'a> Message<'a> {
-            /// Reads the body of a message of this type.
+            /// Reads the body of a message with this type number. An unknown type is not an error.
             ///
             /// # Errors
-            /// If a field is cut off or illegal. A type that is unknown is none.
+            /// If a field is cut off or illegal.
             pub fn parse(message_type: u8, body: &'a [u8]) -> Result<Self, ParseError> {
                 match message_type {
                     $(<$message>::TYPE => <$message>::parse(body).map(Self::$name),)+
-                    _ => Ok(Self::Unknown(Unknown::of_foreign_type(message_type, body))),
+                    _ => Ok(Self::Unknown(UnknownMessage::of_foreign_type(message_type, body))),
                 }
             }
 
-            /// The message's type, as it stands on the wire.
+            /// Returns the type number of the message on the wire.
             #[must_use]
             pub const fn message_type(&self) -> u8 {
                 match self {
@@ -104,18 +104,18 @@ macro_rules! messages {
                 }
             }
 
-            /// Appends the message.
+            /// Appends the message to those of a packet.
             ///
             /// # Errors
-            /// If it does not fit.
-            pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+            /// If the packet has too few bytes left; then no byte is written.
+            pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
                 match self {
                     $(Self::$name(message) => message.emit(writer),)+
                     Self::Unknown(unknown) => unknown.emit(writer),
                 }
             }
 
-            /// Whether there is a message of this type.
+            /// True if this version defines a message with this type number.
             const fn is_known(message_type: u8) -> bool {
                 matches!(message_type, $(<$message>::TYPE)|+)
             }
@@ -130,81 +130,81 @@ macro_rules! messages {
 }
 
 messages! {
-    /// Agent to relay: take part in this flow.
+    /// Agent to relay: registers a flow.
     Register(Register<'a>),
-    /// Relay to agent: whether it does.
-    Registered(Registered),
-    /// Ingress to egress relay: what stands for flows.
+    /// Relay to agent: accepts or refuses a registration.
+    RegisterReply(RegisterReply),
+    /// Ingress to egress relay: announces the aliases of flows.
     Aliases(Aliases<'a>),
-    /// Egress to ingress relay: which of these are in order.
-    AliasesKnown(AliasesKnown<'a>),
-    /// Agent to relay, or to the agent at the other end: the flow has ended.
+    /// Egress to ingress relay: answers the announcement of aliases.
+    AliasesReply(AliasesReply<'a>),
+    /// Agent to relay or to the other agent: ends a flow.
     Unregister(Unregister),
-    /// The answer to that.
-    Unregistered(Unregistered),
-    /// Agent to agent: let us exchange this flow.
+    /// Relay or other agent to agent: the end of the flow is recorded (answer to unregister).
+    UnregisterReply(UnregisterReply),
+    /// Agent to agent: offers a pair of flows.
     Offer(Offer<'a>),
-    /// The answer to that.
-    Offered(Offered),
-    /// Agent to agent: a packet that goes with its flow's offer.
+    /// Agent to agent: accepts or refuses an offered pair of flows.
+    OfferReply(OfferReply),
+    /// Agent to agent: contains a packet of a flow whose offer has no answer yet.
     EarlyPacket(EarlyPacket<'a>),
-    /// A repair packet for packets of one flow.
+    /// Relay or sender to receiver or relay: contains a repair packet for packets of one flow.
     InStreamRepair(InStreamRepair<'a>),
-    /// Relay to relay: a repair packet for packets of several flows.
+    /// Relay to relay: contains a repair packet for packets of several flows.
     CrossStreamRepair(CrossStreamRepair<'a>),
-    /// Receiver to egress relay: packets that the direct path lost.
+    /// Receiver to egress relay: requests packets that the direct path lost.
     Nack(Nack<'a>),
-    /// Ingress relay to sender: copies that did not arrive.
+    /// Ingress relay to sender, or egress to ingress relay: requests copies that did not arrive.
     CopyNack(CopyNack<'a>),
-    /// Receiver to egress relay: the direct path delivers again.
+    /// Receiver to egress relay: reports that the direct path delivers again.
     Ack(Ack),
-    /// Egress relay to a cooperating receiver: send packets of your own flow.
+    /// Egress relay to a cooperating receiver: requests packets of its own flow.
     CooperativeRequest(CooperativeRequest<'a>),
-    /// Cooperating receiver to egress relay: it does not have them.
-    Lost(Lost<'a>),
-    /// Egress relay to receiver: still missing?
+    /// Cooperating receiver to egress relay: does not have the requested packets.
+    CooperativeRefusal(CooperativeRefusal<'a>),
+    /// Egress relay to receiver: asks if packets are still missing.
     Confirm(Confirm<'a>),
-    /// Receiver to sender: how the flow fares.
+    /// Receiver to sender: reports losses and delays of a flow.
     Report(Report),
-    /// Egress to ingress relay: a direct path is dark.
+    /// Egress relay or sender to ingress relay: reports an outage of a direct path.
     Outage(Outage),
-    /// Receiver to sender: nothing comes any more.
+    /// Receiver to sender: reports that no more packets arrive.
     Silence(Silence),
-    /// How long is the way?
+    /// Either side of a session: measures the round-trip time.
     Probe(Probe),
-    /// The answer to a probe.
+    /// Answers a probe.
     ProbeReply(ProbeReply),
-    /// Are you at this address?
+    /// Either side of a session: validates a path to an address of the peer.
     PathChallenge(PathChallenge),
-    /// The answer to a path challenge.
+    /// Answers a path challenge.
     PathResponse(PathResponse),
-    /// A packet for another agent, or from one.
-    Relayed(Relayed<'a>),
-    /// Addresses at which an agent may be reached.
+    /// Agent to relay or back: contains a packet for another agent, or from one.
+    RelayedPacket(RelayedPacket<'a>),
+    /// Agent to agent: announces candidate addresses.
     Candidates(Candidates<'a>),
-    /// The session ends.
+    /// Either side of a session: ends the session.
     Close(Close),
-    /// Relay to relay: a packet of an agent for another agent.
-    RelayedOn(RelayedOn<'a>),
+    /// Relay to relay: contains a packet of an agent for another agent.
+    InterRelayPacket(InterRelayPacket<'a>),
 }
 
-/// The messages in a plaintext, in order.
+/// Iterator over the messages in the plaintext of a message packet, in order.
 ///
-/// A message whose body does not parse is an error, and the next one follows. A message that is cut off is an
-/// error, and the last: nothing tells where another would begin.
+/// A message whose body does not parse yields an error, and iteration continues. A truncated
+/// message yields an error and ends the iteration, because the next message's position is unknown.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Messages<'a> {
-    /// The messages in this plaintext.
+    /// Returns an iterator over the messages in this plaintext.
     #[must_use]
     pub const fn new(plaintext: &'a [u8]) -> Self {
         Self { rest: plaintext }
     }
 
-    /// The next message, unless it is cut off, and what follows it.
+    /// Splits off the next message; returns its type number, its body and the remaining bytes.
     fn split(&self) -> Result<(u8, &'a [u8], &'a [u8]), ParseError> {
         let mut reader = Reader::new("message", self.rest);
         let &[message_type, l0, l1] = reader.array::<MESSAGE_HEADER_BYTES>("type and length")?;

@@ -1,7 +1,7 @@
-//! The kinds of packets, and telling them apart.
+//! Packet kinds, and the dispatch of datagrams by kind.
 //!
-//! Each kind has a view, which checks a datagram once and shows its parts, and a header that can only hold legal
-//! values, for reading and for writing.
+//! Each kind has a view, which checks a datagram once and gives access to its parts, and a header.
+//! A header can only have legal values, and serves for reading and writing.
 
 mod cookie;
 mod envelope;
@@ -25,36 +25,36 @@ use crate::ids::SessionIndex;
 use crate::limits::DATAGRAM_BYTES_MAX;
 
 codes! {
-    /// What a packet is: its first byte.
+    /// Kind of a packet: its first byte.
     pub enum Kind {
-        /// The first packet of a handshake.
+        /// First packet of a handshake, from the initiator.
         Initiation = 4,
-        /// The answer to an initiation.
+        /// Answer to an initiation, which completes a handshake.
         Response = 5,
-        /// The answer of a busy or doubtful responder.
+        /// Answer of a responder that requires proof of the address.
         Cookie = 6,
-        /// Application data on the direct path.
+        /// Packet with application data, on the direct path.
         Source = 7,
-        /// A row of messages.
+        /// Packet with sealed messages.
         Message = 8,
-        /// Coded bytes on their way through relays.
+        /// Packet with the coded bytes of a source packet, sent through relays.
         Envelope = 9,
     }
 }
 
 impl Kind {
-    /// The first byte of packets that mean nothing and are sent all the same, with 8 to 32 random bytes, so that
-    /// nobody relies on there being none.
+    /// First byte of grease packets. They have no meaning and 8 to 32 random bytes. Peers send them
+    /// because an implementation must tolerate unknown kinds.
     pub const GREASE: u8 = 15;
 
-    /// The kind that a first byte names.
+    /// Returns the kind with this first byte.
     #[inline]
     #[must_use]
     pub fn from_first_byte(byte: u8) -> Option<Self> {
         Self::from_code(byte)
     }
 
-    /// The first byte of packets of this kind.
+    /// Returns the first byte of packets of this kind.
     #[inline]
     #[must_use]
     pub const fn first_byte(self) -> u8 {
@@ -62,25 +62,26 @@ impl Kind {
     }
 }
 
-/// A datagram whose kind, length and unprotected fields are right. Whether it is authentic is not known yet.
+/// A datagram with a valid kind, length and unprotected fields. Its authenticity is not checked
+/// yet.
 #[derive(Debug)]
 pub enum Packet<'a> {
-    /// The first packet of a handshake.
+    /// First packet of a handshake, from the initiator.
     Initiation(InitiationPacket<&'a [u8]>),
-    /// The answer to an initiation.
+    /// Answer to an initiation, which completes a handshake.
     Response(ResponsePacket<&'a [u8]>),
-    /// The answer of a busy or doubtful responder.
+    /// Answer of a responder that requires proof of the address.
     Cookie(CookiePacket<&'a [u8]>),
-    /// Application data on the direct path.
+    /// Packet with application data, on the direct path.
     Source(SourcePacket<&'a mut [u8]>),
-    /// A row of messages.
+    /// Packet with sealed messages.
     Message(MessagePacket<&'a mut [u8]>),
-    /// Coded bytes on their way through relays.
+    /// Packet with the coded bytes of a source packet, sent through relays.
     Envelope(Envelope<&'a mut [u8]>),
 }
 
 impl<'a> Packet<'a> {
-    /// Tells what `datagram` is, without copying it; what a session sealed can be opened where it lies.
+    /// Parses a datagram without copying it. Sealed packets can be opened in place.
     ///
     /// # Errors
     /// If its kind is unknown, its length impossible, or a field of its header illegal.
@@ -103,8 +104,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The receiver's index in the beginning of a packet that a session sealed, as routers quote it; `None` for other
-    /// packets, or if it is cut off before.
+    /// Reads the receiver's index from the beginning of a sealed packet, as routers quote it in
+    /// ICMP errors. `None` for other packets, or if the index is cut off.
     #[must_use]
     pub fn receiver_in(quoted: &[u8]) -> Option<SessionIndex> {
         let start = match Kind::from_first_byte(*quoted.first()?)? {
@@ -116,7 +117,7 @@ impl<'a> Packet<'a> {
         Some(SessionIndex::new(u32::from_be_bytes(*index)))
     }
 
-    /// What the packet is.
+    /// Returns the kind of the packet.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -130,7 +131,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The header of a packet of this kind, which has at least `bytes_min` bytes.
+/// Returns the header of a packet, after a check of its kind and of its least length.
 #[inline]
 fn checked_header<'a, const N: usize>(
     thing: &'static str,
@@ -183,18 +184,19 @@ fn illegal(
     ParseError::Illegal { thing, field, found: found.into(), allowed }
 }
 
-/// The `N` bytes from `start` on, in a packet whose length has been checked.
+/// Returns `N` bytes from `start`, in a packet whose length has been checked.
 #[inline]
 fn part<const N: usize>(bytes: &[u8], start: usize) -> &[u8; N] {
     bytes[start..].first_chunk().expect("the length of the packet has been checked")
 }
 
-/// As [`part`], for writing.
+/// Returns `N` bytes from `start` for writing, in a packet whose length has been checked.
 fn part_mut<const N: usize>(bytes: &mut [u8], start: usize) -> &mut [u8; N] {
     bytes[start..].first_chunk_mut().expect("the length of the packet has been checked")
 }
 
-/// The last `N` bytes and what stands before them, in a packet whose length has been checked.
+/// Splits a packet, whose length has been checked, into its last `N` bytes and the bytes before
+/// them.
 #[inline]
 fn split_end<const N: usize>(bytes: &[u8]) -> (&[u8], &[u8; N]) {
     bytes.split_last_chunk().expect("the length of the packet has been checked")

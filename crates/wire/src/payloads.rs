@@ -1,87 +1,87 @@
-//! What the two packets of a handshake carry under Noise, in front of messages.
+//! Noise payloads of the two handshake packets: fixed fields, followed by messages.
 
 use crate::capabilities::Capabilities;
 use crate::error::ParseError;
-use crate::ids::{Boot, Epoch, SessionIndex};
+use crate::ids::{Epoch, Incarnation, SessionIndex};
 use crate::reader::Reader;
 use crate::writer::Output;
 
-/// The fixed part of an initiation's payload.
+/// Fixed part of an initiation's payload, which precedes its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitiationPayload {
-    /// Nanoseconds of Unix time, if the node's clock is right; grows with every initiation of a node.
-    pub stamp: u64,
-    /// The run of the initiator.
-    pub boot: Boot,
-    /// The epoch that begins.
+    /// Nanoseconds of Unix time by the initiator's clock, but more than in its earlier initiations.
+    pub handshake_timestamp: u64,
+    /// Incarnation of the initiator.
+    pub incarnation: Incarnation,
+    /// Epoch that this handshake begins.
     pub epoch: Epoch,
 }
 
 impl InitiationPayload {
-    /// Bytes of the fixed part; messages follow.
+    /// Length of the fixed part, in bytes; messages follow.
     pub const BYTES: usize = 17;
 
-    /// Reads an opened payload; returns the messages behind the fixed part as they are, for
+    /// Reads a decrypted payload. Returns the messages after the fixed fields unparsed, for
     /// [`Messages`](crate::Messages).
     ///
     /// # Errors
-    /// If it is shorter than its fixed part.
+    /// If it is shorter than its fixed fields.
     pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new("payload of an initiation", payload);
-        let stamp = reader.u64("stamp")?;
-        let boot = Boot::new(reader.u64("boot")?);
+        let handshake_timestamp = reader.u64("handshake timestamp")?;
+        let incarnation = Incarnation::new(reader.u64("incarnation")?);
         let epoch = Epoch::new(reader.u8("epoch")?);
-        Ok((Self { stamp, boot, epoch }, reader.rest()))
+        Ok((Self { handshake_timestamp, incarnation, epoch }, reader.rest()))
     }
 
-    /// The fixed part's bytes.
+    /// Encodes the fixed part of the payload, which precedes the messages.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         let mut output = Output::new(&mut bytes);
-        output.u64(self.stamp);
-        output.u64(self.boot.number());
+        output.u64(self.handshake_timestamp);
+        output.u64(self.incarnation.number());
         output.u8(self.epoch.number());
         bytes
     }
 }
 
-/// The fixed part of a response's payload.
+/// Fixed part of a response's payload, which precedes its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponsePayload {
-    /// The responder's index of the session.
+    /// Session index that the responder has chosen for packets to it.
     pub index: SessionIndex,
-    /// What the responder can do.
+    /// Capabilities of the responder.
     pub capabilities: Capabilities,
-    /// The run of the responder.
-    pub boot: Boot,
+    /// Incarnation of the responder.
+    pub incarnation: Incarnation,
 }
 
 impl ResponsePayload {
-    /// Bytes of the fixed part; messages follow.
+    /// Length of the fixed part, in bytes; messages follow.
     pub const BYTES: usize = 14;
 
-    /// Reads an opened payload; returns the messages behind the fixed part as they are, for
+    /// Reads a decrypted payload. Returns the messages after the fixed fields unparsed, for
     /// [`Messages`](crate::Messages).
     ///
     /// # Errors
-    /// If it is shorter than its fixed part.
+    /// If it is shorter than its fixed fields.
     pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let mut reader = Reader::new("payload of a response", payload);
         let index = SessionIndex::new(reader.u32("index")?);
         let capabilities = Capabilities::from_bits(reader.u16("capabilities")?);
-        let boot = Boot::new(reader.u64("boot")?);
-        Ok((Self { index, capabilities, boot }, reader.rest()))
+        let incarnation = Incarnation::new(reader.u64("incarnation")?);
+        Ok((Self { index, capabilities, incarnation }, reader.rest()))
     }
 
-    /// The fixed part's bytes.
+    /// Encodes the fixed part of the payload, which precedes the messages.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         let mut output = Output::new(&mut bytes);
         output.u32(self.index.number());
         output.u16(self.capabilities.bits());
-        output.u64(self.boot.number());
+        output.u64(self.incarnation.number());
         bytes
     }
 }

@@ -1,4 +1,4 @@
-//! What is inside a source packet.
+//! Plaintext of a source packet.
 
 use crate::coded::Flags;
 use crate::ecn::Ecn;
@@ -7,39 +7,43 @@ use crate::quantities::Timestamp;
 use crate::reader::Reader;
 use crate::traffic_class::TrafficClass;
 
-/// Which of the packets before one its sender copied to no relay, so that nobody can repair them.
+/// Set of packets before a source packet that their sender did not copy to any relay: they cannot
+/// be repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Uncopied(u8);
+pub struct UnprotectedMask(u8);
 
-impl Uncopied {
-    /// None of them, as far as is said.
+impl UnprotectedMask {
+    /// The empty set: no preceding packet is marked as unprotected.
     pub const NONE: Self = Self(0);
 
-    /// How many packets back it says so: as many bits as the marks have left.
+    /// Number of preceding packets that the set can contain: the free bits of the marks.
     pub const REACH: u8 = 6;
 
-    /// Bit i: the packet i + 1 before; higher bits than [`Uncopied::REACH`] of them do not count.
+    /// Returns the set with these bits: bit i is the packet i + 1 before. Bits from
+    /// [`UnprotectedMask::REACH`] on are ignored.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & ((1 << Self::REACH) - 1))
     }
 
-    /// See [`Uncopied::from_bits`].
+    /// Returns the bits of the set: bit i is the packet i + 1 before.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// What the packet after the next one says, when the next one is copied or not.
+    /// Returns the set for the next packet of the flow. The current packet becomes the nearest
+    /// preceding one; `is_copied` is true if it was copied.
     #[inline]
     #[must_use]
     pub const fn then(self, is_copied: bool) -> Self {
         Self::from_bits(self.0 << 1 | !is_copied as u8)
     }
 
-    /// Returns the same without the packet so many before, which was copied after all.
+    /// Returns the set without the packet at distance `before`, because the sender has copied it
+    /// later.
     #[must_use]
     pub const fn except(self, before: u64) -> Self {
         match before {
@@ -51,24 +55,25 @@ impl Uncopied {
 
 const HEAD_BYTES: usize = 5;
 
-/// The plaintext of a source packet: a datagram or a piece of one, and what its sender says of it.
+/// Plaintext of a source packet: a datagram or fragment, and the sender's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plaintext<'a> {
-    /// When the packet was sent, by the sender's clock.
+    /// Time at which the packet was sent, by the sender's clock.
     pub sent: Timestamp,
-    /// The traffic class to deliver the datagram with.
+    /// Traffic class of the datagram for its delivery.
     pub traffic_class: TrafficClass,
-    /// Which packets before this one cannot be repaired.
-    pub uncopied: Uncopied,
-    /// The application's datagram, or one of its two pieces.
+    /// Set of the preceding packets that cannot be repaired.
+    pub unprotected: UnprotectedMask,
+    /// The application's datagram, or one of its two fragments.
     pub datagram: &'a [u8],
 }
 
 impl<'a> Plaintext<'a> {
-    /// Bytes in front of the datagram, beside [the DSCP's](TrafficClass::dscp_bytes).
+    /// Length of the fields before the datagram, in bytes, without [the
+    /// DSCP's](TrafficClass::dscp_bytes).
     pub const HEAD_BYTES: usize = HEAD_BYTES;
 
-    /// Reads an opened plaintext of a packet with these flags.
+    /// Reads a decrypted plaintext of a packet with these flags.
     ///
     /// # Errors
     /// If it is cut off, or if the DSCP is illegal: 0, which takes no byte, or above 63.
@@ -77,23 +82,23 @@ impl<'a> Plaintext<'a> {
         let mut reader = Reader::new("plaintext of a source packet", bytes);
         let sent = Timestamp::new(reader.u32("sent")?);
         let marks = reader.u8("marks")?;
-        let (ecn, uncopied) = (Ecn::from_bits(marks), Uncopied::from_bits(marks >> 2));
+        let (ecn, unprotected) = (Ecn::from_bits(marks), UnprotectedMask::from_bits(marks >> 2));
         let mut traffic_class = TrafficClass::from(ecn);
         if flags.has_dscp() {
             traffic_class = TrafficClass::new(parse_dscp(&mut reader)?, ecn);
         }
-        Ok(Self { sent, traffic_class, uncopied, datagram: reader.rest() })
+        Ok(Self { sent, traffic_class, unprotected, datagram: reader.rest() })
     }
 
-    /// The bytes that belong in front of the DSCP, if there is one, and the datagram.
+    /// Encodes the fields before the DSCP and the datagram.
     #[inline]
     #[must_use]
     pub const fn head(&self) -> [u8; HEAD_BYTES] {
         let [s0, s1, s2, s3] = self.sent.micros().to_be_bytes();
-        [s0, s1, s2, s3, self.uncopied.bits() << 2 | self.traffic_class.ecn().bits()]
+        [s0, s1, s2, s3, self.unprotected.bits() << 2 | self.traffic_class.ecn().bits()]
     }
 
-    /// The DSCP that stands between head and datagram; `None` for 0.
+    /// Returns the DSCP, which precedes the datagram; `None` for 0, which takes no byte.
     #[inline]
     #[must_use]
     pub fn dscp(&self) -> Option<u8> {
@@ -101,7 +106,7 @@ impl<'a> Plaintext<'a> {
     }
 }
 
-/// Reads the DSCP of a packet that has one.
+/// Reads the DSCP of a packet whose flags announce one.
 #[cold]
 fn parse_dscp(reader: &mut Reader<'_>) -> Result<u8, ParseError> {
     match reader.u8("DSCP")? {
@@ -113,9 +118,9 @@ fn parse_dscp(reader: &mut Reader<'_>) -> Result<u8, ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Epoch, Piece};
+    use crate::{Epoch, Fragment};
 
-    const FLAGS: Flags = Flags::new(Epoch::new(1), Piece::Whole);
+    const FLAGS: Flags = Flags::new(Epoch::new(1), Fragment::Whole);
 
     fn with_dscp(byte: u8) -> Result<u8, ParseError> {
         let flags = FLAGS.with_dscp_of(TrafficClass::new(1, Ecn::NotCapable));
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_is_copied_later_is_taken_out() {
-        let uncopied = Uncopied::NONE.then(false).then(true).then(false);
+        let uncopied = UnprotectedMask::NONE.then(false).then(true).then(false);
         assert_eq!(uncopied.bits(), 0b101);
         let without = |before| uncopied.except(before).bits();
         assert_eq!([without(0), without(1), without(2), without(3)], [0b101, 0b100, 0b101, 0b001]);

@@ -1,87 +1,88 @@
-//! Quantities as coarse and as wide as the wire carries them.
+//! Quantities at the resolution and width of the wire format.
 
 use byway_units::{Duration, Rate, Time};
 
-/// A span of whole microseconds, up to 71 minutes.
+/// Span of time in whole microseconds, up to 71 minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Microseconds(u32);
 
 impl Microseconds {
-    /// A span of `count` microseconds.
+    /// Creates a span of `count` microseconds.
     #[must_use]
     pub const fn new(count: u32) -> Self {
         Self(count)
     }
 
-    /// How many microseconds these are.
+    /// Returns the number of microseconds.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0
     }
 
-    /// The span, rounded down, or the longest there is.
+    /// Converts a duration, rounded down; a longer one than 71 minutes becomes the longest span.
     #[must_use]
     pub fn from_duration(span: Duration) -> Self {
         Self(u32::try_from(span.as_micros()).unwrap_or(u32::MAX))
     }
 
-    /// The span.
+    /// Converts the span to a duration.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_micros(self.0.into())
     }
 }
 
-/// A rate in whole kbit/s, up to 4.3 Tbit/s.
+/// Rate in whole kbit/s, up to 4.3 Tbit/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KilobitsPerSecond(u32);
 
 impl KilobitsPerSecond {
-    /// A rate of `count` kbit/s.
+    /// Creates a rate of `count` kbit/s.
     #[must_use]
     pub const fn new(count: u32) -> Self {
         Self(count)
     }
 
-    /// How many kbit/s these are.
+    /// Returns the number of kbit/s.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0
     }
 
-    /// The rate, rounded up since it is announced as an upper bound, or the highest there is.
+    /// Converts a rate, rounded up, because announced rates are upper bounds; at most the highest
+    /// value.
     #[must_use]
     pub fn from_rate(rate: Rate) -> Self {
         Self(u32::try_from(rate.bits_per_second().div_ceil(1_000)).unwrap_or(u32::MAX))
     }
 
-    /// The rate.
+    /// Converts the wire value to a rate.
     #[must_use]
     pub fn rate(self) -> Rate {
         Rate::from_kilobits_per_second(self.0.into())
     }
 }
 
-/// An instant of one node's clock in microseconds, modulo 2^32.
+/// Instant of one node's clock in microseconds, modulo 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Timestamp(u32);
 
 impl Timestamp {
-    /// The instant `micros` microseconds after the clock began anew.
+    /// Creates the instant `micros` microseconds after the last wrap of the clock.
     #[inline]
     #[must_use]
     pub const fn new(micros: u32) -> Self {
         Self(micros)
     }
 
-    /// The microseconds on the wire.
+    /// Returns the microseconds since the last wrap of the clock.
     #[inline]
     #[must_use]
     pub const fn micros(self) -> u32 {
         self.0
     }
 
-    /// What the wire says of `now`.
+    /// Converts an instant of this node's clock.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the wire carries microseconds modulo 2^32")]
@@ -89,9 +90,9 @@ impl Timestamp {
         Self((now.as_nanos() / 1_000) as u32)
     }
 
-    /// The time from `earlier` to this, modulo 2^32 microseconds.
+    /// Returns the time from `earlier` to this instant, modulo 2^32 microseconds.
     ///
-    /// Between different clocks it means something only relative to other such differences.
+    /// Between different clocks, only differences of such times have a meaning.
     #[inline]
     #[must_use]
     pub const fn since(self, earlier: Self) -> Microseconds {

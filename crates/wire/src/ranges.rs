@@ -1,4 +1,4 @@
-//! Ranges of sequence numbers, as NACKs and their kin carry them.
+//! Ranges of sequence numbers, as in NACKs and similar messages.
 
 use core::fmt;
 
@@ -12,10 +12,11 @@ use crate::writer::Output;
 
 const RANGE_BYTES: usize = 6;
 
-/// How far behind the first number a range may end: numbers farther away than this repeat modulo 2^32.
+/// Number of sequence numbers that the low 32 bits distinguish: the greatest distance of a range's
+/// end from the first sequence number.
 const SPAN: u64 = 1 << 32;
 
-/// Sequence numbers without a gap: 1 to [`RANGE_LENGTH_MAX`] of them.
+/// Range of 1 to [`RANGE_LENGTH_MAX`] consecutive sequence numbers in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceRange {
     first_low: u32,
@@ -23,19 +24,19 @@ pub struct SequenceRange {
 }
 
 impl SequenceRange {
-    /// The low 32 bits of the first sequence number.
+    /// Returns the low 32 bits of the first sequence number.
     #[must_use]
     pub const fn first_low(&self) -> u32 {
         self.first_low
     }
 
-    /// How many sequence numbers there are.
+    /// Returns the number of sequence numbers in the range.
     #[must_use]
     pub const fn length(&self) -> u16 {
         self.length
     }
 
-    /// The low 32 bits of each sequence number.
+    /// Returns the low 32 bits of each sequence number in the range.
     pub fn numbers_low(&self) -> impl Iterator<Item = u32> + use<> {
         let first_low = self.first_low;
         (0..self.length).map(move |offset| first_low.wrapping_add(offset.into()))
@@ -52,14 +53,14 @@ impl SequenceRange {
     }
 }
 
-/// Up to [`RANGES_MAX`] rising ranges in their wire form; made by a [`RangeSet`] or found in a message.
+/// Up to [`RANGES_MAX`] rising ranges in wire form, from a [`RangeSet`] or a message.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ranges<'a> {
     ranges: &'a [[u8; RANGE_BYTES]],
 }
 
 impl<'a> Ranges<'a> {
-    /// No ranges.
+    /// Ranges of a message that names no packet.
     pub const EMPTY: Self = Self { ranges: &[] };
 
     pub(crate) fn parse(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
@@ -72,7 +73,8 @@ impl<'a> Ranges<'a> {
         Ok(ranges)
     }
 
-    /// Whether lengths are legal and ranges rise, counted from the first of the first range.
+    /// Checks that each length is legal, and that each range begins above the end of the previous
+    /// one, counted from the first sequence number.
     fn check(&self, reader: &Reader<'_>) -> Result<(), ParseError> {
         let start = self.iter().next().map_or(0, |range| range.first_low);
         let mut end_before = 0;
@@ -96,29 +98,31 @@ impl<'a> Ranges<'a> {
         output.bytes(self.ranges.as_flattened());
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no ranges.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The ranges, rising from the first.
+    /// Returns the ranges, in rising order from the first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = SequenceRange> + use<'a> {
         self.ranges.iter().copied().map(SequenceRange::from_bytes)
     }
 
-    /// The low 32 bits of every sequence number in the ranges: at most [`RANGES_MAX`] times [`RANGE_LENGTH_MAX`].
+    /// Returns the low 32 bits of every sequence number in the ranges: at most [`RANGES_MAX`] times
+    /// [`RANGE_LENGTH_MAX`].
     pub fn numbers_low(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.iter().flat_map(|range| range.numbers_low())
     }
 
-    /// The low bits of the last number; `None` if there is none. It takes a look at each range, not at each number.
+    /// Returns the low 32 bits of the last sequence number; `None` if there are no ranges. The cost
+    /// depends on the number of ranges only.
     #[must_use]
     pub fn last_low(&self) -> Option<u32> {
         let last = self.iter().last()?;
@@ -132,7 +136,7 @@ impl fmt::Debug for Ranges<'_> {
     }
 }
 
-/// Gathers rising sequence numbers into ranges for one message.
+/// Collects rising sequence numbers into ranges for one message.
 ///
 /// ```
 /// use byway_wire::{RangeSet, SequenceNumber};
@@ -141,7 +145,8 @@ impl fmt::Debug for Ranges<'_> {
 /// for number in [7, 8, 9, 12] {
 ///     assert!(missing.insert(SequenceNumber::new(number)));
 /// }
-/// let ranges: Vec<_> = missing.ranges().iter().map(|range| (range.first_low(), range.length())).collect();
+/// let ranges = missing.ranges();
+/// let ranges: Vec<_> = ranges.iter().map(|range| (range.first_low(), range.length())).collect();
 /// assert_eq!(ranges, [(7, 3), (12, 1)]);
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -152,14 +157,14 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// No ranges yet.
+    /// Returns an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds `number`, and says whether it fits: not if it takes a range more than [`RANGES_MAX`], or lies 2^32 or
-    /// more behind the first. Then it begins the next message, in another set.
+    /// Adds `number`. Returns false if it would need more than [`RANGES_MAX`] ranges, or is 2^32 or
+    /// more above the first one. Such a number begins the next message, in another set.
     ///
     /// # Panics
     /// If `number` is not above the one added before it.
@@ -191,33 +196,33 @@ impl RangeSet {
         self.ranges.try_push(SequenceRange { first_low: number.low(), length: 1 }.to_bytes()).is_ok()
     }
 
-    /// Whether nothing was added.
+    /// True if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// What was added, for a message.
+    /// Returns the ranges, for a message.
     #[must_use]
     pub fn ranges(&self) -> Ranges<'_> {
         Ranges { ranges: &self.ranges }
     }
 
-    /// Forgets what was added.
+    /// Removes all sequence numbers.
     pub fn clear(&mut self) {
         self.ranges.clear();
     }
 }
 
-/// Makes the range one longer, unless it is as long as it may be.
+/// Extends the range by one sequence number; returns false if it has the greatest length.
 fn extend(bytes: &mut [u8; RANGE_BYTES]) -> bool {
     let mut range = SequenceRange::from_bytes(*bytes);
-    let has_room = range.length < RANGE_LENGTH_MAX;
-    if has_room {
+    let can_grow = range.length < RANGE_LENGTH_MAX;
+    if can_grow {
         range.length += 1;
         *bytes = range.to_bytes();
     }
-    has_room
+    can_grow
 }
 
 #[cfg(test)]
@@ -234,7 +239,7 @@ mod tests {
         Ranges::parse(&mut Reader::new("test", bytes))
     }
 
-    /// The wire form of these ranges, and what parsing it gives.
+    /// Encodes these ranges and parses the result.
     fn parse_pairs(pairs: &[(u32, u16)]) -> Result<Vec<(u32, u16)>, ParseError> {
         let ranges = pairs.iter().map(|&(first_low, length)| SequenceRange { first_low, length }.to_bytes());
         let count = u8::try_from(pairs.len()).expect("tests have few ranges");

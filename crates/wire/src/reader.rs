@@ -1,4 +1,4 @@
-//! Reading fields from front to back.
+//! Parser of fields, from the beginning of a packet or message to its end.
 
 use byway_units::{AgentId, FlowId};
 
@@ -7,10 +7,10 @@ use crate::error::ParseError;
 use crate::ids::{Alias, FlowKey, Receiver};
 use crate::limits::AGENT_NUMBER_MAX;
 
-/// The version of grants and credentials.
+/// Version of the encoding of grants and credentials.
 pub(crate) const STATEMENT_VERSION: u8 = 1;
 
-/// The unread rest of a packet or message, whose name goes into errors.
+/// Parser of a packet or message: its unread bytes, and its name for errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     thing: &'static str,
@@ -23,7 +23,8 @@ impl<'a> Reader<'a> {
         Self { thing, rest: bytes }
     }
 
-    /// Reads what never has more than `bytes_max` bytes; the fields tell whether there are enough.
+    /// Begins to read a structure of at most `bytes_max` bytes. Reading its fields detects one that
+    /// is too short.
     pub(crate) fn bounded(
         thing: &'static str,
         bytes: &'a [u8],
@@ -35,18 +36,18 @@ impl<'a> Reader<'a> {
         Ok(Self::new(thing, bytes))
     }
 
-    /// The name of what is read.
+    /// Returns the name of the packet or message, for errors.
     pub(crate) const fn thing(&self) -> &'static str {
         self.thing
     }
 
-    /// What follows the fields read so far.
+    /// Returns the bytes after the fields read so far.
     #[inline]
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     #[inline]
     pub(crate) fn array<const N: usize>(&mut self, field: &'static str) -> Result<&'a [u8; N], ParseError> {
         let (array, rest) = self.rest.split_first_chunk().ok_or_else(|| self.too_short(field, N))?;
@@ -54,7 +55,7 @@ impl<'a> Reader<'a> {
         Ok(array)
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     #[inline]
     pub(crate) fn bytes(&mut self, field: &'static str, count: usize) -> Result<&'a [u8], ParseError> {
         let (bytes, rest) = self.rest.split_at_checked(count).ok_or_else(|| self.too_short(field, count))?;
@@ -62,7 +63,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// The next `count` records of `N` bytes each.
+    /// Reads the next `count` records of `N` bytes each.
     #[inline]
     pub(crate) fn arrays<const N: usize>(
         &mut self,
@@ -93,14 +94,14 @@ impl<'a> Reader<'a> {
         self.array(field).copied().map(u64::from_be_bytes)
     }
 
-    /// The value that the next byte stands for.
+    /// Reads an enumeration value from one byte.
     #[inline]
     pub(crate) fn code<T: Code>(&mut self, field: &'static str) -> Result<T, ParseError> {
         let code = self.u8(field)?;
         T::from_code(code).ok_or_else(|| self.illegal(field, code, T::ALLOWED))
     }
 
-    /// The version of a grant or credential.
+    /// Reads the version of a grant or credential; another one is an error.
     pub(crate) fn version(&mut self) -> Result<(), ParseError> {
         match self.u8("version")? {
             STATEMENT_VERSION => Ok(()),
@@ -132,7 +133,7 @@ impl<'a> Reader<'a> {
         Ok(FlowKey::new(sender, receiver, flow))
     }
 
-    /// The error for a field that has just been read.
+    /// Returns the error for an illegal value of a field that was just read.
     #[cold]
     pub(crate) fn illegal(
         &self,

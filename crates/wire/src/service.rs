@@ -1,52 +1,52 @@
-//! What a flow asks of relays, and what a grant allows.
+//! Services: the treatment of a flow by relays, and the set that a grant allows.
 
 use crate::codes::{Code, codes};
 
 codes! {
-    /// What relays do for a flow.
+    /// Treatment of a flow by relays.
     pub enum Service {
-        /// Nothing of them: the direct path alone.
+        /// The direct path alone, without relays.
         Internet = 0,
-        /// Repair packets, in-stream and cross-stream.
+        /// Repair packets, both in-stream and cross-stream.
         Coding = 1,
-        /// Repair from copies at the egress relay.
+        /// Repair from copies in the egress relay's cache.
         Caching = 2,
-        /// Delivery over the overlay, and no direct path.
+        /// Delivery over the overlay, without the direct path.
         Forwarding = 3,
-        /// Delivery over the overlay and over the direct path; what comes first counts.
+        /// Delivery over the overlay and over the direct path. The first arrival counts.
         Both = 4,
     }
 }
 
-/// The services that a grant allows.
+/// Set of services that a grant allows.
 ///
-/// Bits without a meaning are kept: they are part of what is signed.
+/// Undefined bits are preserved, because the signature covers them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Services(u8);
 
 impl Services {
-    /// No service.
+    /// Set without services.
     pub const NONE: Self = Self(0);
 
-    /// These and `service`.
+    /// Returns this set with `service`.
     #[must_use]
     pub const fn with(self, service: Service) -> Self {
         Self(self.0 | 1 << service as u8)
     }
 
-    /// Whether `service` is among them.
+    /// True if the set includes `service`.
     #[must_use]
     pub fn allow(self, service: Service) -> bool {
         self.0 >> service.code() & 1 == 1
     }
 
-    /// The services of these bits: bit n allows service n.
+    /// Returns the services with these bits: bit n allows service n.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The bits.
+    /// Returns the set as bits: bit n for service n.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0

@@ -2,73 +2,74 @@
 
 use crate::ecn::Ecn;
 
-/// The traffic class of an IP header: the DSCP in the six upper bits (RFC 2474), the ECN field in the two lower ones
-/// (RFC 3168).
+/// Traffic class of an IP header: the DSCP in the six upper bits (RFC 2474), the ECN field in
+/// the two lower ones (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrafficClass(u8);
 
 impl TrafficClass {
-    /// The default forwarding behaviour, not ECN-capable.
+    /// Traffic class of the default forwarding behaviour, not ECN-capable.
     pub const DEFAULT: Self = Self(0);
 
-    /// The class with the DSCP in the six lower bits of `dscp`; the others do not count.
+    /// Returns the traffic class of the DSCP in the six lower bits of `dscp`; the others are
+    /// ignored.
     #[inline]
     #[must_use]
     pub const fn new(dscp: u8, ecn: Ecn) -> Self {
         Self(dscp << 2 | ecn.bits())
     }
 
-    /// The class of this byte of an IP header.
+    /// Returns the traffic class in this byte of an IP header.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The byte in an IP header.
+    /// Returns the traffic class as a byte of an IP header.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The DSCP, 0 to 63.
+    /// Returns the DSCP, 0 to 63.
     #[inline]
     #[must_use]
     pub const fn dscp(self) -> u8 {
         self.0 >> 2
     }
 
-    /// The ECN field.
+    /// Returns the ECN field.
     #[inline]
     #[must_use]
     pub const fn ecn(self) -> Ecn {
         Ecn::from_bits(self.0)
     }
 
-    /// Returns the same DSCP with another ECN field.
+    /// Returns this traffic class with another ECN field.
     #[inline]
     #[must_use]
     pub const fn with_ecn(self, ecn: Ecn) -> Self {
         Self(self.0 & !0b11 | ecn.bits())
     }
 
-    /// Returns the same ECN field with the default DSCP, 0.
+    /// Returns this traffic class with the default DSCP, 0.
     #[inline]
     #[must_use]
     pub const fn without_dscp(self) -> Self {
         Self(self.0 & 0b11)
     }
 
-    /// True for the DSCPs 48 to 63. Routers that go by the IP precedence take all of them for network control, as
-    /// they do CS6 and CS7 (RFC 2474, section 4.2.2.2).
+    /// True for the DSCPs 48 to 63. Routers that use the IP precedence treat all of them as network
+    /// control, like CS6 and CS7 (RFC 2474, section 4.2.2.2).
     #[inline]
     #[must_use]
     pub const fn is_network_control(self) -> bool {
         self.dscp() >= 48
     }
 
-    /// Bytes that the DSCP takes in a plaintext: none if it is 0, the default.
+    /// Returns the number of bytes of the DSCP in a plaintext: 0 for the default DSCP, otherwise 1.
     #[inline]
     #[must_use]
     pub const fn dscp_bytes(self) -> usize {

@@ -1,15 +1,15 @@
-//! Putting messages into packets, one behind the other.
+//! Writer of messages into packets, one after the other.
 
-use crate::error::Full;
+use crate::error::MessageFullError;
 use crate::limits::MESSAGES_BYTES_MAX;
 
-/// Type and length, in front of every message's body.
+/// Length in bytes of the fields before every message's body: type and length.
 pub(crate) const MESSAGE_HEADER_BYTES: usize = 3;
 
-/// Fills the plaintext of a packet with messages.
+/// Writes messages into the plaintext of a packet.
 ///
-/// A message that does not fit is refused whole: what [`Writer::written`] shows holds whole messages only. The
-/// bytes behind it are scratch.
+/// A message that does not fit is refused whole: [`Writer::written`] returns complete messages
+/// only. The bytes after them are scratch.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -17,79 +17,81 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// An empty row of messages, which may grow to the length of `buffer` and to [`MESSAGES_BYTES_MAX`].
+    /// Begins an empty sequence of messages. Its length is limited by `buffer` and by
+    /// [`MESSAGES_BYTES_MAX`].
     #[must_use]
     pub fn new(buffer: &'a mut [u8]) -> Self {
         let limit = buffer.len().min(MESSAGES_BYTES_MAX);
         Self { buffer: &mut buffer[..limit], length: 0 }
     }
 
-    /// How many bytes are written.
+    /// Returns the number of bytes of the messages written so far.
     #[must_use]
     pub const fn length(&self) -> usize {
         self.length
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left for further messages.
     #[must_use]
-    pub const fn room(&self) -> usize {
+    pub const fn remaining(&self) -> usize {
         self.buffer.len() - self.length
     }
 
-    /// The messages written so far.
+    /// Returns the encoded messages written so far.
     #[must_use]
     pub fn written(&self) -> &[u8] {
         &self.buffer[..self.length]
     }
 
-    /// The messages written so far, for sealing in place.
+    /// Returns the encoded messages written so far, for sealing in place.
     #[must_use]
     pub fn into_written(self) -> &'a mut [u8] {
         &mut self.buffer[..self.length]
     }
 
-    /// Appends the message of this type whose body `emit` writes, if it fits.
+    /// Appends a message of this type if it fits; `emit` writes the body.
     pub(crate) fn append(
         &mut self,
         message_type: u8,
         emit: impl FnOnce(&mut Output<'_>),
-    ) -> Result<(), Full> {
+    ) -> Result<(), MessageFullError> {
         let needed = emit_message(&mut self.buffer[self.length..], message_type, emit);
-        if needed > self.room() {
-            return Err(Full { message_type, needed, room: self.room() });
+        if needed > self.remaining() {
+            return Err(MessageFullError { message_type, needed, remaining: self.remaining() });
         }
         self.length += needed;
         Ok(())
     }
 }
 
-/// Writes a message into `place`, and returns the bytes that it takes, which may be more than there are.
-fn emit_message(place: &mut [u8], message_type: u8, emit: impl FnOnce(&mut Output<'_>)) -> usize {
-    let mut output = Output::new(place);
+/// Writes a message into `target`. Returns its length, which may exceed that of `target`.
+fn emit_message(target: &mut [u8], message_type: u8, emit: impl FnOnce(&mut Output<'_>)) -> usize {
+    let mut output = Output::new(target);
     output.u8(message_type);
     output.u16(0);
     emit(&mut output);
-    let Output { place, length: needed } = output;
-    if needed <= place.len() {
+    let Output { buffer: target, length: needed } = output;
+    if needed <= target.len() {
         let body_bytes = u16::try_from(needed - MESSAGE_HEADER_BYTES);
         let body_bytes = body_bytes.expect("packets are shorter than the longest message");
-        place[1..MESSAGE_HEADER_BYTES].copy_from_slice(&body_bytes.to_be_bytes());
+        target[1..MESSAGE_HEADER_BYTES].copy_from_slice(&body_bytes.to_be_bytes());
     }
     needed
 }
 
-/// Writes the head of a message at the end of `front`, where its payload follows; returns where the message begins.
+/// Writes the head of a message at the end of `front`, directly before its payload. Returns the
+/// message's offset in `front`.
 pub(crate) fn emit_in_front(
     front: &mut [u8],
     message_type: u8,
     head_bytes: usize,
     payload_bytes: usize,
     emit: impl FnOnce(&mut Output<'_>),
-) -> Result<usize, Full> {
+) -> Result<usize, MessageFullError> {
     let needed = head_bytes + payload_bytes;
     let start = front.len().checked_sub(head_bytes).filter(|_| needed <= MESSAGES_BYTES_MAX);
-    let room = front.len().min(MESSAGES_BYTES_MAX.saturating_sub(payload_bytes));
-    let start = start.ok_or(Full { message_type, needed: head_bytes, room })?;
+    let remaining = front.len().min(MESSAGES_BYTES_MAX.saturating_sub(payload_bytes));
+    let start = start.ok_or(MessageFullError { message_type, needed: head_bytes, remaining })?;
     let mut output = Output::new(&mut front[start..]);
     output.u8(message_type);
     let body_bytes = u16::try_from(needed - MESSAGE_HEADER_BYTES);
@@ -99,19 +101,19 @@ pub(crate) fn emit_in_front(
     Ok(start)
 }
 
-/// Takes the fields of one message, and counts on when there is no place left.
+/// Writes the fields of one message. After the buffer's end, it only counts.
 #[derive(Debug)]
 pub(crate) struct Output<'a> {
-    place: &'a mut [u8],
+    buffer: &'a mut [u8],
     length: usize,
 }
 
 impl<'a> Output<'a> {
-    pub(crate) const fn new(place: &'a mut [u8]) -> Self {
-        Self { place, length: 0 }
+    pub(crate) const fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, length: 0 }
     }
 
-    /// How many bytes the fields take so far.
+    /// Returns the number of bytes of the fields so far, those beyond the buffer included.
     pub(crate) const fn length(&self) -> usize {
         self.length
     }
@@ -119,8 +121,8 @@ impl<'a> Output<'a> {
     #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let end = self.length + bytes.len();
-        if let Some(place) = self.place.get_mut(self.length..end) {
-            place.copy_from_slice(bytes);
+        if let Some(target) = self.buffer.get_mut(self.length..end) {
+            target.copy_from_slice(bytes);
         }
         self.length = end;
     }
@@ -145,7 +147,7 @@ impl<'a> Output<'a> {
         self.bytes(&value.to_be_bytes());
     }
 
-    /// As one byte, the length of a list that is bounded by its type.
+    /// Writes the length of a list as one byte. The list's type limits it to 255.
     #[inline]
     pub(crate) fn count(&mut self, count: usize) {
         self.u8(u8::try_from(count).expect("lists have at most 255 entries"));
@@ -162,8 +164,8 @@ mod tests {
         let mut writer = Writer::new(&mut buffer);
         assert_eq!(writer.append(7, |output| output.u16(0x0102)), Ok(()));
         let refused = writer.append(8, |output| output.bytes(&[1, 2, 3]));
-        assert_eq!(refused, Err(Full { message_type: 8, needed: 6, room: 5 }));
-        assert_eq!((writer.written(), writer.room()), ([7, 0, 2, 1, 2].as_slice(), 5));
+        assert_eq!(refused, Err(MessageFullError { message_type: 8, needed: 6, remaining: 5 }));
+        assert_eq!((writer.written(), writer.remaining()), ([7, 0, 2, 1, 2].as_slice(), 5));
         assert_eq!(writer.append(9, |output| output.u16(0x0304)), Ok(()));
         assert_eq!(writer.into_written(), [7, 0, 2, 1, 2, 9, 0, 2, 3, 4]);
     }
@@ -178,9 +180,9 @@ mod tests {
     #[test]
     fn a_head_without_room_is_refused() {
         let refused = emit_in_front(&mut [0; 3], 16, 4, 0, |output| output.u8(5));
-        assert_eq!(refused, Err(Full { message_type: 16, needed: 4, room: 3 }));
+        assert_eq!(refused, Err(MessageFullError { message_type: 16, needed: 4, remaining: 3 }));
         let refused = emit_in_front(&mut [0; 9], 16, 4, MESSAGES_BYTES_MAX - 3, |output| output.u8(5));
-        assert_eq!(refused, Err(Full { message_type: 16, needed: 4, room: 3 }));
+        assert_eq!(refused, Err(MessageFullError { message_type: 16, needed: 4, remaining: 3 }));
         let fits = emit_in_front(&mut [0; 9], 16, 4, MESSAGES_BYTES_MAX - 4, |output| output.u8(5));
         assert_eq!(fits, Ok(5));
     }

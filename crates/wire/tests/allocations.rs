@@ -1,11 +1,11 @@
-//! Reading and writing allocate nothing, whether the bytes are legal or not.
+//! Reading and writing legal or illegal bytes does not allocate.
 
 mod support;
 
 use byway_wire::{Grant, Message, Messages, Packet, Writer};
 use support::vectors::all;
 
-/// How many allocations, and how many packets and messages were read and refused.
+/// Counts allocations, and the packets and messages that were read and rejected.
 fn measured(mut inputs: Vec<Vec<u8>>) -> (u64, [usize; 2]) {
     let mut counts = [0; 2];
     let mut buffer = vec![0; 2_000];

@@ -1,43 +1,43 @@
-//! Errors say which packet or message, which field, what was found and what is allowed.
+//! Errors name the packet or message, the field, the value found and the legal values.
 
 use byway_wire::messages::Message;
 use byway_wire::packets::{CookiePacket, SourcePacket};
 use byway_wire::{Flags, Grant, Messages, Packet, ParseError, Plaintext};
 
-/// What the error says, of something that must be one.
+/// Returns the text of an error, which must exist.
 fn shown<T>(result: Result<T, ParseError>) -> String {
     result.err().expect("the bytes are illegal").to_string()
 }
 
 #[test]
 fn an_unknown_kind_is_named() {
-    assert_eq!(shown(Packet::parse(&mut [15; 40])), "no packet is of kind 15: the kinds are 4 to 9");
+    assert_eq!(shown(Packet::parse(&mut [15; 40])), "unknown packet kind 15: allowed are 4 to 9");
 }
 
 #[test]
 fn a_cut_field_is_named() {
-    assert_eq!(shown(Packet::parse(&mut [])), "datagram: kind takes 1 bytes, 0 are left");
-    assert_eq!(shown(Packet::parse(&mut [7; 32])), "source packet: all takes 33 bytes, 32 are left");
-    assert_eq!(shown(Packet::parse(&mut [4; 3])), "initiation: all takes 157 bytes, 3 are left");
+    assert_eq!(shown(Packet::parse(&mut [])), "datagram: kind needs 1 bytes, 0 are left");
+    assert_eq!(shown(Packet::parse(&mut [7; 32])), "source packet: all needs 33 bytes, 32 are left");
+    assert_eq!(shown(Packet::parse(&mut [4; 3])), "initiation: all needs 157 bytes, 3 are left");
     let nack = Message::parse(18, &[0, 1, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(shown(nack), "NACK: patience takes 4 bytes, 2 are left");
+    assert_eq!(shown(nack), "NACK: repair lifetime needs 4 bytes, 2 are left");
     assert_eq!(
         shown(Plaintext::parse(&[0; 4], Flags::from_wire(0))),
-        "plaintext of a source packet: marks takes 1 bytes, 0 are left"
+        "plaintext of a source packet: marks needs 1 bytes, 0 are left"
     );
 }
 
 #[test]
 fn a_cut_message_is_named() {
     let first = |bytes| Messages::new(bytes).next().expect("there is a message");
-    assert_eq!(shown(first(&[20, 0])), "message: type and length takes 3 bytes, 2 are left");
-    assert_eq!(shown(first(&[20, 0, 6, 1])), "message: body takes 6 bytes, 1 are left");
+    assert_eq!(shown(first(&[20, 0])), "message: type and length needs 3 bytes, 2 are left");
+    assert_eq!(shown(first(&[20, 0, 6, 1])), "message: body needs 6 bytes, 1 are left");
 }
 
 #[test]
 fn what_is_too_long_is_named() {
-    assert_eq!(shown(CookiePacket::parse([6; 57])), "cookie: 57 bytes, 56 are allowed");
-    assert_eq!(shown(Grant::parse(&[1; 174])), "grant: 174 bytes, 173 are allowed");
+    assert_eq!(shown(CookiePacket::parse([6; 57])), "cookie: 57 bytes, allowed are 56");
+    assert_eq!(shown(Grant::parse(&[1; 174])), "grant: 174 bytes, allowed are 173");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn an_illegal_value_is_named_with_those_allowed() {
 #[test]
 fn a_range_out_of_order_is_named() {
     let ranges = [0, 1, 2, 0, 0, 0, 5, 0, 2, 0, 0, 0, 6, 0, 1];
-    let expected = "confirm: range 1 begins at 6, allowed are rising ranges without overlap, within 2^32";
+    let expected = "confirm: range 1 begins at 6; ranges must be ascending and disjoint, within 2^32";
     assert_eq!(shown(Message::parse(23, &ranges)), expected);
 }
 

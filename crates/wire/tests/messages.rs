@@ -1,17 +1,19 @@
-//! Messages come back as they were sent, fit or are refused whole, and never take the reader down.
+//! Messages survive a round trip, fit or are refused whole, and never cause a panic of the reader.
 
 mod support;
 
 use byway_units::{BatchId, FlowId};
 use byway_wire::messages::{
-    ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesKnown, Candidates, Close, CloseReason, Confirm,
-    CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair, DelayPercentiles, EarlyPacket,
-    Entry, InStreamHead, InStreamRepair, Lost, Nack, Offer, OfferRefusal, Offered, PathChallenge,
-    PathResponse, Probe, ProbeReply, Refusal, Register, Registered, Relayed, RelayedOn, RepairCounters,
-    Report, Silence, Subject, Unknown, Unregister, Unregistered,
+    ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesReply, Candidates, Close, CloseReason, Confirm,
+    CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
+    DelayPercentiles, EarlyPacket, Entry, InStreamHead, InStreamRepair, InterRelayPacket, Nack, Offer,
+    OfferRefusal, OfferReply, PathChallenge, PathResponse, Probe, ProbeReply, Refusal, Register,
+    RegisterReply, RelayedPacket, RepairCounters, Report, Silence, Subject, UnknownMessage, Unregister,
+    UnregisterReply,
 };
 use byway_wire::{
-    Ecn, Full, List, Message, Messages, Piece, Plaintext, SequenceNumber, TrafficClass, Uncopied, Writer,
+    Ecn, Fragment, List, Message, MessageFullError, Messages, Plaintext, SequenceNumber, TrafficClass,
+    UnprotectedMask, Writer,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -20,7 +22,8 @@ use proptest::sample::select;
 use support::emitted;
 use support::strategies::*;
 
-/// The message comes back, fits exactly, and is refused where a byte is missing.
+/// Checks that the message survives a round trip, fits exactly, and is refused if a byte is
+/// missing.
 #[track_caller]
 fn check<'a>(message: impl Into<Message<'a>>) {
     let message = message.into();
@@ -43,18 +46,22 @@ fn fits_exactly(message: &Message<'_>, bytes: &[u8]) {
     let mut buffer = vec![0xAA; bytes.len()];
     let mut writer = Writer::new(&mut buffer);
     assert_eq!(message.emit(&mut writer), Ok(()));
-    assert_eq!((writer.room(), writer.written()), (0, bytes));
+    assert_eq!((writer.remaining(), writer.written()), (0, bytes));
 
     let mut buffer = vec![0xAA; bytes.len() + 5 - 1];
     let mut writer = Writer::new(&mut buffer);
-    let first = Unknown::new(255, &[7, 8]).expect("the type is unknown");
+    let first = UnknownMessage::new(255, &[7, 8]).expect("the type is unknown");
     first.emit(&mut writer).expect("it fits");
-    let full = Full { message_type: message.message_type(), needed: bytes.len(), room: bytes.len() - 1 };
+    let full = MessageFullError {
+        message_type: message.message_type(),
+        needed: bytes.len(),
+        remaining: bytes.len() - 1,
+    };
     assert_eq!(message.emit(&mut writer), Err(full));
     assert_eq!(writer.written(), [255, 0, 2, 7, 8]);
 }
 
-/// A body that is cut anywhere is read or refused, and the message behind it is read.
+/// Checks that a body cut anywhere is read or rejected, and that the next message is read.
 fn any_length_is_survived(message: &Message<'_>, bytes: &[u8]) {
     let behind = Message::from(Close { reason: CloseReason::Leaving });
     for length in 3..bytes.len() {
@@ -86,7 +93,7 @@ proptest! {
         flow_key in flow_key(), role in flow_role(), revision in any::<Option<u8>>(), far_relay in granted_relay(),
         outcome in prop_oneof![alias().prop_map(Ok), select(Refusal::ALL).prop_map(Err)],
     ) {
-        check(Registered { flow_key, role, revision, far_relay, outcome });
+        check(RegisterReply { flow_key, role, revision, far_relay, outcome });
     }
 
     #[test]
@@ -96,9 +103,9 @@ proptest! {
     }
 
     #[test]
-    fn aliases_known_survive(aliases in vec(knowledge(), 0..=255)) {
+    fn aliases_known_survive(aliases in vec(alias_status(), 0..=255)) {
         let mut scratch = [[0; 3]; 255];
-        check(AliasesKnown { aliases: List::collect(&mut aliases.iter().copied(), &mut scratch) });
+        check(AliasesReply { aliases: List::collect(&mut aliases.iter().copied(), &mut scratch) });
     }
 
     #[test]
@@ -108,7 +115,7 @@ proptest! {
 
     #[test]
     fn unregistered_survives(flow_key in flow_key(), role in flow_role(), far_relay in of(granted_relay())) {
-        check(Unregistered { flow_key, role, far_relay });
+        check(UnregisterReply { flow_key, role, far_relay });
     }
 
     #[test]
@@ -123,19 +130,19 @@ proptest! {
     fn offered_survives(
         flow in any::<u16>(), outcome in prop_oneof![Just(Ok(())), select(OfferRefusal::ALL).prop_map(Err)],
     ) {
-        check(Offered { flow: FlowId::new(flow), outcome });
+        check(OfferReply { flow: FlowId::new(flow), outcome });
     }
 
     #[test]
     fn early_packet_survives(
-        flow in any::<u16>(), sequence in any::<u64>(), piece in select(&[Piece::Whole, Piece::First, Piece::Second][..]), waited in micros(),
+        flow in any::<u16>(), sequence in any::<u64>(), fragment in select(&[Fragment::Whole, Fragment::First, Fragment::Second][..]), waited in micros(),
         sent in timestamp(), marks in any::<u8>(), dscp in 0..64_u8, datagram in payload(),
     ) {
-        let (traffic_class, uncopied) = (TrafficClass::new(dscp, Ecn::from_bits(marks)), Uncopied::from_bits(marks >> 2));
+        let (traffic_class, unprotected) = (TrafficClass::new(dscp, Ecn::from_bits(marks)), UnprotectedMask::from_bits(marks >> 2));
         let (flow, sequence) = (FlowId::new(flow), SequenceNumber::new(sequence));
-        let plaintext = Plaintext { sent, traffic_class, uncopied, datagram: &datagram };
-        let packet = EarlyPacket { flow, sequence, piece, waited, plaintext };
-        // A datagram that is cut is a shorter datagram.
+        let plaintext = Plaintext { sent, traffic_class, unprotected, datagram: &datagram };
+        let packet = EarlyPacket { flow, sequence, fragment, waited, plaintext };
+        // A truncated datagram is a shorter datagram.
         let bytes = emitted(&[packet.into()]);
         prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(packet.into())]);
         prop_assert_eq!(EarlyPacket::OVERHEAD + traffic_class.dscp_bytes() + datagram.len(), bytes.len());
@@ -144,12 +151,12 @@ proptest! {
 
     #[test]
     fn in_stream_repair_survives(
-        alias in alias(), first_low in any::<u32>(), mask in mask(), place in place(),
+        alias in alias(), first_low in any::<u32>(), mask in mask(), repair_index in repair_index(),
         length_symbol in length_symbol(), payload in payload(),
     ) {
-        let head = InStreamHead { alias, first_low, mask, place, length_symbol };
+        let head = InStreamHead { alias, first_low, mask, repair_index, length_symbol };
         let repair = InStreamRepair { head, payload: &payload };
-        // A payload that is cut is a shorter payload.
+        // A truncated payload is a shorter payload.
         let bytes = emitted(&[repair.into()]);
         prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(repair.into())]);
         fits_exactly(&repair.into(), &bytes);
@@ -159,14 +166,14 @@ proptest! {
 
     #[test]
     fn cross_stream_repair_survives(
-        batch in any::<u32>(), place in place(), length_symbol in length_symbol(), covered in covered(),
+        batch in any::<u32>(), repair_index in repair_index(), length_symbol in length_symbol(), covered in covered(),
         with_digests in any::<bool>(), payload in payload(),
     ) {
         let (entries, digests): (Vec<Entry>, Vec<_>) = covered.into_iter().unzip();
         let mut scratch = [[0; 6]; 32];
         let listed = List::collect(&mut entries.iter().copied(), &mut scratch);
         let cover = Cover::new(listed, with_digests.then_some(digests.as_slice())).expect("1 to 32 packets");
-        let head = CrossStreamHead { batch: BatchId::new(batch), place, length_symbol, cover };
+        let head = CrossStreamHead { batch: BatchId::new(batch), repair_index, length_symbol, cover };
         let repair = CrossStreamRepair { head, payload: &payload };
         let bytes = emitted(&[repair.into()]);
         prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(repair.into())]);
@@ -179,10 +186,10 @@ proptest! {
     #[test]
     fn nack_survives(
         alias in alias(), open_from_low in any::<Option<u32>>(), noticed_by_timer in any::<bool>(),
-        answers_confirm in any::<bool>(), patience in micros(), ranges in ranges(),
+        answers_confirm in any::<bool>(), repair_lifetime in micros(), ranges in ranges(),
     ) {
         let ranges = ranges.ranges();
-        check(Nack { alias, open_from_low, noticed_by_timer, answers_confirm, patience, ranges });
+        check(Nack { alias, open_from_low, noticed_by_timer, answers_confirm, repair_lifetime, ranges });
     }
 
     #[test]
@@ -196,13 +203,13 @@ proptest! {
     }
 
     #[test]
-    fn cooperative_request_survives(alias in alias(), patience in micros(), ranges in ranges()) {
-        check(CooperativeRequest { alias, patience, ranges: ranges.ranges() });
+    fn cooperative_request_survives(alias in alias(), repair_lifetime in micros(), ranges in ranges()) {
+        check(CooperativeRequest { alias, repair_lifetime, ranges: ranges.ranges() });
     }
 
     #[test]
     fn lost_survives(alias in alias(), ranges in ranges()) {
-        check(Lost { alias, ranges: ranges.ranges() });
+        check(CooperativeRefusal { alias, ranges: ranges.ranges() });
     }
 
     #[test]
@@ -251,7 +258,7 @@ proptest! {
         from in agent(), to in agent(), kind in select([4_u8, 5, 6, 8].as_slice()), rest in payload(),
     ) {
         let packet = [&[kind][..], &rest].concat();
-        let relayed = RelayedOn::new(from, to, &packet).expect("the kind is one that relays pass on");
+        let relayed = InterRelayPacket::new(from, to, &packet).expect("the kind is one that relays pass on");
         let bytes = emitted(&[relayed.into()]);
         prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(relayed.into())]);
         fits_exactly(&relayed.into(), &bytes);
@@ -260,7 +267,7 @@ proptest! {
     #[test]
     fn relayed_survives(agent in agent(), kind in select([4_u8, 5, 6, 8].as_slice()), rest in payload()) {
         let packet = [&[kind][..], &rest].concat();
-        let relayed = Relayed::new(agent, &packet).expect("the kind is one that relays pass on");
+        let relayed = RelayedPacket::new(agent, &packet).expect("the kind is one that relays pass on");
         let bytes = emitted(&[relayed.into()]);
         prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(relayed.into())]);
         fits_exactly(&relayed.into(), &bytes);
@@ -281,7 +288,7 @@ proptest! {
 
     #[test]
     fn unknown_messages_survive(message_type in any::<u8>(), body in payload()) {
-        if let Some(unknown) = Unknown::new(message_type, &body) {
+        if let Some(unknown) = UnknownMessage::new(message_type, &body) {
             let bytes = emitted(&[unknown.into()]);
             prop_assert_eq!(Messages::new(&bytes).collect::<Vec<_>>(), [Ok(unknown.into())]);
         }
@@ -302,9 +309,13 @@ proptest! {
     }
 }
 
-/// The head in front of a payload that is there already gives the same bytes as the message written at once.
+/// Writes a head before an existing payload. The result must equal the message written at once.
 #[track_caller]
-fn in_front(payload: &[u8], expected: &[u8], emit: impl FnOnce(&mut [u8]) -> Result<usize, Full>) {
+fn in_front(
+    payload: &[u8],
+    expected: &[u8],
+    emit: impl FnOnce(&mut [u8]) -> Result<usize, MessageFullError>,
+) {
     let mut buffer = [&[0xAA; 400][..], payload].concat();
     let start = emit(&mut buffer[..400]).expect("the head fits");
     assert_eq!(&buffer[start..], expected);
@@ -354,8 +365,8 @@ fn a_cover_has_packets_and_a_digest_of_each_or_none() {
 #[test]
 fn relays_pass_on_handshakes_and_messages_only() {
     let (one, other) = (byway_units::AgentId::new(1), byway_units::AgentId::new(2));
-    let passed_on = |packet: &[u8]| Relayed::new(one, packet).is_some();
-    let passed_further = |packet: &[u8]| RelayedOn::new(one, other, packet).is_some();
+    let passed_on = |packet: &[u8]| RelayedPacket::new(one, packet).is_some();
+    let passed_further = |packet: &[u8]| InterRelayPacket::new(one, other, packet).is_some();
     let kinds: Vec<_> = (0..=u8::MAX).filter(|kind| passed_on(&[*kind])).collect();
     assert_eq!(kinds, [4, 5, 6, 8]);
     assert!((0..=u8::MAX).all(|kind| passed_further(&[kind]) == passed_on(&[kind])));

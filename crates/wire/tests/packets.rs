@@ -1,4 +1,5 @@
-//! Packets come back as they were sent; their parts lie where the description says; no bytes take the reader down.
+//! Packets survive a round trip, their parts are at the documented offsets, and no bytes cause a
+//! panic.
 
 mod support;
 
@@ -11,16 +12,16 @@ use byway_wire::packets::{
     ResponseHeader, ResponsePacket, SOURCE_OVERHEAD, SourceHeader, SourcePacket, Suite,
 };
 use byway_wire::{
-    Boot, CODED_OVERHEAD, CodedBytes, Credential, Ecn, Epoch, Flags, Grant, InitiationPayload, Member,
+    CODED_OVERHEAD, CodedBytes, Credential, Ecn, Epoch, Flags, Grant, Incarnation, InitiationPayload, Member,
     Packet, ParseError, Plaintext, ResponsePayload, SequenceNumber, SessionIndex, Shard, TrafficClass,
-    Uncopied, associated_data,
+    UnprotectedMask, associated_data,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use support::strategies::*;
 
-/// A packet of `length` bytes that begins with what `emit` writes; the rest counts up.
+/// Returns a packet of `length` bytes. `emit` writes its beginning; the rest counts up.
 fn packet<const N: usize>(length: usize, emit: impl FnOnce(&mut [u8; N])) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
     emit(bytes.first_chunk_mut().expect("packets are longer than headers"));
@@ -119,8 +120,8 @@ proptest! {
 
     #[test]
     fn plaintexts_survive(sent in timestamp(), marks in any::<u8>(), dscp in 0..64_u8, flags in flags(), datagram in payload()) {
-        let (traffic_class, uncopied) = (TrafficClass::new(dscp, Ecn::from_bits(marks)), Uncopied::from_bits(marks >> 2));
-        let plaintext = Plaintext { sent, traffic_class, uncopied, datagram: &datagram };
+        let (traffic_class, unprotected) = (TrafficClass::new(dscp, Ecn::from_bits(marks)), UnprotectedMask::from_bits(marks >> 2));
+        let plaintext = Plaintext { sent, traffic_class, unprotected, datagram: &datagram };
         let bytes = [&plaintext.head()[..], plaintext.dscp().as_slice(), &datagram].concat();
         prop_assert_eq!((bytes[4], bytes.len()), (marks, 5 + usize::from(dscp > 0) + datagram.len()));
         prop_assert_eq!(Plaintext::parse(&bytes, flags.with_dscp_of(traffic_class)), Ok(plaintext));
@@ -128,13 +129,13 @@ proptest! {
 
     #[test]
     fn payloads_of_handshakes_survive(
-        stamp in any::<u64>(), boot in any::<u64>(), epoch in any::<u8>(), index in index(),
+        handshake_timestamp in any::<u64>(), incarnation in any::<u64>(), epoch in any::<u8>(), index in index(),
         capabilities in capabilities(), messages in payload(),
     ) {
-        let payload = InitiationPayload { stamp, boot: Boot::new(boot), epoch: Epoch::new(epoch) };
+        let payload = InitiationPayload { handshake_timestamp, incarnation: Incarnation::new(incarnation), epoch: Epoch::new(epoch) };
         let bytes = [&payload.to_bytes()[..], &messages].concat();
         prop_assert_eq!(InitiationPayload::parse(&bytes), Ok((payload, messages.as_slice())));
-        let payload = ResponsePayload { index, capabilities, boot: Boot::new(boot) };
+        let payload = ResponsePayload { index, capabilities, incarnation: Incarnation::new(incarnation) };
         let bytes = [&payload.to_bytes()[..], &messages].concat();
         prop_assert_eq!(ResponsePayload::parse(&bytes), Ok((payload, messages.as_slice())));
     }
@@ -147,9 +148,9 @@ proptest! {
     }
 
     #[test]
-    fn a_grant_that_is_read_gives_its_bytes_again(grant in grant(), place in 0..173_usize, byte in any::<u8>()) {
+    fn a_grant_that_is_read_gives_its_bytes_again(grant in grant(), index in 0..173_usize, byte in any::<u8>()) {
         let mut bytes = grant.to_bytes();
-        bytes[place] = byte;
+        bytes[index] = byte;
         if let Ok(grant) = Grant::parse(&bytes) {
             prop_assert_eq!(grant.to_bytes(), bytes);
         }
@@ -209,7 +210,7 @@ fn sizes_are_those_of_the_description() {
         MESSAGE_OVERHEAD + head + CODED_OVERHEAD
     };
     assert_eq!((cross_stream(0, false), cross_stream(1, false), cross_stream(1, true)), (58, 64, 68));
-    // A path that carries 1,472 bytes takes repairs of ten packets of 1,354 bytes.
+    // On a path with a payload of 1,472 bytes, repairs of ten packets of 1,354 bytes fit.
     assert_eq!(cross_stream(10, false) + 1_354, 1_472);
 }
 

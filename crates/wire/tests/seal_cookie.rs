@@ -1,4 +1,4 @@
-//! A busy responder asks for a cookie.
+//! A busy responder requires a cookie.
 
 mod support;
 
@@ -7,11 +7,11 @@ use core::net::SocketAddr;
 use byway_units::{Duration, Time};
 use byway_wire::limits::COOKIE_SECRET_LIFE;
 use byway_wire::packets::{COOKIE_PACKET_BYTES, INITIATION_BYTES_MIN};
-use byway_wire::seal::{CookieError, CookieJar, Forged, Initiation, Suite, write_mac2};
+use byway_wire::seal::{CookieError, CookieJar, ForgeryError, Initiation, Suite, write_mac2};
 use byway_wire::{Address, ParseError};
 use support::handshakes::{
-    Counted, INDEX, INITIATION, Refusal, flipped, no_pre_shared, open_cookie, responder_secret, screened,
-    write,
+    CountingRandom, INDEX, INITIATION, Refusal, flipped, no_pre_shared, open_cookie, responder_secret,
+    screened, write,
 };
 
 const NOW: Time = Time::from_nanos(5_000_000_000_000);
@@ -28,8 +28,8 @@ fn home() -> Address {
     address("203.0.113.9:40000")
 }
 
-/// The initiation with the cookie that `jar` gives for `from` at `now`.
-fn with_cookie(jar: &mut CookieJar, from: Address, now: Time, random: &mut Counted) -> Vec<u8> {
+/// Returns the initiation with the cookie of `jar` for `from` at `now`.
+fn with_cookie(jar: &mut CookieJar, from: Address, now: Time, random: &mut CountingRandom) -> Vec<u8> {
     let (mut packet, awaited) = write(&INITIATION, &no_pre_shared(), 1);
     let cookie = jar.packet(&screened(&packet), from, now, random);
     write_mac2(&mut packet, &open_cookie(&awaited, &cookie).expect("the cookie is right"));
@@ -42,7 +42,7 @@ fn admits(jar: &CookieJar, packet: &[u8], from: Address, now: Time) -> bool {
 
 #[test]
 fn a_cookie_admits_its_initiation_from_its_address() {
-    let (mut jar, mut random) = (jar(), Counted(0));
+    let (mut jar, mut random) = (jar(), CountingRandom(0));
     let packet = with_cookie(&mut jar, home(), NOW, &mut random);
     assert!(admits(&jar, &packet, home(), NOW));
     assert!(admits(&jar, &packet, address("[::ffff:203.0.113.9]:40000"), NOW), "the mapped form is the same");
@@ -53,11 +53,15 @@ fn a_cookie_admits_its_initiation_from_its_address() {
 
 #[test]
 fn the_cookie_is_of_use_for_another_initiation_from_there() {
-    let (mut jar, mut random) = (jar(), Counted(0));
+    let (mut jar, mut random) = (jar(), CountingRandom(0));
     let (packet, awaited) = write(&INITIATION, &no_pre_shared(), 1);
     let answer = jar.packet(&screened(&packet), home(), NOW, &mut random);
     let cookie = open_cookie(&awaited, &answer).expect("the cookie is right");
-    let (mut next, _) = write(&Initiation { stamp: INITIATION.stamp + 1, ..INITIATION }, &no_pre_shared(), 2);
+    let (mut next, _) = write(
+        &Initiation { handshake_timestamp: INITIATION.handshake_timestamp + 1, ..INITIATION },
+        &no_pre_shared(),
+        2,
+    );
     assert!(!admits(&jar, &next, home(), NOW));
     write_mac2(&mut next, &cookie);
     assert!(admits(&jar, &next, home(), NOW));
@@ -66,7 +70,7 @@ fn the_cookie_is_of_use_for_another_initiation_from_there() {
 #[test]
 fn without_a_cookie_nothing_is_admitted() {
     let (packet, _) = write(&INITIATION, &no_pre_shared(), 1);
-    let (mut jar, mut random) = (jar(), Counted(0));
+    let (mut jar, mut random) = (jar(), CountingRandom(0));
     assert!(!admits(&jar, &packet, home(), NOW), "not before the first secret either");
     let admitted = with_cookie(&mut jar, home(), NOW, &mut random);
     assert!(!admits(&jar, &packet, home(), NOW));
@@ -77,7 +81,7 @@ fn without_a_cookie_nothing_is_admitted() {
 
 #[test]
 fn a_secret_makes_cookies_for_one_life_and_is_accepted_for_two() {
-    let (mut jar, mut random) = (jar(), Counted(0));
+    let (mut jar, mut random) = (jar(), CountingRandom(0));
     let moment = Duration::from_nanos(1);
     let first = with_cookie(&mut jar, home(), NOW, &mut random);
     let last_of_first = with_cookie(&mut jar, home(), NOW + COOKIE_SECRET_LIFE - moment, &mut random);
@@ -107,7 +111,7 @@ fn a_cookie_is_smaller_than_any_initiation() {
 fn a_changed_bit_of_a_cookie_packet_is_refused_or_is_reserved() {
     for &suite in Suite::ALL {
         let (packet, awaited) = write(&Initiation { suite, ..INITIATION }, &no_pre_shared(), 1);
-        let answer = jar().packet(&screened(&packet), home(), NOW, &mut Counted(0));
+        let answer = jar().packet(&screened(&packet), home(), NOW, &mut CountingRandom(0));
         for bit in 0..8 * answer.len() {
             let error = open_cookie(&awaited, &flipped(&answer, bit)).err();
             match bit / 8 {
@@ -119,7 +123,7 @@ fn a_changed_bit_of_a_cookie_packet_is_refused_or_is_reserved() {
                     };
                     assert!(index != INDEX && expected == INDEX, "bit {bit}");
                 }
-                _ => assert_eq!(error, Some(Refusal::Wrong(CookieError::Forged(Forged))), "bit {bit}"),
+                _ => assert_eq!(error, Some(Refusal::Wrong(CookieError::Forged(ForgeryError))), "bit {bit}"),
             }
         }
     }
@@ -129,14 +133,14 @@ fn a_changed_bit_of_a_cookie_packet_is_refused_or_is_reserved() {
 fn a_cookie_for_another_initiation_does_not_open() {
     let (packet, _) = write(&INITIATION, &no_pre_shared(), 1);
     let (_, awaited) = write(&INITIATION, &no_pre_shared(), 2);
-    let answer = jar().packet(&screened(&packet), home(), NOW, &mut Counted(0));
+    let answer = jar().packet(&screened(&packet), home(), NOW, &mut CountingRandom(0));
     let error = open_cookie(&awaited, &answer).err();
-    assert_eq!(error, Some(Refusal::Wrong(CookieError::Forged(Forged))));
+    assert_eq!(error, Some(Refusal::Wrong(CookieError::Forged(ForgeryError))));
 }
 
 #[test]
 fn equal_cookies_travel_under_different_salts() {
-    let (mut jar, mut random) = (jar(), Counted(0));
+    let (mut jar, mut random) = (jar(), CountingRandom(0));
     let (packet, _) = write(&INITIATION, &no_pre_shared(), 1);
     let answers = [0, 1].map(|_| jar.packet(&screened(&packet), home(), NOW, &mut random));
     assert_ne!(answers[0][8..], answers[1][8..]);

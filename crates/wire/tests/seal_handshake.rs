@@ -1,4 +1,4 @@
-//! Two nodes shake hands, or fail to.
+//! Handshakes between two nodes, successful and failing.
 
 mod support;
 
@@ -30,8 +30,8 @@ fn both_sides_learn_what_the_other_says_and_the_same_keys() {
             assert_eq!((received.shard, received.index), (Shard::new(3), INDEX));
             assert_eq!(received.capabilities, Capabilities::DIGESTS);
             assert_eq!(
-                (received.stamp, received.boot, received.epoch),
-                (INITIATION.stamp, INITIATION.boot, INITIATION.epoch)
+                (received.handshake_timestamp, received.incarnation, received.epoch),
+                (INITIATION.handshake_timestamp, INITIATION.incarnation, INITIATION.epoch)
             );
             assert_eq!(received.messages, INITIATION.messages);
 
@@ -39,8 +39,8 @@ fn both_sides_learn_what_the_other_says_and_the_same_keys() {
             assert_eq!(packet.len(), RESPONSE_BYTES_MIN + ACCEPTANCE.messages.len());
             let response = read_response(&mut awaited, &packet).expect("the response is right");
             assert_eq!(
-                (response.index, response.capabilities, response.boot, response.messages.as_slice()),
-                (ACCEPTANCE.index, ACCEPTANCE.capabilities, ACCEPTANCE.boot, ACCEPTANCE.messages)
+                (response.index, response.capabilities, response.incarnation, response.messages.as_slice()),
+                (ACCEPTANCE.index, ACCEPTANCE.capabilities, ACCEPTANCE.incarnation, ACCEPTANCE.messages)
             );
             assert_eq!((response.keys.send(), response.keys.receive()), (keys.receive(), keys.send()));
             assert_ne!(keys.send(), keys.receive());
@@ -105,9 +105,9 @@ fn a_changed_bit_of_an_initiation_is_refused_or_is_of_mac2() {
     for &suite in Suite::ALL {
         let (packet, _) = write(&Initiation { suite, ..INITIATION }, &no_pre_shared(), 1);
         let mac2_from = 8 * (packet.len() - 16);
-        let expected = read(&packet, 2).expect("the initiation is right").stamp;
+        let expected = read(&packet, 2).expect("the initiation is right").handshake_timestamp;
         for bit in 0..8 * packet.len() {
-            let read = read(&flipped(&packet, bit), 2).map(|received| received.stamp);
+            let read = read(&flipped(&packet, bit), 2).map(|received| received.handshake_timestamp);
             if bit < mac2_from {
                 assert!(read.is_err(), "bit {bit}");
             } else {
@@ -163,7 +163,7 @@ fn bad_responses_do_not_keep_the_true_one_out() {
         let (_, other_keys) = accept(&packet, &no_pre_shared(), 3);
         assert_ne!(keys.send(), other_keys.send());
         for bad in 1..BAD_RESPONSES {
-            // Some are wrong in the ephemeral key, some in the payload, some in the tag.
+            // The changed bit lies in the ephemeral key, the payload or the tag.
             let bit = 8 * (8 + bad * (response.len() - 9) / BAD_RESPONSES);
             assert_eq!(
                 read_response(&mut awaited, &flipped(&response, bit)).map(|_| ()),
@@ -197,7 +197,7 @@ fn a_replayed_initiation_tells_its_age_and_brings_keys_that_nobody_shares() {
     let ours = read_response(&mut awaited, &response).expect("the response is right").keys;
 
     let replayed = read(&packet, 3).expect("it still opens");
-    assert_eq!(replayed.stamp, INITIATION.stamp);
+    assert_eq!(replayed.handshake_timestamp, INITIATION.handshake_timestamp);
     let (second, replayed_keys) = replayed.accept(&ACCEPTANCE, &no_pre_shared()).expect("the messages fit");
     assert_ne!(replayed_keys.send(), keys.send());
     assert_eq!(read_response(&mut awaited, &second).map(|_| ()), Err(Refusal::Wrong(ResponseError::Closed)));
@@ -207,8 +207,11 @@ fn a_replayed_initiation_tells_its_age_and_brings_keys_that_nobody_shares() {
 #[test]
 fn a_response_answers_one_initiation_only() {
     let (packet, _) = write(&INITIATION, &no_pre_shared(), 1);
-    let (_, mut awaited) =
-        write(&Initiation { stamp: INITIATION.stamp + 1, ..INITIATION }, &no_pre_shared(), 4);
+    let (_, mut awaited) = write(
+        &Initiation { handshake_timestamp: INITIATION.handshake_timestamp + 1, ..INITIATION },
+        &no_pre_shared(),
+        4,
+    );
     let (response, _) = accept(&packet, &no_pre_shared(), 2);
     assert_eq!(
         read_response(&mut awaited, &response).map(|_| ()),
@@ -221,13 +224,13 @@ fn a_response_is_never_longer_than_its_initiation() {
     for bytes in [0, 1, 300] {
         let (packet, mut awaited) =
             write(&Initiation { messages: &vec![7; bytes], ..INITIATION }, &no_pre_shared(), 1);
-        let room = read(&packet, 2).expect("the initiation is right").room();
+        let capacity = read(&packet, 2).expect("the initiation is right").response_capacity();
         let accept = |messages: &[u8]| {
             let received = read(&packet, 2).expect("the initiation is right");
             received.accept(&Acceptance { messages, ..ACCEPTANCE }, &no_pre_shared())
         };
-        let longest = vec![9; room + 1];
-        let error = AcceptError::MessagesTooLong { bytes: room + 1, room };
+        let longest = vec![9; capacity + 1];
+        let error = AcceptError::MessagesTooLong { bytes: capacity + 1, capacity };
         assert_eq!(accept(&longest).map(|_| ()), Err(error));
         let (response, _) = accept(&longest[1..]).expect("it fits");
         assert_eq!(response.len(), packet.len());
@@ -240,12 +243,12 @@ fn a_response_is_never_longer_than_its_initiation() {
 
 #[test]
 fn an_initiation_holds_what_a_datagram_holds() {
-    let room = DATAGRAM_BYTES_MAX - INITIATION_BYTES_MIN;
-    let messages = vec![7; room + 1];
+    let capacity = DATAGRAM_BYTES_MAX - INITIATION_BYTES_MIN;
+    let messages = vec![7; capacity + 1];
     let (key, pre_shared) = (responder_secret().public_key(), no_pre_shared());
     let too_long =
         Initiation { messages: &messages, ..INITIATION }.write(&initiator(), &key, &pre_shared, &[1; 32]);
-    assert_eq!(too_long.map(|_| ()), Err(WriteError::MessagesTooLong { bytes: room + 1, room }));
+    assert_eq!(too_long.map(|_| ()), Err(WriteError::MessagesTooLong { bytes: capacity + 1, capacity }));
     let (packet, _) = write(&Initiation { messages: &messages[1..], ..INITIATION }, &pre_shared, 1);
     assert_eq!(packet.len(), DATAGRAM_BYTES_MAX);
     assert_eq!(read(&packet, 2).expect("the initiation is right").messages, messages[1..]);

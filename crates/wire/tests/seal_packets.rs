@@ -4,7 +4,7 @@ mod support;
 
 use byway_units::FlowId;
 use byway_wire::packets::{Envelope, EnvelopeHeader, EnvelopeRole, MessageHeader, MessagePacket};
-use byway_wire::seal::{EpochKeys, Forged, Portable, Suite};
+use byway_wire::seal::{EpochKeys, ForgeryError, PortableProvider, Suite};
 use byway_wire::{Alias, CodedBytes, Counter, SequenceNumber};
 use proptest::prelude::{ProptestConfig, Strategy, any, proptest};
 use proptest::sample::{Index, select};
@@ -12,14 +12,14 @@ use proptest::{collection, prop_assert, prop_assert_eq};
 use support::handshakes::{Refusal, flipped, keys};
 use support::strategies::{alias, flags, index};
 
-const FORGED: Refusal<Forged> = Refusal::Wrong(Forged);
+const FORGED: Refusal<ForgeryError> = Refusal::Wrong(ForgeryError);
 
 fn sides(suite: Suite) -> (EpochKeys, EpochKeys) {
     let (ours, theirs) = keys(suite);
-    (ours.epoch_keys(&Portable, suite), theirs.epoch_keys(&Portable, suite))
+    (ours.epoch_keys(&PortableProvider, suite), theirs.epoch_keys(&PortableProvider, suite))
 }
 
-/// What a sender hands over for sealing: the packet, and room for the tag.
+/// Returns a sender's input for sealing: the packet, and space for the tag.
 fn unsealed<const N: usize>(emit: impl FnOnce(&mut [u8; N]), body: &[u8]) -> Vec<u8> {
     let mut header = [0; N];
     emit(&mut header);
@@ -31,23 +31,23 @@ fn open_source(
     flow: FlowId,
     sequence: SequenceNumber,
     coded: &[u8],
-) -> Result<Vec<u8>, Refusal<Forged>> {
+) -> Result<Vec<u8>, Refusal<ForgeryError>> {
     let mut coded = coded.to_vec();
     let opened = keys.open_source(flow, sequence, CodedBytes::parse(coded.as_mut_slice())?);
     opened.map(|plaintext| plaintext.to_vec()).map_err(Refusal::Wrong)
 }
 
-fn open_message(keys: &EpochKeys, counter: Counter, packet: &[u8]) -> Result<Vec<u8>, Refusal<Forged>> {
+fn open_message(keys: &EpochKeys, counter: Counter, packet: &[u8]) -> Result<Vec<u8>, Refusal<ForgeryError>> {
     let mut packet = packet.to_vec();
     let opened = keys.open_message(counter, MessagePacket::parse(packet.as_mut_slice())?);
     opened.map(|messages| messages.to_vec()).map_err(Refusal::Wrong)
 }
 
-fn verify_envelope(keys: &EpochKeys, counter: Counter, packet: &[u8]) -> Result<(), Refusal<Forged>> {
+fn verify_envelope(keys: &EpochKeys, counter: Counter, packet: &[u8]) -> Result<(), Refusal<ForgeryError>> {
     keys.verify_envelope(counter, &Envelope::parse(packet)?).map_err(Refusal::Wrong)
 }
 
-/// The counter with one of its bits turned over.
+/// Returns the counter with one inverted bit.
 fn other(counter: Counter, bit: Index) -> Counter {
     Counter::new(counter.number() ^ 1 << bit.index(64))
 }
@@ -128,7 +128,7 @@ fn any_changed_bit_that_still_reads_as_a_packet_is_forged() {
     for bit in 0..8 * packet.len() {
         match open_message(&receiver, counter, &flipped(&packet, bit)) {
             Err(Refusal::Malformed(_)) => malformed += 1,
-            Err(Refusal::Wrong(Forged)) => forged += 1,
+            Err(Refusal::Wrong(ForgeryError)) => forged += 1,
             Ok(_) => panic!("bit {bit}"),
         }
     }

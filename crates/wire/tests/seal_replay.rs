@@ -1,39 +1,39 @@
-//! The replay window against a set that forgets nothing.
+//! The replay window, compared with a set of all counters.
 
 use std::collections::BTreeSet;
 
 use byway_wire::Counter;
 use byway_wire::limits::REPLAY_WINDOW;
-use byway_wire::seal::{Refused, ReplayWindow};
+use byway_wire::seal::{ReplayError, ReplayWindow};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 use proptest::{collection, prop_assert_eq};
 
-/// What the wire format says, word for word.
+/// The rules of the wire format, implemented literally.
 #[derive(Default)]
-struct Naive {
+struct NaiveReplayWindow {
     seen: BTreeSet<Counter>,
 }
 
-impl Naive {
-    fn accept(&mut self, counter: Counter) -> Result<(), Refused> {
+impl NaiveReplayWindow {
+    fn accept(&mut self, counter: Counter) -> Result<(), ReplayError> {
         if let Some(&highest) = self.seen.last()
             && highest.number().saturating_sub(counter.number()) >= REPLAY_WINDOW
         {
-            return Err(Refused::TooOld { counter, highest });
+            return Err(ReplayError::TooOld { counter, highest });
         }
-        if self.seen.insert(counter) { Ok(()) } else { Err(Refused::Replayed { counter }) }
+        if self.seen.insert(counter) { Ok(()) } else { Err(ReplayError::Replayed { counter }) }
     }
 }
 
-/// Where the next counter lies, seen from the highest one.
+/// Position of the next counter, relative to the highest one.
 #[derive(Clone, Copy, Debug)]
-enum Move {
+enum CounterStep {
     Forward(u64),
     Back(u64),
     To(u64),
 }
 
-impl Move {
+impl CounterStep {
     const fn from(self, highest: Counter) -> Counter {
         match self {
             Self::Forward(by) => highest.plus(by),
@@ -43,15 +43,15 @@ impl Move {
     }
 }
 
-fn moves() -> impl Strategy<Value = Move> {
+fn moves() -> impl Strategy<Value = CounterStep> {
     prop_oneof![
-        20 => Just(Move::Forward(1)),
-        10 => (0..200_u64).prop_map(Move::Back),
-        4 => (2..130_u64).prop_map(Move::Forward),
-        2 => (0..REPLAY_WINDOW + 200).prop_map(Move::Back),
-        1 => (REPLAY_WINDOW - 130..REPLAY_WINDOW + 130).prop_map(Move::Back),
-        1 => (0..2 * REPLAY_WINDOW).prop_map(Move::Forward),
-        1 => (REPLAY_WINDOW - 130..REPLAY_WINDOW + 260).prop_map(Move::Forward),
+        20 => Just(CounterStep::Forward(1)),
+        10 => (0..200_u64).prop_map(CounterStep::Back),
+        4 => (2..130_u64).prop_map(CounterStep::Forward),
+        2 => (0..REPLAY_WINDOW + 200).prop_map(CounterStep::Back),
+        1 => (REPLAY_WINDOW - 130..REPLAY_WINDOW + 130).prop_map(CounterStep::Back),
+        1 => (0..2 * REPLAY_WINDOW).prop_map(CounterStep::Forward),
+        1 => (REPLAY_WINDOW - 130..REPLAY_WINDOW + 260).prop_map(CounterStep::Forward),
     ]
 }
 
@@ -60,10 +60,10 @@ proptest! {
 
     #[test]
     fn the_window_agrees_with_the_set(
-        start in prop_oneof![Just(Move::To(0)), any::<u64>().prop_map(Move::To), (0..200_u64).prop_map(Move::To)],
+        start in prop_oneof![Just(CounterStep::To(0)), any::<u64>().prop_map(CounterStep::To), (0..200_u64).prop_map(CounterStep::To)],
         moves in collection::vec(moves(), 1..600),
     ) {
-        let (mut window, mut naive) = (ReplayWindow::new(), Naive::default());
+        let (mut window, mut naive) = (ReplayWindow::new(), NaiveReplayWindow::default());
         for step in [start].into_iter().chain(moves) {
             let counter = step.from(window.highest());
             let asked = window.would_accept(counter);
@@ -79,7 +79,7 @@ proptest! {
         missing in collection::btree_set(0..20_000_u64, 0..40),
         jump in 0..3 * REPLAY_WINDOW,
     ) {
-        let (mut window, mut naive) = (ReplayWindow::new(), Naive::default());
+        let (mut window, mut naive) = (ReplayWindow::new(), NaiveReplayWindow::default());
         let run = (0..20_000).filter(|number| !missing.contains(number)).chain([20_000 + jump]);
         for counter in run.map(Counter::new) {
             prop_assert_eq!(window.accept(counter), naive.accept(counter));

@@ -1,4 +1,4 @@
-//! Statements are signed by whom they say.
+//! Statements verify only with the key of their signer.
 
 use byway_wire::seal::{BadSignature, HexError, SigningKey, Statement, VerifyingKey, VerifyingKeyError};
 

@@ -10,12 +10,13 @@ use byway_wire::packets::{
     CookiePacket, Envelope, InitiationPacket, MessagePacket, ResponsePacket, SourcePacket,
 };
 use byway_wire::seal::{
-    Acceptance, AwaitedResponse, CookieJar, Initiation, Portable, PreSharedKey, PublicKey, Purpose, Random,
-    Responder, Response, SigningKey, SplitKeys, Statement, StaticSecret, Suite, VerifyingKey, write_mac2,
+    Acceptance, AwaitedResponse, CookieJar, Initiation, PortableProvider, PreSharedKey, PublicKey, Purpose,
+    Random, Responder, Response, SigningKey, SplitKeys, Statement, StaticSecret, Suite, VerifyingKey,
+    write_mac2,
 };
 use byway_wire::{
-    Address, Alias, Boot, Capabilities, Counter, Credential, Epoch, Grant, SIGNATURE_BYTES, SequenceNumber,
-    SessionIndex, Shard,
+    Address, Alias, Capabilities, Counter, Credential, Epoch, Grant, Incarnation, SIGNATURE_BYTES,
+    SequenceNumber, SessionIndex, Shard,
 };
 use support::vectors::bytes;
 
@@ -26,7 +27,7 @@ const SEQUENCE_NUMBER: SequenceNumber = SequenceNumber::new(0x1_0000_0002);
 const MESSAGE_COUNTER: Counter = Counter::new(0x2_0000_0001);
 const ENVELOPE_COUNTER: Counter = Counter::new(0x2_0000_0002);
 
-/// One section of the vectors: its first line, then name by name.
+/// One section of the vectors: its first line, then values by name.
 struct Section {
     title: &'static str,
     values: BTreeMap<&'static str, Vec<u8>>,
@@ -67,8 +68,8 @@ impl Section {
         Capabilities::from_bits(u16::from_be_bytes(self.array(&format!("{side}-capabilities"))))
     }
 
-    fn boot(&self, side: &str) -> Boot {
-        Boot::new(u64::from_be_bytes(self.array(&format!("{side}-boot"))))
+    fn incarnation(&self, side: &str) -> Incarnation {
+        Incarnation::new(u64::from_be_bytes(self.array(&format!("{side}-incarnation"))))
     }
 
     fn pre_shared(&self) -> PreSharedKey {
@@ -116,8 +117,8 @@ fn written(section: &Section) -> (Vec<u8>, AwaitedResponse) {
         shard: Shard::new(section.byte("shard")),
         capabilities: section.capabilities("initiator"),
         index: section.index("initiator"),
-        stamp: u64::from_be_bytes(section.array("stamp")),
-        boot: section.boot("initiator"),
+        handshake_timestamp: u64::from_be_bytes(section.array("handshake-timestamp")),
+        incarnation: section.incarnation("initiator"),
         epoch: Epoch::new(section.byte("epoch")),
         messages: section.get("initiator-messages"),
     };
@@ -137,13 +138,13 @@ fn accepted(section: &Section) -> (Vec<u8>, SplitKeys) {
     let acceptance = Acceptance {
         index: section.index("responder"),
         capabilities: section.capabilities("responder"),
-        boot: section.boot("responder"),
+        incarnation: section.incarnation("responder"),
         messages: section.get("responder-messages"),
     };
     received.accept(&acceptance, &section.pre_shared()).expect("vectors are valid")
 }
 
-/// The initiator's keys, then the responder's.
+/// Returns the initiator's keys, then the responder's.
 fn keys(section: &Section) -> (SplitKeys, SplitKeys) {
     let (_, mut awaited) = written(section);
     let Response { keys, .. } = awaited.read(section.response()).expect("vectors are valid");
@@ -168,10 +169,10 @@ fn handshakes_are_the_published_ones() {
     }
 }
 
-/// Gives out what the vectors say, in this order.
-struct Scripted(Vec<Vec<u8>>);
+/// Returns the bytes of the vectors, in this order.
+struct ScriptedRandom(Vec<Vec<u8>>);
 
-impl Random for Scripted {
+impl Random for ScriptedRandom {
     fn fill(&mut self, bytes: &mut [u8]) {
         bytes.copy_from_slice(&self.0.remove(0));
     }
@@ -185,7 +186,7 @@ fn cookies_are_the_published_ones() {
         let mut jar = CookieJar::new(PublicKey::from_bytes(section.array("responder-key")));
         let address = section.address();
         let mut random =
-            Scripted(["cookie-secret", "cookie-salt"].map(|name| section.get(name).to_vec()).to_vec());
+            ScriptedRandom(["cookie-secret", "cookie-salt"].map(|name| section.get(name).to_vec()).to_vec());
         let screened = responder.screen(section.initiation("initiation")).expect("vectors are valid");
         let cookie = jar.packet(&screened, address, Time::START, &mut random);
         assert_eq!(cookie.as_slice(), section.get("cookie"));
@@ -201,7 +202,7 @@ fn cookies_are_the_published_ones() {
 fn sealed_packets_are_the_published_ones() {
     for section in sections("handshake") {
         let (ours, _) = keys(&section);
-        let sender = ours.epoch_keys(&Portable, section.suite());
+        let sender = ours.epoch_keys(&PortableProvider, section.suite());
         let tag = &[0; 16];
 
         let published = section.get("source-packet");
@@ -228,7 +229,7 @@ fn sealed_packets_are_the_published_ones() {
 #[test]
 fn published_packets_open() {
     for section in sections("handshake") {
-        let receiver = keys(&section).1.epoch_keys(&Portable, section.suite());
+        let receiver = keys(&section).1.epoch_keys(&PortableProvider, section.suite());
         let mut packet = section.get("source-packet").to_vec();
         let source = SourcePacket::parse(packet.as_mut_slice()).expect("vectors are valid");
         assert_eq!((source.header().flow, source.header().sequence_low), (FLOW, SEQUENCE_NUMBER.low()));
@@ -269,12 +270,12 @@ fn signatures_are_the_published_ones() {
     }
 }
 
-/// The fields of a statement that was read from its bytes.
+/// Returns the fields of a statement after parsing it.
 fn read_and_fields(statement: Statement, bytes: &[u8]) -> Vec<u8> {
     match statement {
         Statement::Grant => Grant::parse(bytes).expect("vectors are valid").fields().to_vec(),
         Statement::Credential => Credential::parse(bytes).expect("vectors are valid").fields().to_vec(),
-        // A text, which is not read here.
+        // The text of a map, which is not parsed here.
         Statement::Map => bytes[..bytes.len() - SIGNATURE_BYTES].to_vec(),
     }
 }

@@ -8,11 +8,11 @@ use byway_wire::{
     Address, CodedBytes, Credential, Flags, Grant, InitiationPayload, Message, Messages, Packet, ParseError,
     Plaintext, ResponsePayload, associated_data,
 };
-use support::describe::{self, Lines};
+use support::describe::{self, FieldList};
 use support::emitted;
 use support::vectors::{Vector, all, bytes};
 
-/// All vectors that begin with `directive`.
+/// Returns all vectors that begin with `directive`.
 fn vectors(directive: &str) -> Vec<Vector> {
     let mut vectors = all();
     vectors.retain(|vector| vector.directive == directive);
@@ -20,7 +20,7 @@ fn vectors(directive: &str) -> Vec<Vector> {
     vectors
 }
 
-/// The bytes of the only field of this name.
+/// Returns the bytes of the only field with this name.
 fn field(vector: &Vector, name: &str) -> Vec<u8> {
     let values: Vec<_> = vector.fields.iter().filter_map(|field| field.split_once(' ')).collect();
     let (_, hex) = values.iter().find(|(found, _)| *found == name).expect("the vector has the field");
@@ -75,7 +75,7 @@ fn headers_are_written_as_published() {
 #[test]
 fn messages_say_what_is_published_and_are_written_so() {
     let vectors = vectors("message");
-    // Every type of wire.md, and one that is unknown.
+    // Every type of wire.md, and an undefined one.
     assert_eq!(names(&vectors).len(), 28);
     for vector in vectors {
         let message = only_message(&vector.bytes).unwrap_or_else(|error| panic!("{}: {error}", vector.name));
@@ -115,22 +115,22 @@ fn the_other_parts_say_what_is_published_and_are_written_so() {
     }
 }
 
-/// The flags of the packet that a plaintext is of.
+/// Returns the flags of the packet with this plaintext.
 fn flags(name: &str) -> Flags {
     Flags::from_wire(if name == "plaintext" { 0 } else { 1 << 6 })
 }
 
-/// What the bytes of a part say, and the bytes written anew.
-fn part(vector: &Vector) -> (Lines, Vec<u8>) {
+/// Returns the fields of a part's bytes, and the bytes encoded again.
+fn part(vector: &Vector) -> (FieldList, Vec<u8>) {
     let bytes = &vector.bytes;
-    let mut lines = Lines::default();
+    let mut lines = FieldList::default();
     let rewritten = match vector.name {
         "plaintext" | "plaintext-with-dscp" => {
             let plaintext = Plaintext::parse(bytes, flags(vector.name)).expect("published parts are legal");
             lines
                 .add("sent", plaintext.sent.micros())
                 .word("ecn", plaintext.traffic_class.ecn())
-                .add("uncopied", plaintext.uncopied.bits());
+                .add("unprotected", plaintext.unprotected.bits());
             plaintext.dscp().iter().for_each(|dscp| _ = lines.add("dscp", *dscp));
             lines.hex("datagram", plaintext.datagram);
             [&plaintext.head()[..], plaintext.dscp().as_slice(), plaintext.datagram].concat()
@@ -161,8 +161,9 @@ fn part(vector: &Vector) -> (Lines, Vec<u8>) {
     (lines, rewritten)
 }
 
-/// Associated data are never read as such: the fields come from a packet that ends in coded bytes.
-fn associated(bytes: &[u8], lines: &mut Lines) -> Vec<u8> {
+/// Associated data have no parser of their own, so the fields come from a packet that ends in coded
+/// bytes.
+fn associated(bytes: &[u8], lines: &mut FieldList) -> Vec<u8> {
     let &[f0, f1, s0, s1, s2, s3, flags] = bytes else { panic!("not associated data: {bytes:?}") };
     let coded = [&[flags][..], &[0; 21]].concat();
     let flags: Flags = CodedBytes::parse(coded).expect("published flags are legal").flags();
@@ -171,28 +172,30 @@ fn associated(bytes: &[u8], lines: &mut Lines) -> Vec<u8> {
     associated_data(FlowId::new(flow), sequence_low, flags).to_vec()
 }
 
-fn initiation_payload(bytes: &[u8], lines: &mut Lines) -> Vec<u8> {
+fn initiation_payload(bytes: &[u8], lines: &mut FieldList) -> Vec<u8> {
     let (payload, messages) = InitiationPayload::parse(bytes).expect("published parts are legal");
-    lines.add("stamp", payload.stamp).add("boot", payload.boot.number());
+    lines
+        .add("handshake-timestamp", payload.handshake_timestamp)
+        .add("incarnation", payload.incarnation.number());
     lines.add("epoch", payload.epoch.number()).hex("messages", messages);
     [&payload.to_bytes(), emitted_again(messages).as_slice()].concat()
 }
 
-fn response_payload(bytes: &[u8], lines: &mut Lines) -> Vec<u8> {
+fn response_payload(bytes: &[u8], lines: &mut FieldList) -> Vec<u8> {
     let (payload, messages) = ResponsePayload::parse(bytes).expect("published parts are legal");
     lines.add("index", payload.index.number()).add("capabilities", payload.capabilities.bits());
-    lines.add("boot", payload.boot.number()).hex("messages", messages);
+    lines.add("incarnation", payload.incarnation.number()).hex("messages", messages);
     [&payload.to_bytes(), emitted_again(messages).as_slice()].concat()
 }
 
-/// The messages, read and written anew.
+/// Parses the messages and encodes them again.
 fn emitted_again(messages: &[u8]) -> Vec<u8> {
     let messages: Vec<_> = Messages::new(messages).map(|message| message.expect("it is legal")).collect();
     emitted(&messages)
 }
 
-/// Mapped addresses are never read: the address comes from the vector.
-fn mapped_address(vector: &Vector, lines: &mut Lines) -> Vec<u8> {
+/// Mapped addresses have no parser, so the address comes from the vector.
+fn mapped_address(vector: &Vector, lines: &mut FieldList) -> Vec<u8> {
     let shown = vector.fields[0].strip_prefix("address ").expect("the vector has an address");
     let (ip, port) = shown.split_once(' ').expect("an address has a port");
     let address = Address { ip: ip.parse().expect("an IP address"), port: port.parse().expect("a port") };

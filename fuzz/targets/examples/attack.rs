@@ -1,4 +1,5 @@
-//! Attacks on a relay, at full size: prints the tables of SECURITY.md, and fails if one harmed the flow or the agent beside it.
+//! Runs attacks on a relay at full size and prints the tables of SECURITY.md. Fails if an attack
+//! harms the honest flow or the restarting agent.
 
 use std::process::ExitCode;
 
@@ -6,7 +7,7 @@ use byway_fuzz_targets::attacks::{
     ATTACKS, Arranged, Arrangement, Size, attacks, restarts, unpromised_restarts,
 };
 
-/// Restarts of an agent beside each adversary.
+/// Number of restarts of the honest agent with each adversary.
 const RESTARTS: usize = 20;
 
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "tables, and what is wrong with them")]

@@ -1,4 +1,5 @@
-//! An agent between a lying relay and a lying peer: both have their keys, and say whatever the input wants.
+//! Fuzz target: an agent between a misbehaving relay and a misbehaving peer. Both have their keys,
+//! and send what the input determines.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,63 +7,67 @@ use std::net::SocketAddr;
 use byway_code::{AlignedBuffer, Encoder, Engine};
 use byway_proto::agent::{Agent, Offer, OfferRefusal, ReceiveFlowId, SendFlowId};
 use byway_units::{AgentId, BatchId, FlowId, Time};
-use byway_wire::messages::{FlowRole, InStreamHead, InStreamRepair, Mask, Registered, Relayed};
+use byway_wire::messages::{FlowRole, InStreamHead, InStreamRepair, Mask, RegisterReply, RelayedPacket};
 use byway_wire::packets::SourceHeader;
 use byway_wire::seal::Purpose;
-use byway_wire::{Alias, FlowKey, Message, Messages, Piece, Place, Service};
+use byway_wire::{Alias, FlowKey, Fragment, Message, Messages, RepairIndex, Service};
 
 use crate::harness::input::Input;
 use crate::harness::machine::{Machine, Output};
-use crate::harness::message_generator::Subject;
+use crate::harness::message_generator::MessageContext;
 use crate::harness::scripted_peer::{ScriptedPeer, write};
-use crate::harness::table::Table;
+use crate::harness::test_bench::TestBench;
 use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
 
 const SELF: NodeId = NodeId::Agent(2);
 const PEER: NodeId = NodeId::Agent(1);
 const FLOW: FlowId = FlowId::new(1);
 
-/// Packets that the peer sealed and that may still come, one way or another.
+/// Most sealed packets of the peer that may still be delivered, by any path.
 const SEALED_MAX: usize = 32;
 
-/// A packet of the peer.
-struct Sealed {
+/// A sealed source packet of the scripted peer, which may be delivered later.
+struct SealedPacket {
     number: u64,
-    /// As it travels on the direct path.
+    /// Bytes of the packet in the form for the direct path.
     packet: Vec<u8>,
 }
 
-struct Harness {
-    table: Table,
+struct AgentHarness {
+    table: TestBench,
     relay: ScriptedPeer,
     peer: ScriptedPeer,
     service: Service,
-    /// The flows, unless they are closed.
+    /// Flows that the agent sends and receives; `None` while closed.
     sends: Option<SendFlowId>,
     receives: Option<ReceiveFlowId>,
-    sealed: Vec<Sealed>,
+    sealed: Vec<SealedPacket>,
     next: u64,
-    /// How many datagrams were sealed, and which of them were delivered.
+    /// Number of datagrams that the peer has sealed, and the numbers of those that the agent
+    /// delivered.
     made: u64,
     delivered: BTreeSet<u64>,
-    /// Datagrams that the peer said in early packets.
+    /// Datagrams of the peer's early packets, which the agent may deliver.
     early: BTreeSet<Vec<u8>>,
-    /// True once such a packet held part of a datagram, which may be joined with a part of any other.
-    has_early_pieces: bool,
+    /// True after an early packet with a fragment, which the agent may join with a fragment of any
+    /// other datagram.
+    has_early_fragments: bool,
     are_answered: bool,
 }
 
-/// Tells an agent what the input says, with all keys that its relay and its peer have.
+/// Sends packets that the input determines to an agent, with all keys of its relay and its peer.
 ///
 /// # Panics
-/// If the agent does, delivers what the peer did not seal, or twice, or tells strangers more than they told it.
+/// - If the agent panics.
+/// - If it delivers a datagram that the peer did not seal, or delivers one twice.
+/// - If it sends more bytes to a stranger than it received from it.
 pub fn agent_input(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut harness = Harness::new(&mut input);
+    let mut harness = AgentHarness::new(&mut input);
     while !input.is_empty() {
-        harness.turn(&mut input);
+        harness.step(&mut input);
     }
-    harness.pass(harness.table.now + byway_units::Duration::from_secs(3));
+    harness.advance_until(harness.table.now + byway_units::Duration::from_secs(3));
 }
 
 fn alias(number: u16) -> Alias {
@@ -79,7 +84,7 @@ fn accept(agent: &mut Agent, service: Service, now: Time) -> Option<ReceiveFlowI
     agent.accept_flow(topology::flow(1, 2, 1), topology::settings(service, INGRESS, EGRESS), now)
 }
 
-impl Harness {
+impl AgentHarness {
     fn new(input: &mut Input<'_>) -> Self {
         let mut agent = topology::agent(SELF, EGRESS, PEER);
         let services =
@@ -89,7 +94,7 @@ impl Harness {
         let sends = open(&mut agent, service, Time::START);
         assert!(receives.is_some() && sends.is_some(), "the peer is known");
         let mut harness = Self {
-            table: Table::new(Machine::agent(agent)),
+            table: TestBench::new(Machine::agent(agent)),
             relay: ScriptedPeer::new(EGRESS, SELF, Purpose::AgentToRelay),
             peer: ScriptedPeer::new(PEER, SELF, Purpose::EndToEnd),
             service,
@@ -100,7 +105,7 @@ impl Harness {
             made: 0,
             delivered: BTreeSet::new(),
             early: BTreeSet::new(),
-            has_early_pieces: false,
+            has_early_fragments: false,
             are_answered: true,
         };
         let output = harness.table.machine.drain();
@@ -112,15 +117,15 @@ impl Harness {
         {
             let far_relay = topology::far_relay(flow_key, role);
             let registered_message =
-                Registered { flow_key, role, revision: None, far_relay, outcome: Ok(alias(number)) };
-            write(&Message::Registered(registered_message), &mut registered);
+                RegisterReply { flow_key, role, revision: None, far_relay, outcome: Ok(alias(number)) };
+            write(&Message::RegisterReply(registered_message), &mut registered);
         }
-        let packet = harness.relay.says(&registered);
-        harness.tell(EGRESS.address(), packet);
+        let packet = harness.relay.seal_messages(&registered);
+        harness.deliver(EGRESS.address(), packet);
         harness
     }
 
-    /// Hands take what is theirs, and answer handshakes.
+    /// Passes packets to the scripted peers, which answer handshakes.
     fn route(&mut self, output: Output) {
         let mut outputs = vec![output];
         while let Some(output) = outputs.pop() {
@@ -131,19 +136,19 @@ impl Harness {
                 outputs.push(self.answer_offer(*peer, *flow, offer));
             }
             for (to, bytes) in output.sent {
-                let hand = match to {
+                let peer = match to {
                     _ if to == EGRESS.address() => &mut self.relay,
                     _ if to == PEER.address() => &mut self.peer,
                     _ => continue,
                 };
-                if let Some(answer) = hand.take(&bytes).filter(|_| self.are_answered) {
+                if let Some(answer) = peer.on_packet(&bytes).filter(|_| self.are_answered) {
                     outputs.push(self.table.receive(to, &answer));
                 }
             }
         }
     }
 
-    /// An offer of the peer comes up; its subject says what becomes of it.
+    /// Answers an offer of the peer. The first byte of its subject determines the answer.
     fn answer_offer(&mut self, peer: AgentId, flow: FlowId, offer: &Offer) -> Output {
         assert!(peer == PEER.agent_id() && flow.number().is_multiple_of(2), "{peer:?} offers flow {flow:?}");
         let outcome = match offer.subject.first().copied().unwrap_or(0) {
@@ -157,18 +162,19 @@ impl Harness {
         self.table.machine.drain()
     }
 
-    /// Notes the early packets among messages: what they say is delivered without having been sealed.
+    /// Records the early packets among messages, because the agent delivers their datagrams without
+    /// a sealed source packet.
     fn note_early(&mut self, messages: &[u8]) {
         for message in Messages::new(messages).flatten() {
             if let Message::EarlyPacket(packet) = message {
                 self.early.insert(packet.plaintext.datagram.to_vec());
-                self.has_early_pieces |= packet.piece != Piece::Whole;
+                self.has_early_fragments |= packet.fragment != Fragment::Whole;
             }
         }
     }
 
     fn check_delivered(&mut self, datagram: &[u8]) {
-        if self.has_early_pieces || self.early.contains(datagram) {
+        if self.has_early_fragments || self.early.contains(datagram) {
             return;
         }
         let number = datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
@@ -177,29 +183,29 @@ impl Harness {
         assert!(self.delivered.insert(number), "a datagram is delivered twice");
     }
 
-    /// The agent gets a packet that is sealed for it.
-    fn tell(&mut self, from: SocketAddr, packet: Option<Vec<u8>>) {
+    /// Delivers a packet that is sealed for the agent.
+    fn deliver(&mut self, from: SocketAddr, packet: Option<Vec<u8>>) {
         let Some(packet) = packet else { return };
-        let output = self.table.tell(from, packet);
+        let output = self.table.deliver_replayable(from, packet);
         self.route(output);
     }
 
-    /// Lets time pass until then, with all deadlines in between.
-    fn pass(&mut self, until: Time) {
+    /// Advances time to `until`, and handles all deadlines before it.
+    fn advance_until(&mut self, until: Time) {
         while let Some(output) = self.table.wake(until) {
             self.route(output);
         }
         self.table.now = self.table.now.max(until);
     }
 
-    fn turn(&mut self, input: &mut Input<'_>) {
+    fn step(&mut self, input: &mut Input<'_>) {
         match input.byte() % 24 {
-            0..3 => self.pass(self.table.now + input.step()),
-            // A driver that is late.
+            0..3 => self.advance_until(self.table.now + input.step()),
+            // The driver is late: time advances without handling deadlines.
             3 => self.table.now += input.step(),
-            4 => self.anybody_says(input),
-            5..9 => self.somebody_says(input),
-            9 => self.says_anything(input),
+            4 => self.send_unauthenticated(input),
+            5..9 => self.send_messages(input),
+            9 => self.send_arbitrary_plaintext(input),
             10..12 => self.seal(input),
             12..14 => self.send_direct(input),
             14..16 => self.repair(input),
@@ -212,12 +218,12 @@ impl Harness {
                     self.route(output);
                 }
             }
-            19 => self.shake_hands(input),
-            20 => self.pass_on(input),
+            19 => self.begin_epoch(input),
+            20 => self.forward(input),
             21 => self.answer(input),
-            22 => self.repeat(input),
+            22 => self.replay(input),
             _ => match input.byte() {
-                254.. => self.come_or_go(input),
+                254.. => self.change_flows(input),
                 choice => {
                     self.are_answered = choice < 200;
                     self.relay.skip(input.long() >> 8);
@@ -226,8 +232,8 @@ impl Harness {
         }
     }
 
-    /// Flows are closed and begun again, or offered; now and then the agent leaves.
-    fn come_or_go(&mut self, input: &mut Input<'_>) {
+    /// Closes, reopens or offers flows. Occasionally, the agent leaves.
+    fn change_flows(&mut self, input: &mut Input<'_>) {
         let (choice, now, service) = (input.byte(), self.table.now, self.service);
         let agent = self.table.machine.as_agent();
         match choice {
@@ -257,8 +263,8 @@ impl Harness {
         self.route(output);
     }
 
-    /// A packet of somebody without keys.
-    fn anybody_says(&mut self, input: &mut Input<'_>) {
+    /// Sends a packet from a node without keys.
+    fn send_unauthenticated(&mut self, input: &mut Input<'_>) {
         let from = [NodeId::Stranger, PEER, EGRESS][input.below(3)].address();
         let length = usize::from(input.byte());
         let bytes = input.bytes(length);
@@ -268,46 +274,46 @@ impl Harness {
         self.route(output);
     }
 
-    fn subject<'a>(&self, keys: &'a [FlowKey], packet: &'a [u8]) -> Subject<'a> {
+    fn subject<'a>(&self, keys: &'a [FlowKey], packet: &'a [u8]) -> MessageContext<'a> {
         let [.., a, b, c, d] = self.next.to_be_bytes();
-        Subject { keys, newest: u32::from_be_bytes([a, b, c, d]), aliases: 2, packet }
+        MessageContext { keys, newest: u32::from_be_bytes([a, b, c, d]), aliases: 2, packet }
     }
 
-    fn hand(&mut self, input: &mut Input<'_>) -> &mut ScriptedPeer {
+    fn scripted_peer(&mut self, input: &mut Input<'_>) -> &mut ScriptedPeer {
         if input.byte() < 170 { &mut self.relay } else { &mut self.peer }
     }
 
-    /// A message packet, its messages mostly of the right form.
-    fn somebody_says(&mut self, input: &mut Input<'_>) {
+    /// Sends a message packet, mostly with well-formed messages.
+    fn send_messages(&mut self, input: &mut Input<'_>) {
         let keys = [topology::flow(1, 2, 1), topology::flow(2, 1, 1), topology::flow(1, 2, 2)];
         let mut messages = Vec::new();
         let subject = self.subject(&keys, b"\x08 is no packet");
         for _ in 0..=input.below(3) {
-            subject.say(input, &mut messages);
+            subject.write_message(input, &mut messages);
         }
         messages.truncate(65_000);
         self.note_early(&messages);
-        let hand = self.hand(input);
-        let (from, packet) = (hand.who.address(), hand.says(&messages));
+        let peer = self.scripted_peer(input);
+        let (from, packet) = (peer.who.address(), peer.seal_messages(&messages));
         let from = if input.byte() < 240 { from } else { NodeId::Stranger.address() };
-        self.tell(from, packet);
+        self.deliver(from, packet);
     }
 
-    fn says_anything(&mut self, input: &mut Input<'_>) {
+    fn send_arbitrary_plaintext(&mut self, input: &mut Input<'_>) {
         let length = usize::from(input.byte());
         let messages = input.bytes(length);
         self.note_early(messages);
-        let hand = self.hand(input);
-        let (from, packet) = (hand.who.address(), hand.says(messages));
-        self.tell(from, packet);
+        let peer = self.scripted_peer(input);
+        let (from, packet) = (peer.who.address(), peer.seal_messages(messages));
+        self.deliver(from, packet);
     }
 
-    /// The peer seals a datagram; how it travels is decided later.
+    /// Seals a datagram of the peer. A later step determines its delivery.
     fn seal(&mut self, input: &mut Input<'_>) {
-        let piece = match input.byte() {
-            0..200 => Piece::Whole,
-            200..228 => Piece::First,
-            _ => Piece::Second,
+        let fragment = match input.byte() {
+            0..200 => Fragment::Whole,
+            200..228 => Fragment::First,
+            _ => Fragment::Second,
         };
         let number = match input.byte() {
             0..220 => self.next,
@@ -320,42 +326,44 @@ impl Harness {
         datagram.resize(length.max(8), 3);
         let late = input.step();
         let sent = if input.byte() < 128 { self.table.now } else { self.table.now.saturating_sub(late) };
-        let Some(packet) = self.peer.sends(FLOW, number, piece, sent, &datagram) else { return };
+        let Some(packet) = self.peer.seal_source_packet(FLOW, number, fragment, sent, &datagram) else {
+            return;
+        };
         self.made += 1;
         if self.sealed.len() == SEALED_MAX {
             self.sealed.remove(0);
         }
-        self.sealed.push(Sealed { number, packet });
+        self.sealed.push(SealedPacket { number, packet });
     }
 
-    /// Which of the sealed packets.
-    fn choose(&self, input: &mut Input<'_>) -> Option<&Sealed> {
+    /// Returns one of the sealed packets, as the input determines; `None` if there are none.
+    fn choose(&self, input: &mut Input<'_>) -> Option<&SealedPacket> {
         let back = input.below(SEALED_MAX);
-        self.sealed.len().checked_sub(back + 1).map(|place| &self.sealed[place])
+        self.sealed.len().checked_sub(back + 1).map(|index| &self.sealed[index])
     }
 
     fn send_direct(&mut self, input: &mut Input<'_>) {
         let packet = self.choose(input).map(|sealed| sealed.packet.clone());
         let from = if input.byte() < 230 { PEER } else { NodeId::Stranger };
-        self.tell(from.address(), packet);
+        self.deliver(from.address(), packet);
     }
 
-    /// The relay gives a packet, a true one or anything.
+    /// Sends an envelope from the relay: a sealed packet, or arbitrary bytes.
     fn repair(&mut self, input: &mut Input<'_>) {
         let role = input.role();
         let number = alias(1 + u16::from(input.byte() >= 230));
         let sealed = self.choose(input);
         let (low, coded) = match (input.byte(), sealed) {
             (0..200, Some(sealed)) => {
-                (low(sealed.number), sealed.packet[SourceHeader::CODED_START..].to_vec())
+                (low_bits(sealed.number), sealed.packet[SourceHeader::CODED_START..].to_vec())
             }
-            (_, _) => (input.near(low(self.next)), vec![input.byte(); input.length().max(22)]),
+            (_, _) => (input.near(low_bits(self.next)), vec![input.byte(); input.length().max(22)]),
         };
-        let packet = self.relay.envelops(role, number, low, &coded);
-        self.tell(EGRESS.address(), packet);
+        let packet = self.relay.seal_envelope(role, number, low, &coded);
+        self.deliver(EGRESS.address(), packet);
     }
 
-    /// The relay makes a repair packet over what was sealed last, as a true one or not.
+    /// Sends an in-stream repair of the latest sealed packets from the relay, valid or modified.
     fn repair_in_stream(&mut self, input: &mut Input<'_>) {
         let count = (1 + input.below(6)).min(self.sealed.len());
         let covered = &self.sealed[self.sealed.len() - count..];
@@ -375,86 +383,94 @@ impl Harness {
         }
         let mut messages = Vec::new();
         let lie = input.byte();
-        for repair in encoder.repairs(BatchId::new(low(first))) {
+        for repair in encoder.repairs(BatchId::new(low_bits(first))) {
             let index = u8::try_from(repair.index).expect("there are two");
-            let place = Place::new(index, 2).expect("it is one of two");
+            let repair_index = RepairIndex::new(index, 2).expect("it is one of two");
             let mut length_symbol = repair.length_symbol;
             length_symbol[1] ^= u8::from(lie == 255);
-            let head = InStreamHead { alias: alias(1), first_low: low(first), mask, place, length_symbol };
+            let head = InStreamHead {
+                alias: alias(1),
+                first_low: low_bits(first),
+                mask,
+                repair_index,
+                length_symbol,
+            };
             let end = repair.payload.len().min(30_000);
             let payload = &repair.payload[..if lie == 254 { end / 2 } else { end }];
             write(&Message::InStreamRepair(InStreamRepair { head, payload }), &mut messages);
         }
         messages.truncate(65_000);
-        let packet = self.relay.says(&messages);
-        self.tell(EGRESS.address(), packet);
+        let packet = self.relay.seal_messages(&messages);
+        self.deliver(EGRESS.address(), packet);
     }
 
-    /// A hand begins a new epoch, perhaps as if it had restarted.
-    fn shake_hands(&mut self, input: &mut Input<'_>) {
-        let hand = self.hand(input);
+    /// Begins a new epoch of a scripted peer, possibly with a new incarnation.
+    fn begin_epoch(&mut self, input: &mut Input<'_>) {
+        let peer = self.scripted_peer(input);
         if input.byte() < 100 {
-            hand.boot += 1;
+            peer.incarnation += 1;
         }
-        let (from, packet) = (hand.who.address(), hand.initiate(input.byte(), &[]));
+        let (from, packet) = (peer.who.address(), peer.initiate(input.byte(), &[]));
         let (is_peer, from) =
-            (hand.who == PEER, if input.byte() < 230 { from } else { NodeId::Stranger.address() });
+            (peer.who == PEER, if input.byte() < 230 { from } else { NodeId::Stranger.address() });
         let output = self.table.receive(from, &packet);
         assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
         let responses: Vec<Vec<u8>> = output.sent.iter().map(|(_, bytes)| bytes.clone()).collect();
         if is_peer {
             for response in responses {
-                self.peer.take(&response);
+                self.peer.on_packet(&response);
             }
         }
         self.route(output);
     }
 
-    /// The relay passes on a packet: the peer's, its own, or anything.
-    fn pass_on(&mut self, input: &mut Input<'_>) {
+    /// Sends a relayed packet: the peer's, the relay's own, or arbitrary bytes.
+    fn forward(&mut self, input: &mut Input<'_>) {
         let keys = [topology::flow(1, 2, 1), topology::flow(2, 1, 1)];
         let mut messages = Vec::new();
         let subject = self.subject(&keys, b"\x08 is no packet");
-        subject.say(input, &mut messages);
+        subject.write_message(input, &mut messages);
         messages.truncate(30_000);
         self.note_early(&messages);
         let inner = match input.byte() % 5 {
-            0 => self.relay.says(&messages),
+            0 => self.relay.seal_messages(&messages),
             1 => Some(self.peer.initiate(input.byte(), &[])),
             2 => Some(b"\x04 is no initiation".to_vec()),
-            _ => self.peer.says(&messages),
+            _ => self.peer.seal_messages(&messages),
         };
         let Some(mut inner) = inner else { return };
-        // As often as it fits, inside one another.
+        // Nests the packet in itself until it is too long.
         for _ in 0..=input.byte() / 4 {
             let mut message = Vec::new();
-            if let Some(relayed) = Relayed::new(PEER.agent_id(), &inner).filter(|_| inner.len() < 60_000) {
-                write(&Message::Relayed(relayed), &mut message);
+            if let Some(relayed) =
+                RelayedPacket::new(PEER.agent_id(), &inner).filter(|_| inner.len() < 60_000)
+            {
+                write(&Message::RelayedPacket(relayed), &mut message);
             }
-            let Some(packet) = self.relay.says(&message) else { return };
+            let Some(packet) = self.relay.seal_messages(&message) else { return };
             inner = packet;
         }
-        self.tell(EGRESS.address(), Some(inner));
+        self.deliver(EGRESS.address(), Some(inner));
     }
 
-    /// What was asked for is answered honestly.
+    /// Sends correct answers to the agent's pending requests from a scripted peer.
     fn answer(&mut self, input: &mut Input<'_>) {
         let now = self.table.now;
-        let hand = self.hand(input);
-        let answers = hand.answers(now);
-        let (from, packet) = (hand.who.address(), hand.says(&answers));
-        self.tell(from, packet);
+        let peer = self.scripted_peer(input);
+        let answers = peer.answers(now);
+        let (from, packet) = (peer.who.address(), peer.seal_messages(&answers));
+        self.deliver(from, packet);
     }
 
-    /// A packet comes again.
-    fn repeat(&mut self, input: &mut Input<'_>) {
-        if let Some(output) = self.table.repeat(input) {
+    /// Replays a packet that the agent has received.
+    fn replay(&mut self, input: &mut Input<'_>) {
+        if let Some(output) = self.table.replay(input) {
             self.route(output);
         }
     }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "packets carry the low bits")]
-const fn low(number: u64) -> u32 {
+const fn low_bits(number: u64) -> u32 {
     number as u32
 }

@@ -1,4 +1,5 @@
-//! A whole overlay with somebody on every path who does to packets as he likes, without having any keys.
+//! Fuzz target: a whole overlay with an attacker on every path. The attacker can modify, drop and
+//! delay packets, but has no keys.
 
 use byway_proto::agent::{Duplication, FlowSettings, ReceiveFlowId, SendFlowId};
 use byway_units::{Duration, Time};
@@ -12,45 +13,47 @@ use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
 const SENDER: NodeId = NodeId::Agent(1);
 const RECEIVER: NodeId = NodeId::Agent(2);
 
-/// The time between datagrams of the sender.
+/// Interval between the sender's datagrams.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Most datagrams of the hostile phase.
 const HOSTILE_SENDS_MAX: usize = 600;
 
-/// How long after the attack everything has to work again.
+/// Time after the attack until the direct path must deliver again.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// How long after the attack the relays have to work again: handshakes and registrations that waited longest.
+/// Time after the attack until the relays must deliver again. It includes the longest waits of
+/// handshakes and registrations.
 const RELAYS_RECOVERY: Duration = Duration::from_secs(15);
 
-/// Packets that the attacker has kept.
-const KEPT_MAX: usize = 64;
+/// Most packets that the attacker stores.
+const STORED_PACKETS_MAX: usize = 64;
 
-/// The world, and what went in and came out.
+/// Simulated overlay, with the datagrams that its applications sent.
 struct World {
     net: Net,
     flows: Vec<(SendFlowId, ReceiveFlowId, Service)>,
-    /// The flow of each datagram, its bytes, and whether it was delivered.
+    /// Sent datagrams: index of the flow, bytes, and true if the datagram was delivered.
     sent: Vec<(usize, Vec<u8>, bool)>,
 }
 
-/// Runs the world with an attacker on all paths, and then without him.
+/// Runs the overlay with an attacker on all paths, and then without.
 ///
 /// # Panics
-/// If a datagram is delivered twice, altered or to another flow; if somebody who proved nothing is sent more than he
-/// is due; if after the attack the direct path does not deliver.
+/// - If a datagram is delivered twice, altered, or to another flow.
+/// - If a node exceeds the amplification limit to an unvalidated address.
+/// - If the paths do not deliver again after the attack.
 pub fn attacker(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut world = World::new(&mut input);
-    let mut kept = Vec::new();
+    let mut stored = Vec::new();
     for turn in 0..HOSTILE_SENDS_MAX {
         if input.is_empty() {
             break;
         }
         let wait = if input.byte() < 248 { INTERVAL } else { input.step() };
         let until = world.net.now + wait;
-        world.net.run(until, |net, packet| touch(net, packet, &mut input, &mut kept));
+        world.net.run(until, |net, packet| tamper(net, packet, &mut input, &mut stored));
         world.send(turn, input.length());
         world.check();
     }
@@ -77,7 +80,7 @@ impl World {
             (EGRESS, Machine::relay(topology::relay(EGRESS))),
         ];
         let mut world = Self { net: Net::new(nodes), flows, sent: Vec::new() };
-        // With some inputs the attacker comes when all is set up.
+        // For half of the inputs, the attack begins after the handshakes and registrations.
         if input.byte() < 128 {
             world.net.run_calm(Time::START + Duration::from_millis(500));
         }
@@ -85,46 +88,47 @@ impl World {
     }
 
     fn send(&mut self, turn: usize, length: usize) {
-        let place = turn % self.flows.len();
+        let index = turn % self.flows.len();
         let number = self.sent.len();
         let mut datagram = number.to_be_bytes().to_vec();
         let filling = |at: usize| at.to_le_bytes()[0] ^ number.to_le_bytes()[0];
         datagram.extend((datagram.len()..length.min(1_472)).map(filling));
-        let flow = self.flows[place].0;
-        self.sent.push((place, datagram.clone(), false));
+        let flow = self.flows[index].0;
+        self.sent.push((index, datagram.clone(), false));
         self.net.with(SENDER, |machine, now| machine.send(flow, &datagram, true, now));
     }
 
-    /// What was delivered is what was sent, and is delivered once.
+    /// Checks that each delivered datagram is unaltered, in its flow, and not a duplicate.
     fn check(&mut self) {
-        for (who, flow, datagram) in self.net.delivered.drain(..) {
-            assert_eq!(who, RECEIVER);
+        for (node, flow, datagram) in self.net.delivered.drain(..) {
+            assert_eq!(node, RECEIVER);
             let number =
                 datagram.first_chunk().map(|bytes| usize::from_be_bytes(*bytes)).expect("it is numbered");
-            let (place, sent, delivered) = &mut self.sent[number];
-            assert_eq!(self.flows[*place].1, flow, "datagram {number} is delivered to another flow");
+            let (index, sent, delivered) = &mut self.sent[number];
+            assert_eq!(self.flows[*index].1, flow, "datagram {number} is delivered to another flow");
             assert!(*sent == datagram, "datagram {number} is altered");
             assert!(!*delivered, "datagram {number} is delivered twice");
             *delivered = true;
         }
     }
 
-    /// Without the attacker, the direct path delivers everything soon, and the relays a little later.
+    /// Checks that without the attacker, the direct path delivers again soon, and the relays later.
     fn recover(&mut self) {
-        // What the attacker has delayed still does its harm.
+        // Packets that the attacker has delayed may still do harm, so they arrive before the
+        // recovery begins.
         self.net.run_calm(self.net.last_arrival());
         let is_over_relays = |(_, _, service): &(_, _, Service)| *service == Service::Forwarding;
         let over_relays: Vec<bool> = self.flows.iter().map(is_over_relays).collect();
-        self.recover_path(RECOVERY, |place| !over_relays[place]);
+        self.recover_path(RECOVERY, |index| !over_relays[index]);
         if over_relays.contains(&true) {
-            self.recover_path(RELAYS_RECOVERY, |place| over_relays[place]);
+            self.recover_path(RELAYS_RECOVERY, |index| over_relays[index]);
         }
     }
 
-    /// Lets time pass until everything on these flows is delivered.
-    fn recover_path(&mut self, recovery: Duration, is_meant: impl Fn(usize) -> bool) {
+    /// Advances time until these flows deliver all datagrams.
+    fn recover_path(&mut self, recovery: Duration, is_selected: impl Fn(usize) -> bool) {
         let until = self.net.now + recovery;
-        while let Some(number) = self.first_lost(&is_meant) {
+        while let Some(number) = self.first_lost(&is_selected) {
             assert!(self.net.now < until, "datagram {number} is lost long after the attack");
             self.send_for(INTERVAL * 50, INTERVAL * 10);
         }
@@ -141,14 +145,14 @@ impl World {
         }
     }
 
-    /// Sends on all flows; returns the first datagram on these that is not delivered.
-    fn first_lost(&mut self, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Sends on all flows. Returns the first undelivered datagram of the selected flows.
+    fn first_lost(&mut self, is_selected: impl Fn(usize) -> bool) -> Option<usize> {
         let first = self.sent.len();
         self.send_for(INTERVAL * 20, INTERVAL);
         self.net.run_calm(self.net.now + DELAY * 5);
         self.check();
         let mut sent = self.sent.iter().enumerate().skip(first);
-        sent.find(|(_, (place, _, delivered))| !*delivered && is_meant(*place)).map(|(number, _)| number)
+        sent.find(|(_, (index, _, delivered))| !*delivered && is_selected(*index)).map(|(number, _)| number)
     }
 }
 
@@ -156,15 +160,15 @@ fn settings(input: &mut Input<'_>) -> FlowSettings {
     let choice = input.byte();
     let service = Service::ALL[usize::from(choice) % Service::ALL.len()];
     let duplication = if choice >= 200 { Duplication::Marked } else { Duplication::All };
-    // Without a direct path, nothing would ever wake a flow that stands by.
+    // A flow on standby without a direct path would never leave standby.
     let standby = (100..120).contains(&choice) && service != Service::Forwarding;
     FlowSettings { duplication, standby, ..topology::settings(service, INGRESS, EGRESS) }
 }
 
-/// Does to a packet what the input says.
-fn touch(net: &mut Net, packet: Packet, input: &mut Input<'_>, kept: &mut Vec<Packet>) {
-    if kept.len() < KEPT_MAX {
-        kept.push(packet.clone());
+/// Modifies, drops, delays or replays a packet, as the input determines.
+fn tamper(net: &mut Net, packet: Packet, input: &mut Input<'_>, stored: &mut Vec<Packet>) {
+    if stored.len() < STORED_PACKETS_MAX {
+        stored.push(packet.clone());
     }
     match input.byte() {
         128..160 => {}
@@ -181,9 +185,10 @@ fn touch(net: &mut Net, packet: Packet, input: &mut Input<'_>, kept: &mut Vec<Pa
         }
         240..250 => {
             net.launch(packet, DELAY);
-            replay(net, input, kept);
+            replay(net, input, stored);
         }
-        // Whoever is at the stranger's address does not pass on what comes there.
+        // The attacker cannot redirect packets to the stranger's address, because it may not
+        // receive there.
         250..=254 if packet.to != NodeId::Stranger.address() => {
             let to = net.nth(input.byte().into()).address();
             net.launch(Packet { to, ..packet }, DELAY);
@@ -194,8 +199,8 @@ fn touch(net: &mut Net, packet: Packet, input: &mut Input<'_>, kept: &mut Vec<Pa
 
 fn flipped(mut packet: Packet, input: &mut Input<'_>) -> Packet {
     let [at, bit] = input.array();
-    let place = usize::from(at) * packet.bytes.len() / 256;
-    packet.bytes[place] ^= 1 << (bit % 8);
+    let offset = usize::from(at) * packet.bytes.len() / 256;
+    packet.bytes[offset] ^= 1 << (bit % 8);
     packet
 }
 
@@ -205,15 +210,15 @@ fn resized(mut packet: Packet, input: &mut Input<'_>) -> Packet {
     packet
 }
 
-/// Sends a kept packet again, or keeps others from now on.
-fn replay(net: &mut Net, input: &mut Input<'_>, kept: &mut Vec<Packet>) {
+/// Replays a stored packet, or clears the store.
+fn replay(net: &mut Net, input: &mut Input<'_>, stored: &mut Vec<Packet>) {
     let [choice, from] = input.array();
     if choice == 255 {
-        kept.clear();
+        stored.clear();
         return;
     }
-    let place = usize::from(choice) % kept.len();
-    let mut packet = kept[place].clone();
+    let index = usize::from(choice) % stored.len();
+    let mut packet = stored[index].clone();
     if from >= 128 {
         packet.from = NodeId::Stranger.address();
     }

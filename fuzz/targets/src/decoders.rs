@@ -1,13 +1,13 @@
-//! The block code's decoder, given repair packets that do not belong together.
+//! Fuzz target: the block code's decoder, with inconsistent repair packets.
 
 use byway_code::{AlignedBuffer, Encoder, Engine, REPAIR_PACKETS_MAX, Repair, SOURCE_PACKETS_MAX, decode};
 use byway_units::BatchId;
 
 use crate::harness::input::Input;
 
-/// What stands in a repair packet, changed as the input says.
+/// Fields of a repair packet, which the input changes.
 #[derive(Clone, Debug)]
-struct Told {
+struct RepairFields {
     batch: u32,
     index: usize,
     source_packets: usize,
@@ -15,50 +15,52 @@ struct Told {
     payload: Vec<u8>,
 }
 
-/// Decodes a block of which packets are lost with repair packets that the input has changed.
+/// Decodes a block with losses from repair packets that the input has changed.
 ///
 /// # Panics
-/// If decoding does, if what nobody changed is not restored, or if too much is.
+/// - If the decoder panics.
+/// - If a block with unchanged repair packets is not restored.
+/// - If the decoder restores more or fewer packets than were lost.
 pub fn decoders(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let sources = sources(&mut input);
-    let (mut repairs, is_lost) = (told(&sources, &mut input), input.long());
+    let (mut repairs, is_lost) = (repair_fields(&sources, &mut input), input.long());
     let mut changed = false;
     while !input.is_empty() {
         changed |= change(&mut repairs, &mut input);
     }
-    let kept: Vec<Option<&[u8]>> = (0_u32..)
+    let received: Vec<Option<&[u8]>> = (0_u32..)
         .zip(&sources)
-        .map(|(place, source)| (is_lost >> place & 1 == 0).then_some(source.as_slice()))
+        .map(|(index, source)| (is_lost >> index & 1 == 0).then_some(source.as_slice()))
         .collect();
-    let given: Vec<Repair<'_>> = repairs.iter().map(Told::as_repair).collect();
+    let repair_packets: Vec<Repair<'_>> = repairs.iter().map(RepairFields::as_repair).collect();
     let mut buffers: Vec<AlignedBuffer> =
         (0..REPAIR_PACKETS_MAX).map(|_| AlignedBuffer::new(2_048)).collect();
-    let lost = kept.iter().filter(|source| source.is_none()).count();
-    match decode(Engine::fastest(), &kept, &given, &mut buffers) {
+    let lost = received.iter().filter(|source| source.is_none()).count();
+    match decode(Engine::fastest(), &received, &repair_packets, &mut buffers) {
         Ok(recovered) => {
             assert_eq!(recovered.count(), lost);
-            for (place, packet) in recovered.packets(&buffers) {
-                assert!(kept[place].is_none() && packet.len() <= 2_048);
-                assert!(changed || packet == sources[place], "packet {place} is not what it was");
+            for (index, packet) in recovered.packets(&buffers) {
+                assert!(received[index].is_none() && packet.len() <= 2_048);
+                assert!(changed || packet == sources[index], "packet {index} is not what it was");
             }
         }
-        Err(error) => assert!(changed || lost > given.len(), "{error}"),
+        Err(error) => assert!(changed || lost > repair_packets.len(), "{error}"),
     }
 }
 
 fn sources(input: &mut Input<'_>) -> Vec<Vec<u8>> {
     let count = 1 + input.below(SOURCE_PACKETS_MAX);
     (0..count)
-        .map(|place| {
+        .map(|index| {
             let (length, fill) = (input.length().min(2_048), input.byte());
-            let place = u8::try_from(place).expect("there are few packets");
-            (0..length).map(|at| fill.wrapping_mul(at.to_le_bytes()[0]).wrapping_add(place)).collect()
+            let index = u8::try_from(index).expect("there are few packets");
+            (0..length).map(|at| fill.wrapping_mul(at.to_le_bytes()[0]).wrapping_add(index)).collect()
         })
         .collect()
 }
 
-fn told(sources: &[Vec<u8>], input: &mut Input<'_>) -> Vec<Told> {
+fn repair_fields(sources: &[Vec<u8>], input: &mut Input<'_>) -> Vec<RepairFields> {
     let payloads = (0..=input.below(REPAIR_PACKETS_MAX)).map(|_| AlignedBuffer::new(2_048));
     let mut encoder = Encoder::new(Engine::fastest(), payloads).expect("there are few repair packets");
     for source in sources {
@@ -66,7 +68,7 @@ fn told(sources: &[Vec<u8>], input: &mut Input<'_>) -> Vec<Told> {
     }
     let repairs = encoder.repairs(BatchId::new(1));
     repairs
-        .map(|repair| Told {
+        .map(|repair| RepairFields {
             batch: 1,
             index: repair.index,
             source_packets: repair.source_packets,
@@ -76,14 +78,14 @@ fn told(sources: &[Vec<u8>], input: &mut Input<'_>) -> Vec<Told> {
         .collect()
 }
 
-/// Changes one repair packet; whether it is another one now.
-fn change(repairs: &mut Vec<Told>, input: &mut Input<'_>) -> bool {
+/// Changes one repair packet. Returns true if the set is no longer consistent.
+fn change(repairs: &mut Vec<RepairFields>, input: &mut Input<'_>) -> bool {
     if repairs.is_empty() {
         input.byte();
         return false;
     }
-    let place = input.below(repairs.len());
-    let repair = &mut repairs[place];
+    let index = input.below(repairs.len());
+    let repair = &mut repairs[index];
     match input.byte() % 7 {
         0 => repair.batch = input.long(),
         1 => repair.index = input.below(10),
@@ -97,8 +99,8 @@ fn change(repairs: &mut Vec<Told>, input: &mut Input<'_>) -> bool {
             }
         }
         _ => {
-            // To lose a repair packet is nobody's lie, and to repeat one is.
-            let repair = repairs.remove(place);
+            // A lost repair packet leaves the set consistent, and a duplicate does not.
+            let repair = repairs.remove(index);
             if input.byte() < 128 {
                 return false;
             }
@@ -109,7 +111,7 @@ fn change(repairs: &mut Vec<Told>, input: &mut Input<'_>) -> bool {
     true
 }
 
-impl Told {
+impl RepairFields {
     fn as_repair(&self) -> Repair<'_> {
         Repair {
             batch: BatchId::new(self.batch),

@@ -1,16 +1,16 @@
-//! Handshakes whose packets are mutated, reordered, replayed and invented.
+//! Fuzz target: handshakes with mutated, reordered, replayed and forged packets.
 
 use byway_proto::agent::{ReceiveFlowId, SendFlowId};
 use byway_units::{Duration, Time};
 use byway_wire::packets::{InitiationPacket, ResponsePacket};
 use byway_wire::seal::{
-    Acceptance, Initiation, Portable, PreSharedKey, Purpose, Responder, StaticSecret, Suite,
+    Acceptance, Initiation, PortableProvider, PreSharedKey, Purpose, Responder, StaticSecret, Suite,
 };
-use byway_wire::{Boot, Capabilities, Epoch, Service, SessionIndex, Shard};
+use byway_wire::{Capabilities, Epoch, Incarnation, Service, SessionIndex, Shard};
 
 use crate::harness::input::Input;
 use crate::harness::machine::Machine;
-use crate::harness::message_generator::Subject;
+use crate::harness::message_generator::MessageContext;
 use crate::harness::net::{Net, Packet};
 use crate::harness::scripted_peer::ScriptedPeer;
 use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
@@ -18,20 +18,21 @@ use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
 const ONE: NodeId = NodeId::Agent(1);
 const OTHER: NodeId = NodeId::Agent(2);
 
-/// Packets that wait to be delivered; the oldest are forgotten.
+/// Most pending packets; the oldest are dropped.
 const PENDING_MAX: usize = 48;
 
-/// How long after the last hostile packet everything has to work.
+/// Time after the last hostile packet until all sessions must work.
 const RECOVERY: Duration = Duration::from_secs(5);
 
-/// Rounds of datagrams that arrive one after the other where sessions are there to stay.
+/// Consecutive rounds of delivered datagrams after which sessions count as stable.
 const GOOD_ROUNDS: u32 = 5;
 
-/// Plays handshakes by the bare functions of the wire, or between two agents and a relay.
+/// Runs handshakes with the wire functions alone, or between two agents and a relay.
 ///
 /// # Panics
-/// If a changed packet is accepted, a stranger leaves a trace or is sent too much, or no session comes about in the
-/// end.
+/// - If a changed packet is accepted.
+/// - If a stranger causes state, or exceeds the amplification limit.
+/// - If no session is established in the end.
 pub fn handshake(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     if input.byte().is_multiple_of(4) {
@@ -49,7 +50,8 @@ fn purpose(input: &mut Input<'_>) -> Purpose {
     [Purpose::EndToEnd, Purpose::AgentToRelay, Purpose::RelayToRelay][input.below(3)]
 }
 
-/// One initiation and its response, both perhaps changed: either both sides agree on all of it, or on nothing.
+/// Runs one handshake whose two packets may be changed. Both sides must agree on all fields, or the
+/// handshake must fail.
 fn on_the_wire(input: &mut Input<'_>) {
     let (one, other) = (StaticSecret::from_bytes(input.array()), StaticSecret::from_bytes([2; 32]));
     let psk = PreSharedKey::from_bytes([input.byte(); 32]);
@@ -59,8 +61,8 @@ fn on_the_wire(input: &mut Input<'_>) {
         shard: Shard::new(input.byte()),
         capabilities: Capabilities::from_bits(u16::from_be_bytes(input.array())),
         index: SessionIndex::new(input.long()),
-        stamp: u64::from_be_bytes(input.array()),
-        boot: Boot::new(u64::from_be_bytes(input.array())),
+        handshake_timestamp: u64::from_be_bytes(input.array()),
+        incarnation: Incarnation::new(u64::from_be_bytes(input.array())),
         epoch: Epoch::new(input.byte()),
         messages: input.bytes(20),
     };
@@ -75,42 +77,45 @@ fn on_the_wire(input: &mut Input<'_>) {
         assert_ne!(packet, before, "an initiation is read");
         return;
     };
-    // The second MAC is for who asked for it.
+    // The second MAC matters only to a responder that required a cookie.
     assert_eq!(packet[..packet.len() - 16], before[..before.len() - 16], "a changed initiation is read");
-    assert_eq!((received.peer, received.stamp), (one.public_key(), initiation.stamp));
+    assert_eq!(
+        (received.peer, received.handshake_timestamp),
+        (one.public_key(), initiation.handshake_timestamp)
+    );
     assert_eq!(received.messages, initiation.messages);
-    let messages = &[5; 30][..received.room().min(input.below(30))];
+    let messages = &[5; 30][..received.response_capacity().min(input.below(30))];
     let acceptance = Acceptance {
         index: SessionIndex::new(input.long()),
         capabilities: Capabilities::NONE,
-        boot: Boot::new(6),
+        incarnation: Incarnation::new(6),
         messages,
     };
     let (mut response, theirs) = received.accept(&acceptance, &psk).expect("the messages fit");
     assert!(response.len() <= packet.len(), "a response is longer than its initiation");
     let before = response.clone();
     change(&mut response, input);
-    // What is reserved in a response is not looked at.
+    // Reserved bytes of a response are ignored.
     let same = response.len() == before.len() && response[0] == before[0] && response[4..] == before[4..];
     let read = ResponsePacket::parse(response.as_slice()).ok().and_then(|packet| awaited.read(packet).ok());
     match read {
         Some(ours) => {
             assert!(same, "a changed response is read");
             assert_eq!((ours.keys.send(), ours.keys.receive()), (theirs.receive(), theirs.send()));
-            let _ = ours.keys.epoch_keys(&Portable, initiation.suite);
+            let _ = ours.keys.epoch_keys(&PortableProvider, initiation.suite);
         }
         None => assert!(!same, "a response is not read"),
     }
 }
 
-/// Changes a packet as the input says, or leaves it as it is.
+/// Changes a packet as the input determines, or leaves it unchanged.
 fn change(packet: &mut Vec<u8>, input: &mut Input<'_>) {
     match input.byte() {
         0..64 => {}
         64..192 => {
             let [at, by] = input.array();
-            let place = usize::from(at) * packet.len() / 256;
-            if let Some(byte) = packet.get_mut(place) {
+            let offset = usize::from(at) * packet.len() / 256;
+            if let Some(byte) = packet.get_mut(offset) {
                 *byte ^= by;
             }
         }
@@ -119,25 +124,25 @@ fn change(packet: &mut Vec<u8>, input: &mut Input<'_>) {
     }
 }
 
-/// Two agents, a relay, and somebody who holds all packets in his hands.
-struct Harness {
+/// Two agents, a relay, and an attacker that controls all packets.
+struct HandshakeHarness {
     net: Net,
     flows: [(NodeId, SendFlowId, ReceiveFlowId); 2],
     pending: Vec<Packet>,
-    /// A stranger, and a second life of each agent.
-    hands: Vec<ScriptedPeer>,
+    /// Scripted peers: a stranger, and a second incarnation of each agent.
+    scripted_peers: Vec<ScriptedPeer>,
 }
 
 fn between_nodes(input: &mut Input<'_>) {
-    let mut harness = Harness::new();
+    let mut harness = HandshakeHarness::new();
     while !input.is_empty() {
-        harness.turn(input);
+        harness.step(input);
     }
     harness.check_that_nobody_else_is_known();
     harness.recover();
 }
 
-impl Harness {
+impl HandshakeHarness {
     fn new() -> Self {
         let mut agents = [topology::agent(ONE, EGRESS, OTHER), topology::agent(OTHER, EGRESS, ONE)];
         let [one, other] = &mut agents;
@@ -155,7 +160,7 @@ impl Harness {
             net: Net::new(nodes),
             flows: [(ONE, sent, received), (OTHER, sent_back, received_back)],
             pending: Vec::new(),
-            hands: vec![
+            scripted_peers: vec![
                 ScriptedPeer::new(NodeId::Stranger, OTHER, Purpose::EndToEnd),
                 ScriptedPeer::new(NodeId::Stranger, EGRESS, Purpose::AgentToRelay),
                 ScriptedPeer::new(ONE, OTHER, Purpose::EndToEnd),
@@ -171,12 +176,12 @@ impl Harness {
         self.pending.drain(..surplus);
     }
 
-    fn turn(&mut self, input: &mut Input<'_>) {
+    fn step(&mut self, input: &mut Input<'_>) {
         self.gather();
         match input.byte() % 16 {
             0..4 => self.deliver(input, |_, _| {}),
             4 => {
-                // Everything arrives, in order.
+                // All packets arrive, in order.
                 for packet in std::mem::take(&mut self.pending) {
                     self.net.arrive(&packet);
                 }
@@ -186,7 +191,8 @@ impl Harness {
             7 => {
                 let to = self.net.nth(input.byte().into()).address();
                 self.deliver(input, |packet, _| {
-                    // Whoever is at the stranger's address does not pass on what comes there.
+                    // The attacker cannot redirect packets to the stranger's address, because it
+                    // may not receive there.
                     if packet.to != NodeId::Stranger.address() {
                         packet.to = to;
                     }
@@ -198,60 +204,62 @@ impl Harness {
                 self.net.run(until, |_, packet| pending.push(packet));
             }
             11 | 12 => {
-                let (who, flow, _) = self.flows[input.below(2)];
-                self.net.with(who, |machine, now| machine.send(flow, b"a datagram", false, now));
+                let (node, flow, _) = self.flows[input.below(2)];
+                self.net.with(node, |machine, now| machine.send(flow, b"a datagram", false, now));
             }
             13 => {
                 if !self.pending.is_empty() {
                     self.pending.swap_remove(input.below(self.pending.len()));
                 }
             }
-            _ => self.by_hand(input),
+            _ => self.scripted_handshake(input),
         }
     }
 
-    /// Delivers a pending packet, changed, and keeps it if the input says so.
+    /// Delivers a pending packet after a change. The original stays pending if the input says so.
     fn deliver(&mut self, input: &mut Input<'_>, change: impl FnOnce(&mut Packet, &mut Input<'_>)) {
         if self.pending.is_empty() {
             return;
         }
         let choice = input.byte();
-        let place = usize::from(choice & 0x7F) % self.pending.len();
-        let mut packet = self.pending[place].clone();
+        let index = usize::from(choice & 0x7F) % self.pending.len();
+        let mut packet = self.pending[index].clone();
         if choice < 128 {
-            self.pending.remove(place);
+            self.pending.remove(index);
         }
         change(&mut packet, input);
         self.net.arrive(&packet);
     }
 
-    /// Somebody with keys of his own, or stolen ones, begins a handshake, goes on with it, or says something.
-    fn by_hand(&mut self, input: &mut Input<'_>) {
-        let place = input.below(self.hands.len());
-        let to = [OTHER, EGRESS, OTHER, EGRESS, EGRESS][place].address();
-        let hand = &mut self.hands[place];
-        let from = if input.byte() < 128 { hand.who.address() } else { NodeId::Stranger.address() };
+    /// Begins or continues a handshake with a scripted peer's own or stolen keys, or sends messages
+    /// in it.
+    fn scripted_handshake(&mut self, input: &mut Input<'_>) {
+        let index = input.below(self.scripted_peers.len());
+        let to = [OTHER, EGRESS, OTHER, EGRESS, EGRESS][index].address();
+        let peer = &mut self.scripted_peers[index];
+        let from = if input.byte() < 128 { peer.who.address() } else { NodeId::Stranger.address() };
         let packet = match input.byte() % 4 {
             0 => {
-                hand.boot = input.byte().into();
+                peer.incarnation = input.byte().into();
                 let keys = [topology::flow(1, 2, 1)];
-                let subject = Subject { keys: &keys, newest: 0, aliases: 1, packet: b"\x08 no packet" };
+                let subject =
+                    MessageContext { keys: &keys, newest: 0, aliases: 1, packet: b"\x08 no packet" };
                 let mut messages = Vec::new();
-                subject.say(input, &mut messages);
+                subject.write_message(input, &mut messages);
                 messages.truncate(65_000);
-                Some(hand.initiate(input.byte(), &messages))
+                Some(peer.initiate(input.byte(), &messages))
             }
             1 => {
                 let answers = self.pending.iter().find(|packet| packet.to == from && packet.bytes[0] == 5);
                 if answers.is_some() {
                     self.net.proved.insert(from);
                 }
-                answers.and_then(|packet| hand.take(&packet.bytes))
+                answers.and_then(|packet| peer.on_packet(&packet.bytes))
             }
-            2 => hand.says(input.bytes(12)),
+            2 => peer.seal_messages(input.bytes(12)),
             _ => {
-                hand.skip(input.long());
-                hand.says(&[])
+                peer.skip(input.long());
+                peer.seal_messages(&[])
             }
         };
         if let Some(bytes) = packet {
@@ -260,13 +268,13 @@ impl Harness {
     }
 
     fn check_that_nobody_else_is_known(&mut self) {
-        for (who, peers_max) in [(ONE, 2), (OTHER, 2), (EGRESS, 3)] {
-            let peers = self.net.node(who).peers();
-            assert!(peers <= peers_max, "{who:?} knows {peers} peers, and not only {peers_max}");
+        for (node, peers_max) in [(ONE, 2), (OTHER, 2), (EGRESS, 3)] {
+            let peers = self.net.node(node).peers();
+            assert!(peers <= peers_max, "{node:?} knows {peers} peers, and not only {peers_max}");
         }
     }
 
-    /// When nobody interferes any more, sessions come about and stay.
+    /// Checks that without interference, sessions are established and remain.
     fn recover(&mut self) {
         self.pending.clear();
         let until = self.net.now + RECOVERY;
@@ -278,19 +286,19 @@ impl Harness {
         }
     }
 
-    /// Whether both agents get what the other one sends now.
+    /// True if both agents now receive each other's datagrams.
     fn delivers(&mut self) -> bool {
         self.net.delivered.clear();
         self.send_both();
         self.net.run_calm(self.net.now + Duration::from_millis(100));
-        let mut delivered: Vec<NodeId> = self.net.delivered.iter().map(|(who, _, _)| *who).collect();
+        let mut delivered: Vec<NodeId> = self.net.delivered.iter().map(|(node, _, _)| *node).collect();
         delivered.sort_unstable();
         delivered == [ONE, OTHER]
     }
 
     fn send_both(&mut self) {
-        for (who, flow, _) in self.flows {
-            self.net.with(who, |machine, now| machine.send(flow, b"a datagram", false, now));
+        for (node, flow, _) in self.flows {
+            self.net.with(node, |machine, now| machine.send(flow, b"a datagram", false, now));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A relay between lying agents, a lying relay and strangers.
+//! Fuzz target: a relay between misbehaving agents, a misbehaving relay and strangers.
 
 use std::net::SocketAddr;
 
@@ -6,63 +6,66 @@ use byway_code::{AlignedBuffer, Encoder, Engine};
 use byway_proto::parts::block_encoder::BlockEncoder;
 use byway_units::{BatchId, Duration, Rate, Time};
 use byway_wire::messages::{
-    AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, Consent,
-    CopyNack, Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Nack,
-    Register, Relayed, RelayedOn,
+    AliasAnnouncement, AliasAnnouncements, AliasStatus, AliasStatuses, Aliases, AliasesReply, Consent,
+    CopyNack, Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole,
+    InterRelayPacket, Nack, Register, RelayedPacket,
 };
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::Purpose;
 use byway_wire::{
-    Alias, BlockShape, FlowKey, KilobitsPerSecond, Message, Messages, Microseconds, Place, RangeSet,
+    Alias, BlockShape, FlowKey, KilobitsPerSecond, Message, Messages, Microseconds, RangeSet, RepairIndex,
     SequenceNumber, Service,
 };
 
 use crate::harness::input::Input;
 use crate::harness::machine::{Machine, Output};
-use crate::harness::message_generator::Subject;
+use crate::harness::message_generator::MessageContext;
 use crate::harness::scripted_peer::{ScriptedPeer, write};
-use crate::harness::table::Table;
+use crate::harness::test_bench::TestBench;
 use crate::harness::topology::{self, EGRESS, INGRESS, NodeId};
 
 const TWO: NodeId = NodeId::Agent(2);
 const FOUR: NodeId = NodeId::Agent(4);
 
-/// What each flow may send, in kbit/s.
+/// Registered rate of each flow.
 const RATE: KilobitsPerSecond = KilobitsPerSecond::new(2_000);
 
-/// What the flows of a grant may send.
+/// Rate limit of a grant, for all of its flows together.
 const GRANTED: KilobitsPerSecond = KilobitsPerSecond::new(topology::GRANTED_KBITS);
 
-/// What the repairs of a flow may take at once, as time at its rate.
+/// Burst of a flow's repairs, as time at its rate.
 const REPAIR_BURST: Duration = Duration::from_secs(2);
 
-/// What the copies of a flow may take at once, as time at its rate.
+/// Burst of a flow's copies, as time at its rate.
 const COPY_BURST: Duration = Duration::from_millis(500);
 
-struct Harness {
-    table: Table,
-    /// Agents 2 and 4, and the other relay.
-    hands: [ScriptedPeer; 3],
+struct RelayHarness {
+    table: TestBench,
+    /// Scripted peers of the relay: agents 2 and 4, and the other relay.
+    scripted_peers: [ScriptedPeer; 3],
     newest: u32,
     next_batch: u32,
-    /// The rates of all registrations that agents asked for; each comes with a budget.
+    /// Rates of all registrations that agents have sent. Each registration adds a budget.
     registered: Vec<Rate>,
     repair_bytes: u64,
-    carried_bytes: u64,
+    forwarded_bytes: u64,
     are_answered: bool,
 }
 
-/// Tells a relay what the input says, with all keys that its agents and the other relay have.
+/// Sends packets that the input determines to a relay, with all keys of its agents and of the other
+/// relay.
 ///
 /// # Panics
-/// If the relay does, spends more on repairs than was registered, or tells strangers more than they told it.
+/// - If the relay panics.
+/// - If it sends more repairs than the registered budgets permit.
+/// - If it sends more bytes to a stranger than it received from it.
 pub fn relay_input(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let mut harness = Harness::new(&mut input);
+    let mut harness = RelayHarness::new(&mut input);
     while !input.is_empty() {
-        harness.turn(&mut input);
+        harness.step(&mut input);
     }
-    harness.pass(harness.table.now + Duration::from_secs(3));
+    harness.advance_until(harness.table.now + Duration::from_secs(3));
 }
 
 fn alias(number: u16) -> Alias {
@@ -79,17 +82,18 @@ fn keys() -> [FlowKey; 5] {
     ]
 }
 
-/// The coded bytes of a packet of the flow with this alias, the same whenever they are asked for.
+/// Returns the coded bytes of a packet of the flow with this alias, always the same for equal
+/// arguments.
 fn coded(alias: Alias, low: u32) -> Vec<u8> {
     let [.., fill] = low.to_be_bytes();
     vec![fill ^ alias.number().to_be_bytes()[1]; 100 + usize::from(fill)]
 }
 
-impl Harness {
+impl RelayHarness {
     fn new(input: &mut Input<'_>) -> Self {
         let mut harness = Self {
-            table: Table::new(Machine::relay(topology::relay(EGRESS))),
-            hands: [
+            table: TestBench::new(Machine::relay(topology::relay(EGRESS))),
+            scripted_peers: [
                 ScriptedPeer::new(TWO, EGRESS, Purpose::AgentToRelay),
                 ScriptedPeer::new(FOUR, EGRESS, Purpose::AgentToRelay),
                 ScriptedPeer::new(INGRESS, EGRESS, Purpose::RelayToRelay),
@@ -98,23 +102,23 @@ impl Harness {
             next_batch: 0,
             registered: Vec::new(),
             repair_bytes: 0,
-            carried_bytes: 0,
+            forwarded_bytes: 0,
             are_answered: true,
         };
         let output = harness.table.machine.drain();
         harness.route(output);
-        for place in 0..harness.hands.len() {
-            if !harness.hands[place].is_established() {
-                let packet = harness.hands[place].initiate(0, &[]);
-                harness.tell(harness.hands[place].who.address(), Some(packet));
+        for index in 0..harness.scripted_peers.len() {
+            if !harness.scripted_peers[index].is_established() {
+                let packet = harness.scripted_peers[index].initiate(0, &[]);
+                harness.deliver(harness.scripted_peers[index].who.address(), Some(packet));
             }
         }
-        assert!(harness.hands.iter().all(ScriptedPeer::is_established));
+        assert!(harness.scripted_peers.iter().all(ScriptedPeer::is_established));
         harness.register(input);
         harness
     }
 
-    /// The flows begin as both agents and both relays mean them.
+    /// Registers the flows correctly at both agents and both relays.
     fn register(&mut self, input: &mut Input<'_>) {
         let services =
             [Service::Coding, Service::Coding, Service::Caching, Service::Both, Service::Forwarding];
@@ -127,10 +131,10 @@ impl Harness {
             (1, topology::flow(3, 4, 1), receiver),
             (1, topology::flow(4, 2, 1), sender),
         ];
-        for (hand, flow_key, role) in wanted {
+        for (peer_index, flow_key, role) in wanted {
             let mut message = Vec::new();
             write(&Message::Register(registration(flow_key, role, service)), &mut message);
-            self.say(hand, &message);
+            self.send_plaintext(peer_index, &message);
         }
         let announced = [(1, topology::flow(1, 2, 1)), (2, topology::flow(3, 4, 1))];
         let mut announced = announced.into_iter().map(|(number, flow_key)| AliasAnnouncement {
@@ -144,39 +148,39 @@ impl Harness {
         let mut scratch = [[0; AliasAnnouncement::BYTES]; 2];
         let flows = AliasAnnouncements::collect(&mut announced, &mut scratch);
         write(&Message::Aliases(Aliases { flows }), &mut message);
-        let mut known = std::iter::once(AliasKnowledge { alias: alias(1), has_receiver: true });
-        let mut scratch = [[0; AliasKnowledge::BYTES]; 1];
-        let aliases = AliasKnowledges::collect(&mut known, &mut scratch);
-        write(&Message::AliasesKnown(AliasesKnown { aliases }), &mut message);
-        self.say(2, &message);
-        self.pass(self.table.now + Duration::from_millis(10));
+        let mut known = std::iter::once(AliasStatus { alias: alias(1), has_receiver: true });
+        let mut scratch = [[0; AliasStatus::BYTES]; 1];
+        let aliases = AliasStatuses::collect(&mut known, &mut scratch);
+        write(&Message::AliasesReply(AliasesReply { aliases }), &mut message);
+        self.send_plaintext(2, &message);
+        self.advance_until(self.table.now + Duration::from_millis(10));
     }
 
-    /// A hand says something.
-    fn say(&mut self, hand: usize, messages: &[u8]) {
+    /// Sends messages from a scripted peer.
+    fn send_plaintext(&mut self, peer_index: usize, messages: &[u8]) {
         self.registered.extend(Messages::new(messages).flatten().filter_map(|message| match message {
             Message::Register(register) => Some(register.rate.rate().min(GRANTED.rate())),
             _ => None,
         }));
-        let hand = &mut self.hands[hand];
-        let (from, packet) = (hand.who.address(), hand.says(messages));
-        self.tell(from, packet);
+        let peer = &mut self.scripted_peers[peer_index];
+        let (from, packet) = (peer.who.address(), peer.seal_messages(messages));
+        self.deliver(from, packet);
     }
 
-    fn tell(&mut self, from: SocketAddr, packet: Option<Vec<u8>>) {
+    fn deliver(&mut self, from: SocketAddr, packet: Option<Vec<u8>>) {
         let Some(packet) = packet else { return };
-        let output = self.table.tell(from, packet);
+        let output = self.table.deliver_replayable(from, packet);
         self.route(output);
     }
 
-    /// Hands take what is theirs, and answer handshakes.
+    /// Passes packets to the scripted peers, which answer handshakes.
     fn route(&mut self, output: Output) {
         let mut outputs = vec![output];
         while let Some(output) = outputs.pop() {
-            self.charge(&output);
+            self.count_repair_bytes(&output);
             for (to, bytes) in output.sent {
-                let hand = self.hands.iter_mut().find(|hand| hand.who.address() == to);
-                let answer = hand.and_then(|hand| hand.take(&bytes)).filter(|_| self.are_answered);
+                let peer = self.scripted_peers.iter_mut().find(|peer| peer.who.address() == to);
+                let answer = peer.and_then(|peer| peer.on_packet(&bytes)).filter(|_| self.are_answered);
                 if let Some(answer) = answer {
                     outputs.push(self.table.receive(to, &answer));
                 }
@@ -184,68 +188,68 @@ impl Harness {
         }
     }
 
-    /// Repairs stay within what the flows' rates allow.
-    fn charge(&mut self, output: &Output) {
+    /// Checks that repairs remain within the budgets of the flows' rates.
+    fn count_repair_bytes(&mut self, output: &Output) {
         for (_, bytes) in &output.sent {
             let is_repair = bytes[0] == 9 && matches!(bytes[1], 4 | 5);
             self.repair_bytes += if is_repair { bytes.len() as u64 - 32 } else { 0 };
             let is_carried = bytes[0] == 9 && bytes[1] == 2;
-            self.carried_bytes += if is_carried { bytes.len() as u64 - 32 } else { 0 };
+            self.forwarded_bytes += if is_carried { bytes.len() as u64 - 32 } else { 0 };
         }
         let (repairs, allowed) = (self.repair_bytes, self.allowed(REPAIR_BURST));
         assert!(repairs <= allowed, "repairs of {repairs} bytes where {allowed} are due");
-        // Once, and as much again for those that got lost.
-        let (carried, allowed) = (self.carried_bytes, 2 * self.allowed(COPY_BURST));
-        assert!(carried <= allowed, "{carried} bytes carried where {allowed} may be");
+        // Each copy is forwarded once, and once more if it was lost.
+        let (forwarded, allowed) = (self.forwarded_bytes, 2 * self.allowed(COPY_BURST));
+        assert!(forwarded <= allowed, "{forwarded} bytes forwarded where {allowed} may be");
     }
 
-    /// What all registered rates let through, with so much of it at once.
+    /// Returns the bytes that all registered rates permit until now, with this burst.
     fn allowed(&self, burst: Duration) -> u64 {
         let time = burst + (self.table.now - Time::START);
         self.registered.iter().map(|rate| rate.bytes_in(time).expect("plays are short").count()).sum()
     }
 
-    fn pass(&mut self, until: Time) {
+    fn advance_until(&mut self, until: Time) {
         while let Some(output) = self.table.wake(until) {
             self.route(output);
         }
         self.table.now = self.table.now.max(until);
     }
 
-    fn turn(&mut self, input: &mut Input<'_>) {
+    fn step(&mut self, input: &mut Input<'_>) {
         match input.byte() % 24 {
-            0..3 => self.pass(self.table.now + input.step()),
-            // A driver that is late.
+            0..3 => self.advance_until(self.table.now + input.step()),
+            // The driver is late: time advances without handling deadlines.
             3 => self.table.now += input.step(),
-            4 => self.anybody_says(input),
-            5..9 => self.somebody_says(input),
+            4 => self.send_unauthenticated(input),
+            5..9 => self.send_messages(input),
             9 => {
-                let (hand, length) = (input.below(3), usize::from(input.byte()));
-                self.say(hand, input.bytes(length));
+                let (peer_index, length) = (input.below(3), usize::from(input.byte()));
+                self.send_plaintext(peer_index, input.bytes(length));
             }
             10 => self.envelop(input),
-            11 | 12 => self.batch(input),
-            13 => self.block(input),
-            14 => self.carry(input),
-            15 => self.ask(input),
-            16 => self.miss(input),
-            17 => self.help(input),
-            18 | 19 => self.copy(input),
-            20 => self.shake_hands(input),
-            21 => self.pass_on(input),
-            22 => self.repeat(input),
+            11 | 12 => self.send_batch_repair(input),
+            13 => self.send_block_repair(input),
+            14 => self.send_copy(input),
+            15 => self.send_nack(input),
+            16 => self.request_copies(input),
+            17 => self.send_cooperative_packet(input),
+            18 | 19 => self.send_source_copies(input),
+            20 => self.begin_epoch(input),
+            21 => self.forward(input),
+            22 => self.replay(input),
             _ => {
-                let hand = input.below(3);
+                let peer_index = input.below(3);
                 self.are_answered = input.byte() < 220;
-                self.hands[hand].skip(input.long() >> 8);
-                let answers = self.hands[hand].answers(self.table.now);
-                self.say(hand, &answers);
+                self.scripted_peers[peer_index].skip(input.long() >> 8);
+                let answers = self.scripted_peers[peer_index].answers(self.table.now);
+                self.send_plaintext(peer_index, &answers);
             }
         }
     }
 
-    /// A packet of somebody without keys that the relay knows.
-    fn anybody_says(&mut self, input: &mut Input<'_>) {
+    /// Sends a packet from a node whose keys the relay does not know.
+    fn send_unauthenticated(&mut self, input: &mut Input<'_>) {
         let from = NodeId::Stranger.address();
         let length = usize::from(input.byte());
         let mut bytes = input.bytes(length).to_vec();
@@ -258,30 +262,30 @@ impl Harness {
         self.route(output);
     }
 
-    fn subject<'a>(&self, keys: &'a [FlowKey], packet: &'a [u8]) -> Subject<'a> {
-        Subject { keys, newest: self.newest, aliases: 3, packet }
+    fn subject<'a>(&self, keys: &'a [FlowKey], packet: &'a [u8]) -> MessageContext<'a> {
+        MessageContext { keys, newest: self.newest, aliases: 3, packet }
     }
 
-    /// A message packet, its messages mostly of the right form.
-    fn somebody_says(&mut self, input: &mut Input<'_>) {
+    /// Sends a message packet, mostly with well-formed messages.
+    fn send_messages(&mut self, input: &mut Input<'_>) {
         let keys = keys();
         let mut messages = Vec::new();
         let subject = self.subject(&keys, b"\x08 is no packet");
         for _ in 0..=input.below(3) {
-            subject.say(input, &mut messages);
+            subject.write_message(input, &mut messages);
         }
         messages.truncate(65_000);
-        self.say(input.below(3), &messages);
+        self.send_plaintext(input.below(3), &messages);
     }
 
-    /// An envelope of any role with anything in it.
+    /// Sends an envelope of any role with arbitrary content.
     fn envelop(&mut self, input: &mut Input<'_>) {
-        let (hand, role) = (input.below(3), input.role());
+        let (peer_index, role) = (input.below(3), input.role());
         let number = alias(1 + u16::from(input.byte() % 4));
         let (low, length, fill) = (input.near(self.newest), input.length().max(22), input.byte());
-        let hand = &mut self.hands[hand];
-        let (from, packet) = (hand.who.address(), hand.envelops(role, number, low, &vec![fill; length]));
-        self.tell(from, packet);
+        let peer = &mut self.scripted_peers[peer_index];
+        let (from, packet) = (peer.who.address(), peer.seal_envelope(role, number, low, &vec![fill; length]));
+        self.deliver(from, packet);
     }
 
     fn number(&mut self, input: &mut Input<'_>) -> u32 {
@@ -292,8 +296,8 @@ impl Harness {
         low
     }
 
-    /// The other relay has coded packets of two flows together, and says so with or without digests.
-    fn batch(&mut self, input: &mut Input<'_>) {
+    /// Sends a cross-stream repair of two flows from the other relay, with or without digests.
+    fn send_batch_repair(&mut self, input: &mut Input<'_>) {
         let (one, other, choice) = (self.number(input), input.near(self.newest), input.byte());
         let covered = [(alias(1), one), (alias(2), other), (alias(1), one.wrapping_add(1))];
         let covered = &covered[..usize::from(choice % 3 + 1)];
@@ -304,7 +308,7 @@ impl Harness {
         }
         let digests: Vec<[u8; 4]> = covered
             .iter()
-            .map(|(alias, low)| self.hands[2].digest(*alias, *low, &coded(*alias, *low)))
+            .map(|(alias, low)| self.scripted_peers[2].digest(*alias, *low, &coded(*alias, *low)))
             .collect();
         let mut scratch = [[0; Entry::BYTES]; 3];
         let mut entries = covered.iter().map(|(alias, low)| Entry { alias: *alias, sequence_low: *low });
@@ -315,19 +319,19 @@ impl Harness {
         let mut messages = Vec::new();
         for repair in encoder.repairs(BatchId::new(self.next_batch)).take(1 + usize::from(choice & 1)) {
             let index = u8::try_from(repair.index).expect("there are two");
-            let place = Place::new(index, 2).expect("it is one of two");
+            let repair_index = RepairIndex::new(index, 2).expect("it is one of two");
             let length_symbol = [repair.length_symbol[0] ^ u8::from(choice >= 250), repair.length_symbol[1]];
-            let head = CrossStreamHead { batch: repair.batch, place, length_symbol, cover };
+            let head = CrossStreamHead { batch: repair.batch, repair_index, length_symbol, cover };
             write(
                 &Message::CrossStreamRepair(CrossStreamRepair { head, payload: repair.payload }),
                 &mut messages,
             );
         }
-        self.say(2, &messages);
+        self.send_plaintext(2, &messages);
     }
 
-    /// The other relay has made a block of one flow's packets.
-    fn block(&mut self, input: &mut Input<'_>) {
+    /// Sends an in-stream repair from the other relay.
+    fn send_block_repair(&mut self, input: &mut Input<'_>) {
         let (first, count) = (self.number(input), input.byte() % 6 + 1);
         let number = alias(1 + u16::from(input.byte() % 3));
         let shape = BlockShape::new(count, 2).expect("blocks of one to six are made");
@@ -340,19 +344,21 @@ impl Harness {
         for repair in block.repairs(number) {
             write(&Message::InStreamRepair(repair), &mut messages);
         }
-        self.say(2, &messages);
+        self.send_plaintext(2, &messages);
     }
 
-    /// The other relay brings a copy.
-    fn carry(&mut self, input: &mut Input<'_>) {
+    /// Sends a copy from the other relay.
+    fn send_copy(&mut self, input: &mut Input<'_>) {
         let (low, number) = (self.number(input), alias(1 + u16::from(input.byte() % 2)));
-        let packet = self.hands[2].envelops(EnvelopeRole::Carried, number, low, &coded(number, low));
-        self.tell(INGRESS.address(), packet);
+        let packet =
+            self.scripted_peers[2].seal_envelope(EnvelopeRole::RelayedCopy, number, low, &coded(number, low));
+        self.deliver(INGRESS.address(), packet);
     }
 
-    /// An agent asks for a packet that there may be.
-    fn ask(&mut self, input: &mut Input<'_>) {
-        let (hand, choice, low) = (input.below(2), input.byte(), input.near(self.newest.wrapping_add(90)));
+    /// Sends a NACK from an agent, for a packet that may exist.
+    fn send_nack(&mut self, input: &mut Input<'_>) {
+        let (peer_index, choice, low) =
+            (input.below(2), input.byte(), input.near(self.newest.wrapping_add(90)));
         let mut ranges = RangeSet::new();
         for offset in 0..u64::from(choice % 5) {
             assert!(ranges.insert(SequenceNumber::new(u64::from(low) + offset)), "one range takes them all");
@@ -362,16 +368,16 @@ impl Harness {
             open_from_low: (choice & 0x80 != 0).then_some(low),
             noticed_by_timer: choice & 0x20 != 0,
             answers_confirm: choice & 0x10 != 0,
-            patience: Microseconds::from_duration(input.step()),
+            repair_lifetime: Microseconds::from_duration(input.step()),
             ranges: ranges.ranges(),
         };
         let mut message = Vec::new();
         write(&Message::Nack(nack), &mut message);
-        self.say(hand, &message);
+        self.send_plaintext(peer_index, &message);
     }
 
-    /// The other relay asks for copies that were carried to it.
-    fn miss(&mut self, input: &mut Input<'_>) {
+    /// Sends a copy NACK from the other relay, for forwarded copies.
+    fn request_copies(&mut self, input: &mut Input<'_>) {
         let (low, number) = (input.near(self.newest), alias(1 + u16::from(input.byte() % 2)));
         let mut ranges = RangeSet::new();
         for offset in 0..u64::from(input.byte()) {
@@ -379,74 +385,83 @@ impl Harness {
         }
         let mut message = Vec::new();
         write(&Message::CopyNack(CopyNack { alias: number, ranges: ranges.ranges() }), &mut message);
-        self.say(2, &message);
+        self.send_plaintext(2, &message);
     }
 
-    /// An agent gives what it was asked for, or something else.
-    fn help(&mut self, input: &mut Input<'_>) {
-        let (hand, lie) = (input.below(2), input.byte());
-        let Some((asked, low)) = self.hands[hand].heard.requested.pop() else { return };
-        // Both relays call an agent's first flow by its place among their agents.
-        let mut packet = coded(alias(1 + u16::from(hand == 1)), low);
+    /// Sends a cooperative answer from an agent, correct or false.
+    fn send_cooperative_packet(&mut self, input: &mut Input<'_>) {
+        let (peer_index, lie) = (input.below(2), input.byte());
+        let Some((requested_alias, low)) = self.scripted_peers[peer_index].pending.requested.pop() else {
+            return;
+        };
+        // Both relays assign the alias of an agent's first flow by its index among their agents.
+        let mut packet = coded(alias(1 + u16::from(peer_index == 1)), low);
         if lie >= 230 {
             packet[0] ^= 1;
         }
-        let who = self.hands[hand].who.address();
-        let envelope = self.hands[hand].envelops(EnvelopeRole::CooperativeAnswer, asked, low, &packet);
-        self.tell(who, envelope);
+        let node = self.scripted_peers[peer_index].who.address();
+        let envelope = self.scripted_peers[peer_index].seal_envelope(
+            EnvelopeRole::CooperativeAnswer,
+            requested_alias,
+            low,
+            &packet,
+        );
+        self.deliver(node, envelope);
     }
 
-    /// An agent sends copies of what it sends.
-    fn copy(&mut self, input: &mut Input<'_>) {
-        let (hand, count) = (input.below(2), input.byte() % 12);
+    /// Sends copies of an agent's packets.
+    fn send_source_copies(&mut self, input: &mut Input<'_>) {
+        let (peer_index, count) = (input.below(2), input.byte() % 12);
         let low = self.number(input);
         let role = if input.byte() < 230 { EnvelopeRole::Copy } else { EnvelopeRole::ResentCopy };
         for offset in 0..u32::from(count) {
             let low = low.wrapping_add(offset);
-            let packet = self.hands[hand].envelops(role, alias(2), low, &coded(alias(2), low));
-            self.tell(self.hands[hand].who.address(), packet);
+            let packet =
+                self.scripted_peers[peer_index].seal_envelope(role, alias(2), low, &coded(alias(2), low));
+            self.deliver(self.scripted_peers[peer_index].who.address(), packet);
         }
     }
 
-    /// A hand begins a new epoch, perhaps as if it had restarted.
-    fn shake_hands(&mut self, input: &mut Input<'_>) {
-        let hand = input.below(3);
+    /// Begins a new epoch of a scripted peer, possibly with a new incarnation.
+    fn begin_epoch(&mut self, input: &mut Input<'_>) {
+        let peer_index = input.below(3);
         if input.byte() < 100 {
-            self.hands[hand].boot += 1;
+            self.scripted_peers[peer_index].incarnation += 1;
         }
-        let packet = self.hands[hand].initiate(input.byte(), &[]);
-        let who = self.hands[hand].who;
-        let from = if input.byte() < 230 { who.address() } else { NodeId::Stranger.address() };
+        let packet = self.scripted_peers[peer_index].initiate(input.byte(), &[]);
+        let node = self.scripted_peers[peer_index].who;
+        let from = if input.byte() < 230 { node.address() } else { NodeId::Stranger.address() };
         let output = self.table.receive(from, &packet);
         assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
         for (_, response) in &output.sent {
-            self.hands[hand].take(response);
+            self.scripted_peers[peer_index].on_packet(response);
         }
-        self.charge(&output);
+        self.count_repair_bytes(&output);
     }
 
-    /// An agent, or the other relay, wants a packet passed on, of whatever length.
-    fn pass_on(&mut self, input: &mut Input<'_>) {
-        let (hand, to, kind) =
+    /// Sends a packet of any length, which the relay must forward, from an agent or the other
+    /// relay.
+    fn forward(&mut self, input: &mut Input<'_>) {
+        let (peer_index, to, kind) =
             (input.below(3), NodeId::Agent(input.byte() % 6), [4, 5, 6, 8][input.below(4)]);
         let mut packet = vec![7; input.length().max(1)];
         packet[0] = kind;
         let is_passed_on = "the kind is one that is passed on";
         let mut message = Vec::new();
-        if hand == 2 {
+        if peer_index == 2 {
             let from = NodeId::Agent(input.byte() % 6).agent_id();
-            let relayed = RelayedOn::new(from, to.agent_id(), &packet).expect(is_passed_on);
-            write(&Message::RelayedOn(relayed), &mut message);
+            let relayed = InterRelayPacket::new(from, to.agent_id(), &packet).expect(is_passed_on);
+            write(&Message::InterRelayPacket(relayed), &mut message);
         } else {
-            let relayed = Relayed::new(to.agent_id(), &packet).expect(is_passed_on);
-            write(&Message::Relayed(relayed), &mut message);
+            let relayed = RelayedPacket::new(to.agent_id(), &packet).expect(is_passed_on);
+            write(&Message::RelayedPacket(relayed), &mut message);
         }
-        self.say(hand, &message);
+        self.send_plaintext(peer_index, &message);
     }
 
-    /// A packet comes again.
-    fn repeat(&mut self, input: &mut Input<'_>) {
-        if let Some(output) = self.table.repeat(input) {
+    /// Replays a packet that the relay has received.
+    fn replay(&mut self, input: &mut Input<'_>) {
+        if let Some(output) = self.table.replay(input) {
             self.route(output);
         }
     }

@@ -1,4 +1,5 @@
-//! Bytes from anybody, read as everything that the wire carries: what is legal is written again and means the same.
+//! Fuzz target: arbitrary bytes, parsed as all parts of the wire format. Legal bytes must have the
+//! same meaning after encoding them again.
 
 use byway_wire::limits::{MESSAGES_BYTES_MAX, RANGE_LENGTH_MAX};
 use byway_wire::packets::{InitiationPacket, SourcePacket};
@@ -7,10 +8,10 @@ use byway_wire::{
     ResponsePayload, Writer, associated_data,
 };
 
-/// Reads the bytes as a packet, as messages and as every part of either.
+/// Parses the bytes as a packet, as messages, and as every part of these.
 ///
 /// # Panics
-/// If reading, writing or reading again disagree.
+/// If parsing, encoding and parsing again disagree.
 pub fn wire_decode(bytes: &[u8]) {
     packet(bytes);
     messages(bytes);
@@ -24,7 +25,7 @@ fn packet(bytes: &[u8]) {
     let Ok(packet) = Packet::parse(&mut copy) else { return };
     assert_eq!(packet.kind().first_byte(), bytes[0]);
     header_written_again(&packet, bytes);
-    // The parts of a packet, one behind the other, are the packet.
+    // The concatenated parts of a packet must equal the packet.
     match packet {
         Packet::Initiation(packet) => initiation(packet, bytes),
         Packet::Response(packet) => assert_eq!(packet.noise_message(), &bytes[8..]),
@@ -46,7 +47,7 @@ fn packet(bytes: &[u8]) {
     }
 }
 
-/// What a header means does not change when it is written and read again.
+/// Checks that a header is unchanged after encoding and parsing it again.
 fn header_written_again(packet: &Packet<'_>, bytes: &[u8]) {
     let header = header_of(packet);
     let mut again = [&header, &bytes[header.len()..]].concat();
@@ -90,7 +91,7 @@ fn source(packet: SourcePacket<&mut [u8]>, bytes: &[u8]) {
     assert_eq!([ciphertext, tag.as_slice()].concat(), bytes[12..]);
 }
 
-/// Reads all messages; those that are legal say the same when they are written and read again.
+/// Parses all messages. Legal ones must be unchanged after encoding and parsing them again.
 fn messages(bytes: &[u8]) {
     let mut count = 0;
     for message in Messages::new(bytes) {
@@ -103,12 +104,12 @@ fn messages(bytes: &[u8]) {
     assert!(count <= bytes.len().div_ceil(3), "{count} messages in {} bytes", bytes.len());
 }
 
-/// A message never takes more room than where it was read.
-fn written_again(message: &Message<'_>, room: usize) {
-    let mut buffer = vec![0xAA; room];
+/// Checks that a message is unchanged after encoding and parsing it again, and not longer.
+fn written_again(message: &Message<'_>, bytes_max: usize) {
+    let mut buffer = vec![0xAA; bytes_max];
     let mut writer = Writer::new(&mut buffer);
     if message.emit(&mut writer).is_err() {
-        assert!(room > MESSAGES_BYTES_MAX, "{message:?} has grown");
+        assert!(bytes_max > MESSAGES_BYTES_MAX, "{message:?} has grown");
         return;
     }
     let mut read = Messages::new(writer.written());
@@ -117,7 +118,7 @@ fn written_again(message: &Message<'_>, room: usize) {
     in_front(message, writer.written());
 }
 
-/// A repair's head in front of its payload gives the same bytes as the message written at once.
+/// Checks that a repair's head before its payload yields the same bytes as the whole message.
 fn in_front(message: &Message<'_>, written: &[u8]) {
     let mut front = [0xAA; 400];
     let (start, payload) = match message {
@@ -138,10 +139,10 @@ fn lists(message: &Message<'_>) {
         Message::Nack(message) => ranges(message.ranges),
         Message::CopyNack(message) => ranges(message.ranges),
         Message::CooperativeRequest(message) => ranges(message.ranges),
-        Message::Lost(message) => ranges(message.ranges),
+        Message::CooperativeRefusal(message) => ranges(message.ranges),
         Message::Confirm(message) => ranges(message.ranges),
         Message::Aliases(message) => assert_eq!(message.flows.iter().count(), message.flows.len()),
-        Message::AliasesKnown(message) => {
+        Message::AliasesReply(message) => {
             assert_eq!(message.aliases.iter().count(), message.aliases.len());
         }
         Message::Candidates(message) => {
@@ -161,7 +162,7 @@ fn lists(message: &Message<'_>) {
     }
 }
 
-/// Counted from the first, the numbers rise.
+/// Checks that sequence numbers rise, counted from the first.
 fn ranges(ranges: Ranges<'_>) {
     assert!(ranges.len() <= 32);
     let first = ranges.iter().next().map_or(0, |range| range.first_low());
@@ -181,7 +182,7 @@ fn payloads_of_handshakes(bytes: &[u8]) {
         messages(rest);
     }
     if let Ok((payload, rest)) = ResponsePayload::parse(bytes) {
-        // Capabilities that nobody knows are left out.
+        // Undefined capabilities are omitted.
         let again = [&payload.to_bytes(), rest].concat();
         assert_eq!(ResponsePayload::parse(&again), Ok((payload, rest)));
         messages(rest);
@@ -203,7 +204,7 @@ fn inside_of_source_packets(bytes: &[u8]) {
     }
 }
 
-/// What is signed gives exactly its bytes again.
+/// Checks that signed structures encode to exactly the same bytes.
 fn signed(bytes: &[u8]) {
     if let Ok(grant) = Grant::parse(bytes) {
         assert_eq!(grant.to_bytes(), bytes);

@@ -1,4 +1,5 @@
-//! No attack of a member harms the flow of another tenant beside it, and nobody keeps a restarted agent from its relay.
+//! No attack of a member harms another tenant's flow, and no adversary prevents a restarted agent's
+//! session.
 
 use byway_fuzz_targets::attacks::{ATTACKS, Arranged, Arrangement, Size, attacks, restarts};
 
@@ -7,7 +8,7 @@ fn no_attack_of_a_member_harms_the_flow_beside_it() {
     let (control, outcomes) = attacks(Size::SMALL);
     assert_eq!(control.lost, 0);
     for outcome in &outcomes {
-        // The harness shows what is printed if a verdict fails.
+        // The test harness shows printed text only if a test fails.
         println!("{outcome}");
     }
     let faults: Vec<String> = outcomes.iter().flat_map(|outcome| outcome.faults(&control)).collect();
@@ -21,7 +22,7 @@ fn no_attack_harms_a_flow_of_another_service_or_of_one_relay_or_four() {
     let arrangements: Vec<_> = Arrangement::all().filter(|one| *one != Arrangement::USUAL).collect();
     let mut faults = Vec::new();
     for (number, arrangement) in arrangements.iter().enumerate() {
-        // Each attack has a turn; `make attack` runs all of them in all arrangements.
+        // Each attack runs in one arrangement; `make attack` runs all attacks in all arrangements.
         let turn = ATTACKS.iter().skip(number).step_by(arrangements.len());
         let arranged = Arranged::run(*arrangement, turn, Size::SMALL);
         println!("{arranged}");

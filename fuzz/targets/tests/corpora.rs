@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use byway_fuzz_targets::TARGETS;
 
-/// What all corpora together may take: they are part of every clone.
+/// Most bytes of all corpora together, because they are part of every clone.
 const CORPORA_BYTES_MAX: u64 = 1_000_000;
 
 fn corpora() -> PathBuf {
@@ -21,7 +21,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("the folder is readable").path()).collect()
 }
 
-/// One test for each target, as the harness runs them beside each other.
+/// Defines one test for each target, because the harness runs tests in parallel.
 macro_rules! replays {
     ($($target:ident)*) => {
         const REPLAYED: &[&str] = &[$(stringify!($target)),*];

@@ -1,4 +1,4 @@
-//! Byway's own engines.
+//! Byway's erasure coder as a contender, with one of its engines.
 
 use byway_code::{Engine, Repair, decode, encode};
 use byway_units::BatchId;
@@ -9,7 +9,8 @@ use crate::shape::Shape;
 pub(super) struct Byway {
     engine: Engine,
     shape: Shape,
-    /// All packets of a shape have one length, so all batches have the same length symbols.
+    /// Length symbols of the repair packets. They are the same for all batches, because all packets
+    /// of a shape have one length.
     length_symbols: Vec<[u8; 2]>,
 }
 
@@ -19,20 +20,20 @@ impl Byway {
     }
 }
 
-pub(super) struct Encode<'a> {
+pub(super) struct EncodeInput<'a> {
     sources: Vec<&'a [u8]>,
     payloads: Vec<&'a mut [u8]>,
 }
 
-pub(super) struct Decode<'a> {
+pub(super) struct DecodeInput<'a> {
     sources: Vec<Option<&'a [u8]>>,
     repairs: Vec<Repair<'a>>,
     buffers: Vec<&'a mut [u8]>,
 }
 
 impl Contender for Byway {
-    type Encode<'a> = Encode<'a>;
-    type Decode<'a> = Decode<'a>;
+    type EncodeInput<'a> = EncodeInput<'a>;
+    type DecodeInput<'a> = DecodeInput<'a>;
 
     const SIDE: Side = Side::Byway;
 
@@ -40,8 +41,8 @@ impl Contender for Byway {
         self.engine.name()
     }
 
-    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Encode<'a> {
-        let mut prepared = Encode { sources: Vec::new(), payloads: Vec::new() };
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> EncodeInput<'a> {
+        let mut prepared = EncodeInput { sources: Vec::new(), payloads: Vec::new() };
         for batch in batches {
             prepared.sources.extend(batch.sources.into_iter().map(|source| &*source));
             prepared.payloads.extend(batch.repairs);
@@ -49,7 +50,7 @@ impl Contender for Byway {
         prepared
     }
 
-    fn encode(&mut self, Encode { sources, payloads }: &mut Encode<'_>) {
+    fn encode(&mut self, EncodeInput { sources, payloads }: &mut EncodeInput<'_>) {
         let sources = sources.chunks_exact(self.shape.source_packets);
         for (sources, payloads) in sources.zip(payloads.chunks_exact_mut(self.shape.repair_packets)) {
             let encoded = encode(self.engine, sources, payloads).expect("the shapes are valid");
@@ -57,8 +58,8 @@ impl Contender for Byway {
         }
     }
 
-    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Decode<'a> {
-        let mut prepared = Decode { sources: Vec::new(), repairs: Vec::new(), buffers: Vec::new() };
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> DecodeInput<'a> {
+        let mut prepared = DecodeInput { sources: Vec::new(), repairs: Vec::new(), buffers: Vec::new() };
         for batch in batches {
             for (index, packet) in batch.sources.into_iter().enumerate() {
                 if batch.lost.contains(&index) {
@@ -80,7 +81,7 @@ impl Contender for Byway {
         prepared
     }
 
-    fn decode(&mut self, Decode { sources, repairs, buffers }: &mut Decode<'_>) {
+    fn decode(&mut self, DecodeInput { sources, repairs, buffers }: &mut DecodeInput<'_>) {
         let repairs = repairs.chunks_exact(self.shape.repair_packets);
         let lost = buffers.len() / repairs.len();
         let batches = sources.chunks_exact(self.shape.source_packets).zip(repairs);

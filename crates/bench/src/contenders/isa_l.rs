@@ -1,4 +1,4 @@
-//! Intel's ISA-L, as the distribution ships it, through its C interface.
+//! Contender: Intel's ISA-L, from the distribution's package, through its C interface.
 
 #![allow(unsafe_code, reason = "a C library, opened at run time so that building needs nothing")]
 
@@ -11,7 +11,7 @@ use libloading::{Error, Library as Shared};
 use crate::contender::{Batch, Contender, Side};
 use crate::shape::Shape;
 
-/// Bytes of tables that ISA-L expands one coefficient into.
+/// Bytes of ISA-L's table for one coefficient.
 const TABLE_BYTES: usize = 32;
 
 type GenerateMatrix = unsafe extern "C" fn(*mut c_uchar, c_int, c_int);
@@ -20,19 +20,19 @@ type InitTables = unsafe extern "C" fn(c_int, c_int, *mut c_uchar, *mut c_uchar)
 type EncodeData =
     unsafe extern "C" fn(c_int, c_int, c_int, *mut c_uchar, *mut *mut c_uchar, *mut *mut c_uchar);
 
-/// The functions of the library that are measured.
+/// Functions of ISA-L that the benchmark calls, and the library's handle.
 #[derive(Clone)]
 pub(super) struct Library {
     generate_matrix: GenerateMatrix,
     invert_matrix: InvertMatrix,
     init_tables: InitTables,
     encode_data: EncodeData,
-    /// Keeps the code above in memory.
+    /// Library handle, which must live as long as the functions.
     _shared: Rc<Shared>,
 }
 
 impl Library {
-    /// The file the library was loaded from, which carries its version.
+    /// Returns the file of the loaded library, whose name contains the version.
     pub(super) fn file() -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
         let path = maps
@@ -42,8 +42,8 @@ impl Library {
     }
 
     pub(super) fn open() -> Result<Self, Error> {
-        // SAFETY: the library's initialisers only look at the processor; the signatures are those of its header
-        // erasure_code.h, and the library outlives the functions.
+        // SAFETY: the library's initialisers only look at the processor; the signatures are those
+        // of its header erasure_code.h, and the library outlives the functions.
         unsafe {
             let shared = Shared::new("libisal.so.2")?;
             Ok(Self {
@@ -62,13 +62,13 @@ pub(super) struct IsaL {
     source_packets: usize,
     repair_packets: usize,
     packet_bytes: usize,
-    /// The generator: an identity for the source packets over the rows of the repair packets.
+    /// Generator matrix: an identity for the source packets above the rows of the repair packets.
     matrix: Vec<u8>,
     encode_tables: Vec<u8>,
     scratch: DecodeScratch,
 }
 
-/// Memory the decoder reuses from batch to batch.
+/// Memory that the decoder reuses for all batches.
 struct DecodeScratch {
     survivors: Vec<u8>,
     inverse: Vec<u8>,
@@ -81,7 +81,8 @@ impl IsaL {
         let (k, r) = (shape.source_packets, shape.repair_packets);
         let mut matrix = vec![0; (k + r) * k];
         let mut encode_tables = vec![0; TABLE_BYTES * k * r];
-        // SAFETY: the matrix has (k + r) x k entries and the tables 32 bytes for each of r x k coefficients.
+        // SAFETY: the matrix has (k + r) x k entries and the tables 32 bytes for each of r x k
+        // coefficients.
         unsafe {
             (library.generate_matrix)(matrix.as_mut_ptr(), int(k + r), int(k));
             (library.init_tables)(int(k), int(r), matrix[k * k..].as_mut_ptr(), encode_tables.as_mut_ptr());
@@ -103,7 +104,8 @@ impl IsaL {
         }
     }
 
-    /// As the library's own examples do: invert the matrix of k survivors, keep the rows of the lost packets.
+    /// Decodes a batch as in the library's examples: inverts the matrix of k survivors, and selects
+    /// the rows of the lost packets.
     fn decode_batch(
         &mut self,
         inputs: &mut [*mut u8],
@@ -116,8 +118,8 @@ impl IsaL {
         for (survivor, row) in survivors.chunks_exact_mut(k).zip(input_rows) {
             survivor.copy_from_slice(&self.matrix[row * k..][..k]);
         }
-        // SAFETY: the matrices are k x k, the tables have room for the lost rows, and there are k inputs and as
-        // many outputs as losses, of `packet_bytes` bytes each.
+        // SAFETY: the matrices are k x k, the tables have room for the lost rows, and there are k
+        // inputs and as many outputs as losses, of `packet_bytes` bytes each.
         unsafe {
             let singular = (self.library.invert_matrix)(survivors.as_mut_ptr(), inverse.as_mut_ptr(), int(k));
             assert_eq!(singular, 0, "a Cauchy matrix has an inverse");
@@ -137,16 +139,17 @@ impl IsaL {
     }
 }
 
-/// Pointers to the packets of all batches, one batch behind the other; they stay borrowed from the ring.
-pub(super) struct Encode<'a> {
+/// Pointers to the packets of all batches to encode, contiguous for all batches. The packets remain
+/// borrowed from the ring.
+pub(super) struct IsaLEncodeInput<'a> {
     sources: Vec<*mut u8>,
     repairs: Vec<*mut u8>,
     ring: PhantomData<&'a mut [u8]>,
 }
 
-/// As [`Encode`]: for each batch as many survivors as there are source packets, with their rows in the generator,
-/// and its losses.
-pub(super) struct Decode<'a> {
+/// Pointers to the packets of all batches to decode. Each batch has as many survivors as source
+/// packets, with their rows in the generator matrix, and its losses.
+pub(super) struct IsaLDecodeInput<'a> {
     inputs: Vec<*mut u8>,
     input_rows: Vec<usize>,
     outputs: Vec<*mut u8>,
@@ -155,8 +158,8 @@ pub(super) struct Decode<'a> {
 }
 
 impl Contender for IsaL {
-    type Encode<'a> = Encode<'a>;
-    type Decode<'a> = Decode<'a>;
+    type EncodeInput<'a> = IsaLEncodeInput<'a>;
+    type DecodeInput<'a> = IsaLDecodeInput<'a>;
 
     const SIDE: Side = Side::Peer;
 
@@ -164,8 +167,8 @@ impl Contender for IsaL {
         "isa-l"
     }
 
-    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Encode<'a> {
-        let mut prepared = Encode { sources: Vec::new(), repairs: Vec::new(), ring: PhantomData };
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> IsaLEncodeInput<'a> {
+        let mut prepared = IsaLEncodeInput { sources: Vec::new(), repairs: Vec::new(), ring: PhantomData };
         for batch in batches {
             prepared.sources.extend(batch.sources.into_iter().map(<[u8]>::as_mut_ptr));
             prepared.repairs.extend(batch.repairs.into_iter().map(<[u8]>::as_mut_ptr));
@@ -173,10 +176,11 @@ impl Contender for IsaL {
         prepared
     }
 
-    fn encode(&mut self, Encode { sources, repairs, .. }: &mut Encode<'_>) {
+    fn encode(&mut self, IsaLEncodeInput { sources, repairs, .. }: &mut IsaLEncodeInput<'_>) {
         let (k, r) = (self.source_packets, self.repair_packets);
         for (sources, repairs) in sources.chunks_exact_mut(k).zip(repairs.chunks_exact_mut(r)) {
-            // SAFETY: k inputs and r outputs of `packet_bytes` bytes each, and the tables made for them.
+            // SAFETY: k inputs and r outputs of `packet_bytes` bytes each, and the tables made for
+            // them.
             unsafe {
                 (self.library.encode_data)(
                     int(self.packet_bytes),
@@ -190,8 +194,8 @@ impl Contender for IsaL {
         }
     }
 
-    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Decode<'a> {
-        let mut prepared = Decode {
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> IsaLDecodeInput<'a> {
+        let mut prepared = IsaLDecodeInput {
             inputs: Vec::new(),
             input_rows: Vec::new(),
             outputs: Vec::new(),
@@ -200,9 +204,10 @@ impl Contender for IsaL {
         };
         for batch in batches {
             let packets = batch.sources.into_iter().chain(batch.repairs).enumerate();
-            let (lost, there): (Vec<_>, Vec<_>) = packets.partition(|(index, _)| batch.lost.contains(index));
+            let (lost, received): (Vec<_>, Vec<_>) =
+                packets.partition(|(index, _)| batch.lost.contains(index));
             prepared.outputs.extend(lost.into_iter().map(|(_, packet)| packet.as_mut_ptr()));
-            for (index, packet) in there.into_iter().take(self.source_packets) {
+            for (index, packet) in received.into_iter().take(self.source_packets) {
                 prepared.inputs.push(packet.as_mut_ptr());
                 prepared.input_rows.push(index);
             }
@@ -211,7 +216,10 @@ impl Contender for IsaL {
         prepared
     }
 
-    fn decode(&mut self, Decode { inputs, input_rows, outputs, lost, .. }: &mut Decode<'_>) {
+    fn decode(
+        &mut self,
+        IsaLDecodeInput { inputs, input_rows, outputs, lost, .. }: &mut IsaLDecodeInput<'_>,
+    ) {
         let k = self.source_packets;
         let inputs = inputs.chunks_exact_mut(k).zip(input_rows.chunks_exact(k));
         let outputs = outputs.chunks_exact_mut(lost[0].len()).zip(lost);

@@ -1,4 +1,4 @@
-//! A bare loop that reads the source packets and does nothing else: what any coder has to do at least.
+//! Bare loop that only reads the source packets: the minimum work of any coder.
 
 #![allow(unsafe_code, reason = "the loop uses the widest loads there are, as the engines do")]
 
@@ -18,8 +18,8 @@ impl ReadLoop {
 }
 
 impl Contender for ReadLoop {
-    type Encode<'a> = Vec<&'a [u8]>;
-    type Decode<'a> = Vec<&'a [u8]>;
+    type EncodeInput<'a> = Vec<&'a [u8]>;
+    type DecodeInput<'a> = Vec<&'a [u8]>;
 
     const SIDE: Side = Side::Peer;
     const RESTORES: bool = false;
@@ -64,7 +64,7 @@ fn read(batch: &[&[u8]]) {
     read_words(batch);
 }
 
-/// Four independent results, so that no load waits for the one before it.
+/// Reads with four independent results, because a load should not wait for the previous one.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn read_avx512(batch: &[&[u8]]) {

@@ -5,11 +5,11 @@ use reed_solomon_erasure::galois_8::ReedSolomon;
 use crate::contender::{Batch, Contender, Side};
 use crate::shape::Shape;
 
-pub(super) struct Erasure {
+pub(super) struct ReedSolomonErasure {
     coder: ReedSolomon,
 }
 
-impl Erasure {
+impl ReedSolomonErasure {
     pub(super) fn new(shape: &Shape) -> Self {
         let coder =
             ReedSolomon::new(shape.source_packets, shape.repair_packets).expect("the shapes are valid");
@@ -17,20 +17,20 @@ impl Erasure {
     }
 }
 
-pub(super) struct Encode<'a> {
+pub(super) struct ErasureEncodeInput<'a> {
     sources: Vec<&'a [u8]>,
     repairs: Vec<&'a mut [u8]>,
 }
 
-pub(super) struct Decode<'a> {
-    /// Every packet, and whether it is there.
+pub(super) struct ErasureDecodeInput<'a> {
+    /// Packets of all batches, each with `true` if it counts as received.
     packets: Vec<(&'a mut [u8], bool)>,
     lost: Vec<&'a [usize]>,
 }
 
-impl Contender for Erasure {
-    type Encode<'a> = Encode<'a>;
-    type Decode<'a> = Decode<'a>;
+impl Contender for ReedSolomonErasure {
+    type EncodeInput<'a> = ErasureEncodeInput<'a>;
+    type DecodeInput<'a> = ErasureDecodeInput<'a>;
 
     const SIDE: Side = Side::Peer;
 
@@ -38,8 +38,8 @@ impl Contender for Erasure {
         "reed-solomon-erasure"
     }
 
-    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> Encode<'a> {
-        let mut prepared = Encode { sources: Vec::new(), repairs: Vec::new() };
+    fn prepare_encode<'a>(&self, batches: Vec<Batch<'a>>) -> ErasureEncodeInput<'a> {
+        let mut prepared = ErasureEncodeInput { sources: Vec::new(), repairs: Vec::new() };
         for batch in batches {
             prepared.sources.extend(batch.sources.into_iter().map(|source| &*source));
             prepared.repairs.extend(batch.repairs);
@@ -47,15 +47,15 @@ impl Contender for Erasure {
         prepared
     }
 
-    fn encode(&mut self, Encode { sources, repairs }: &mut Encode<'_>) {
+    fn encode(&mut self, ErasureEncodeInput { sources, repairs }: &mut ErasureEncodeInput<'_>) {
         let sources = sources.chunks_exact(self.coder.data_shard_count());
         for (sources, repairs) in sources.zip(repairs.chunks_exact_mut(self.coder.parity_shard_count())) {
             self.coder.encode_sep(sources, repairs).expect("the shapes are valid");
         }
     }
 
-    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> Decode<'a> {
-        let mut prepared = Decode { packets: Vec::new(), lost: Vec::new() };
+    fn prepare_decode<'a>(&self, batches: Vec<Batch<'a>>) -> ErasureDecodeInput<'a> {
+        let mut prepared = ErasureDecodeInput { packets: Vec::new(), lost: Vec::new() };
         for batch in batches {
             let packets = batch.sources.into_iter().chain(batch.repairs);
             prepared.packets.extend(packets.map(|packet| (packet, true)));
@@ -64,8 +64,9 @@ impl Contender for Erasure {
         prepared
     }
 
-    /// The crate keeps the inverted matrix of every pattern it has seen: its set-up is a look-up here.
-    fn decode(&mut self, Decode { packets, lost }: &mut Decode<'_>) {
+    /// Restores all batches. The crate caches the inverted matrix of every loss pattern, so the
+    /// setup of a pattern is a look-up here.
+    fn decode(&mut self, ErasureDecodeInput { packets, lost }: &mut ErasureDecodeInput<'_>) {
         let batches = packets.chunks_exact_mut(self.coder.total_shard_count());
         for (packets, lost) in batches.zip(lost) {
             for lost in *lost {

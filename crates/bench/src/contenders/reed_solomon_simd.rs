@@ -1,16 +1,16 @@
-//! The crate reed-solomon-simd, a code by fast Fourier transform made for many large packets.
+//! The crate reed-solomon-simd, a code by fast Fourier transform for many large packets.
 
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
 use crate::contender::{Batch, Contender, Side};
 use crate::shape::Shape;
 
-pub(super) struct Simd {
+pub(super) struct ReedSolomonSimd {
     encoder: ReedSolomonEncoder,
     decoder: ReedSolomonDecoder,
 }
 
-impl Simd {
+impl ReedSolomonSimd {
     pub(super) fn new(shape: &Shape) -> Self {
         let (k, r, bytes) = (shape.source_packets, shape.repair_packets, shape.packet_bytes);
         Self {
@@ -20,9 +20,9 @@ impl Simd {
     }
 }
 
-impl Contender for Simd {
-    type Encode<'a> = Vec<Batch<'a>>;
-    type Decode<'a> = Vec<Batch<'a>>;
+impl Contender for ReedSolomonSimd {
+    type EncodeInput<'a> = Vec<Batch<'a>>;
+    type DecodeInput<'a> = Vec<Batch<'a>>;
 
     const SIDE: Side = Side::Peer;
 
@@ -34,7 +34,8 @@ impl Contender for Simd {
         batches
     }
 
-    /// The crate copies packets in and keeps the repair packets in its own memory: copying them out is part of it.
+    /// Encodes all batches, and copies the repair packets out: the crate copies packets in and
+    /// stores the results in its own memory.
     fn encode(&mut self, batches: &mut Vec<Batch<'_>>) {
         for batch in batches {
             for packet in &batch.sources {

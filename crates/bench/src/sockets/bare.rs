@@ -1,4 +1,4 @@
-//! The bound: a relay that does nothing but receive and send, with two system calls for up to 64 packets.
+//! Upper bound: a relay that only receives and sends, with two system calls for up to 64 packets.
 #![allow(unsafe_code, reason = "recvmmsg and sendmmsg take pointers")]
 
 use std::io;
@@ -13,30 +13,30 @@ use socket2::{SockAddr, Socket};
 
 use super::generator;
 use super::relays::{loopback_socket, sink};
-use super::{Contender, Cores, Options, Progress};
+use super::{Cores, Progress, RelayContender, SocketsOptions};
 
 const BATCH: usize = 64;
 const PACKET_BYTES: usize = 2_048;
 
-pub(super) fn contender(options: &Options, cores: Cores) -> Result<Contender> {
+pub(super) fn contender(options: &SocketsOptions, cores: Cores) -> Result<RelayContender> {
     let socket = loopback_socket()?;
-    // Room for the generator's window, where the system's limit does not forbid.
+    // The buffer holds the generator's window, if the system's limit permits it.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 4 << 20);
     let to = generator::address(&socket)?;
     let sink = sink()?;
     let progress = Arc::new(Progress::default());
     let noted = Arc::clone(&progress);
-    // It ends with the process.
+    // The thread ends with the process.
     thread::Builder::new().name("bare".to_owned()).spawn(move || {
         core_affinity::set_for_current(cores.relay);
         let ended = sink.local_addr().and_then(|to| relay(&socket, &to, &noted));
         eprintln!("the bare loop ended: {ended:?}");
     })?;
     let generator = generator::plain(to, options, cores, Arc::clone(&progress))?;
-    Ok(Contender { name: "bare recvmmsg, sendmmsg", generator, progress, goal: None })
+    Ok(RelayContender { name: "bare recvmmsg, sendmmsg", generator, progress, goal: None })
 }
 
-/// Receives and sends.
+/// Receives packets and sends them on to `to`, in a loop that only an error ends.
 fn relay(socket: &Socket, to: &SockAddr, progress: &Progress) -> io::Result<()> {
     let mut packets = vec![[0_u8; PACKET_BYTES]; BATCH];
     let mut parts: Vec<iovec> = packets
@@ -47,7 +47,8 @@ fn relay(socket: &Socket, to: &SockAddr, progress: &Progress) -> io::Result<()> 
     let mut relayed = 0;
     loop {
         for header in &mut headers {
-            // SAFETY: `msg_iov` points to one element of `parts`, which outlives `headers` and is not used otherwise.
+            // SAFETY: `msg_iov` points to one element of `parts`, which outlives `headers` and is
+            // not used otherwise.
             unsafe { (*header.msg_hdr.msg_iov).iov_len = PACKET_BYTES };
             header.msg_hdr.msg_name = ptr::null_mut();
             header.msg_hdr.msg_namelen = 0;
@@ -75,7 +76,7 @@ enum Direction {
     Send,
 }
 
-/// One system call; how many packets it moved.
+/// Performs one system call, recvmmsg or sendmmsg, and returns the number of transferred packets.
 fn transfer(
     socket: &Socket,
     headers: &mut [mmsghdr],
@@ -84,8 +85,9 @@ fn transfer(
 ) -> io::Result<usize> {
     let count = c_uint::try_from(headers.len()).unwrap_or(c_uint::MAX);
     let descriptor = socket.as_raw_fd();
-    // SAFETY: the descriptor is open; `headers` has `count` elements, whose pointers lead to buffers of the lengths
-    // beside them; to receive they are writable, and the kernel writes no address as there is no room for one.
+    // SAFETY: the descriptor is open; `headers` has `count` elements, whose pointers lead to
+    // buffers of the lengths beside them; to receive they are writable, and the kernel writes no
+    // address as there is no room for one.
     let moved = unsafe {
         match direction {
             Direction::Receive => {

@@ -1,4 +1,5 @@
-//! Where packets come from: plain ones, or authenticated copies of real agents.
+//! Generator of packets for relays under test: plain datagrams, or authenticated copies of real
+//! agents.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,96 +10,99 @@ use byway_code::Engine;
 use byway_net::{Arrival, Clock, Handle, Io, OverlaySockets, Role, SocketId, spawn};
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, FlowSettings, SendFlowId, flow_between};
 use byway_proto::relay::{Relay, RelayInput};
-use byway_proto::{LocalAddress, Transmit, Urgency};
-use byway_sim::overlay::cast::{AgentCard, RelayCard};
+use byway_proto::{LocalAddress, Priority, Transmit};
+use byway_sim::overlay::topology::{AgentNode, RelayNode};
 use byway_units::{Duration, FlowId, Time};
 use byway_wire::packets::Kind;
 use byway_wire::seal::Suite;
 use byway_wire::{Ecn, TrafficClass};
 use socket2::Socket;
 
-use super::{Cores, Options, Progress};
+use super::{Cores, Progress, SocketsOptions};
 
-/// Packets of one turn: as many as one GSO call takes.
+/// Packets that the generator sends at once: as many as one GSO call sends.
 const BURST: u64 = 64;
 
-/// Packets under way at most: they fit into a receive buffer of 4 MiB however the kernel counts them.
+/// Most packets in flight through the relay. They fit into a receive buffer of 4 MiB, including the
+/// kernel's overhead.
 const WINDOW: u64 = 1_024;
 
-/// After so long without progress, packets under way are given up for lost.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Time without progress of the relay after which the generator declares the packets in flight
+/// lost.
+const LOSS_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What a generator is told.
+/// Command to a generator's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum GeneratorCommand {
     Run,
     Rest,
 }
 
-/// A generator that keeps a window of packets under way.
+/// Role of the generator's thread: sends a load of packets, and limits the packets in flight to a
+/// window.
 struct Generator<L> {
     load: L,
     cores: Cores,
     is_running: bool,
     progress: Arc<Progress>,
-    /// Packets that are given up for lost.
+    /// Number of packets that the generator declared lost.
     lost: u64,
-    /// What had gone through when that last changed, and when it did.
+    /// Number of packets that the relay had handled at its last progress, and the time of that.
     last_progress: (u64, Time),
 }
 
-/// What a generator sends.
+/// Load of a generator: the source of the packets that it sends.
 trait Load: Send + 'static {
     fn start(&mut self, io: &mut Io);
 
-    /// Sends so many packets.
+    /// Sends this number of packets to the relay under test.
     fn send(&mut self, packets: u64, io: &mut Io);
 
-    /// How many it has sent.
+    /// Returns the number of packets sent since the start.
     fn sent(&self) -> u64;
 
     fn received(&mut self, arrival: Arrival<'_>, is_running: bool, io: &mut Io);
 
-    /// Keeps the deadlines of whatever it has.
+    /// Handles the deadlines of agents and relays.
     fn wake(&mut self, io: &mut Io);
 
     fn deadline(&self) -> Option<Time>;
 }
 
 impl<L: Load> Role for Generator<L> {
-    type Control = Order;
+    type Control = GeneratorCommand;
 
     fn start(&mut self, io: &mut Io) {
         core_affinity::set_for_current(self.cores.generator);
         self.load.start(io);
     }
 
-    fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+    fn on_datagram(&mut self, arrival: Arrival<'_>, io: &mut Io) {
         self.load.received(arrival, self.is_running, io);
     }
 
-    fn woken(&mut self, io: &mut Io) {
+    fn on_deadline(&mut self, io: &mut Io) {
         if self.load.deadline().is_some_and(|deadline| deadline <= io.now()) {
             self.load.wake(io);
         }
         if !self.is_running {
             return;
         }
-        let through = self.progress.packets();
-        let under_way = self.load.sent().saturating_sub(through + self.lost);
-        if through != self.last_progress.0 {
-            self.last_progress = (through, io.now());
-        } else if io.now().saturating_since(self.last_progress.1) > PATIENCE {
-            self.lost += under_way;
+        let relayed = self.progress.packets();
+        let in_flight = self.load.sent().saturating_sub(relayed + self.lost);
+        if relayed != self.last_progress.0 {
+            self.last_progress = (relayed, io.now());
+        } else if io.now().saturating_since(self.last_progress.1) > LOSS_TIMEOUT {
+            self.lost += in_flight;
             self.last_progress.1 = io.now();
         }
-        if under_way + BURST <= WINDOW {
+        if in_flight + BURST <= WINDOW {
             self.load.send(BURST, io);
         }
     }
 
-    fn controlled(&mut self, order: Order, _: &mut Io) {
-        self.is_running = order == Order::Run;
+    fn on_control(&mut self, command: GeneratorCommand, _: &mut Io) {
+        self.is_running = command == GeneratorCommand::Run;
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -116,30 +120,30 @@ fn generate(
     cores: Cores,
     progress: Arc<Progress>,
     clock: Clock,
-) -> Result<Handle<Order>> {
+) -> Result<Handle<GeneratorCommand>> {
     let generator =
         Generator { load, cores, is_running: false, progress, lost: 0, last_progress: (0, Time::START) };
     spawn("generator", sockets, generator, clock).context("the generator's thread")
 }
 
-/// A generator of plain datagrams.
+/// Starts a generator of plain datagrams to `to`.
 pub(super) fn plain(
     to: SocketAddr,
-    options: &Options,
+    options: &SocketsOptions,
     cores: Cores,
     progress: Arc<Progress>,
-) -> Result<Handle<Order>> {
-    let load = Plain { to, datagram: vec![0xA5; options.bytes.into()], sent: 0 };
+) -> Result<Handle<GeneratorCommand>> {
+    let load = PlainLoad { to, datagram: vec![0xA5; options.bytes.into()], sent: 0 };
     generate(load, OverlaySockets::bind(&[super::relays::LOOPBACK])?, cores, progress, Clock::start())
 }
 
-struct Plain {
+struct PlainLoad {
     to: SocketAddr,
     datagram: Vec<u8>,
     sent: u64,
 }
 
-impl Load for Plain {
+impl Load for PlainLoad {
     fn start(&mut self, _: &mut Io) {}
 
     fn send(&mut self, packets: u64, io: &mut Io) {
@@ -148,7 +152,7 @@ impl Load for Plain {
                 to: self.to,
                 from: LocalAddress::ANY,
                 ecn: Ecn::NotCapable,
-                urgency: Urgency::Original,
+                priority: Priority::Source,
                 bytes: &self.datagram,
             };
             io.send(SocketId::OVERLAY, &transmit);
@@ -169,76 +173,78 @@ impl Load for Plain {
     }
 }
 
-/// Who takes part beside the ingress relay.
-pub(super) struct Cast {
-    pub(super) sender: AgentCard,
-    pub(super) receiver: AgentCard,
-    pub(super) ingress: RelayCard,
-    pub(super) egress: RelayCard,
+/// Agents and relays of the measurement, and the settings of its flows.
+pub(super) struct Topology {
+    pub(super) sender: AgentNode,
+    pub(super) receiver: AgentNode,
+    pub(super) ingress: RelayNode,
+    pub(super) egress: RelayNode,
     pub(super) flows: u16,
     pub(super) flow: FlowSettings,
 }
 
-/// A generator of copies: a sending agent, with an egress relay and a receiving agent that answer to the ingress relay.
+/// Starts a generator of copies: a sending agent, with an egress relay and a receiving agent that
+/// answer the ingress relay under test.
 ///
-/// Originals are not sent, and while it runs the egress relay is spared what is carried to it: what is measured is the ingress
-/// relay, and the generator has one core.
+/// The agent sends no source packets, and during a turn the egress relay ignores forwarded packets,
+/// because only the ingress relay is measured and the generator has one core.
 pub(super) fn overlay(
-    cast: Cast,
+    topology: Topology,
     egress: Relay,
     egress_sockets: OverlaySockets,
-    options: &Options,
+    options: &SocketsOptions,
     (cores, clock): (Cores, Clock),
     progress: Arc<Progress>,
-) -> Result<Handle<Order>> {
+) -> Result<Handle<GeneratorCommand>> {
     let datagram = vec![0xA5; options.bytes.into()];
-    let load = Overlay { cast, egress, agents: None, flows: Vec::new(), next_flow: 0, datagram };
+    let load = OverlayLoad { topology, egress, agents: None, flows: Vec::new(), next_flow: 0, datagram };
     generate(load, egress_sockets, cores, progress, clock)
 }
 
-struct Overlay {
-    cast: Cast,
-    /// At the overlay's socket.
+struct OverlayLoad {
+    topology: Topology,
+    /// Egress relay, at the driver's overlay socket.
     egress: Relay,
-    /// Each at a socket of its own: the sender and the receiver.
+    /// Sending and receiving agent, each with a socket of its own; `None` before the start.
     agents: Option<[(SocketId, Box<Agent>); 2]>,
     flows: Vec<SendFlowId>,
     next_flow: usize,
     datagram: Vec<u8>,
 }
 
-impl Overlay {
+impl OverlayLoad {
     fn open_flows(&mut self, sender: &mut Agent, receiver: &mut Agent, now: Time) {
-        for number in 0..self.cast.flows {
-            let key = flow_between(self.cast.sender.number, self.cast.receiver.number, FlowId::new(number));
-            let flow = sender.open_flow(key, self.cast.flow.clone(), now);
+        for number in 0..self.topology.flows {
+            let key =
+                flow_between(self.topology.sender.number, self.topology.receiver.number, FlowId::new(number));
+            let flow = sender.open_flow(key, self.topology.flow.clone(), now);
             self.flows.push(flow.expect("the receiver is known"));
-            receiver.accept_flow(key, self.cast.flow.clone(), now).expect("the sender is known");
+            receiver.accept_flow(key, self.topology.flow.clone(), now).expect("the sender is known");
         }
     }
 }
 
-impl Load for Overlay {
+impl Load for OverlayLoad {
     fn start(&mut self, io: &mut Io) {
         let now = io.now();
         let sockets = [(); 2].map(|()| io.open(super::relays::LOOPBACK).expect("a port is free"));
-        let cards = [&self.cast.sender, &self.cast.receiver];
-        let mut places = cards
+        let identities = [&self.topology.sender, &self.topology.receiver];
+        let mut nodes = identities
             .iter()
             .zip(sockets)
-            .map(|(card, socket)| AgentCard { address: io.local_address(socket), ..(*card).clone() });
-        let [Some(sender), Some(receiver)] = [places.next(), places.next()] else {
+            .map(|(node, socket)| AgentNode { address: io.local_address(socket), ..(*node).clone() });
+        let [Some(sender), Some(receiver)] = [nodes.next(), nodes.next()] else {
             unreachable!("there are two");
         };
-        let agent = |card: &AgentCard, peer: &AgentCard, relay: &RelayCard, seed: u8| {
-            let identity = card.identity(Suite::Aes256Gcm);
+        let agent = |node: &AgentNode, peer: &AgentNode, relay: &RelayNode, seed: u8| {
+            let identity = node.identity(Suite::Aes256Gcm);
             let mut agent = Agent::new(identity, Engine::fastest(), &AwsLc, [seed; 32], now);
-            agent.add_relay(&relay.for_agents(), now);
-            agent.add_peer(peer.for_peers(), now);
+            agent.add_relay(&relay.relay_peer(), now);
+            agent.add_peer(peer.peer(), now);
             Box::new(agent)
         };
-        let mut sending = agent(&sender, &receiver, &self.cast.ingress, 11);
-        let mut receiving = agent(&receiver, &sender, &self.cast.egress, 12);
+        let mut sending = agent(&sender, &receiver, &self.topology.ingress, 11);
+        let mut receiving = agent(&receiver, &sender, &self.topology.egress, 12);
         self.open_flows(&mut sending, &mut receiving, now);
         self.agents = Some([(sockets[0], sending), (sockets[1], receiving)]);
         self.wake(io);
@@ -300,7 +306,7 @@ impl Load for Overlay {
     }
 }
 
-/// Sends what the agent wants sent, but for originals.
+/// Sends the packets that an agent has queued, except source packets.
 fn drain_agent(agent: &mut Agent, socket: SocketId, io: &mut Io) {
     while let Some(output) = agent.poll() {
         match output {
@@ -314,7 +320,7 @@ fn drain_agent(agent: &mut Agent, socket: SocketId, io: &mut Io) {
     }
 }
 
-/// Where a socket is bound.
+/// Returns the local address and port of a socket.
 pub(super) fn address(socket: &Socket) -> Result<SocketAddr> {
     socket.local_addr()?.as_socket().context("an address of the Internet")
 }

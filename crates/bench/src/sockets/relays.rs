@@ -1,4 +1,4 @@
-//! Relays on Byway's driver.
+//! Relays under test on Byway's driver: a plain forwarder and whole ingress relays.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use byway_code::Engine;
 use byway_net::{Arrival, Clock, Io, OverlaySockets, Role, SocketId, spawn};
 use byway_proto::agent::FlowSettings;
 use byway_proto::relay::{Authority, Relay, RelayInput};
-use byway_proto::{CodingRates, LocalAddress, Transmit, Urgency};
-use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
+use byway_proto::{CodingRates, LocalAddress, Priority, Transmit};
+use byway_sim::overlay::topology::{self, AgentNode, RelayNode};
 use byway_units::{AgentId, FlowId, Rate, RelayId, Time};
 use byway_wire::Service;
 use byway_wire::seal::{StaticSecret, Suite};
 use socket2::{Domain, Socket, Type};
 
-use super::generator::{self, Cast};
-use super::{Contender, Cores, GOAL, Options, Progress};
+use super::generator::{self, Topology};
+use super::{Cores, GOAL, Progress, RelayContender, SocketsOptions};
 
 pub(super) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -27,14 +27,15 @@ pub(super) fn loopback_socket() -> Result<Socket> {
     Ok(socket)
 }
 
-/// Where packets end that nobody reads: the kernel drops what does not fit.
+/// Makes a socket that nobody reads, as the destination of forwarded packets. The kernel drops
+/// packets beyond its buffer.
 pub(super) fn sink() -> Result<Socket> {
     let socket = loopback_socket()?;
     socket.set_recv_buffer_size(1)?;
     Ok(socket)
 }
 
-/// Sends on whatever comes.
+/// Role of a driver that forwards every packet without a protocol.
 struct Forwarder {
     #[expect(dead_code, reason = "it is there so that its port is taken")]
     sink: Socket,
@@ -51,18 +52,18 @@ impl Role for Forwarder {
         core_affinity::set_for_current(self.cores.relay);
     }
 
-    fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+    fn on_datagram(&mut self, arrival: Arrival<'_>, io: &mut Io) {
         let Arrival { traffic_class, bytes, .. } = arrival;
         let ecn = traffic_class.ecn();
         let (to, from) = (self.to, LocalAddress::ANY);
-        io.send(SocketId::OVERLAY, &Transmit { to, from, ecn, urgency: Urgency::Original, bytes });
+        io.send(SocketId::OVERLAY, &Transmit { to, from, ecn, priority: Priority::Source, bytes });
         self.relayed += 1;
         note(&self.progress, self.relayed, self.relayed);
     }
 
-    fn woken(&mut self, _: &mut Io) {}
+    fn on_deadline(&mut self, _: &mut Io) {}
 
-    fn controlled(&mut self, (): (), _: &mut Io) {}
+    fn on_control(&mut self, (): (), _: &mut Io) {}
 
     fn deadline(&self) -> Option<Time> {
         None
@@ -80,8 +81,8 @@ fn note(progress: &Progress, packets: u64, served: u64) {
     }
 }
 
-/// Byway's driver with a role that forwards.
-pub(super) fn forwarding_driver(options: &Options, cores: Cores) -> Result<Contender> {
+/// Starts a relay that is only Byway's driver with a forwarding role, and its generator.
+pub(super) fn forwarding_driver(options: &SocketsOptions, cores: Cores) -> Result<RelayContender> {
     let sockets = OverlaySockets::bind(&[LOOPBACK])?;
     let address = sockets.addresses()[0];
     let progress = Arc::new(Progress::default());
@@ -90,10 +91,10 @@ pub(super) fn forwarding_driver(options: &Options, cores: Cores) -> Result<Conte
     let role = Forwarder { sink, to, cores, relayed: 0, progress: Arc::clone(&progress) };
     spawn("forwarder", sockets, role, Clock::start()).context("the forwarder's thread")?;
     let generator = generator::plain(address, options, cores, Arc::clone(&progress))?;
-    Ok(Contender { name: "driver, forwarding", generator, progress, goal: None })
+    Ok(RelayContender { name: "driver, forwarding", generator, progress, goal: None })
 }
 
-/// The ingress relay.
+/// Role of the ingress relay's thread.
 struct Ingress {
     relay: Relay,
     cores: Cores,
@@ -108,21 +109,21 @@ impl Role for Ingress {
         drain(&mut self.relay, io);
     }
 
-    fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+    fn on_datagram(&mut self, arrival: Arrival<'_>, io: &mut Io) {
         let Arrival { from, traffic_class, bytes, .. } = arrival;
         let ecn = traffic_class.ecn();
         self.relay.handle(RelayInput::Received { from, to: LocalAddress::ANY, ecn, bytes }, io.now());
         drain(&mut self.relay, io);
         let counters = self.relay.ingress_counters();
-        note(&self.progress, counters.copies, counters.carried + counters.covered);
+        note(&self.progress, counters.copies, counters.copies_relayed + counters.covered);
     }
 
-    fn woken(&mut self, io: &mut Io) {
+    fn on_deadline(&mut self, io: &mut Io) {
         self.relay.handle(RelayInput::Deadline, io.now());
         drain(&mut self.relay, io);
     }
 
-    fn controlled(&mut self, (): (), _: &mut Io) {}
+    fn on_control(&mut self, (): (), _: &mut Io) {}
 
     fn deadline(&self) -> Option<Time> {
         self.relay.deadline().map(|(at, _)| at)
@@ -133,44 +134,45 @@ impl Role for Ingress {
     }
 }
 
-/// Sends what the relay wants sent.
+/// Sends the packets that a relay has queued.
 pub(super) fn drain(relay: &mut Relay, io: &mut Io) {
     while let Some(transmit) = relay.poll() {
         io.send(SocketId::OVERLAY, &transmit);
     }
 }
 
-/// A whole ingress relay, with agents and an egress relay in the generator's thread.
+/// Starts a whole ingress relay with this service of its flows. Agents and an egress relay run in
+/// the generator's thread.
 pub(super) fn overlay(
     name: &'static str,
     service: Service,
-    options: &Options,
+    options: &SocketsOptions,
     cores: Cores,
-) -> Result<Contender> {
+) -> Result<RelayContender> {
     let clock = Clock::start();
     let (ingress_sockets, egress_sockets) =
         (OverlaySockets::bind(&[LOOPBACK])?, OverlaySockets::bind(&[LOOPBACK])?);
-    let relay_card = |number, sockets: &OverlaySockets| RelayCard {
+    let relay_node = |number, sockets: &OverlaySockets| RelayNode {
         number: RelayId::new(number),
         secret: secret(number),
         address: sockets.addresses()[0],
     };
-    let agent_card =
-        |number| AgentCard { number: AgentId::new(number), secret: secret(number), address: None };
-    let (ingress, egress) = (relay_card(1, &ingress_sockets), relay_card(2, &egress_sockets));
-    let (sender, receiver) = (agent_card(3), agent_card(4));
+    let agent_node =
+        |number| AgentNode { number: AgentId::new(number), secret: secret(number), address: None };
+    let (ingress, egress) = (relay_node(1, &ingress_sockets), relay_node(2, &egress_sockets));
+    let (sender, receiver) = (agent_node(3), agent_node(4));
     let flow = FlowSettings {
         service,
         rates: CodingRates::default(),
         rate: Rate::from_megabits_per_second(20_000 / u64::from(options.flows)),
-        paths: vec![cast::path(&ingress, &egress)],
+        paths: vec![topology::path(&ingress, &egress)],
         ..FlowSettings::default()
     };
     let flows = FlowId::new(0)..=FlowId::new(options.flows - 1);
-    let grant = cast::grant((&sender, &receiver), (&ingress, &egress), flows);
-    let relay = |own: &RelayCard, other: &RelayCard, seed: u8| {
+    let grant = topology::grant((&sender, &receiver), (&ingress, &egress), flows);
+    let relay = |own: &RelayNode, other: &RelayNode, seed: u8| {
         let settings =
-            own.settings(Suite::Aes256Gcm, Authority::Static(vec![grant]), vec![other.for_relays()]);
+            own.settings(Suite::Aes256Gcm, Authority::Static(vec![grant]), vec![other.peer_relay()]);
         Relay::new(settings, Engine::fastest(), &AwsLc, [seed; 32], clock.now())
     };
     let relays = [relay(&ingress, &egress, 1), relay(&egress, &ingress, 2)];
@@ -178,16 +180,16 @@ pub(super) fn overlay(
     let progress = Arc::new(Progress::default());
     let role = Ingress { relay: ingress_relay, cores, progress: Arc::clone(&progress) };
     spawn("ingress", ingress_sockets, role, clock).context("the relay's thread")?;
-    let cast = Cast { sender, receiver, ingress, egress, flows: options.flows, flow };
+    let topology = Topology { sender, receiver, ingress, egress, flows: options.flows, flow };
     let generator = generator::overlay(
-        cast,
+        topology,
         egress_relay,
         egress_sockets,
         options,
         (cores, clock),
         Arc::clone(&progress),
     )?;
-    Ok(Contender { name, generator, progress, goal: Some(GOAL) })
+    Ok(RelayContender { name, generator, progress, goal: Some(GOAL) })
 }
 
 fn secret(number: u32) -> StaticSecret {

@@ -1,56 +1,58 @@
-//! Who gets a mapping, and who does not.
+//! Admission of new mappings, both those of applications here and those that peers offer.
 
 use byway_proto::agent::OfferRefusal;
-use byway_proto::conventions::{self, Exposure, FlowNumbers, Wish};
+use byway_proto::conventions::{self, AdmissionRequest, Exposure, FlowNumbers};
 use byway_units::{AgentId, FlowId};
 
 use super::mappings::{MappingId, Mappings};
-use crate::settings::Exposed;
+use crate::settings::ExposedResource;
 
-/// A mapping that a peer may have.
+/// Permission for a mapping that a peer offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Admission {
-    /// The place of what is exposed.
-    pub(super) place: usize,
-    /// The peer's application, as the peer numbers it.
+    /// Index of the exposed resource to which the peer may send.
+    pub(super) exposed_index: usize,
+    /// Peer's number for its application's endpoint.
     pub(super) source: u32,
-    /// The mapping that has this number so far, to be closed before.
+    /// Mapping that has the offer's flow number so far. The caller closes it first.
     pub(super) replaces: Option<MappingId>,
 }
 
-/// Why an application's endpoint gets no mapping.
+/// Reason why an application's endpoint, or a capture, gets no mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Declined {
-    /// The peer of the forward is not on the map.
+pub(super) enum MappingRefusal {
+    /// The peer is not on the map.
     UnknownPeer,
-    /// There are too many.
-    NoRoom,
+    /// All flow numbers, or all mappings, are in use.
+    Full,
 }
 
-/// The peer and the flow of the mapping that an application's endpoint begins, if it may. There is room for it.
-pub(super) fn begin(
+/// Allocates a flow number at a peer for a mapping that begins here. Returns the peer and the flow.
+/// The caller has checked the limits of mappings.
+pub(super) fn allocate_flow(
     peer: Option<AgentId>,
     mappings: &Mappings,
     numbers: &mut FlowNumbers,
-) -> Result<(AgentId, FlowId), Declined> {
-    let peer = peer.ok_or(Declined::UnknownPeer)?;
-    let flow = numbers.draw(peer, |flow| mappings.of_flow(peer, flow).is_some());
-    Ok((peer, flow.ok_or(Declined::NoRoom)?))
+) -> Result<(AgentId, FlowId), MappingRefusal> {
+    let peer = peer.ok_or(MappingRefusal::UnknownPeer)?;
+    let flow = numbers.allocate(peer, |flow| mappings.of_flow(peer, flow).is_some());
+    Ok((peer, flow.ok_or(MappingRefusal::Full)?))
 }
 
-/// Checks that there is room for the mapping that a peer asks for.
-pub(super) fn admit(
+/// Checks a peer's offer against the exposed resources. Returns the permission for its mapping, or
+/// the reason to refuse it.
+pub(super) fn admit_offer(
     peer: AgentId,
-    wish: &Wish<'_>,
-    exposed: &[Exposed],
+    request: &AdmissionRequest<'_>,
+    exposed: &[ExposedResource],
     mappings: &Mappings,
 ) -> Result<Admission, OfferRefusal> {
-    let names: Vec<String> = exposed.iter().map(Exposed::subject_name).collect();
+    let names: Vec<String> = exposed.iter().map(ExposedResource::subject_name).collect();
     let exposures = exposed.iter().zip(&names);
     let exposures = exposures.map(|(exposed, name)| Exposure { name, peers: exposed.peers.as_deref() });
-    let (place, source) = conventions::admit(wish, exposures)?;
-    let replaces = mappings.of_flow(peer, wish.flow);
-    Ok(Admission { place, source, replaces })
+    let (exposed_index, source) = conventions::admit(request, exposures)?;
+    let replaces = mappings.of_flow(peer, request.flow);
+    Ok(Admission { exposed_index, source, replaces })
 }
 
 #[cfg(test)]
@@ -59,56 +61,59 @@ mod tests {
 
     use super::super::mappings::tests::{endpoint, incoming};
     use super::*;
-    use crate::settings::ExposedAt;
+    use crate::settings::ExposedKind;
 
     const PEER: AgentId = AgentId::new(2);
 
-    fn exposed(peers: Option<&[&str]>) -> Vec<Exposed> {
+    fn exposed(peers: Option<&[&str]>) -> Vec<ExposedResource> {
         let peers = peers.map(|peers| peers.iter().map(|peer| (*peer).to_owned()).collect());
-        let one = |name: &str, port, peers| Exposed {
+        let one = |name: &str, port, peers| ExposedResource {
             name: name.to_owned(),
-            at: ExposedAt::Target(endpoint(port).into()),
+            at: ExposedKind::Target(endpoint(port).into()),
             peers,
             keep_dscp: true,
         };
         vec![one("video", 6_000, None), one("echo", 7, peers)]
     }
 
-    fn ask(
+    fn try_admit(
         flow: u16,
         name: &str,
-        exposed: &[Exposed],
+        exposed: &[ExposedResource],
         mappings: &Mappings,
     ) -> Result<Admission, OfferRefusal> {
         let subject = Subject { source: 9, name: name.to_owned() }.bytes();
-        let wish = Wish { peer_name: Some("bob"), flow: FlowId::new(flow), subject: &subject };
-        admit(PEER, &wish, exposed, mappings)
+        let request = AdmissionRequest { peer_name: Some("bob"), flow: FlowId::new(flow), subject: &subject };
+        admit_offer(PEER, &request, exposed, mappings)
     }
 
     #[test]
     fn what_is_exposed_to_the_peer_is_admitted() {
-        let admission = Admission { place: 1, source: 9, replaces: None };
+        let admission = Admission { exposed_index: 1, source: 9, replaces: None };
         for peers in [None, Some(&["carol", "bob"][..])] {
-            assert_eq!(ask(3, "echo", &exposed(peers), &Mappings::default()), Ok(admission));
+            assert_eq!(try_admit(3, "echo", &exposed(peers), &Mappings::default()), Ok(admission));
         }
     }
 
     #[test]
     fn what_is_not_exposed_or_not_to_the_peer_is_refused() {
         let mappings = Mappings::default();
-        assert_eq!(ask(3, "ech", &exposed(None), &mappings), Err(OfferRefusal::UnknownSubject));
+        assert_eq!(try_admit(3, "ech", &exposed(None), &mappings), Err(OfferRefusal::UnknownSubject));
         for peers in [&["carol"][..], &[]] {
-            assert_eq!(ask(3, "echo", &exposed(Some(peers)), &mappings), Err(OfferRefusal::NotAllowed));
+            assert_eq!(try_admit(3, "echo", &exposed(Some(peers)), &mappings), Err(OfferRefusal::NotAllowed));
         }
-        let wish = Wish { peer_name: Some("bob"), flow: FlowId::new(3), subject: &[0] };
-        assert_eq!(admit(PEER, &wish, &exposed(None), &mappings), Err(OfferRefusal::UnknownSubject));
+        let request = AdmissionRequest { peer_name: Some("bob"), flow: FlowId::new(3), subject: &[0] };
+        assert_eq!(admit_offer(PEER, &request, &exposed(None), &mappings), Err(OfferRefusal::UnknownSubject));
     }
 
     #[test]
     fn who_is_not_on_the_map_any_more_is_let_in_nowhere() {
         let subject = Subject { source: 9, name: "echo".to_owned() }.bytes();
-        let wish = Wish { peer_name: None, flow: FlowId::new(3), subject: &subject };
-        assert_eq!(admit(PEER, &wish, &exposed(None), &Mappings::default()), Err(OfferRefusal::NotAllowed));
+        let request = AdmissionRequest { peer_name: None, flow: FlowId::new(3), subject: &subject };
+        assert_eq!(
+            admit_offer(PEER, &request, &exposed(None), &Mappings::default()),
+            Err(OfferRefusal::NotAllowed)
+        );
     }
 
     #[test]
@@ -116,21 +121,21 @@ mod tests {
         let mut numbers = FlowNumbers::new(AgentId::new(1), 2);
         let mut mappings = Mappings::default();
         mappings.add(incoming(PEER, 4, endpoint(7)));
-        assert_eq!(begin(Some(PEER), &mappings, &mut numbers), Ok((PEER, FlowId::new(6))));
-        assert_eq!(begin(None, &mappings, &mut numbers), Err(Declined::UnknownPeer));
+        assert_eq!(allocate_flow(Some(PEER), &mappings, &mut numbers), Ok((PEER, FlowId::new(6))));
+        assert_eq!(allocate_flow(None, &mappings, &mut numbers), Err(MappingRefusal::UnknownPeer));
     }
 
     #[test]
     fn the_number_of_contact_is_taken() {
-        let answer = ask(CONTACT_FLOW.number(), "echo", &exposed(None), &Mappings::default());
-        assert_eq!(answer, Err(OfferRefusal::NumberTaken));
+        let answer = try_admit(CONTACT_FLOW.number(), "echo", &exposed(None), &Mappings::default());
+        assert_eq!(answer, Err(OfferRefusal::NumberInUse));
     }
 
     #[test]
     fn a_mapping_of_the_same_number_is_replaced() {
         let mut mappings = Mappings::default();
         let old = mappings.add(incoming(PEER, 40_000, endpoint(9)));
-        let admission = ask(40_000, "echo", &exposed(None), &mappings).expect("it is exposed");
+        let admission = try_admit(40_000, "echo", &exposed(None), &mappings).expect("it is exposed");
         assert_eq!(admission.replaces, Some(old));
     }
 }

@@ -1,5 +1,5 @@
-//! UDP ports of an agent's last run, which the next one binds again. NATs then keep its outside port, by which relays know an
-//! agent that was there before.
+//! UDP ports of an agent's last run, which the next run binds again. NATs then keep the outside
+//! port, by which relays recognise the agent.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use byway_net::BindError;
 
 use crate::membership::files::{self, FileError};
 
-/// Name of the file in the state folder: the addresses that were bound, one a line.
+/// Name of the file in the state folder. It contains the bound addresses, one a line.
 const FILE: &str = "ports";
 
-/// Addresses of the settings, and those that the last run bound in their place.
+/// Addresses of the settings, and the addresses that the last run bound for them.
 pub(super) struct LastPorts<'a> {
     asked: &'a [SocketAddr],
     bound: Vec<SocketAddr>,
@@ -19,7 +19,8 @@ pub(super) struct LastPorts<'a> {
 }
 
 impl<'a> LastPorts<'a> {
-    /// Reads the ports of the last run. A file that cannot be read, or has no addresses, is as good as none: it is replaced.
+    /// Reads the ports of the last run. An unreadable file, or one without addresses, counts as
+    /// none.
     pub(super) fn read(state: &Path, asked: &'a [SocketAddr]) -> Self {
         let file = state.join(FILE);
         let text = files::read_own(&file).ok().flatten().unwrap_or_default();
@@ -28,11 +29,11 @@ impl<'a> LastPorts<'a> {
         Self { asked, bound, file }
     }
 
-    /// Binds the addresses of the settings, with the port of the last run where they leave the port to the system. If that port is
-    /// not free, the system chooses one.
+    /// Binds the addresses of the settings. If the settings leave the port to the system, it binds
+    /// the port of the last run. If that port is not free, the system chooses one.
     ///
     /// # Errors
-    /// As `bind`, for the addresses of the settings.
+    /// The error of `bind`, for the addresses of the settings.
     pub(super) fn bind<T>(
         &self,
         bind: impl Fn(&[SocketAddr]) -> Result<T, BindError>,
@@ -44,7 +45,7 @@ impl<'a> LastPorts<'a> {
                 Err(error) => error,
             };
             let mut both = wanted.iter_mut().zip(self.asked);
-            let remembered = both.find(|(wanted, asked)| *wanted != *asked && is_taken(&error, wanted));
+            let remembered = both.find(|(wanted, asked)| *wanted != *asked && is_unavailable(&error, wanted));
             let Some((wanted, asked)) = remembered else {
                 return Err(error);
             };
@@ -75,8 +76,8 @@ impl<'a> LastPorts<'a> {
     }
 }
 
-/// Whether an error says that this process cannot have the port of this address.
-fn is_taken(error: &BindError, wanted: &SocketAddr) -> bool {
+/// True if the error is that this process cannot bind the port of this address.
+fn is_unavailable(error: &BindError, wanted: &SocketAddr) -> bool {
     matches!(error, BindError::InUse { address } | BindError::Forbidden { address } if address == wanted)
 }
 
@@ -90,12 +91,13 @@ mod tests {
         addresses.iter().map(|address| address.parse().expect("an address")).collect()
     }
 
-    /// Binds on a machine where these ports are taken, and the system chooses 9; returns what was bound.
+    /// Binds on a machine where the ports `taken` are in use and the system chooses 9. Returns the
+    /// bound addresses.
     fn bound(asked: &[&str], last: &[&str], taken: &[u16]) -> Result<Vec<SocketAddr>, BindError> {
         let folder = tempfile::tempdir().expect("a folder");
         let state = folder.path().join("state");
         let asked = addresses(asked);
-        LastPorts::read(&state, &addresses(&ANY)).replace(&addresses(last)).expect("room on the disk");
+        LastPorts::read(&state, &addresses(&ANY)).replace(&addresses(last)).expect("the disk has space");
         LastPorts::read(&state, &asked).bind(|wanted| {
             match wanted.iter().find(|address| taken.contains(&address.port())) {
                 Some(address) => Err(BindError::InUse { address: *address }),
@@ -137,11 +139,12 @@ mod tests {
         let fixed = addresses(&["0.0.0.0:4600"]);
         LastPorts::read(folder.path(), &fixed).replace(&fixed).expect("nothing to write");
         assert_eq!(text(), None);
-        files::replace(&folder.path().join(FILE), "0.0.0.0:no port\n[::]:42000\n").expect("room on the disk");
+        files::replace(&folder.path().join(FILE), "0.0.0.0:no port\n[::]:42000\n")
+            .expect("the disk has space");
         let any = addresses(&ANY);
         let last = LastPorts::read(folder.path(), &any);
         assert_eq!(last.bind(|wanted| Ok(wanted.to_vec())).expect("bound"), any);
-        last.replace(&addresses(&["0.0.0.0:41000"])).expect("room on the disk");
+        last.replace(&addresses(&["0.0.0.0:41000"])).expect("the disk has space");
         assert_eq!(text().as_deref(), Some("0.0.0.0:41000\n"));
     }
 }

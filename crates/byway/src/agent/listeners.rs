@@ -1,4 +1,4 @@
-//! Ports of forwards.
+//! UDP ports of forwards, at which applications send datagrams to the agent.
 
 use std::net::SocketAddr;
 
@@ -6,16 +6,19 @@ use byway_net::{Io, SocketId};
 
 use crate::settings::Forward;
 
-/// A forward's port.
+/// A forward's UDP port: its settings, its socket, and the address to which the socket is bound.
 pub(super) struct Listener {
     pub(super) forward: Forward,
     pub(super) socket: Option<SocketId>,
     pub(super) local: Option<SocketAddr>,
 }
 
-/// Opens the port of a forward.
+/// Opens the UDP port at which a forward accepts datagrams of applications.
 pub(super) fn open_port(wanted: SocketAddr, io: &mut Io) -> Result<SocketId, String> {
     io.open(wanted).map_err(|error| {
-        format!("{wanted} cannot be had for a forward ({error}): name another port, or stop who has it (ss -ulpn shows who)")
+        format!(
+            "cannot listen on {wanted} for a forward: {error}; set another port, or end the program \
+             that uses it (ss -ulpn shows it)"
+        )
     })
 }

@@ -1,46 +1,49 @@
-//! Limit of log lines that traffic can cause: a few a minute for each reason and peer, so that nobody fills a log.
+//! Rate limit of log messages that traffic can cause: a few a minute for each reason and peer, to
+//! bound the log's size.
 
 use std::collections::BTreeMap;
 
 use byway_units::{AgentId, Duration, Time};
 
-/// Interval for which lines are counted: whoever watches a log sees a lasting problem within a minute.
+/// Interval in which messages of one kind are counted. An operator who watches the log sees a
+/// persistent problem within a minute.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Kinds of lines that are counted apart: eight reasons of each of the 256 peers that an agent may have.
+/// Maximum number of kinds of messages that are counted separately: eight for each of the 256 peers
+/// that an agent may have. Beyond it, messages of new kinds are not logged.
 const KINDS_MAX: usize = 2_048;
 
-/// Reason of a log line that traffic can cause.
+/// Reason of a log message that traffic can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Topic {
-    /// This agent has no mapping left.
+    /// This agent has no mapping left for a new port.
     Full,
-    /// The peer has no mapping left.
+    /// The peer has no mapping left for a new port.
     PeerFull,
-    /// The system has no socket.
+    /// The system has no free socket for an exposed target.
     NoSocket,
-    /// The peer does not answer.
+    /// The peer of a session does not answer any more.
     PeerLost,
     /// A session with the peer begins or ends.
     Session,
-    /// A relay does not serve a flow.
+    /// A relay refuses to serve a flow.
     RelayRefuses,
-    /// A flow uses another path.
+    /// A flow has switched to another relay path.
     Path,
-    /// The peer does not take what is sent there.
+    /// The peer refuses a mapping that this agent offered.
     PeerRefuses,
-    /// An offer of a peer is refused.
+    /// This agent refuses an offer of the peer.
     OfferRefused,
-    /// Losses of a flow are not repaired.
+    /// Losses of a flow with the peer are not repaired.
     Unrepaired,
-    /// They are again.
+    /// Losses of a flow with the peer are repaired again.
     Repaired,
 }
 
 impl Topic {
-    /// Returns the lines of an interval: one of a problem, and a few of events that are told apart by more than the
-    /// reason.
-    const fn lines(self) -> u32 {
+    /// Returns the maximum number of messages per kind and interval: one for a problem, and a few
+    /// for events that differ in more than their kind.
+    const fn messages_max(self) -> u32 {
         match self {
             Self::Session | Self::Path => 8,
             _ => 1,
@@ -48,37 +51,37 @@ impl Topic {
     }
 }
 
-/// Lines of one kind: since when they are counted, and how many there were.
+/// Number of messages of one kind in the current interval, and the interval's beginning.
 #[derive(Clone, Copy, Debug)]
-struct Lines {
+struct MessageCount {
     since: Time,
     count: u32,
 }
 
-/// Lines that were logged lately, by topic, peer and what else tells reasons apart.
+/// Rate limit of log messages: counts recent ones by topic, peer and further detail.
 #[derive(Debug, Default)]
-pub(super) struct LogLimit(BTreeMap<(Topic, Option<AgentId>, String), Lines>);
+pub(super) struct LogLimit(BTreeMap<(Topic, Option<AgentId>, String), MessageCount>);
 
 impl LogLimit {
-    /// Returns true if the log has room for a line.
+    /// True if the limit permits a message of this kind now. Counts the message.
     pub(super) fn is_due(&mut self, topic: Topic, peer: Option<AgentId>, detail: &str, now: Time) -> bool {
-        let is_old = |lines: &Lines| now.saturating_since(lines.since) >= INTERVAL;
+        let is_old = |messages: &MessageCount| now.saturating_since(messages.since) >= INTERVAL;
         if self.0.len() >= KINDS_MAX {
-            self.0.retain(|_, lines| !is_old(lines));
+            self.0.retain(|_, messages| !is_old(messages));
         }
         let key = (topic, peer, detail.to_owned());
         if self.0.len() >= KINDS_MAX && !self.0.contains_key(&key) {
             return false;
         }
-        let lines = self.0.entry(key).or_insert(Lines { since: now, count: 0 });
-        if is_old(lines) {
-            *lines = Lines { since: now, count: 0 };
+        let messages = self.0.entry(key).or_insert(MessageCount { since: now, count: 0 });
+        if is_old(messages) {
+            *messages = MessageCount { since: now, count: 0 };
         }
-        lines.count = lines.count.saturating_add(1);
-        lines.count <= topic.lines()
+        messages.count = messages.count.saturating_add(1);
+        messages.count <= topic.messages_max()
     }
 
-    /// Forgets a peer.
+    /// Removes the counts of a peer that has left the network.
     pub(super) fn forget(&mut self, peer: AgentId) {
         self.0.retain(|(_, of, _), _| *of != Some(peer));
     }
@@ -109,8 +112,8 @@ mod tests {
     #[test]
     fn events_have_a_few_lines_a_minute() {
         let mut log = LogLimit::default();
-        let lines = (0..1_000).filter(|_| log.is_due(Topic::Path, PEER, "", at(0))).count();
-        assert_eq!(lines, 8);
+        let messages = (0..1_000).filter(|_| log.is_due(Topic::Path, PEER, "", at(0))).count();
+        assert_eq!(messages, 8);
         assert!(log.is_due(Topic::Path, PEER, "", at(60)));
     }
 

@@ -1,10 +1,10 @@
-//! The proxy's mappings: which application's endpoint stands for which two flows.
+//! The proxy's mappings: each maps an application's endpoint to two flows.
 //!
-//! A mapping is endpoint-independent in the sense of RFC 4787: all that one application's endpoint sends to one peer leaves
-//! the peer's machine from one port, whatever it is sent to there.
+//! A mapping is endpoint-independent in the sense of RFC 4787. All datagrams of one application's
+//! endpoint to one peer leave the peer's machine from one port, whichever target they go to there.
 
+mod eviction;
 mod pending;
-mod room;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -16,114 +16,118 @@ use byway_proto::LocalAddress;
 use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId, Traffic};
 use byway_proto::conventions::{PairLimits, PairUse};
 use byway_proto::limits::FLOW_PAIR_IDLE;
-use byway_proto::marking::{Candidate, Marking};
+use byway_proto::marking::{Marking, MarkingInput};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::TrafficClass;
 
+use eviction::OwnerUsage;
+pub(super) use eviction::{MappingsExhausted, Owner};
 pub(super) use pending::{PendingDatagram, PendingDatagrams};
-use room::Owned;
-pub(super) use room::{AllInUse, Owner};
 
-use super::limits::{FULL_FOR, PENDING_FOR, REFUSED_FOR};
+use super::limits::{FULL_RETRY_INTERVAL, PENDING_LIFETIME_MIN, REFUSAL_RETRY_INTERVAL};
 
-/// A mapping's place.
+/// Index of a mapping in the table of mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MappingId(usize);
 
-/// At which end of the mapping this agent is.
+/// End of the mapping at which this agent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// An application here sends to a forward, by its place.
+    /// An application here sends to the forward of this index.
     Forward(usize),
-    /// A peer's application sends to what is exposed here, by its place; the peer's number for that application.
+    /// A peer's application sends to a resource that is exposed here.
     Exposed {
-        /// Which.
-        place: usize,
-        /// The application's endpoint, as the peer numbers it.
+        /// Index of the exposed resource.
+        index: usize,
+        /// The peer's number for the application's endpoint.
         source: u32,
     },
-    /// What a capture takes, by its place, goes to a peer's network.
+    /// Packets of a capture here go to a peer's network.
     Capture {
-        /// Which.
-        place: usize,
-        /// What of it.
+        /// Index of the capture.
+        index: usize,
+        /// Kind of the capture's packets.
         traffic: Traffic,
     },
-    /// What a peer captures goes to a network here, by the place of what is exposed.
+    /// Packets that a peer captures go to a network that is exposed here.
     Network {
-        /// Which.
-        place: usize,
-        /// What of it.
+        /// Index of the exposed network.
+        index: usize,
+        /// Kind of the capture's packets.
         traffic: Traffic,
-        /// The peer's capture, as the peer numbers it.
+        /// The peer's number for its capture.
         source: u32,
     },
 }
 
 impl Side {
-    /// Whether the mapping began here, and the peer is to consent.
+    /// True if the mapping began here, and so needs the peer's consent.
     pub(super) const fn is_from_here(self) -> bool {
         matches!(self, Self::Forward(_) | Self::Capture { .. })
     }
 
-    /// True if the mapping may make room for another. All connections of a capture share one, which is not idle for good.
+    /// True if the mapping may be evicted for another one. All connections of a capture share one
+    /// mapping, which is never idle for good.
     const fn is_evictable(self) -> bool {
         matches!(self, Self::Forward(_) | Self::Exposed { .. })
     }
 }
 
-/// An application, or a target, and the socket that it is spoken to from.
+/// Address of an application or a target, and the socket that exchanges datagrams with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Endpoint {
     pub(super) socket: SocketId,
     pub(super) address: SocketAddr,
 }
 
-/// Whether the peer takes part.
+/// Consent of the peer to a mapping.
 #[derive(Debug)]
 pub(super) enum Consent {
-    /// It was asked, and has not answered.
-    Asked(Beginning),
-    /// It does.
-    Given,
-    /// It does not, and is asked again not before this time.
+    /// The agent has offered the mapping, and the peer has not answered yet.
+    Requested(OfferState),
+    /// The peer has consented to the mapping.
+    Granted,
+    /// The peer has refused the mapping. The agent does not offer it again before this time.
     Refused(Time),
 }
 
-/// One mapping.
+/// Mapping of an application's or a target's endpoint to two flows, one in each direction.
 #[derive(Debug)]
 pub(super) struct Mapping {
     pub(super) peer: AgentId,
     pub(super) flow: FlowId,
     pub(super) sent: SendFlowId,
     pub(super) received: ReceiveFlowId,
-    /// Where the application, or the target, is; `None`: behind the device.
+    /// Endpoint of the application or the target; `None` if it is behind the device.
     pub(super) endpoint: Option<Endpoint>,
-    /// The local address that the application sends to, which answers leave from.
-    pub(super) asked_at: LocalAddress,
-    /// Time of the last datagram from its endpoint.
+    /// Local address that the application sends to, and that answers leave from.
+    pub(super) local_address: LocalAddress,
+    /// Time of the latest datagram from the mapping's endpoint.
     pub(super) sent_last: Time,
     pub(super) side: Side,
-    /// Which of its packets are marked.
+    /// Selection of the packets that get a copy even if not all do.
     pub(super) marking: Marking,
     pub(super) consent: Consent,
-    /// Why the peer refused last, since it consented.
+    /// Reason of the latest refusal, unless the peer has consented since then.
     pub(super) refusal: Option<OfferRefusal>,
-    /// The latency budget. A datagram that has waited longer than this, and longer than [`PENDING_FOR`], is stale.
+    /// Latency budget of the flow sent. A datagram that has waited longer than this, and longer
+    /// than [`PENDING_LIFETIME_MIN`], is stale.
     pub(super) budget: Duration,
-    /// When a datagram of the mapping came or went last, and whether both ends have sent any.
+    /// Times of the latest datagrams in each direction, and whether both ends have sent any.
     pub(super) usage: PairUse,
-    /// The longest datagram that is sent as one packet, once the agent has found that out.
-    pub(super) whole: Option<u16>,
+    /// Longest datagram, in bytes, that is sent as one packet; `None` until the agent knows the
+    /// path MTU.
+    pub(super) unfragmented_max: Option<u16>,
 }
 
 impl Mapping {
-    /// Notes a datagram that came from the peer: where the mapping began here, it is an answer.
+    /// Records a datagram from the peer as a use of the mapping. If the mapping began here, the
+    /// datagram counts as an answer.
     pub(super) const fn note_arrival(&mut self, now: Time) {
         self.usage.note(self.side.is_from_here(), now);
     }
 
-    /// Returns whose limit it counts for.
+    /// Returns the owner whose limit counts this mapping.
     pub(super) fn owner(&self) -> Owner {
         match self.endpoint {
             _ if !self.side.is_from_here() => Owner::Peer(self.peer),
@@ -133,49 +137,53 @@ impl Mapping {
     }
 }
 
-/// What becomes of a datagram that an application, or a target, sends.
+/// Outcome of a datagram that an application or a target wants to send through a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outgoing {
-    /// It goes into this flow.
+pub(super) enum SendOutcome {
+    /// The peer has consented: the caller sends the datagram in this flow.
     Sent(SendFlowId),
-    /// It waits for the peer's answer.
-    Held,
-    /// It waits, and the peer is to be asked again.
-    Asks,
-    /// The peer does not take it.
+    /// The datagram waits for the peer's answer to the offer.
+    Queued,
+    /// The datagram waits, and the caller offers the mapping again.
+    OfferAgain,
+    /// The peer has refused the mapping, and the datagram is dropped.
     Refused,
 }
 
-/// What a peer's answer to an offer leads to.
+/// Outcome of a peer's answer to an offer, for the caller to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answered {
-    /// What waits is sent.
+pub(super) enum OfferOutcome {
+    /// The peer consents: the caller sends the waiting datagrams.
     Consented,
-    /// The number is of no use: the mapping ends, and the next datagram begins another.
-    Ends,
-    /// Nothing is sent for a while; why, if that is news.
+    /// The flow number is in use at the peer: the caller closes the mapping, and the next datagram
+    /// begins another one.
+    Closed,
+    /// The peer refuses: datagrams are dropped until the next offer. The reason is present if it
+    /// differs from the previous one.
     Refused(Option<OfferRefusal>),
 }
 
-/// A datagram that is to be sent.
+/// Datagram to send to a mapping's peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) traffic_class: TrafficClass,
-    /// Whether it is worth a copy where not all get one.
+    /// True if the settings' `marks` select the datagram: it gets a copy even if not all datagrams
+    /// do.
     pub(super) marked: bool,
 }
 
-/// Datagrams of a mapping whose peer has not answered yet.
+/// State of an offer that the peer has not answered.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Beginning {
-    /// Number of datagrams that went with the offer.
+pub(super) struct OfferState {
+    /// Number of datagrams sent together with the offer, before its answer.
     early: u64,
-    /// True if a datagram was queued since the offer. All later ones are queued, too, for their order.
+    /// True if a datagram was queued since the offer. Later datagrams are then queued, too, to
+    /// preserve the order.
     has_pending: bool,
 }
 
-/// All mappings.
+/// Table of all mappings.
 #[derive(Debug, Default)]
 pub(super) struct Mappings {
     slots: Vec<Option<Mapping>>,
@@ -184,23 +192,24 @@ pub(super) struct Mappings {
     by_flow: BTreeMap<(AgentId, FlowId), MappingId>,
     by_received: BTreeMap<ReceiveFlowId, MappingId>,
     limits: PairLimits,
-    owners: BTreeMap<Owner, Owned>,
-    /// Before, no mapping at all can make room.
+    owners: BTreeMap<Owner, OwnerUsage>,
+    /// Time before which no mapping is evictable, as an earlier search found.
     in_use_until: Time,
     pub(super) pending: PendingDatagrams,
-    /// Datagrams that waited for a peer that refused them, or whose mapping ended.
+    /// Datagrams dropped because their peer refused them, or their mapping ended, while they
+    /// waited.
     pub(super) pending_refused: u64,
-    /// Datagrams that waited for a peer that has no mapping left for them.
+    /// Datagrams dropped, sent early or queued, because their peer had no mapping left.
     pub(super) dropped_at_full_peer: u64,
 }
 
 impl Mappings {
-    /// How many there are.
+    /// Returns the number of mappings in the table.
     pub(super) const fn count(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Adds a mapping whose endpoint and flow have none yet.
+    /// Adds a mapping. Neither its endpoint nor its flow may have one already.
     pub(super) fn add(&mut self, mapping: Mapping) -> MappingId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -211,12 +220,12 @@ impl Mappings {
         }
         self.by_flow.insert((mapping.peer, mapping.flow), id);
         self.by_received.insert(mapping.received, id);
-        self.count_in(mapping.owner());
+        self.count_added(mapping.owner());
         self.slots[id.0] = Some(mapping);
         id
     }
 
-    /// Removes a mapping, with what waits in it.
+    /// Removes a mapping, returns it, and drops its waiting datagrams.
     pub(super) fn remove(&mut self, id: MappingId) -> Option<Mapping> {
         self.pending_refused += self.drop_pending(id);
         let mapping = self.slots.get_mut(id.0)?.take()?;
@@ -226,7 +235,7 @@ impl Mappings {
         }
         self.by_flow.remove(&(mapping.peer, mapping.flow));
         self.by_received.remove(&mapping.received);
-        self.count_out(mapping.owner());
+        self.count_removed(mapping.owner());
         Some(mapping)
     }
 
@@ -238,45 +247,46 @@ impl Mappings {
         self.slots.get_mut(id.0)?.as_mut()
     }
 
-    /// The mapping of an application's or a target's endpoint at a socket.
+    /// Returns the mapping of an application's or a target's endpoint at a socket.
     pub(super) fn of_endpoint(&self, endpoint: Endpoint) -> Option<MappingId> {
         self.by_endpoint.get(&endpoint).copied()
     }
 
-    /// Notes that an endpoint sends to a local address: applications expect answers from there.
+    /// Records that a mapping's endpoint sent a datagram to a local address. A forward's answers
+    /// leave from that address, because applications expect it.
     pub(super) fn note_sent(&mut self, id: MappingId, to: LocalAddress, now: Time) {
         let Some(mapping) = self.get_mut(id) else {
             return;
         };
         mapping.sent_last = now;
         if matches!(mapping.side, Side::Forward(_)) {
-            mapping.asked_at = to;
+            mapping.local_address = to;
         }
     }
 
-    /// The mapping of a peer's flow number.
+    /// Returns the mapping with a peer that has this flow number.
     pub(super) fn of_flow(&self, peer: AgentId, flow: FlowId) -> Option<MappingId> {
         self.by_flow.get(&(peer, flow)).copied()
     }
 
-    /// The mapping to which a received flow belongs.
+    /// Returns the mapping of a received flow.
     pub(super) fn of_received(&self, flow: ReceiveFlowId) -> Option<MappingId> {
         self.by_received.get(&flow).copied()
     }
 
-    /// All of them.
+    /// Returns all mappings of the table, with their indices.
     pub(super) fn iter(&self) -> impl Iterator<Item = (MappingId, &Mapping)> {
         let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(place, mapping)| Some((MappingId(place), mapping.as_ref()?)))
+        slots.filter_map(|(index, mapping)| Some((MappingId(index), mapping.as_ref()?)))
     }
 
-    /// Those that the peer's applications began.
-    pub(super) fn begun_by(&self, peer: AgentId) -> Vec<MappingId> {
+    /// Returns the mappings that a peer's applications or captures began.
+    pub(super) fn initiated_by(&self, peer: AgentId) -> Vec<MappingId> {
         let is_its = |mapping: &Mapping| mapping.peer == peer && !mapping.side.is_from_here();
         self.iter().filter(|(_, mapping)| is_its(mapping)).map(|(id, _)| id).collect()
     }
 
-    /// Whether an application's endpoint sends to anybody.
+    /// True if an application's endpoint still has a mapping of any forward.
     pub(super) fn has_source(&self, endpoint: SocketAddr) -> bool {
         let is_its = |mapping: &Mapping| {
             let is_there = mapping.endpoint.is_some_and(|its| its.address == endpoint);
@@ -285,21 +295,23 @@ impl Mappings {
         self.iter().any(|(_, mapping)| is_its(mapping))
     }
 
-    /// The mapping by which a peer's capture, as the peer numbers it, comes to what is exposed at a place.
+    /// Returns the mapping from a peer's capture to an exposed network. `exposed` is the network's
+    /// index, `capture` the peer's number for its capture.
     pub(super) fn of_capture(&self, peer: AgentId, exposed: usize, capture: u32) -> Option<MappingId> {
         let is_it = |mapping: &Mapping| {
-            let is_side = matches!(mapping.side, Side::Network { place, source, .. } if (place, source) == (exposed, capture));
+            let is_side = matches!(mapping.side, Side::Network { index, source, .. } if (index, source) == (exposed, capture));
             mapping.peer == peer && is_side
         };
         self.iter().find(|(_, mapping)| is_it(mapping)).map(|(id, _)| id)
     }
 
-    /// Those with any of these peers.
+    /// Returns the mappings with any of these peers.
     pub(super) fn of_peers(&self, peers: &[AgentId]) -> Vec<MappingId> {
         self.iter().filter(|(_, mapping)| peers.contains(&mapping.peer)).map(|(id, _)| id).collect()
     }
 
-    /// Those without a datagram for too long. A capture is ready whenever an application is: its first packet waits for nobody.
+    /// Returns the mappings that have been idle for [`FLOW_PAIR_IDLE`]. Mappings of captures here
+    /// are never among them, because an application's first packet must not wait.
     pub(super) fn idle(&self, now: Time) -> Vec<MappingId> {
         let is_idle = |mapping: &Mapping| {
             let may_end = !matches!(mapping.side, Side::Capture { .. });
@@ -308,141 +320,153 @@ impl Mappings {
         self.iter().filter(|(_, mapping)| is_idle(mapping)).map(|(id, _)| id).collect()
     }
 
-    /// Whether what is sent next is worth a copy where not all get one.
-    pub(super) fn marks(&mut self, id: MappingId, candidate: &Candidate<'_>) -> bool {
-        self.get_mut(id).is_some_and(|mapping| mapping.marking.takes(candidate))
+    /// True if the mapping's `marks` select the packet: it gets a copy even if not all packets do.
+    pub(super) fn is_marked(&mut self, id: MappingId, candidate: &MarkingInput<'_>) -> bool {
+        self.get_mut(id).is_some_and(|mapping| mapping.marking.should_mark(candidate))
     }
 
-    /// Returns the flow of a mapping whose peer has not answered yet, if no datagram waits for the
-    /// answer: the next one may go with the offer. Notes that the mapping is in use.
-    pub(super) fn begins(&mut self, id: MappingId, now: Time) -> Option<SendFlowId> {
+    /// Returns the flow of a mapping whose next datagram may accompany the unanswered offer; `None`
+    /// if the peer has answered, or a datagram waits. Records that the mapping is in use.
+    pub(super) fn early_flow(&mut self, id: MappingId, now: Time) -> Option<SendFlowId> {
         let mapping = self.get_mut(id)?;
-        let is_first = matches!(&mapping.consent, Consent::Asked(beginning) if !beginning.has_pending);
+        let is_first = matches!(&mapping.consent, Consent::Requested(offer) if !offer.has_pending);
         is_first.then(|| {
             mapping.usage.note(!mapping.side.is_from_here(), now);
             mapping.sent
         })
     }
 
-    /// Notes that a datagram went with the offer, which the peer may refuse.
+    /// Counts a datagram that was sent together with its mapping's offer, which the peer may
+    /// refuse.
     pub(super) fn note_early(&mut self, id: MappingId) {
-        if let Some(Mapping { consent: Consent::Asked(beginning), .. }) = self.get_mut(id) {
-            beginning.early += 1;
+        if let Some(Mapping { consent: Consent::Requested(offer), .. }) = self.get_mut(id) {
+            offer.early += 1;
         }
     }
 
-    /// A datagram is to be sent: the mapping is in use, and the datagram waits if it has to.
-    pub(super) fn outgoing(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) -> Option<Outgoing> {
+    /// Decides about a datagram to send: queues it if the peer has not consented yet. Records that
+    /// the mapping is in use. Returns `None` if there is no such mapping.
+    pub(super) fn on_outgoing(
+        &mut self,
+        id: MappingId,
+        datagram: &Datagram<'_>,
+        now: Time,
+    ) -> Option<SendOutcome> {
         let mapping = self.get_mut(id)?;
         mapping.usage.note(!mapping.side.is_from_here(), now);
         let outgoing = match mapping.consent {
-            Consent::Given => return Some(Outgoing::Sent(mapping.sent)),
-            Consent::Refused(until) if until > now => return Some(Outgoing::Refused),
+            Consent::Granted => return Some(SendOutcome::Sent(mapping.sent)),
+            Consent::Refused(until) if until > now => return Some(SendOutcome::Refused),
             Consent::Refused(_) => {
-                mapping.consent = Consent::Asked(Beginning::default());
-                // Another refusal for want of room may have another mapping make it.
-                mapping.refusal = mapping.refusal.filter(|refusal| *refusal != OfferRefusal::NoRoom);
-                Outgoing::Asks
+                mapping.consent = Consent::Requested(OfferState::default());
+                // If the peer is full again, another mapping may be evicted there.
+                mapping.refusal = mapping.refusal.filter(|refusal| *refusal != OfferRefusal::Full);
+                SendOutcome::OfferAgain
             }
-            Consent::Asked(_) => Outgoing::Held,
+            Consent::Requested(_) => SendOutcome::Queued,
         };
-        self.hold(id, datagram, now);
+        self.queue_pending(id, datagram, now);
         Some(outgoing)
     }
 
-    /// The peer answers to what it was offered. A mapping that a peer's application began needs no answer.
-    pub(super) fn answered(
+    /// Handles the peer's answer to the offer of a mapping. Returns `None` for a mapping that the
+    /// peer began, because that one was not offered.
+    pub(super) fn on_offer_answer(
         &mut self,
         id: MappingId,
         outcome: Result<(), OfferRefusal>,
         now: Time,
-    ) -> Option<Answered> {
+    ) -> Option<OfferOutcome> {
         let mapping = self.get_mut(id).filter(|mapping| mapping.side.is_from_here())?;
         match outcome {
             Ok(()) => {
                 mapping.refusal = None;
-                Some(Answered::Consented)
+                Some(OfferOutcome::Consented)
             }
-            Err(OfferRefusal::NumberTaken) => Some(Answered::Ends),
+            Err(OfferRefusal::NumberInUse) => Some(OfferOutcome::Closed),
             Err(refusal) => {
-                let is_news = mapping.refusal.replace(refusal) != Some(refusal);
-                if refusal == OfferRefusal::NoRoom {
-                    self.refused_by_full(id, now);
+                let is_new_reason = mapping.refusal.replace(refusal) != Some(refusal);
+                if refusal == OfferRefusal::Full {
+                    self.on_peer_full(id, now);
                 } else {
-                    self.refused(id, now + REFUSED_FOR);
+                    self.on_refusal(id, now + REFUSAL_RETRY_INTERVAL);
                 }
-                Some(Answered::Refused(is_news.then_some(refusal)))
+                Some(OfferOutcome::Refused(is_new_reason.then_some(refusal)))
             }
         }
     }
 
-    /// Notes that the peer had no room, and that another mapping makes it: what waits goes on waiting.
+    /// Records that the peer refused the mapping because it was full, and that another mapping is
+    /// evicted for it. The waiting datagrams stay queued.
     pub(super) fn note_full_peer(&mut self, id: MappingId) {
         if let Some(mapping) = self.get_mut(id) {
-            mapping.refusal = Some(OfferRefusal::NoRoom);
+            mapping.refusal = Some(OfferRefusal::Full);
         }
     }
 
-    /// Has a datagram wait for the peer's consent; the oldest make room.
-    fn hold(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) {
+    /// Queues a datagram until the peer consents; the queue drops the oldest ones beyond its
+    /// limits. Does nothing if the mapping's offer is answered.
+    fn queue_pending(&mut self, id: MappingId, datagram: &Datagram<'_>, now: Time) {
         let Datagram { bytes, traffic_class, marked } = *datagram;
-        let Some(Mapping { consent: Consent::Asked(beginning), peer, budget, .. }) =
+        let Some(Mapping { consent: Consent::Requested(offer), peer, budget, .. }) =
             self.slots.get_mut(id.0).and_then(Option::as_mut)
         else {
             return;
         };
-        beginning.has_pending = true;
-        let stale_at = now.saturating_add((*budget).max(PENDING_FOR));
+        offer.has_pending = true;
+        let stale_at = now.saturating_add((*budget).max(PENDING_LIFETIME_MIN));
         let bytes = bytes.to_vec();
-        let pending = PendingDatagram { mapping: id, came: now, stale_at, traffic_class, marked, bytes };
+        let pending =
+            PendingDatagram { mapping: id, arrived_at: now, stale_at, traffic_class, marked, bytes };
         self.pending.push(*peer, pending, now);
     }
 
-    /// The peer consents: takes what has not waited too long.
-    pub(super) fn consented(&mut self, id: MappingId, now: Time) -> VecDeque<PendingDatagram> {
-        let pending = self.take_pending(id);
+    /// Records the peer's consent; returns the waiting datagrams that are not stale.
+    pub(super) fn on_consent(&mut self, id: MappingId, now: Time) -> VecDeque<PendingDatagram> {
+        let pending = self.drain_pending(id);
         let pending = self.pending.without_stale(pending, now);
         if let Some(mapping) = self.get_mut(id) {
-            mapping.consent = Consent::Given;
+            mapping.consent = Consent::Granted;
         }
         pending
     }
 
-    /// The peer refuses: what waits is dropped.
-    fn refused(&mut self, id: MappingId, until: Time) {
+    /// Records the peer's refusal until a time, and drops the waiting datagrams.
+    fn on_refusal(&mut self, id: MappingId, until: Time) {
         self.pending_refused += self.drop_pending(id);
         if let Some(mapping) = self.get_mut(id) {
             mapping.consent = Consent::Refused(until);
         }
     }
 
-    /// The peer has no mapping left: what waits is dropped, and counted apart.
-    fn refused_by_full(&mut self, id: MappingId, now: Time) {
-        if let Some(Mapping { consent: Consent::Asked(beginning), .. }) = self.get_mut(id) {
-            self.dropped_at_full_peer += beginning.early;
+    /// Handles the peer's refusal for lack of mappings: drops the waiting datagrams, and counts
+    /// them and the early ones separately.
+    fn on_peer_full(&mut self, id: MappingId, now: Time) {
+        if let Some(Mapping { consent: Consent::Requested(offer), .. }) = self.get_mut(id) {
+            self.dropped_at_full_peer += offer.early;
         }
         self.dropped_at_full_peer += self.drop_pending(id);
-        self.refused(id, now + FULL_FOR);
+        self.on_refusal(id, now + FULL_RETRY_INTERVAL);
     }
 
-    /// Drops what waits for a mapping; returns the number dropped.
+    /// Drops the datagrams of a mapping that wait for consent; returns their number.
     fn drop_pending(&mut self, id: MappingId) -> u64 {
-        self.take_pending(id).len() as u64
+        self.drain_pending(id).len() as u64
     }
 
-    fn take_pending(&mut self, id: MappingId) -> VecDeque<PendingDatagram> {
-        let Some(Mapping { consent: Consent::Asked(beginning), peer, .. }) =
+    fn drain_pending(&mut self, id: MappingId) -> VecDeque<PendingDatagram> {
+        let Some(Mapping { consent: Consent::Requested(offer), peer, .. }) =
             self.slots.get_mut(id.0).and_then(Option::as_mut)
         else {
             return VecDeque::new();
         };
-        if !core::mem::take(&mut beginning.has_pending) {
+        if !core::mem::take(&mut offer.has_pending) {
             return VecDeque::new();
         }
-        self.pending.take(*peer, id)
+        self.pending.remove_mapping(*peer, id)
     }
 
-    /// Drops datagrams that have waited too long.
+    /// Drops the waiting datagrams of all mappings that have become stale.
     pub(super) fn expire_pending(&mut self, now: Time) {
         self.pending.expire(now);
     }

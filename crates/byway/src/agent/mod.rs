@@ -1,29 +1,29 @@
 //! `byway agent`: a proxy between applications and the overlay.
 
-mod accepting;
 mod admission;
+mod controller_reporter;
+mod driver;
 mod dscp;
-mod evicting;
-mod known;
+mod eviction;
 mod last_ports;
 mod limits;
 mod listeners;
 mod log_limit;
 mod mappings;
-mod naming;
-mod news;
+mod name_resolution;
+mod network_view;
 mod node;
 mod notices;
-mod numbers;
-mod outsides;
-mod reloading;
-mod role;
+mod offers;
+mod protection_check;
 mod segments;
+mod settings_change;
+mod source_ids;
+mod source_ports;
 mod status;
 mod targets;
 mod terms;
 mod tunnel;
-mod unprotected;
 mod watchdog;
 
 use std::net::SocketAddr;
@@ -37,31 +37,29 @@ use byway_proto::agent::{Agent, AgentIdentity};
 use byway_units::AgentId;
 use tokio::sync::{oneshot, watch};
 
-use known::{Families, Known};
+use controller_reporter::LastReported;
+use driver::{AgentControl, AgentDriver};
 use last_ports::LastPorts;
-use news::Told;
+use network_view::{Families, NetworkView};
 pub(crate) use node::is_other_network;
 use node::{AgentNode, wanted_peers};
-use role::{AgentControl, AgentRole};
-pub(crate) use tunnel::Doors;
-use tunnel::Tunnelled;
+pub(crate) use tunnel::CaptureState;
+use tunnel::TunForwarder;
 
-use crate::capture::{self, Capturing, Follower};
+use crate::capture::{self, CaptureRouting, RoutingTask};
 use crate::exit::Failure;
-use crate::membership::{Mark, NodeKey};
-use crate::names::{Names, Resolved};
-use crate::node::{About, close, no_thread, one_ended, pass_on};
-use crate::observe::{self, Report, metrics};
-use crate::reload::{Load, Reloads};
+use crate::membership::{FirewallMark, NodeKey};
+use crate::name_resolution::{NameResolver, ResolvedNames};
+use crate::node::{NodeInfo, any_ended, close, distribute_maps, thread_failure};
+use crate::node_identity::{IdentitySource, NodeConfig, NodeIdentity};
+use crate::observe::{self, NodeReport, metrics};
+use crate::reload::{Load, ReloadRequests};
 use crate::settings::AgentSettings;
-use crate::signals::Stop;
-use crate::standing::{Applicant, Bond, Standing};
-use crate::{listening, logs, platform, signals};
+use crate::signals::StopSignal;
+use crate::{listen_sockets, logs, platform, signals};
 
-/// Runs an agent until it is asked to stop. `load` reads its settings, at first and whenever they are to be read again.
-///
-/// # Errors
-/// If it cannot start, or its thread fails.
+/// Runs an agent until the process is asked to stop. `load` reads its settings, at the start and at
+/// each reload. With `--dry-run`, prints the changes that the agent would make.
 pub(crate) fn run(load: Load<AgentSettings>) -> Result<(), Failure> {
     let settings = load()?;
     if settings.is_dry_run {
@@ -69,97 +67,100 @@ pub(crate) fn run(load: Load<AgentSettings>) -> Result<(), Failure> {
         return Ok(());
     }
     logs::start(settings.log);
-    work(settings, load)
+    run_with_settings(settings, load)
 }
 
-/// The same, where it is logged already.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn work(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(), Failure> {
+/// Runs an agent like [`run`], with settings that are read and a log that is started.
+pub(crate) fn run_with_settings(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(), Failure> {
     crate::node::block_on(serve(settings, load))
 }
 
-/// What the agent would do.
+/// Describes the changes to this machine that the agent's captures would make.
 pub(crate) fn dry_run(settings: &AgentSettings) -> String {
     match &settings.tunnel {
         Some(tunnel) => capture::show(tunnel, &settings.exposed),
-        None => "The agent captures no packets, and changes nothing of this machine: there is no [[capture]], and no [[expose]] has \
-                 networks.\n"
+        None => "The agent captures no packets and changes nothing on this machine: no [[capture]] is \
+                 set, and no [[expose]] has `networks`.\n"
             .to_owned(),
     }
 }
 
 async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(), Failure> {
-    let mut stop = Stop::listen()?;
-    let (reloads, asker) = Reloads::listen()?;
+    let mut stop = StopSignal::listen()?;
+    let (reloads, reload_handle) = ReloadRequests::listen()?;
     let key = NodeKey::load_or_create(&settings.key_file)?;
     let last_ports = LastPorts::read(&settings.state, &settings.listen);
-    let bind = |listen: &[_]| listening::bind(listen, settings.listens_by_default, OverlaySockets::bind);
+    let bind = |listen: &[_]| listen_sockets::bind(listen, settings.listens_by_default, OverlaySockets::bind);
     let sockets = last_ports.bind(bind).map_err(Failure::machine)?;
-    let sockets = sockets
-        .without_fragments()
-        .map_err(|error| Failure::machine(format!("the agent's sockets fragment what they send: {error}")))?;
+    let sockets = sockets.without_fragments().map_err(|error| {
+        Failure::machine(format!("cannot disable fragmentation on the agent's sockets: {error}"))
+    })?;
     let sockets = sockets.roaming();
     let listen = sockets.addresses();
     let observed = observe::bind(settings.observe).await?;
-    let mark = Mark::new(settings.tunnel.as_ref().map(|tunnel| tunnel.table));
+    let mark = FirewallMark::new(settings.tunnel.as_ref().map(|tunnel| tunnel.table));
     let names = tokio::select! {
-        names = Names::resolve(naming::hosts(&settings)) => names,
-        () = stop.asked() => return Ok(()),
+        names = NameResolver::resolve(name_resolution::hosts(&settings)) => names,
+        () = stop.wait() => return Ok(()),
     };
     let resolved = names.resolved();
     let known = resolved.borrow().clone();
-    let standing = tokio::select! {
-        standing = Standing::of(applicant(&settings, &listen, &mark), &settings.belonging, &known, &key) => standing?,
-        () = stop.asked() => return Ok(()),
+    let identity = tokio::select! {
+        identity = NodeIdentity::of(node_config(&settings, &listen, &mark), &settings.network_source, &known, &key) => identity?,
+        () = stop.wait() => return Ok(()),
     };
     if settings.leaves {
-        return standing.leave().await;
+        return identity.leave().await;
     }
     if let Err(error) = last_ports.replace(&listen) {
-        tracing::warn!("the next start of this agent has other ports: {error}");
+        tracing::warn!("cannot store the ports for the next start: {error}");
     }
     let clock = Clock::start();
-    let (sockets, tunnel, capturing) = begin_capturing(&settings, sockets).await?;
-    let handle = start(&settings, &key, (sockets, tunnel), (&standing, known), clock).await?;
-    // It ends, and undoes everything, when the thread has ended.
-    let capturing = capturing.map(|(capturing, doors)| Follower::start(capturing, doors));
-    let about = About::new(&settings.name, &standing, &listen, clock, resolved.clone());
-    if let Some(device) = settings.tunnel.as_ref().and_then(|tunnel| tunnel.watches.clone()) {
-        tokio::spawn(capture::follow_renewals(device, asker.clone()));
+    let (sockets, tunnel, capturing) = start_capture(&settings, sockets).await?;
+    let handle = start(&settings, &key, (sockets, tunnel), (&identity, known), clock).await?;
+    // The task ends with the thread, and undoes all changes.
+    let capturing = capturing.map(|(capturing, capture_state)| RoutingTask::start(capturing, capture_state));
+    let about = NodeInfo::new(&settings.name, &identity, &listen, clock, resolved.clone());
+    if let Some(device) = settings.tunnel.as_ref().and_then(|tunnel| tunnel.watched_device.clone()) {
+        tokio::spawn(capture::follow_renewals(device, reload_handle.clone()));
     }
-    tokio::spawn(observe::serve(observed, ask(handle.controls(), about), asker));
-    let (number, network) = (standing.number, standing.network());
+    tokio::spawn(observe::serve(observed, node_query(handle.controls(), about), reload_handle));
+    let (number, network) = (identity.number, identity.network());
     let peers = watch::Sender::new(wanted_peers(&settings));
-    let hosts = watch::Sender::new(naming::hosts(&settings));
-    naming::follow(names, hosts.subscribe(), &standing, handle.controls());
-    if let Bond::Member(member) = standing.bond {
-        tokio::spawn(pass_on(member.maps(), vec![handle.controls()], AgentControl::Map));
-        let told = Told::new(settings.addresses.clone(), listen.clone());
-        tokio::spawn(news::tell(*member, told, peers.subscribe(), handle.controls()));
+    let hosts = watch::Sender::new(name_resolution::hosts(&settings));
+    name_resolution::refresh_names(names, hosts.subscribe(), &identity, handle.controls());
+    if let IdentitySource::Member(member) = identity.source {
+        tokio::spawn(distribute_maps(member.maps(), vec![handle.controls()], AgentControl::Map));
+        let last_reported = LastReported::new(settings.addresses.clone(), listen.clone());
+        tokio::spawn(controller_reporter::report_to_controller(
+            *member,
+            last_reported,
+            peers.subscribe(),
+            handle.controls(),
+        ));
     }
-    tracing::info!(name = settings.name, number, network, ?listen, "the agent works");
-    signals::tell_ready();
+    tracing::info!(name = settings.name, number, network, ?listen, "agent started");
+    signals::notify_ready();
     let controls = handle.controls();
     let node = AgentNode { load, settings, controls, capturing, peers, hosts, mark, generation: 0 };
     until_stopped(node, handle, reloads, stop).await
 }
 
-/// Lets an agent work until somebody asks it to stop, or its thread has ended.
+/// Runs until the process is asked to stop, or the agent's thread ends. Applies reloads, and
+/// finally closes all sessions and undoes the capture's changes.
 async fn until_stopped(
     mut node: AgentNode,
     handle: Handle<AgentControl>,
-    reloads: Reloads,
-    mut stop: Stop,
+    reloads: ReloadRequests,
+    mut stop: StopSignal,
 ) -> Result<(), Failure> {
     let threads = vec![handle];
     tokio::select! {
-        () = stop.asked() => {}
-        () = one_ended(&threads) => {}
+        () = stop.wait() => {}
+        () = any_ended(&threads) => {}
         () = reloads.follow(&mut node) => {}
     }
-    signals::tell_stopping();
+    signals::notify_stopping();
     let closed = close(threads, || AgentControl::Close).await;
     if let Some(capturing) = node.capturing {
         capturing.ended().await;
@@ -167,50 +168,54 @@ async fn until_stopped(
     closed
 }
 
-fn ask(controls: Controls<AgentControl>, about: About) -> observe::Ask {
+fn node_query(controls: Controls<AgentControl>, about: NodeInfo) -> observe::NodeQuery {
     Arc::new(move || {
         let (controls, about) = (controls.clone(), about.clone());
         Box::pin(async move { report(&controls, &about).await })
     })
 }
 
-/// Makes the device and takes queues, if any are needed, and has rules leave the agent's own packets alone.
-async fn begin_capturing(
+/// Creates the TUN device and binds the queues that the settings need. Marks the agent's own
+/// packets, which captures exclude. Returns no forwarder without captures and exposed networks.
+async fn start_capture(
     settings: &AgentSettings,
     sockets: OverlaySockets,
-) -> Result<(OverlaySockets, Option<Tunnelled>, Option<(Capturing, watch::Receiver<Doors>)>), Failure> {
+) -> Result<
+    (OverlaySockets, Option<TunForwarder>, Option<(CaptureRouting, watch::Receiver<CaptureState>)>),
+    Failure,
+> {
     let Some(tunnel) = &settings.tunnel else {
         return Ok((sockets, None, None));
     };
-    let (capturing, inlet) = capture::begin(tunnel, &settings.exposed).await?;
+    let (capturing, source) = capture::start(tunnel, &settings.exposed).await?;
     let sockets = sockets.marked(tunnel.table);
-    let sockets = sockets
-        .map_err(|error| Failure::machine(format!("the agent's packets cannot be marked: {error}")))?;
-    let (tunnelled, doors) = Tunnelled::new(tunnel.clone(), inlet);
-    Ok((sockets, Some(tunnelled), Some((capturing, doors))))
+    let sockets =
+        sockets.map_err(|error| Failure::machine(format!("cannot mark the agent's packets: {error}")))?;
+    let (forwarder, capture_state) = TunForwarder::new(tunnel.clone(), source);
+    Ok((sockets, Some(forwarder), Some((capturing, capture_state))))
 }
 
-fn applicant(settings: &AgentSettings, listen: &[SocketAddr], mark: &Mark) -> Applicant {
-    Applicant {
+fn node_config(settings: &AgentSettings, listen: &[SocketAddr], mark: &FirewallMark) -> NodeConfig {
+    NodeConfig {
         role: Role::Agent,
         name: settings.name.clone(),
         state: settings.state.clone(),
-        addresses: news::candidates(&settings.addresses, listen, &[]),
+        addresses: controller_reporter::candidates(&settings.addresses, listen, &[]),
         shards: 1,
         relay: settings.relay.clone(),
         mark: mark.clone(),
     }
 }
 
-/// Starts the agent's thread, and waits until it has the ports of all forwards.
+/// Starts the agent's thread, and waits until it has opened the ports of all forwards.
 async fn start(
     settings: &AgentSettings,
     key: &NodeKey,
-    (sockets, tunnel): (OverlaySockets, Option<Tunnelled>),
-    (standing, names): (&Standing, Arc<Resolved>),
+    (sockets, tunnel): (OverlaySockets, Option<TunForwarder>),
+    (node_identity, names): (&NodeIdentity, Arc<ResolvedNames>),
     clock: Clock,
 ) -> Result<Handle<AgentControl>, Failure> {
-    let number = AgentId::new(standing.number);
+    let number = AgentId::new(node_identity.number);
     let identity = AgentIdentity {
         number,
         secret: key.secret(),
@@ -218,24 +223,24 @@ async fn start(
         started_unix_nanos: clock.started_unix_nanos(),
     };
     let agent = Agent::new(identity, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
-    let known = Known::new(number, standing.map.clone(), Families::of(&sockets.addresses()));
+    let known = NetworkView::new(number, node_identity.map.clone(), Families::of(&sockets.addresses()));
     let random = u64::from_be_bytes(platform::random_bytes());
     let (forwards, exposed) = (settings.forwards.clone(), settings.exposed.clone());
     let (started, starting) = oneshot::channel();
-    let role = AgentRole::new(agent, known, forwards, exposed, tunnel, random, started);
-    let role = role.limited_to(settings.mappings).with_names(names);
+    let role = AgentDriver::new(agent, known, forwards, exposed, tunnel, random, started);
+    let role = role.with_limits(settings.mappings).with_names(names);
     let handle = spawn(&settings.name, sockets, role, clock)
-        .map_err(|error| no_thread("the agent's thread", &error))?;
-    let begun = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at once".to_owned()));
-    begun.map_err(Failure::machine)?;
+        .map_err(|error| thread_failure("the agent's thread", &error))?;
+    let result = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at its start".to_owned()));
+    result.map_err(Failure::machine)?;
     Ok(handle)
 }
 
-async fn report(controls: &Controls<AgentControl>, about: &About) -> Option<Report> {
+async fn report(controls: &Controls<AgentControl>, about: &NodeInfo) -> Option<NodeReport> {
     let (answer, status) = oneshot::channel();
     controls.control(AgentControl::Status(answer)).ok()?;
     let status = AgentStatus { node: about.status(), ..status.await.ok()? };
     let is_ready = status.forwards.iter().all(|forward| forward.problem.is_none());
     let json = serde_json::to_value(&status).ok()?;
-    Some(Report { status: json, metrics: metrics::of_agent(status), is_ready })
+    Some(NodeReport { status: json, metrics: metrics::of_agent(status), is_ready })
 }

@@ -1,4 +1,4 @@
-//! A running agent whose settings may be read again.
+//! A running agent whose settings can be reloaded.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,60 +7,63 @@ use byway_net::{ControlError, Controls};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::naming;
-use super::reloading::Change;
-use super::role::AgentControl;
-use super::tunnel::{TunnelChange, Tunnelled};
-use crate::capture::{self, Follower};
+use super::driver::AgentControl;
+use super::name_resolution;
+use super::settings_change::SettingsChange;
+use super::tunnel::{TunForwarder, TunnelChange};
+use crate::capture::{self, RoutingTask};
 use crate::exit::{Cause, Failure};
-use crate::membership::Mark;
-use crate::reload::{self, Load, Outcome, Reloadable, Report};
-use crate::settings::{AgentSettings, Belonging, Capture, Exposed, Forward, LogSettings, Tunnel};
+use crate::membership::FirewallMark;
+use crate::reload::{self, Load, ReloadOutcome, ReloadReport, Reloadable};
+use crate::settings::{AgentSettings, Capture, ExposedResource, Forward, LogSettings, NetworkSource, Tunnel};
 
-/// How long the agent's thread may be too busy to take new settings: with its queue of controls full, the machine is overloaded.
-const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+/// Longest time for which a reload waits until the agent's thread accepts the settings. A queue of
+/// control messages that is full for longer shows an overloaded machine.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How soon it is asked again.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Interval between two attempts to send a control message to the agent's thread, while its queue
+/// is full.
+const CONTROL_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A running agent, as the rest of its process sees it.
+/// Handle of a running agent for the rest of its process.
 pub(super) struct AgentNode {
     pub(super) load: Load<AgentSettings>,
-    /// Those in force.
+    /// Settings of the agent that are in force.
     pub(super) settings: AgentSettings,
     pub(super) controls: Controls<AgentControl>,
-    pub(super) capturing: Option<Follower>,
-    /// The agents at the other ends of forwards and captures.
+    pub(super) capturing: Option<RoutingTask>,
+    /// Peers of forwards and captures, for the task that requests pairings with them.
     pub(super) peers: watch::Sender<Vec<String>>,
-    /// The DNS names of the settings.
+    /// DNS names in the settings, for the task that resolves them.
     pub(super) hosts: watch::Sender<BTreeSet<String>>,
-    pub(super) mark: Mark,
-    /// The number of the settings in force.
+    pub(super) mark: FirewallMark,
+    /// Generation of the settings in force.
     pub(super) generation: u64,
 }
 
 impl Reloadable for AgentNode {
-    async fn reload(&mut self) -> Outcome {
+    async fn reload(&mut self) -> ReloadOutcome {
         let read = reload::read(&self.load).await?;
-        let mut report = Report::new(&self.settings.name);
+        let mut report = ReloadReport::new(&self.settings.name);
         let next = merged(&self.settings, read, &mut report);
         self.generation += 1;
-        let (tunnel, begins) = self.prepare(&next).await?;
-        let ends = matches!(tunnel, TunnelChange::Ends);
-        let change = Change { forwards: next.forwards.clone(), exposed: next.exposed.clone(), tunnel };
-        if let Err(failure) = self.change(change).await {
-            if let Some(follower) = begins {
-                follower.ended().await;
+        let (tunnel, new_capture) = self.prepare_tunnel(&next).await?;
+        let stops_capture = matches!(tunnel, TunnelChange::Stop);
+        let change =
+            SettingsChange { forwards: next.forwards.clone(), exposed: next.exposed.clone(), tunnel };
+        if let Err(failure) = self.send_reload(change).await {
+            if let Some(routing_task) = new_capture {
+                routing_task.ended().await;
             }
             return Err(failure);
         }
-        if ends && let Some(follower) = self.capturing.take() {
-            follower.ended().await;
+        if stops_capture && let Some(routing_task) = self.capturing.take() {
+            routing_task.ended().await;
         }
-        self.capturing = begins.or(self.capturing.take());
+        self.capturing = new_capture.or(self.capturing.take());
         self.mark.set(next.tunnel.as_ref().map(|tunnel| tunnel.table));
         self.peers.send_replace(wanted_peers(&next));
-        self.hosts.send_replace(naming::hosts(&next));
+        self.hosts.send_replace(name_resolution::hosts(&next));
         let level = next.log.level;
         let mut former = std::mem::replace(&mut self.settings, next).log.level;
         reload::change_level(&mut former, level, &mut report);
@@ -69,28 +72,32 @@ impl Reloadable for AgentNode {
 }
 
 impl AgentNode {
-    /// Has the system ready for what is captured by other settings, and says what the thread has to change.
-    async fn prepare(&self, next: &AgentSettings) -> Result<(TunnelChange, Option<Follower>), Failure> {
+    /// Prepares the system for the captures of new settings. Returns the change for the agent's
+    /// thread, and the routing task if capturing begins.
+    async fn prepare_tunnel(
+        &self,
+        next: &AgentSettings,
+    ) -> Result<(TunnelChange, Option<RoutingTask>), Failure> {
         match (&self.capturing, &next.tunnel) {
             (None, None) => Ok((TunnelChange::None, None)),
-            (Some(_), None) => Ok((TunnelChange::Ends, None)),
+            (Some(_), None) => Ok((TunnelChange::Stop, None)),
             (None, Some(tunnel)) => {
-                let (capturing, inlet) = capture::begin(tunnel, &next.exposed).await?;
-                let (tunnelled, doors) = Tunnelled::new(tunnel.clone(), inlet);
-                let begins = TunnelChange::Begins(Box::new(tunnelled), tunnel.table);
-                Ok((begins, Some(Follower::start(capturing, doors))))
+                let (capturing, source) = capture::start(tunnel, &next.exposed).await?;
+                let (forwarder, capture_state) = TunForwarder::new(tunnel.clone(), source);
+                let change = TunnelChange::Start(Box::new(forwarder), tunnel.table);
+                Ok((change, Some(RoutingTask::start(capturing, capture_state))))
             }
-            (Some(follower), Some(tunnel)) => {
-                follower.prepare(tunnel, &next.exposed, self.generation).await?;
+            (Some(routing_task), Some(tunnel)) => {
+                routing_task.prepare(tunnel, &next.exposed, self.generation).await?;
                 Ok((TunnelChange::Captures(tunnel.captures.clone(), self.generation), None))
             }
         }
     }
 
-    /// Has the thread work by other settings, and waits for its answer.
-    async fn change(&self, change: Change) -> Result<(), Failure> {
+    /// Sends new settings to the agent's thread, and waits for its answer.
+    async fn send_reload(&self, change: SettingsChange) -> Result<(), Failure> {
         let (answer, outcome) = oneshot::channel();
-        let until = Instant::now() + TAKEN_WITHIN;
+        let until = Instant::now() + RELOAD_TIMEOUT;
         let mut control = AgentControl::Reload(Box::new(change), answer);
         loop {
             control = match self.controls.control(control) {
@@ -98,33 +105,35 @@ impl AgentNode {
                 Err(ControlError::Full(control)) if Instant::now() < until => control,
                 Err(ControlError::Full(_)) => {
                     return Err(Failure::machine(
-                        "the agent's thread is too busy to take settings: try again, and give the machine less to do",
+                        "the agent's thread is too busy to apply settings: try again, and reduce the \
+                         load of the machine",
                     ));
                 }
-                Err(ControlError::Ended(_)) => return Err(ends()),
+                Err(ControlError::Ended(_)) => return Err(thread_ended()),
             };
-            tokio::time::sleep(ASKED_AGAIN_AFTER).await;
+            tokio::time::sleep(CONTROL_RETRY_INTERVAL).await;
         }
-        outcome.await.map_err(|_| ends())?.map_err(Failure::machine)
+        outcome.await.map_err(|_| thread_ended())?.map_err(Failure::machine)
     }
 }
 
-fn ends() -> Failure {
+fn thread_ended() -> Failure {
     Failure::new(
         Cause::Byway,
         "the agent's thread has ended: start the agent again, and report this with its log",
     )
 }
 
-/// The agents at the other ends of forwards and captures.
+/// Returns the names of the agents at the other ends of forwards and captures.
 pub(super) fn wanted_peers(settings: &AgentSettings) -> Vec<String> {
-    let forwards = settings.forwards.iter().map(|forward| &forward.wanted);
-    let captures = settings.tunnel.iter().flat_map(|tunnel| &tunnel.captures).map(|capture| &capture.wanted);
+    let forwards = settings.forwards.iter().map(|forward| &forward.spec);
+    let captures = settings.tunnel.iter().flat_map(|tunnel| &tunnel.captures).map(|capture| &capture.spec);
     forwards.chain(captures).map(|wanted| wanted.peer.clone()).collect()
 }
 
-/// Settings to work by after a reload: those that cannot change while the agent works stay as they are.
-fn merged(old: &AgentSettings, read: AgentSettings, report: &mut Report) -> AgentSettings {
+/// Returns the settings to apply at a reload: those read, except that settings which cannot change
+/// while the agent runs retain their values. The report lists the differences.
+fn merged(old: &AgentSettings, read: AgentSettings, report: &mut ReloadReport) -> AgentSettings {
     for (setting, differs) in [
         ("agent.name", old.name != read.name),
         ("agent.state", old.state != read.state),
@@ -132,7 +141,7 @@ fn merged(old: &AgentSettings, read: AgentSettings, report: &mut Report) -> Agen
         ("agent.listen", old.listen != read.listen),
         ("agent.addresses", old.addresses != read.addresses),
         ("agent.relay", old.relay != read.relay),
-        ("[network]", is_other_network(&old.belonging, &read.belonging)),
+        ("[network]", is_other_network(&old.network_source, &read.network_source)),
         ("observe.listen", old.observe != read.observe),
         ("log.format", old.log.format != read.log.format),
     ] {
@@ -140,10 +149,10 @@ fn merged(old: &AgentSettings, read: AgentSettings, report: &mut Report) -> Agen
     }
     let tunnel = merged_tunnel(old.tunnel.as_ref(), read.tunnel, report);
     report.list(&old.forwards, &read.forwards, |forward: &Forward| format!("forward {}", forward.listen));
-    report.list(&old.exposed, &read.exposed, |exposed: &Exposed| format!("expose {}", exposed.name));
+    report.list(&old.exposed, &read.exposed, |exposed: &ExposedResource| format!("expose {}", exposed.name));
     let captures = |tunnel: Option<&Tunnel>| tunnel.map(|tunnel| tunnel.captures.clone()).unwrap_or_default();
     report.list(&captures(old.tunnel.as_ref()), &captures(tunnel.as_ref()), |capture: &Capture| {
-        format!("capture to {}/{}", capture.wanted.peer, capture.wanted.to)
+        format!("capture to {}/{}", capture.spec.peer, capture.spec.to)
     });
     AgentSettings {
         forwards: read.forwards,
@@ -154,16 +163,17 @@ fn merged(old: &AgentSettings, read: AgentSettings, report: &mut Report) -> Agen
     }
 }
 
-/// Whether a node would be of another network. The invitation of one that has joined is of no use any more.
-pub(crate) fn is_other_network(old: &Belonging, read: &Belonging) -> bool {
+/// True if new settings name another network. Another token alone does not count, because a node
+/// that has joined no longer uses it.
+pub(crate) fn is_other_network(old: &NetworkSource, read: &NetworkSource) -> bool {
     match (old, read) {
-        (Belonging::Static(old), Belonging::Static(read)) => old != read,
-        (Belonging::Managed(_), Belonging::Managed(_)) => false,
+        (NetworkSource::Static(old), NetworkSource::Static(read)) => old != read,
+        (NetworkSource::Managed(_), NetworkSource::Managed(_)) => false,
         _ => true,
     }
 }
 
-fn merged_tunnel(old: Option<&Tunnel>, read: Option<Tunnel>, report: &mut Report) -> Option<Tunnel> {
+fn merged_tunnel(old: Option<&Tunnel>, read: Option<Tunnel>, report: &mut ReloadReport) -> Option<Tunnel> {
     let (Some(old), Some(read)) = (old, &read) else {
         return read;
     };
@@ -176,12 +186,12 @@ fn merged_tunnel(old: Option<&Tunnel>, read: Option<Tunnel>, report: &mut Report
     ] {
         report.restart(setting, differs);
     }
-    // Marks of the firewall number the groups of all captures in a row.
+    // The firewall marks number the groups of all captures consecutively.
     let groups = |tunnel: &Tunnel| -> Vec<String> {
         tunnel.captures.iter().flat_map(|capture| capture.cgroups.clone()).collect()
     };
     let has_other_groups = groups(old) != groups(read);
-    report.restart("[[capture]], as its cgroups differ", has_other_groups);
+    report.restart("[[capture]], because its cgroups differ", has_other_groups);
     let captures = if has_other_groups { &old.captures } else { &read.captures };
     Some(Tunnel { captures: captures.clone(), ..old.clone() })
 }
@@ -201,12 +211,15 @@ mod tests {
 
     #[test]
     fn the_device_waits_for_a_restart_and_captures_do_not_unless_their_groups_differ() {
-        let (old, mut report) = (tunnel(&[], "byway0"), Report::default());
+        let (old, mut report) = (tunnel(&[], "byway0"), ReloadReport::default());
         let read = Tunnel { captures: vec![], ..tunnel(&[], "byway1") };
         let merged = merged_tunnel(Some(&old), Some(read), &mut report).expect("it stays");
         assert_eq!((merged.device.as_str(), merged.captures.len()), ("byway0", 0));
         let merged = merged_tunnel(Some(&old), Some(tunnel(&["calls"], "byway0")), &mut report);
         assert_eq!(merged.expect("it stays").captures, old.captures);
-        assert_eq!(report.answer().needs_restart, ["tunnel.device", "[[capture]], as its cgroups differ"]);
+        assert_eq!(
+            report.answer().needs_restart,
+            ["tunnel.device", "[[capture]], because its cgroups differ"]
+        );
     }
 }

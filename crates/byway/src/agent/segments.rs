@@ -1,4 +1,5 @@
-//! What goes over which segment, in IP bytes: the direct path, to relays and from them.
+//! Counters of an agent's traffic: IP bytes by segment (direct path, to relays, from relays), and
+//! datagrams by outcome.
 
 use std::net::SocketAddr;
 
@@ -7,42 +8,43 @@ use byway_proto::Transmit;
 use byway_proto::conventions::{self, PairUse, Progress, ip_bytes};
 use byway_units::Time;
 
-/// Counters of an agent's datagrams.
+/// Counters of an agent's traffic: IP bytes by segment, and datagrams by outcome.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    carried: conventions::Segments,
-    /// Datagrams of applications that were taken, and their bytes.
-    pub(super) taken: u64,
-    pub(super) taken_bytes: u64,
-    /// Datagrams given to applications, and their bytes.
+    by_segment: conventions::Segments,
+    /// Datagrams accepted from applications, and their bytes.
+    pub(super) accepted: u64,
+    pub(super) accepted_bytes: u64,
+    /// Datagrams delivered to applications, and their bytes.
     pub(super) delivered: u64,
     pub(super) delivered_bytes: u64,
-    /// Datagrams from nobody who was spoken to.
+    /// Datagrams dropped because they arrive at a source port from another endpoint than its
+    /// target.
     pub(super) unsolicited: u64,
-    /// Datagrams to a peer that refuses them.
+    /// Datagrams of applications dropped because the peer refuses them.
     pub(super) refused: u64,
-    /// Datagrams to a peer that is not in the map.
+    /// Datagrams of applications dropped because the peer is not on the map.
     pub(super) unknown_peer: u64,
-    /// Datagrams of applications for which there is no mapping left.
-    pub(super) no_room: u64,
-    /// Datagrams to a peer that has no mapping left.
-    pub(super) full_peer: u64,
-    /// Offers of peers for which there is no mapping left.
+    /// Datagrams of applications dropped because this agent has no mapping left.
+    pub(super) mappings_full: u64,
+    /// Datagrams of applications dropped because the peer has no mapping left.
+    pub(super) peer_mappings_full: u64,
+    /// Offers of peers refused because this agent has no mapping left.
     pub(super) refused_offers: u64,
-    /// Mappings that made room for others.
+    /// Mappings evicted for new ones.
     pub(super) evicted: Evictions,
 }
 
-/// Mappings that made room for others, by the reason.
+/// Number of mappings evicted for new ones, by their state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Evictions {
-    /// Those that were never answered.
+    /// Mappings whose datagrams were never answered.
     pub(super) unanswered: u64,
-    /// Those with a question and its answer.
+    /// Mappings with an answer, but no datagram after it.
     pub(super) answered: u64,
-    /// Those with a conversation that paused.
+    /// Mappings of conversations that paused for long enough.
     pub(super) idle: u64,
-    /// Those in use of the owner that had most.
+    /// Mappings in use, evicted because their owner has the most mappings.
     pub(super) share: u64,
 }
 
@@ -59,15 +61,15 @@ impl Evictions {
 }
 
 impl Segments {
-    pub(super) fn sent(&mut self, transmit: &Transmit<'_>) {
-        *self.carried.sent_mut(transmit.bytes) += ip_bytes(transmit.bytes, transmit.to).count();
+    pub(super) fn count_sent(&mut self, transmit: &Transmit<'_>) {
+        *self.by_segment.sent_mut(transmit.bytes) += ip_bytes(transmit.bytes, transmit.to).count();
     }
 
-    pub(super) fn received(&mut self, payload: &[u8], from: SocketAddr) {
-        *self.carried.received_mut(payload) += ip_bytes(payload, from).count();
+    pub(super) fn count_received(&mut self, payload: &[u8], from: SocketAddr) {
+        *self.by_segment.received_mut(payload) += ip_bytes(payload, from).count();
     }
 
-    /// The bytes, as status says them.
+    /// Returns the byte counters as the status reports them.
     pub(super) const fn bytes(&self) -> SegmentBytes {
         let conventions::Segments {
             direct_sent,
@@ -78,7 +80,7 @@ impl Segments {
             repairs_received,
             forwarded_received,
             messages_received,
-        } = self.carried;
+        } = self.by_segment;
         SegmentBytes {
             direct_sent,
             direct_received,
@@ -91,12 +93,12 @@ impl Segments {
         }
     }
 
-    pub(super) const fn taken(&mut self, datagram: &[u8]) {
-        self.taken += 1;
-        self.taken_bytes += datagram.len() as u64;
+    pub(super) const fn count_accepted(&mut self, datagram: &[u8]) {
+        self.accepted += 1;
+        self.accepted_bytes += datagram.len() as u64;
     }
 
-    pub(super) const fn delivered(&mut self, datagram: &[u8]) {
+    pub(super) const fn count_delivered(&mut self, datagram: &[u8]) {
         self.delivered += 1;
         self.delivered_bytes += datagram.len() as u64;
     }

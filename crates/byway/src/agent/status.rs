@@ -1,31 +1,31 @@
-//! What an agent says of itself.
+//! Status of an agent, as `byway status` shows it, and its counters for metrics.
 
 use byway_api::{
-    AgentStatus, FlowReceived, ForwardStatus, Histogram, MappingStatus, NodeStatus, PathStatus, PeerReach,
+    AgentStatus, FlowDeliveries, ForwardStatus, Histogram, MappingStatus, NodeStatus, PathStatus, PeerReach,
     PeerTotals, RelayReach,
 };
-use byway_net::{Applications, Io, QueueCounters};
+use byway_net::{ApplicationCounters, Io, QueueCounters};
 use byway_proto::agent::{
-    OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, Reported, SendFlowId,
+    OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, ReportedTotals, SendFlowId,
 };
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
 use byway_wire::messages::Refusal;
 use byway_wire::{Service, Shard};
 
+use super::driver::AgentDriver;
 use super::mappings::{Consent, Endpoint, Mapping, MappingId, Side};
-use super::role::AgentRole;
+use super::protection_check::address_mismatch_note;
 use super::segments::Segments;
-use super::tunnel::Tunnelled;
-use super::unprotected::not_here;
-use crate::observe::counted::Counts;
+use super::tunnel::TunForwarder;
+use crate::observe::counters::Counts;
 
-/// The longest datagram that an application may send.
+/// Longest datagram that an application may send, in bytes.
 const PAYLOAD_BYTES_MAX: u32 = 1_500;
 const _: () = assert!(PAYLOAD_BYTES_MAX as usize == DATAGRAM_BYTES_MAX);
 
-impl AgentRole {
-    /// Everything that a person, or Prometheus, may want to know, but for what the rest of the process knows of the node.
+impl AgentDriver {
+    /// Returns the agent's status, without the part about the node. The main thread adds that part.
     pub(super) fn status(&self, io: &Io) -> AgentStatus {
         let counts = self.counts(io);
         AgentStatus {
@@ -35,8 +35,8 @@ impl AgentRole {
             relays: self.relays(io),
             peers: self.peers(io),
             forwards: self.listeners.iter().map(|listener| self.forward_status(listener)).collect(),
-            captures: self.tunnel.as_ref().map(Tunnelled::statuses).unwrap_or_default(),
-            notes: self.watchdog.blind.iter().chain(&self.watchdog.absent).cloned().collect(),
+            captures: self.tunnel.as_ref().map(TunForwarder::statuses).unwrap_or_default(),
+            notes: self.watchdog.uncaptured.iter().chain(&self.watchdog.absent).cloned().collect(),
             mappings: self
                 .mappings
                 .iter()
@@ -53,13 +53,13 @@ impl AgentRole {
         let reach = |(relay, shard): (RelayId, Shard)| {
             let status = self.agent.relay_status(relay, shard, io.now())?;
             Some(RelayReach {
-                name: self.known.relay_name(relay),
+                name: self.network_view.relay_name(relay),
                 shard: shard.number(),
                 is_alive: status.established && status.is_alive,
                 round_trip_ms: status.round_trip.map(millis),
             })
         };
-        self.known.near_relays().into_iter().filter_map(reach).collect()
+        self.network_view.near_relays().into_iter().filter_map(reach).collect()
     }
 
     fn peers(&self, io: &Io) -> Vec<PeerReach> {
@@ -73,12 +73,12 @@ impl AgentRole {
                 round_trip_ms: status.round_trip.map(millis),
             })
         };
-        self.known.map().agents.iter().filter_map(reach).collect()
+        self.network_view.map().agents.iter().filter_map(reach).collect()
     }
 
     fn totals(&self) -> Vec<PeerTotals> {
         let of_peer = |(peer, totals): (AgentId, byway_proto::agent::PeerTotals)| PeerTotals {
-            peer: self.known.name_of(peer),
+            peer: self.network_view.name_of(peer),
             received: received(&totals.received),
             sent: totals.reported.as_ref().map(reported),
         };
@@ -86,37 +86,37 @@ impl AgentRole {
     }
 
     fn forward_status(&self, listener: &super::listeners::Listener) -> ForwardStatus {
-        let is_known = self.known.peer(&listener.forward.wanted.peer).is_some();
-        let problem = || format!("there is no agent {:?} in the network's map", listener.forward.wanted.peer);
+        let is_known = self.network_view.peer(&listener.forward.spec.peer).is_some();
+        let problem = || format!("agent {:?} not found in the network's map", listener.forward.spec.peer);
         ForwardStatus {
             listen: listener.local,
-            peer: listener.forward.wanted.peer.clone(),
-            to: listener.forward.wanted.to.clone(),
+            peer: listener.forward.spec.peer.clone(),
+            to: listener.forward.spec.to.clone(),
             problem: (!is_known).then(problem),
         }
     }
 
     fn mapping_status(&self, id: MappingId, mapping: &Mapping, io: &Io) -> MappingStatus {
         let consent = match mapping.consent {
-            Consent::Asked(_) => "asked",
-            Consent::Given => "given",
+            Consent::Requested(_) => "requested",
+            Consent::Granted => "granted",
             Consent::Refused(_) => "refused",
         };
         let flow = self.agent.flow_status(mapping.sent);
         let received = self.agent.statistics(mapping.received).map(received).unwrap_or_default();
         MappingStatus {
-            peer: self.known.name_of(mapping.peer),
+            peer: self.network_view.name_of(mapping.peer),
             flow: mapping.flow.number(),
             is_from_here: mapping.side.is_from_here(),
             to: self.subject_of(mapping).to_owned(),
             endpoint: mapping.endpoint.map(|endpoint| endpoint.address),
             consent: consent.to_owned(),
             received,
-            sent: self.agent.reported(mapping.sent).as_ref().map(reported),
+            sent: self.agent.reported_totals(mapping.sent).as_ref().map(reported),
             service: flow.as_ref().map_or("internet", |flow| service_name(flow.service)).to_owned(),
             paths: self.path_statuses(mapping.sent, mapping.peer),
-            leaves_losses: self.watchdog.unrepaired.contains_key(&id),
-            note: refused(mapping, io)
+            losses_unrepaired: self.watchdog.unrepaired.contains_key(&id),
+            note: send_refusal_note(mapping, io)
                 .or_else(|| quota_note(&flow.as_ref()?.paths))
                 .or_else(|| self.note(id, mapping)),
         }
@@ -126,65 +126,68 @@ impl AgentRole {
         let Some(flow) = self.agent.flow_status(sent) else {
             return Vec::new();
         };
-        let paths = self.known.paths(self.known.number(), peer);
+        let paths = self.network_view.paths(self.network_view.number(), peer);
         let status =
-            |(place, (path, state)): (usize, (byway_proto::agent::RelayPath, &PathState))| PathStatus {
-                ingress: self.known.relay_name(path.ingress.0),
-                egress: self.known.relay_name(path.egress.0),
-                is_in_use: flow.path_in_use == Some(place),
+            |(index, (path, state)): (usize, (byway_proto::agent::RelayPath, &PathState))| PathStatus {
+                ingress: self.network_view.relay_name(path.ingress.0),
+                egress: self.network_view.relay_name(path.egress.0),
+                is_in_use: flow.path_in_use == Some(index),
                 state: state_name(*state),
             };
         paths.into_iter().zip(&flow.paths).enumerate().map(status).collect()
     }
 
-    /// What a person should know of a mapping.
+    /// Returns a note for people about a mapping's problem, with the remedy; `None` without a
+    /// problem.
     fn note(&self, id: MappingId, mapping: &Mapping) -> Option<String> {
-        if mapping.refusal == Some(OfferRefusal::NoRoom) {
+        if mapping.refusal == Some(OfferRefusal::Full) {
             return Some(
-                "the peer has no mapping left for it: raise `peer_max`, or `max`, of [mappings] there"
-                    .to_owned(),
+                "mapping table of the peer full: raise `peer_max`, or `max`, of [mappings] there".to_owned(),
             );
         }
         let flow = self.agent.flow_status(mapping.sent)?;
-        let asked = self.asked_service(mapping);
-        if flow.paths.is_empty() && asked != Service::Internet {
+        let requested = self.requested_service(mapping);
+        if flow.paths.is_empty() && requested != Service::Internet {
             return Some("no relay serves this pair of agents: losses are not repaired".to_owned());
         }
-        if asked != Service::Internet && flow.path_in_use.is_none() {
-            let effect = match asked {
-                Service::Forwarding => "everything takes the direct path, and losses are not repaired",
+        if requested != Service::Internet && flow.path_in_use.is_none() {
+            let effect = match requested {
+                Service::Forwarding => "all packets use the direct path, and losses are not repaired",
                 _ => "losses are not repaired",
             };
-            return Some(format!("no relay path works now: {effect}"));
+            return Some(format!("all relay paths are down: {effect}"));
         }
-        if asked != Service::Forwarding && flow.service == Service::Forwarding {
-            return Some("no direct path opens: everything goes through the relays".to_owned());
+        if requested != Service::Forwarding && flow.service == Service::Forwarding {
+            return Some("direct path blocked: all packets use the relays".to_owned());
         }
         if let Some(unrepaired) = self.watchdog.unrepaired.get(&id) {
             return Some(unrepaired.clone());
         }
-        if let (Some(OfferRefusal::NotHere), Side::Capture { place, .. }) = (mapping.refusal, mapping.side) {
-            return Some(not_here(&self.known.name_of(mapping.peer), self.only_destination(place)));
+        if let (Some(OfferRefusal::NotHere), Side::Capture { index, .. }) = (mapping.refusal, mapping.side) {
+            return Some(address_mismatch_note(
+                &self.network_view.name_of(mapping.peer),
+                self.only_destination(index),
+            ));
         }
-        if asked == Service::Coding && self.is_alone(mapping) {
+        if requested == Service::Coding && self.is_coded_alone(mapping) {
             return Some(
-                "this flow has nobody here to be coded with: cross-stream repair needs flows of others at the same relays; \
-                 without them, caching repairs more"
+                "no other flow to code with at these relays: cross-stream coding needs flows of other \
+                 agents there; service = \"caching\" repairs more without them"
                     .to_owned(),
             );
         }
         None
     }
 
-    /// Whether the map knows of nobody whose flows are coded together with this mapping's, and there is no other mapping with
-    /// the same peer.
-    fn is_alone(&self, mapping: &Mapping) -> bool {
+    /// True if cross-stream coding finds no other flow for a mapping. The map lists no pairing that
+    /// is coded together with the mapping's, and this is the only mapping with the peer.
+    fn is_coded_alone(&self, mapping: &Mapping) -> bool {
         let same = self.mappings.iter().filter(|(_, other)| other.peer == mapping.peer).count();
-        same == 1 && self.known.is_alone(self.known.number(), mapping.peer)
+        same == 1 && self.network_view.is_coded_alone(self.network_view.number(), mapping.peer)
     }
 
-    fn asked_service(&self, mapping: &Mapping) -> Service {
-        let wanted = self.wanted(mapping.side).map(|(wanted, _)| wanted.terms.service);
+    fn requested_service(&self, mapping: &Mapping) -> Service {
+        let wanted = self.flow_spec(mapping.side).map(|(wanted, _)| wanted.terms.service);
         let in_force = || self.agent.flow_status(mapping.sent).map(|flow| flow.service);
         wanted.or_else(in_force).unwrap_or(Service::Internet)
     }
@@ -196,11 +199,11 @@ impl AgentRole {
         for totals in self.agent.totals().values() {
             counts.add_received(totals.received.by_name());
         }
-        let Segments { taken, taken_bytes, delivered, delivered_bytes, evicted, .. } = self.segments;
-        let Applications { datagrams, bytes } = *io.applications();
+        let Segments { accepted, accepted_bytes, delivered, delivered_bytes, evicted, .. } = self.segments;
+        let ApplicationCounters { datagrams, bytes } = *io.applications();
         for (name, count) in [
-            ("proxy_taken", taken),
-            ("proxy_taken_bytes", taken_bytes),
+            ("proxy_taken", accepted),
+            ("proxy_taken_bytes", accepted_bytes),
             ("proxy_delivered", delivered + datagrams),
             ("proxy_delivered_bytes", delivered_bytes + bytes),
             ("proxy_evicted_unanswered", evicted.unanswered),
@@ -214,8 +217,11 @@ impl AgentRole {
             ("proxy_unsolicited", self.segments.unsolicited),
             ("proxy_refused_by_peer", self.segments.refused),
             ("proxy_unknown_peer", self.segments.unknown_peer),
-            ("proxy_no_room", self.segments.no_room),
-            ("proxy_no_room_at_peer", self.segments.full_peer + self.mappings.dropped_at_full_peer),
+            ("proxy_mappings_full", self.segments.mappings_full),
+            (
+                "proxy_peer_mappings_full",
+                self.segments.peer_mappings_full + self.mappings.dropped_at_full_peer,
+            ),
             ("proxy_mappings_refused", self.segments.refused_offers),
             ("proxy_pending_overflow", self.mappings.pending.overflowed),
             ("proxy_pending_stale", self.mappings.pending.stale),
@@ -225,15 +231,15 @@ impl AgentRole {
         }
         if let Some(tunnel) = &self.tunnel {
             counts.drops.add("proxy_device_overflow", tunnel.dropped_in_queue());
-            counts.drops.add("proxy_not_captured", tunnel.counters.not_taken);
+            counts.drops.add("proxy_not_captured", tunnel.counters.not_captured);
             counts.drops.add("proxy_not_permitted", tunnel.counters.not_permitted);
         }
-        if let Some(QueueCounters { taken, accepted, unseen, .. }) = io.queue_counters() {
+        if let Some(QueueCounters { consumed, accepted, overruns, .. }) = io.queue_counters() {
             for (name, count) in [
-                ("proxy_queued", taken + accepted),
-                ("proxy_queued_taken", taken),
+                ("proxy_queued", consumed + accepted),
+                ("proxy_queued_captured", consumed),
                 ("proxy_queued_accepted", accepted),
-                ("proxy_queue_overruns", unseen),
+                ("proxy_queue_overruns", overruns),
             ] {
                 counts.work.add(name, count);
             }
@@ -242,13 +248,14 @@ impl AgentRole {
     }
 }
 
-/// Says that the system does not send to the mapping's endpoint, if it did not send the last datagram.
-fn refused(mapping: &Mapping, io: &Io) -> Option<String> {
+/// Returns a note for people if the system refused to send the latest datagram to the mapping's
+/// endpoint.
+fn send_refusal_note(mapping: &Mapping, io: &Io) -> Option<String> {
     let Endpoint { socket, address } = mapping.endpoint?;
     let error = io.refusal(socket, address)?;
     Some(format!(
-        "the system does not send to {address}: {error}; nothing arrives there: compare the address with `ip route get {}`, and \
-         the firewall's rules for output",
+        "the system refuses to send to {address}: {error}; nothing arrives there. Check the route \
+         with `ip route get {}`, and the firewall's rules for output",
         address.ip()
     ))
 }
@@ -258,10 +265,11 @@ fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1_000.0
 }
 
-/// Counters of what is lost count a packet when it is repaired or given up, so that none of these ever falls.
-fn received(statistics: &ReceiveStatistics) -> FlowReceived {
+/// Converts the statistics of a received flow into the form of the status. Losses count once they
+/// are repaired or given up. Therefore, no counter ever decreases.
+fn received(statistics: &ReceiveStatistics) -> FlowDeliveries {
     let repaired = statistics.in_stream + statistics.cooperative + statistics.cached;
-    FlowReceived {
+    FlowDeliveries {
         direct: statistics.direct,
         lost_direct: statistics.lost,
         in_stream: statistics.in_stream,
@@ -275,9 +283,9 @@ fn received(statistics: &ReceiveStatistics) -> FlowReceived {
     }
 }
 
-fn reported(reported: &Reported) -> FlowReceived {
+fn reported(reported: &ReportedTotals) -> FlowDeliveries {
     let repaired = reported.in_stream + reported.cooperative + reported.cached;
-    FlowReceived {
+    FlowDeliveries {
         direct: reported.direct,
         lost_direct: reported.lost,
         in_stream: reported.in_stream,
@@ -291,7 +299,7 @@ fn reported(reported: &Reported) -> FlowReceived {
     }
 }
 
-/// Repair times of all kinds together.
+/// Returns the histogram of a flow's repair times, over all kinds of repair.
 fn histogram(statistics: &ReceiveStatistics) -> Histogram {
     let kinds = [&statistics.in_stream_times, &statistics.cooperative_times, &statistics.cached_times];
     let count = |bucket: usize| kinds.iter().map(|times| times.counts()[bucket]).sum();
@@ -311,18 +319,20 @@ const fn service_name(service: Service) -> &'static str {
     }
 }
 
-/// Returns what to do about a relay at which the flow's tenant has as much as it may have.
+/// Returns the remedy if a relay refuses one of a flow's paths because the tenant has reached its
+/// quota.
 fn quota_note(paths: &[PathState]) -> Option<String> {
     paths.contains(&PathState::Refused(Refusal::QuotaReached)).then(|| QUOTA_NOTE.to_owned())
 }
 
-/// The remedy for a quota that is reached.
-pub(super) const QUOTA_NOTE: &str = "the tenant has as many sessions or flows at a relay as it may have: end flows or stop agents of the tenant, or \
-     raise `memory`, `tenant_sessions_max` or `tenant_flows_max` of [relay] there";
+/// Remedy for a tenant's quota that is reached at a relay.
+pub(super) const QUOTA_NOTE: &str = "the tenant has reached its quota of sessions or flows at a \
+                                     relay: end flows or stop agents of the tenant, or raise `memory`, \
+                                     `tenant_sessions_max` or `tenant_flows_max` of [relay] there";
 
 fn state_name(state: PathState) -> String {
     match state {
-        PathState::Asking => "asking".to_owned(),
+        PathState::Registering => "registering".to_owned(),
         PathState::Accepted => "accepted".to_owned(),
         PathState::Unreachable => "unreachable".to_owned(),
         PathState::Silent => "does not answer".to_owned(),
@@ -339,7 +349,7 @@ mod tests {
     fn a_quota_that_is_reached_has_a_note_with_the_remedy_and_other_refusals_have_none() {
         let note = quota_note(&[PathState::Accepted, PathState::Refused(Refusal::QuotaReached)]);
         assert!(note.is_some_and(|note| note.contains("tenant_flows_max")));
-        assert_eq!(quota_note(&[PathState::Asking, PathState::Refused(Refusal::NoGrant)]), None);
+        assert_eq!(quota_note(&[PathState::Registering, PathState::Refused(Refusal::NoGrant)]), None);
     }
 
     #[test]
@@ -347,8 +357,8 @@ mod tests {
         let mut statistics = ReceiveStatistics::default();
         (statistics.lost, statistics.cached, statistics.forwarded) = (10, 7, 500);
         assert_eq!(received(&statistics).unrepaired, 3);
-        let mut said = Reported::default();
-        (said.lost, said.in_stream, said.forwarded) = (10, 6, 500);
-        assert_eq!(reported(&said).unrepaired, 4);
+        let mut totals = ReportedTotals::default();
+        (totals.lost, totals.in_stream, totals.forwarded) = (10, 6, 500);
+        assert_eq!(reported(&totals).unrepaired, 4);
     }
 }

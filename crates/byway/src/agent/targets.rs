@@ -6,47 +6,48 @@ use std::sync::Arc;
 use byway_net::Io;
 use byway_units::Time;
 
-use super::limits::TARGET_SILENT_FOR;
+use super::driver::AgentDriver;
+use super::limits::TARGET_SILENCE_TIMEOUT;
 use super::mappings::{Mapping, MappingId, Side};
-use super::role::AgentRole;
-use crate::names::Resolved;
-use crate::settings::{Endpoint, ExposedAt};
+use crate::name_resolution::ResolvedNames;
+use crate::settings::{Endpoint, ExposedKind};
 
-impl AgentRole {
-    /// Returns where datagrams for a target go; `None` if its name has not resolved yet.
+impl AgentDriver {
+    /// Returns the address of an exposed target; `None` if its DNS name has not resolved yet.
     pub(super) fn target_address(&self, target: &Endpoint) -> Option<SocketAddr> {
         self.resolved.addresses(target).first().copied()
     }
 
-    /// Names stand for these addresses from now on.
-    pub(super) fn take_names(&mut self, resolved: Arc<Resolved>, io: &mut Io) {
+    /// Replaces the addresses to which targets' DNS names resolve. Closes silent mappings to former
+    /// addresses.
+    pub(super) fn on_names(&mut self, resolved: Arc<ResolvedNames>, io: &mut Io) {
         self.resolved = resolved;
-        self.leave_former_targets(io);
+        self.close_former_targets(io);
     }
 
-    /// Closes mappings to addresses that a target's name does not stand for any more, once they have fallen silent: the next
-    /// datagram begins another, to the address that it has now.
-    pub(super) fn leave_former_targets(&mut self, io: &mut Io) {
-        let left: Vec<MappingId> = self
+    /// Closes mappings to addresses that a target's name no longer resolves to, if the target is
+    /// silent. The application's next datagram begins a mapping to the new address.
+    pub(super) fn close_former_targets(&mut self, io: &mut Io) {
+        let former: Vec<MappingId> = self
             .mappings
             .iter()
             .filter(|(_, mapping)| self.is_former_target(mapping, io.now()))
             .map(|(id, _)| id)
             .collect();
-        for id in left {
+        for id in former {
             self.close_mapping(id, io);
         }
     }
 
     fn is_former_target(&self, mapping: &Mapping, now: Time) -> bool {
-        let (Side::Exposed { place, .. }, Some(endpoint)) = (mapping.side, mapping.endpoint) else {
+        let (Side::Exposed { index, .. }, Some(endpoint)) = (mapping.side, mapping.endpoint) else {
             return false;
         };
-        let ExposedAt::Target(target @ Endpoint::Name { .. }) = &self.exposed[place].at else {
+        let ExposedKind::Target(target @ Endpoint::Name { .. }) = &self.exposed[index].at else {
             return false;
         };
         let known = self.resolved.addresses(target);
-        let is_silent = now.saturating_since(mapping.sent_last) >= TARGET_SILENT_FOR;
+        let is_silent = now.saturating_since(mapping.sent_last) >= TARGET_SILENCE_TIMEOUT;
         !known.is_empty() && !known.contains(&endpoint.address) && is_silent
     }
 }

@@ -1,15 +1,16 @@
-//! Routing applications' packets into an agent's device, as long as their peers are there, and undoing all of it.
+//! Routing of applications' packets into an agent's device, as long as the captures' peers are
+//! present, and the undoing of all changes.
 
+mod cgroups;
 mod claim;
-mod follow;
-mod groups;
+mod device_watch;
 mod guard;
-mod kernel;
+mod netlink;
 mod pins;
 mod plan;
 mod renewal;
+mod routing_task;
 mod show;
-mod watch;
 
 use std::io;
 use std::net::IpAddr;
@@ -17,89 +18,98 @@ use std::net::IpAddr;
 use byway_net::{Device, DeviceSettings, PacketQueues, QueueError};
 use ipnet::IpNet;
 
-pub(crate) use follow::Follower;
+pub(crate) use device_watch::DeviceState;
 pub(crate) use guard::{GuardFlags, run as guard};
-pub(crate) use kernel::{Kernel, is_of_a_link};
+pub(crate) use netlink::{RouteNetlink, is_link_local};
 pub(crate) use plan::priorities;
 pub(crate) use renewal::follow_renewals;
+pub(crate) use routing_task::RoutingTask;
 pub(crate) use show::show;
-pub(crate) use watch::DeviceState;
 
-use crate::agent::Doors;
+use crate::agent::CaptureState;
 use crate::exit::{Cause, Failure};
-use crate::settings::{Exposed, Tunnel};
+use crate::settings::{ExposedResource, Tunnel};
 use claim::Claim;
 use guard::Guard;
 use pins::Pins;
-use plan::{Action, Plan, RULES_MAX, Rule, example};
+use plan::{Action, RULES_MAX, RoutingPlan, Rule, sample_address};
 
-/// What an agent has changed about the system, and goes on changing.
-pub(crate) struct Capturing {
-    kernel: Kernel,
-    plan: Plan,
-    inside: Vec<IpNet>,
+/// Changes of an agent to the system's routing. A task updates them with the captures' state, and
+/// finally undoes them.
+pub(crate) struct CaptureRouting {
+    kernel: RouteNetlink,
+    plan: RoutingPlan,
+    device_addresses: Vec<IpNet>,
     device: u32,
     device_name: String,
     state: DeviceState,
     guard: Guard,
-    /// Held for as long as rules may be there.
+    /// Claim to the routing table, as long as rules may exist.
     _claim: Claim,
-    doors: Doors,
-    /// Whether captures took packets when that was told last.
-    told: Vec<bool>,
-    /// The rules that were added.
+    capture_state: CaptureState,
+    /// State of each capture as the latest log messages report it.
+    logged: Vec<bool>,
+    /// Routing rules that the task has added to the system.
     applied: Vec<Rule>,
     speaks_ipv6: bool,
-    /// The plan of settings that are about to be in force, and their number, which doors name then.
-    next: Option<(u64, Plan)>,
+    /// Plan for settings that a reload has prepared, and their generation. It replaces `plan` once
+    /// the capture state has that generation.
+    pending_plan: Option<(u64, RoutingPlan)>,
     pins: Pins,
 }
 
-/// Where captured packets come from, and where their answers go.
+/// Sources of captured packets for the agent's thread. Its answers leave through the same device.
 #[derive(Debug)]
-pub(crate) struct Inlet {
+pub(crate) struct CaptureSource {
     pub(crate) device: Device,
-    /// Of the captures that have one.
+    /// NFQUEUE queues; `None` if no capture has one.
     pub(crate) queues: Option<PacketQueues>,
     pub(crate) state: DeviceState,
-    /// Whether the system takes answers of IPv6 from the device.
+    /// True if the system accepts IPv6 answers from the device.
     pub(crate) speaks_ipv6: bool,
 }
 
-/// Makes the device and the routes, with all doors closed, and takes the queues: nothing is captured yet.
+/// Creates the TUN device and its routes, with all captures inactive, and binds the queues. Starts
+/// the guard that undoes all changes.
 ///
 /// # Errors
-/// If the system refuses, or something stands in the way; then nothing has been changed.
-pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Capturing, Inlet), Failure> {
-    let plan = Plan::new(tunnel, exposed);
-    let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
-    let claim = Claim::take(tunnel.table).await?;
-    check(&kernel, tunnel, &plan).await?;
-    let device = create(tunnel)?;
+/// If the system refuses, or a conflict exists. No change then remains.
+pub(crate) async fn start(
+    tunnel: &Tunnel,
+    exposed: &[ExposedResource],
+) -> Result<(CaptureRouting, CaptureSource), Failure> {
+    let plan = RoutingPlan::new(tunnel, exposed);
+    let kernel =
+        RouteNetlink::connect().map_err(|error| system_failure("cannot connect to rtnetlink", &error))?;
+    let claim = Claim::acquire(tunnel.table).await?;
+    check_conflicts(&kernel, tunnel, &plan).await?;
+    let device = create_device(tunnel)?;
     let speaks_ipv6 = speaks_ipv6(&tunnel.device);
     let plan = if speaks_ipv6 { plan } else { plan.without_ipv6() };
-    let marks = plan.marks();
-    // A former agent of this table is gone, as its device is.
+    let marks = plan.uses_marks();
+    // A former agent of this table has ended, because its device does not exist.
     clean(tunnel.table, marks).await?;
-    let guard = Guard::start(tunnel.table, marks, &claim)
-        .map_err(|error| Failure::machine(format!("no process that cleans up after the agent: {error}")))?;
-    let mut capturing = Capturing {
+    let guard = Guard::start(tunnel.table, marks, &claim).map_err(|error| {
+        Failure::machine(format!("cannot start the process that cleans up after the agent: {error}"))
+    })?;
+    let mut capturing = CaptureRouting {
         kernel,
         plan,
-        inside: tunnel.addresses.clone(),
+        device_addresses: tunnel.addresses.clone(),
         device: device.index(),
         device_name: tunnel.device.clone(),
         state: DeviceState::up(),
         guard,
         _claim: claim,
-        doors: Doors::default(),
-        told: Vec::new(),
+        capture_state: CaptureState::default(),
+        logged: Vec::new(),
         applied: Vec::new(),
         speaks_ipv6,
-        next: None,
+        pending_plan: None,
         pins: Pins::new(tunnel.table),
     };
-    // Packets of queues wait from then on.
+    // After they are bound, the queues retain packets until the agent's thread reads them. They are
+    // therefore bound last.
     let queues = match capturing.prepare(&tunnel.device).await {
         Ok(()) => bind_queues(tunnel),
         Err(failure) => Err(failure),
@@ -107,7 +117,7 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
     match queues {
         Ok(queues) => {
             let state = capturing.state.clone();
-            Ok((capturing, Inlet { device, queues, state, speaks_ipv6 }))
+            Ok((capturing, CaptureSource { device, queues, state, speaks_ipv6 }))
         }
         Err(failure) => {
             capturing.guard.finish(tunnel.table).await;
@@ -116,53 +126,58 @@ pub(crate) async fn begin(tunnel: &Tunnel, exposed: &[Exposed]) -> Result<(Captu
     }
 }
 
-impl Capturing {
+impl CaptureRouting {
     async fn prepare(&mut self, device: &str) -> Result<(), Failure> {
         loosen_source_check(device);
-        if !self.inside.iter().any(|inside| inside.addr().is_ipv4()) {
-            let added = self.kernel.add_nobody(self.device).await;
-            added.map_err(|error| refused("the device cannot have an address", &error))?;
+        if !self.device_addresses.iter().any(|inside| inside.addr().is_ipv4()) {
+            let added = self.kernel.add_placeholder_address(self.device).await;
+            added.map_err(|error| system_failure("cannot assign an address to the device", &error))?;
         }
-        groups::mark(&self.plan.groups, self.plan.table)?;
-        // Where Byway's own packets go by another table, rules say which addresses captured ones have.
-        self.set_rules(true).await.map_err(|error| refused("a rule cannot be set", &error))?;
-        self.set_routes().await.map_err(|error| refused("a route cannot be set", &error))
+        cgroups::mark(&self.plan.groups, self.plan.table)?;
+        // If Byway's own packets use another table, rules select the source addresses of captured
+        // packets.
+        self.set_rules(true).await.map_err(|error| system_failure("cannot add a routing rule", &error))?;
+        self.set_routes().await.map_err(|error| system_failure("cannot add a route", &error))
     }
 
-    fn tell(&mut self) {
-        for (place, open) in self.doors.captures.iter().enumerate() {
-            if *open != self.told.get(place).copied().unwrap_or(false) {
-                let what = if *open {
-                    "packets are captured"
+    fn log_captures(&mut self) {
+        for (index, is_active) in self.capture_state.captures.iter().enumerate() {
+            if *is_active != self.logged.get(index).copied().unwrap_or(false) {
+                let what = if *is_active {
+                    "capture active"
                 } else {
-                    "packets go without Byway: the peer is not there"
+                    "capture inactive: the peer is not available, packets bypass Byway"
                 };
-                tracing::info!(capture = place + 1, "{what}");
+                tracing::info!(capture = index + 1, "{what}");
             }
         }
-        self.told.clone_from(&self.doors.captures);
+        self.logged.clone_from(&self.capture_state.captures);
     }
 
-    /// Sets everything, whatever was set before: others change the system's routing too, and its addresses.
-    async fn set_again(&mut self) -> io::Result<()> {
-        for address in self.inside.iter().filter(|inside| inside.addr().is_ipv4() || self.speaks_ipv6) {
+    /// Sets all addresses, routes and rules of the captures again, because other programs change
+    /// them too.
+    async fn reapply(&mut self) -> io::Result<()> {
+        for address in
+            self.device_addresses.iter().filter(|inside| inside.addr().is_ipv4() || self.speaks_ipv6)
+        {
             self.kernel.add_address(self.device, *address).await?;
         }
         self.set_routes().await?;
         self.set_rules(true).await
     }
 
-    /// Has the rules be that are to be while these doors are open: others go, and those that are not there are added, or all.
+    /// Removes the routing rules that the captures' state does not require. Adds the missing ones,
+    /// or all of them again if `all` is true.
     async fn set_rules(&mut self, all: bool) -> io::Result<()> {
-        let open = self.plan.open(&self.doors);
-        // What has no rule to go by any more is not marked.
-        self.pins.retain(&self.plan, &self.doors);
-        // One that the system does not remove now is removed the next time.
-        while let Some(place) = self.applied.iter().position(|rule| !open.contains(rule)) {
-            self.kernel.remove_rule(&self.applied[place]).await?;
-            self.applied.swap_remove(place);
+        let required = self.plan.active_rules(&self.capture_state);
+        // Packets are marked only for rules that exist.
+        self.pins.retain(&self.plan, &self.capture_state);
+        // A rule that the system does not remove now is removed the next time.
+        while let Some(index) = self.applied.iter().position(|rule| !required.contains(rule)) {
+            self.kernel.remove_rule(&self.applied[index]).await?;
+            self.applied.swap_remove(index);
         }
-        for rule in open {
+        for rule in required {
             let is_applied = self.applied.contains(&rule);
             if all || !is_applied {
                 self.kernel.add_rule(&rule).await?;
@@ -171,16 +186,17 @@ impl Capturing {
                 self.applied.push(rule);
             }
         }
-        self.pins.add(&self.plan, &self.doors);
+        self.pins.add(&self.plan, &self.capture_state);
         Ok(())
     }
 
-    /// Has captured packets leave with the addresses that they would have without Byway, or with the device's.
+    /// Sets the routes of captured packets. Their source address is the device's, or else the one
+    /// that packets have without Byway.
     async fn set_routes(&self) -> io::Result<()> {
         self.set_routes_of(&self.plan).await
     }
 
-    async fn set_routes_of(&self, plan: &Plan) -> io::Result<()> {
+    async fn set_routes_of(&self, plan: &RoutingPlan) -> io::Result<()> {
         for route in &plan.routes {
             let source = if route.is_captured { self.source_towards(&route.to).await? } else { None };
             self.kernel.set_route(route.to, source, self.device, plan.table).await?;
@@ -189,71 +205,79 @@ impl Capturing {
     }
 
     async fn source_towards(&self, to: &IpNet) -> io::Result<Option<IpAddr>> {
-        let to = example(to);
-        let inside = self.inside.iter().map(IpNet::addr).find(|address| address.is_ipv4() == to.is_ipv4());
-        match inside {
+        let to = sample_address(to);
+        let device_address =
+            self.device_addresses.iter().map(IpNet::addr).find(|address| address.is_ipv4() == to.is_ipv4());
+        match device_address {
             Some(address) => Ok(Some(address)),
-            None => Ok(self.kernel.way_to(to, self.plan.table).await?.source),
+            None => Ok(self.kernel.lookup_route(to, self.plan.table).await?.source),
         }
     }
 }
 
-/// What an agent that is gone may have left behind is removed; how many rules there were.
+/// Undoes the remaining changes of an agent that has ended and used this routing table. Returns the
+/// number of removed rules.
 ///
 /// # Errors
-/// If an agent is at work with this table, or the system refuses.
+/// If an agent runs with this table, or the system refuses.
 pub(crate) async fn undo(table: u32) -> Result<usize, Failure> {
-    let _claim = Claim::take(table).await?;
+    let _claim = Claim::acquire(table).await?;
     clean(table, true).await
 }
 
-/// Removes all that an agent of this table has changed and not undone, first what marks packets where anything did; how many rules
-/// there were.
+/// Removes all routing rules of an agent of this routing table, and returns their number. If
+/// `marks` is true, first removes the firewall rules that mark packets.
 ///
 /// # Errors
 /// If the system refuses.
 async fn clean(table: u32, marks: bool) -> Result<usize, Failure> {
-    let kernel = Kernel::connect().map_err(|error| refused("its routing cannot be asked for", &error))?;
+    let kernel =
+        RouteNetlink::connect().map_err(|error| system_failure("cannot connect to rtnetlink", &error))?;
     if marks {
-        groups::unmark(table);
+        cgroups::unmark(table);
     }
     let removed = kernel.remove_all(priorities(table)).await;
-    removed.map_err(|error| refused("rules cannot be removed", &error))
+    removed.map_err(|error| system_failure("cannot remove routing rules", &error))
 }
 
-/// What stands in the way.
-async fn check(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(), Failure> {
-    let ask = |error: io::Error| refused("its routing cannot be asked for", &error);
+/// Checks the tunnel's settings for conflicts with existing rules and routes, before an agent
+/// starts.
+async fn check_conflicts(kernel: &RouteNetlink, tunnel: &Tunnel, plan: &RoutingPlan) -> Result<(), Failure> {
+    let netlink_failure = |error: io::Error| system_failure("cannot connect to rtnetlink", &error);
     let settings = |message: String| Err(Failure::new(Cause::Settings, message));
-    if let Some(rule) = kernel.foreign_rule(plan).await.map_err(ask)? {
+    if let Some(rule) = kernel.foreign_rule(plan).await.map_err(netlink_failure)? {
         let priority = rule.attributes.iter().find_map(|attribute| match attribute {
             rtnetlink::packet_route::rule::RuleAttribute::Priority(priority) => Some(*priority),
             _ => None,
         });
         return settings(format!(
-            "somebody else's rule has the priority {} (ip rule shows it), and the agent takes {} to {}: set another table in [tunnel]",
+            "a foreign routing rule has the priority {} (ip rule shows it), and the agent needs {} to \
+             {}: set another `table` in [tunnel]",
             priority.unwrap_or_default(),
             plan.priorities().start(),
             plan.priorities().end(),
         ));
     }
-    if kernel.has_routes(tunnel.table).await.map_err(ask)? {
+    if kernel.has_routes(tunnel.table).await.map_err(netlink_failure)? {
         return settings(format!(
-            "there are routes in the table {0}, perhaps of another agent (ip route show table {0}): set another table in [tunnel]",
+            "the routing table {0} is not empty, perhaps used by another agent (ip route show table \
+             {0}): set another `table` in [tunnel]",
             tunnel.table
         ));
     }
     check_plan(kernel, tunnel, plan).await
 }
 
-/// What stands in the way of a plan, wherever it is carried out.
-async fn check_plan(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(), Failure> {
-    let ask = |error: io::Error| refused("its routing cannot be asked for", &error);
+/// Checks a plan for conflicts with the system's settings that may occur at the start and at a
+/// reload.
+async fn check_plan(kernel: &RouteNetlink, tunnel: &Tunnel, plan: &RoutingPlan) -> Result<(), Failure> {
+    let netlink_failure = |error: io::Error| system_failure("cannot connect to rtnetlink", &error);
     let settings = |message: String| Err(Failure::new(Cause::Settings, message));
     let rules = plan.rules.len();
     if rules > RULES_MAX {
         return settings(format!(
-            "captures and networks would take {rules} rules, of {RULES_MAX} at most: name prefixes in the place of many addresses, and ranges of ports"
+            "captures and networks need {rules} routing rules, more than {RULES_MAX}: name prefixes \
+             instead of single addresses, and ranges of ports"
         ));
     }
     let takes_all_ports = |rule: &Rule| rule.source_ports.is_none() && rule.destination_ports.is_none();
@@ -262,22 +286,24 @@ async fn check_plan(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(),
     });
     if let Some(strict) = strict_device().filter(|_| tunnel.own_table.is_some()) {
         return settings(format!(
-            "Byway's own packets go by another table than others, and the system checks sources strictly at {strict}: it would drop what \
-             comes back: sysctl -w net.ipv4.conf.all.rp_filter=2"
+            "Byway's own packets use another routing table, and reverse-path filtering is strict at \
+             {strict}: it would drop their replies. Run sysctl -w net.ipv4.conf.all.rp_filter=2"
         ));
     }
     if let Some(strict) = strict_device().filter(|_| is_wide) {
         return settings(format!(
-            "what is captured is not limited to ports, and the system checks sources strictly at {strict}: it would drop what comes from there \
-             by other ways, Byway's packets among them: sysctl -w net.ipv4.conf.all.rp_filter=2, or name ports"
+            "the capture is not limited to ports, and reverse-path filtering is strict at {strict}: \
+             it would drop packets from there that arrive outside Byway, and Byway's own. Run sysctl -w \
+             net.ipv4.conf.all.rp_filter=2, or name ports"
         ));
     }
-    for (place, capture) in tunnel.captures.iter().enumerate() {
+    for (index, capture) in tunnel.captures.iter().enumerate() {
         for to in capture.selection.prefixes.iter().filter(|to| to.prefix_len() == to.max_prefix_len()) {
-            if kernel.way_to(to.addr(), tunnel.table).await.map_err(ask)?.is_local {
+            if kernel.lookup_route(to.addr(), tunnel.table).await.map_err(netlink_failure)?.is_local {
                 return settings(format!(
-                    "the capture number {} names {}, which is an address of this machine: what goes there never leaves it",
-                    place + 1,
+                    "the capture number {} names {}, an address of this machine: packets to it never \
+                     leave the machine",
+                    index + 1,
                     to.addr()
                 ));
             }
@@ -286,7 +312,7 @@ async fn check_plan(kernel: &Kernel, tunnel: &Tunnel, plan: &Plan) -> Result<(),
     Ok(())
 }
 
-fn create(tunnel: &Tunnel) -> Result<Device, Failure> {
+fn create_device(tunnel: &Tunnel) -> Result<Device, Failure> {
     let settings = DeviceSettings {
         name: tunnel.device.clone(),
         mtu: tunnel.mtu,
@@ -295,23 +321,27 @@ fn create(tunnel: &Tunnel) -> Result<Device, Failure> {
     Device::create(&settings).map_err(|error| {
         let name = &tunnel.device;
         let remedy = match error.kind() {
-            io::ErrorKind::PermissionDenied if error.raw_os_error() == Some(rustix::io::Errno::ACCESS.raw_os_error()) => {
-                "/dev/net/tun may not be opened: let everybody open it, as on most systems (chmod 0666 /dev/net/tun), and with systemd set \
-                 PrivateDevices=no; making devices then takes CAP_NET_ADMIN, which forwards do not need"
+            io::ErrorKind::PermissionDenied
+                if error.raw_os_error() == Some(rustix::io::Errno::ACCESS.raw_os_error()) =>
+            {
+                "no permission to open /dev/net/tun: permit everybody, as most systems do (chmod 0666 \
+                 /dev/net/tun), and with systemd set PrivateDevices=no; creating devices then needs \
+                 CAP_NET_ADMIN, which forwards do not need"
             }
             io::ErrorKind::PermissionDenied => {
-                "capturing packets takes CAP_NET_ADMIN: with systemd AmbientCapabilities=CAP_NET_ADMIN, else setcap cap_net_admin+ep on \
-                 the program; forwards need none"
+                "capturing packets needs CAP_NET_ADMIN: set AmbientCapabilities=CAP_NET_ADMIN with \
+                 systemd, otherwise setcap cap_net_admin+ep on the program; forwards need no capability"
             }
             io::ErrorKind::NotFound => {
-                "there is no /dev/net/tun: load the module (modprobe tun), or give the container the device"
+                "/dev/net/tun not found: load the module (modprobe tun), or give the container the device"
             }
             io::ErrorKind::ResourceBusy => {
-                "another program has a device of this name, perhaps another agent: name another one in [tunnel]"
+                "another program, perhaps another agent, has a device of this name: set another \
+                 `device` in [tunnel]"
             }
-            _ => "see dmesg for what the system says of it",
+            _ => "dmesg may show the reason",
         };
-        Failure::machine(format!("no device {name}: {error}: {remedy}"))
+        Failure::machine(format!("cannot create device {name}: {error}; {remedy}"))
     })
 }
 
@@ -324,34 +354,36 @@ fn bind_queues(tunnel: &Tunnel) -> Result<Option<PacketQueues>, Failure> {
     })
 }
 
-/// What the system refused.
-fn refused(what: &str, error: &io::Error) -> Failure {
+/// Returns the failure of an operation (`what`) that the system refused, with the remedy.
+fn system_failure(what: &str, error: &io::Error) -> Failure {
     let remedy = if error.kind() == io::ErrorKind::PermissionDenied {
-        ": capturing packets takes CAP_NET_ADMIN (systemd: AmbientCapabilities=CAP_NET_ADMIN)"
+        "; capturing packets needs CAP_NET_ADMIN (systemd: AmbientCapabilities=CAP_NET_ADMIN)"
     } else {
         ""
     };
-    Failure::machine(format!("the system refuses: {what}: {error}{remedy}"))
+    Failure::machine(format!("{what}: {error}{remedy}"))
 }
 
-/// Whether the device takes IPv6: on some machines, and in most containers, it is switched off.
+/// True if the device accepts IPv6; otherwise logs that. Some machines, and most containers, have
+/// IPv6 disabled.
 fn speaks_ipv6(device: &str) -> bool {
     #![allow(clippy::disallowed_methods, reason = "the system's switches are files")]
     let switched_off = std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"));
     let speaks = switched_off.is_ok_and(|value| value.trim() == "0");
     if !speaks {
-        tracing::info!(device, "this machine does not speak IPv6: packets of it are not captured");
+        tracing::info!(device, "IPv6 is disabled on this machine: IPv6 packets are not captured");
     }
     speaks
 }
 
-/// A device at which the system drops packets whose answers would not leave by it (RFC 3704, strict), if there is one.
+/// Returns a device with strict reverse-path filtering, if one exists. There, the system drops
+/// packets whose answers would leave by another device (RFC 3704).
 fn strict_device() -> Option<String> {
     #![allow(clippy::disallowed_methods, reason = "the system's switches are files")]
     let value = |device: &str| {
         std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{device}/rp_filter")).unwrap_or_default()
     };
-    // The larger of both holds: loose is 2.
+    // The larger of both values applies: 2 is loose.
     let of_all = value("all");
     if of_all.trim() == "2" {
         return None;
@@ -365,8 +397,9 @@ fn strict_device() -> Option<String> {
     })
 }
 
-/// Peers' packets come from addresses that are not behind the device by the system's own routes: a strict check of sources (RFC 3704)
-/// would drop them, a loose one does not.
+/// Sets the TUN device's reverse-path filtering to loose. By the system's own routes, the source
+/// addresses of peers' packets are not behind the device. Strict filtering would drop such packets
+/// (RFC 3704).
 fn loosen_source_check(device: &str) {
     #![allow(clippy::disallowed_methods, reason = "the system's switches are files")]
     const STRICT: &str = "1";
@@ -379,7 +412,8 @@ fn loosen_source_check(device: &str) {
     if let Err(error) = std::fs::write(switch(device), LOOSE) {
         tracing::warn!(
             %error,
-            "the system checks sources strictly, and may drop what peers send: sysctl -w net.ipv4.conf.{device}.rp_filter=2"
+            "reverse-path filtering is strict, and may drop packets of peers: run sysctl -w \
+             net.ipv4.conf.{device}.rp_filter=2"
         );
     }
 }

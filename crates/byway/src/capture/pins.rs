@@ -1,20 +1,20 @@
-//! Rules of iptables for packets that programs pin to a device: rules of routing do not count for those, until a mark has them routed
-//! anew.
+//! Firewall rules for packets of programs that pin their socket to a device. Routing rules do not
+//! affect such packets until a mark triggers another routing decision.
 
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use super::groups::{name, run};
-use super::plan::{Pin, Plan};
-use crate::agent::Doors;
+use super::cgroups::{rule_tag, run_iptables};
+use super::plan::{Pin, RoutingPlan};
+use crate::agent::CaptureState;
 
-/// The rules that were added.
+/// Firewall rules that are in force for pinned packets.
 #[derive(Debug)]
 pub(super) struct Pins {
     table: u32,
     added: Vec<Pin>,
-    /// Once the system had no such rules, they are not tried again.
+    /// True if iptables has refused such a rule. The agent then adds no further ones.
     has_failed: bool,
 }
 
@@ -23,19 +23,20 @@ impl Pins {
         Self { table, added: Vec::new(), has_failed: false }
     }
 
-    /// Removes those that are not to be while these doors are open.
-    pub(super) fn retain(&mut self, plan: &Plan, doors: &Doors) {
+    /// Removes the firewall rules whose captures are not active.
+    pub(super) fn retain(&mut self, plan: &RoutingPlan, state: &CaptureState) {
         let table = self.table;
         self.added.retain(|pin| {
-            let stays = plan.open_pins(doors).any(|open| open == pin);
-            // One that is left behind is removed at the end.
+            let stays = plan.active_pins(state).any(|active| active == pin);
+            // A rule that remains is removed at the end.
             stays || change(pin, table, "-D").is_err()
         });
     }
 
-    /// Adds those that are to be. Without iptables, other packets are captured all the same.
-    pub(super) fn add(&mut self, plan: &Plan, doors: &Doors) {
-        for pin in plan.open_pins(doors) {
+    /// Adds the missing firewall rules of active captures. If iptables refuses, logs it, and only
+    /// pinned packets stay uncaptured.
+    pub(super) fn add(&mut self, plan: &RoutingPlan, state: &CaptureState) {
+        for pin in plan.active_pins(state) {
             if self.has_failed || self.added.contains(pin) {
                 continue;
             }
@@ -45,7 +46,8 @@ impl Pins {
                     self.has_failed = true;
                     tracing::info!(
                         error,
-                        "what a program pins to a device, as a WireGuard in user space may, is not captured: that takes iptables"
+                        "cannot add firewall rules: packets of programs that bind their socket to a \
+                         device, as WireGuard in user space may, are not captured; install iptables"
                     );
                 }
             }
@@ -56,10 +58,10 @@ impl Pins {
 fn change(pin: &Pin, table: u32, action: &str) -> Result<(), String> {
     let words = command(pin, table, action);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    run(words[0], &words[1..]).map(drop)
+    run_iptables(words[0], &words[1..]).map(drop)
 }
 
-/// The program and its arguments.
+/// Returns the program and its arguments that add (`-A`) or remove (`-D`) a firewall rule.
 pub(super) fn command(pin: &Pin, table: u32, action: &str) -> Vec<String> {
     let Pin { to, ports, mark } = pin;
     let program = if matches!(to, IpNet::V4(_)) { "iptables" } else { "ip6tables" };
@@ -70,7 +72,8 @@ pub(super) fn command(pin: &Pin, table: u32, action: &str) -> Vec<String> {
     let (own, mark) = (table.to_string(), mark.to_string());
     words.extend(["-m", "mark", "!", "--mark", &own].map(str::to_owned));
     words.extend(
-        ["-m", "comment", "--comment", &name(table), "-j", "MARK", "--set-mark", &mark].map(str::to_owned),
+        ["-m", "comment", "--comment", &rule_tag(table), "-j", "MARK", "--set-mark", &mark]
+            .map(str::to_owned),
     );
     words
 }

@@ -1,70 +1,76 @@
-//! What an agent changes about the system's routing, before it is done.
+//! Plan of an agent's changes to the system's routing, made before they are applied.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use byway_typed::{Protocol, TypedPorts};
+use byway_config_types::{PortsSetting, Protocol};
 use ipnet::IpNet;
 
-use crate::agent::Doors;
-use crate::settings::{Capture, Exposed, ExposedAt, Selection, Tunnel};
+use crate::agent::CaptureState;
+use crate::settings::{Capture, ExposedKind, ExposedResource, Selection, Tunnel};
 
-/// Priorities from that of the table on: Byway's own packets pass over the rest, to the last one. What is captured wherever it goes
-/// comes behind what the machine's links reach by themselves.
+/// Priorities of rules, as offsets from the routing table's number. The first rules let Byway's own
+/// packets skip the others, to the last one. Captures of all destinations follow the rule for
+/// destinations on the machine's own links.
 const OWN: u32 = 0;
 const CAPTURED: u32 = 1;
 const ON_LINK: u32 = 2;
 const ANYWHERE: u32 = 3;
 const PASSED: u32 = PRIORITIES - 1;
 
-/// What rules of the firewall mark captured packets with that their programs pin to a device, from the table's number on.
+/// Offset of a firewall mark from the routing table's number. Firewall rules set it on captured
+/// packets that their programs pin to a device.
 const PINNED: u32 = PASSED - 1;
 
-/// How many priorities rules take, from the table's number on.
+/// Number of priorities that the agent's rules occupy, from the routing table's number on.
 pub(super) const PRIORITIES: u32 = 100;
 
-/// Most rules of a plan: the system looks through them for each packet that begins here, and closing a capture takes a message for each.
+/// Maximum number of rules of a plan. The system searches them for each packet that this machine
+/// sends, and the end of a capture needs a message for each.
 pub(crate) const RULES_MAX: usize = 256;
 
-/// What is for this link alone, or for groups (RFC 3927, 5771, 919; 4291): whoever captures everything does not mean it.
-const NEAR: [&str; 5] = ["169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "fe80::/10", "ff00::/8"];
+/// Destinations on one link, and multicast groups (RFC 3927, 5771, 919; 4291). A capture of all
+/// destinations does not include them.
+const LINK_SCOPE_PREFIXES: [&str; 5] =
+    ["169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "fe80::/10", "ff00::/8"];
 
-/// What lets a rule be.
+/// Condition under which a routing rule exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Gate {
-    /// The agent works.
+pub(crate) enum RuleCondition {
+    /// The rule exists while the agent runs.
     Always,
-    /// The peer of this capture is there.
+    /// The rule exists while the peer of the capture with this index is present.
     Capture(usize),
-    /// A peer is there behind which somebody has sent to this: the rule is for answers to them alone.
+    /// The rule exists while a peer is present behind which a source has sent to the exposed
+    /// network with this index. It applies only to answers to that source.
     Exposed(usize),
 }
 
-/// What a rule does with what fits it.
+/// Action of a routing rule on the packets that match it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It is routed into the device.
+    /// Route the packet into the TUN device, by the agent's table.
     Lookup,
-    /// It goes as without Byway, if it has not to leave the links of this machine.
+    /// Route the packet as without Byway, if it stays on a link of this machine.
     LookupOnLink,
-    /// It is looked up in another table than the agent's.
+    /// Look the packet up in this table instead of the agent's.
     LookupIn(u32),
-    /// It passes over the rules that do so.
+    /// Skip all rules before the one of this priority, for packets that are not captured.
     PassTo(u32),
-    /// Where that ends.
+    /// No action: the rule is the target of [`Action::PassTo`].
     Nothing,
 }
 
-/// A rule of the system's routing.
+/// Routing rule of the system, as `ip rule` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
-    /// The table into which it has packets looked up.
+    /// The agent's table, in which [`Action::Lookup`] looks packets up.
     pub(crate) table: u32,
     pub(crate) priority: u32,
     pub(crate) is_ipv6: bool,
     pub(crate) action: Action,
-    /// Where packets go.
+    /// Destination prefix of the packets; `None` for any.
     pub(crate) to: Option<IpNet>,
     pub(crate) protocol: Option<Protocol>,
     pub(crate) source_ports: Option<RangeInclusive<u16>>,
@@ -73,80 +79,81 @@ pub(crate) struct Rule {
     pub(crate) mark: Option<u32>,
 }
 
-/// A route in the table: what goes there goes into the device.
+/// Route in the agent's table: packets to this prefix go into the TUN device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) to: IpNet,
-    /// Whether packets of this machine begin here, and have to be given an address.
+    /// True if packets of this machine use the route, and so need a source address.
     pub(crate) is_captured: bool,
 }
 
-/// What a control group's packets are marked with, so that rules know them.
+/// Firewall mark on a control group's packets, by which routing rules match them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct CgroupMark {
     pub(crate) path: String,
     pub(crate) mark: u32,
 }
 
-/// Packets of programs that pin them to a device: those are routed anew once they are marked.
+/// Firewall rule for packets that programs pin to a device. It sets a mark, which triggers another
+/// routing decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pin {
     pub(crate) to: IpNet,
-    pub(crate) ports: TypedPorts,
+    pub(crate) ports: PortsSetting,
     pub(crate) mark: u32,
 }
 
-/// All of it.
+/// Rules, routes and marks that an agent's captures and exposed networks need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct RoutingPlan {
     pub(crate) table: u32,
-    /// Each with what lets it be.
-    pub(crate) rules: Vec<(Gate, Rule)>,
+    /// Routing rules, each with the condition under which it exists.
+    pub(crate) rules: Vec<(RuleCondition, Rule)>,
     pub(crate) routes: Vec<Route>,
-    pub(crate) groups: Vec<Group>,
-    /// Each with the capture that lets it be.
+    pub(crate) groups: Vec<CgroupMark>,
+    /// Firewall rules for pinned packets, each with the index of its capture.
     pub(crate) pins: Vec<(usize, Pin)>,
 }
 
-impl Plan {
-    /// What a tunnel needs.
-    pub(crate) fn new(tunnel: &Tunnel, exposed: &[Exposed]) -> Self {
+impl RoutingPlan {
+    /// Plans the routing for a tunnel's captures and for exposed networks.
+    pub(crate) fn new(tunnel: &Tunnel, exposed: &[ExposedResource]) -> Self {
         let mut plan = Self { table: tunnel.table, ..Self::default() };
-        let is_answered = exposed.iter().any(|exposed| matches!(exposed.at, ExposedAt::Network(_)));
+        let is_answered = exposed.iter().any(|exposed| matches!(exposed.at, ExposedKind::Network(_)));
         let is_routed = tunnel.captures.iter().any(|capture| capture.queue.is_none());
         if !is_answered && !is_routed && tunnel.own_table.is_none() {
-            // Rules of the firewall choose what is captured.
+            // The firewall's rules choose the packets to capture.
             return plan;
         }
         for is_ipv6 in [false, true] {
             let own = plan.rule(OWN, is_ipv6, Action::PassTo(tunnel.table + PASSED));
-            plan.add(Gate::Always, Rule { mark: Some(tunnel.table), ..own });
-            plan.add(Gate::Always, plan.rule(PASSED, is_ipv6, Action::Nothing));
+            plan.add(RuleCondition::Always, Rule { mark: Some(tunnel.table), ..own });
+            plan.add(RuleCondition::Always, plan.rule(PASSED, is_ipv6, Action::Nothing));
             if let Some(own_table) = tunnel.own_table {
                 for mark in [tunnel.table, tunnel.table + PINNED] {
                     let own = plan.rule(PASSED, is_ipv6, Action::LookupIn(own_table));
-                    plan.add(Gate::Always, Rule { mark: Some(mark), ..own });
+                    plan.add(RuleCondition::Always, Rule { mark: Some(mark), ..own });
                 }
             }
         }
-        for near in NEAR {
+        for near in LINK_SCOPE_PREFIXES {
             let to: IpNet = near.parse().expect("it is a prefix");
             let rule = plan.rule(OWN, is_ipv6(&to), Action::PassTo(tunnel.table + PASSED));
-            plan.add(Gate::Always, Rule { to: Some(to), ..rule });
+            plan.add(RuleCondition::Always, Rule { to: Some(to), ..rule });
         }
-        for (place, capture) in tunnel.captures.iter().enumerate() {
-            plan.add_capture(place, capture);
+        for (index, capture) in tunnel.captures.iter().enumerate() {
+            plan.add_capture(index, capture);
         }
-        for (place, exposed) in exposed.iter().enumerate() {
-            if let ExposedAt::Network(network) = &exposed.at {
-                plan.add_answers(place, &network.sources, &network.selection);
+        for (index, exposed) in exposed.iter().enumerate() {
+            if let ExposedKind::Network(network) = &exposed.at {
+                plan.add_return_rules(index, &network.sources, &network.selection);
             }
         }
         plan
     }
 
-    fn add(&mut self, gate: Gate, rule: Rule) {
-        self.rules.push((gate, rule));
+    fn add(&mut self, condition: RuleCondition, rule: Rule) {
+        self.rules.push((condition, rule));
     }
 
     fn rule(&self, priority: u32, is_ipv6: bool, action: Action) -> Rule {
@@ -164,23 +171,26 @@ impl Plan {
         }
     }
 
-    fn add_capture(&mut self, place: usize, capture: &Capture) {
+    fn add_capture(&mut self, index: usize, capture: &Capture) {
         let Capture { selection, users, cgroups, firewall_marks, .. } = capture;
         let mut marks = firewall_marks.clone();
         for path in cgroups {
             let before = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
             let mark = self.table.saturating_add(1).saturating_add(before);
-            self.groups.push(Group { path: path.clone(), mark });
+            self.groups.push(CgroupMark { path: path.clone(), mark });
             marks.push(mark);
         }
         for to in &selection.prefixes {
             self.add_route(*to, true);
             let priority = if to.prefix_len() == 0 { ANYWHERE } else { CAPTURED };
             if priority == ANYWHERE {
-                self.add(Gate::Capture(place), self.rule(ON_LINK, is_ipv6(to), Action::LookupOnLink));
+                self.add(
+                    RuleCondition::Capture(index),
+                    self.rule(ON_LINK, is_ipv6(to), Action::LookupOnLink),
+                );
             }
             if capture.pinned {
-                self.add_pins(place, *to, &selection.ports);
+                self.add_pins(index, *to, &selection.ports);
             }
             for ports in or_any(&selection.ports) {
                 for users in or_any(users) {
@@ -193,24 +203,25 @@ impl Plan {
                             mark: mark.copied(),
                             ..self.rule(priority, is_ipv6(to), Action::Lookup)
                         };
-                        self.add(Gate::Capture(place), rule);
+                        self.add(RuleCondition::Capture(index), rule);
                     }
                 }
             }
         }
     }
 
-    /// What is marked is routed anew by its address and mark alone: the system looks at no ports then.
-    fn add_pins(&mut self, place: usize, to: IpNet, ports: &[TypedPorts]) {
+    /// Adds firewall rules for packets that programs pin to a device. The system then routes a
+    /// marked packet again by its destination and mark alone, regardless of ports.
+    fn add_pins(&mut self, index: usize, to: IpNet, ports: &[PortsSetting]) {
         let mark = self.table + PINNED;
-        let pin = |ports: &TypedPorts| (place, Pin { to, ports: ports.clone(), mark });
+        let pin = |ports: &PortsSetting| (index, Pin { to, ports: ports.clone(), mark });
         self.pins.extend(ports.iter().map(pin));
         let rule = self.rule(CAPTURED, is_ipv6(&to), Action::Lookup);
-        self.add(Gate::Capture(place), Rule { to: Some(to), mark: Some(mark), ..rule });
+        self.add(RuleCondition::Capture(index), Rule { to: Some(to), mark: Some(mark), ..rule });
     }
 
-    /// What goes back to where peers' packets come from.
-    fn add_answers(&mut self, place: usize, sources: &[IpNet], selection: &Selection) {
+    /// Adds the routing rules for answers to the sources of peers' packets.
+    fn add_return_rules(&mut self, index: usize, sources: &[IpNet], selection: &Selection) {
         for to in sources {
             self.add_route(*to, false);
             for ports in or_any(&selection.ports) {
@@ -220,7 +231,7 @@ impl Plan {
                     source_ports: ports.and_then(|ports| ports.ports.clone()),
                     ..self.rule(CAPTURED, is_ipv6(to), Action::Lookup)
                 };
-                self.add(Gate::Exposed(place), rule);
+                self.add(RuleCondition::Exposed(index), rule);
             }
         }
     }
@@ -232,33 +243,37 @@ impl Plan {
         }
     }
 
-    /// The rules that are to be while these doors are open, each once, in the order in which they are safe to add: what leaves Byway's own
-    /// packets alone comes first, and before that where it passes to.
-    pub(crate) fn open(&self, doors: &Doors) -> Vec<Rule> {
-        let mut open: Vec<Rule> = Vec::new();
+    /// Returns the routing rules for a state of the captures, each once, in an order that is safe
+    /// to add. Rules that exclude Byway's own packets come first, preceded only by the target of
+    /// their skip.
+    pub(crate) fn active_rules(&self, state: &CaptureState) -> Vec<Rule> {
+        let mut active: Vec<Rule> = Vec::new();
         let mut add = |rule: Rule| {
-            if !open.contains(&rule) {
-                open.push(rule);
+            if !active.contains(&rule) {
+                active.push(rule);
             }
         };
-        let (always, gated) = self.rules.iter().partition::<Vec<_>, _>(|(gate, _)| *gate == Gate::Always);
-        for (gate, rule) in always.into_iter().rev().chain(gated) {
-            match gate {
-                Gate::Always => add(rule.clone()),
-                Gate::Capture(place) if doors.captures.get(*place) == Some(&true) => add(rule.clone()),
-                Gate::Capture(_) => {}
-                Gate::Exposed(place) => {
+        let (always, conditional) =
+            self.rules.iter().partition::<Vec<_>, _>(|(condition, _)| *condition == RuleCondition::Always);
+        for (condition, rule) in always.into_iter().rev().chain(conditional) {
+            match condition {
+                RuleCondition::Always => add(rule.clone()),
+                RuleCondition::Capture(index) if state.captures.get(*index) == Some(&true) => {
+                    add(rule.clone())
+                }
+                RuleCondition::Capture(_) => {}
+                RuleCondition::Exposed(index) => {
                     let answered =
-                        doors.exposed.iter().filter(|(exposed, _)| exposed == place).map(|(_, to)| *to);
+                        state.exposed.iter().filter(|(exposed, _)| exposed == index).map(|(_, to)| *to);
                     let answered = answered.filter(|to| rule.to.is_some_and(|prefix| prefix.contains(to)));
                     answered.for_each(|to| add(Rule { to: Some(to.into()), ..rule.clone() }));
                 }
             }
         }
-        open
+        active
     }
 
-    /// What of it a machine can do that does not speak IPv6.
+    /// Returns the plan without the parts that need IPv6, for a machine without it.
     pub(crate) fn without_ipv6(mut self) -> Self {
         self.rules.retain(|(_, rule)| !rule.is_ipv6);
         self.routes.retain(|route| !is_ipv6(&route.to));
@@ -266,34 +281,34 @@ impl Plan {
         self
     }
 
-    /// The pins that are to be while these doors are open.
-    pub(crate) fn open_pins<'a>(&'a self, doors: &'a Doors) -> impl Iterator<Item = &'a Pin> {
-        let is_open = |place: usize| doors.captures.get(place) == Some(&true);
-        self.pins.iter().filter(move |(place, _)| is_open(*place)).map(|(_, pin)| pin)
+    /// Returns the firewall rules for pinned packets of the active captures.
+    pub(crate) fn active_pins<'a>(&'a self, state: &'a CaptureState) -> impl Iterator<Item = &'a Pin> {
+        let is_active = |index: usize| state.captures.get(index) == Some(&true);
+        self.pins.iter().filter(move |(index, _)| is_active(*index)).map(|(_, pin)| pin)
     }
 
-    /// Whether rules of the firewall mark packets.
-    pub(crate) fn marks(&self) -> bool {
+    /// True if the plan needs firewall rules that mark packets.
+    pub(crate) fn uses_marks(&self) -> bool {
         !self.groups.is_empty() || !self.pins.is_empty()
     }
 
-    /// Whether a rule is for packets that rules of the firewall have marked.
+    /// True if a routing rule matches pinned packets, which firewall rules have marked.
     pub(crate) fn is_of_pins(&self, rule: &Rule) -> bool {
         rule.mark == Some(self.table + PINNED)
     }
 
-    /// The priorities that are the plan's alone.
+    /// Returns the priorities that belong to this plan's rules alone.
     pub(crate) fn priorities(&self) -> RangeInclusive<u32> {
         priorities(self.table)
     }
 }
 
-/// The priorities of rules that belong to a table.
+/// Returns the priorities of the routing rules that belong to a table.
 pub(crate) fn priorities(table: u32) -> RangeInclusive<u32> {
     table.saturating_add(OWN)..=table.saturating_add(PASSED)
 }
 
-/// Each of them, or nothing in particular.
+/// Returns each element of a list; one `None`, which matches anything, if the list is empty.
 fn or_any<T>(all: &[T]) -> impl Iterator<Item = Option<&T>> {
     let any = all.is_empty().then_some(None);
     all.iter().map(Some).chain(any)
@@ -303,8 +318,9 @@ const fn is_ipv6(prefix: &IpNet) -> bool {
     matches!(prefix, IpNet::V6(_))
 }
 
-/// An address with this prefix that stands for all of them; of all addresses, one of the Internet (RFC 5737, 3849).
-pub(crate) fn example(prefix: &IpNet) -> IpAddr {
+/// Returns an address within a prefix, to look up its route. For the prefix of all addresses, it is
+/// one that stands for the Internet (RFC 5737, 3849).
+pub(crate) fn sample_address(prefix: &IpNet) -> IpAddr {
     match prefix {
         IpNet::V4(_) if prefix.prefix_len() == 0 => Ipv4Addr::new(192, 0, 2, 1).into(),
         IpNet::V6(_) if prefix.prefix_len() == 0 => Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, 1).into(),
@@ -313,7 +329,7 @@ pub(crate) fn example(prefix: &IpNet) -> IpAddr {
 }
 
 impl fmt::Display for Rule {
-    /// As `ip rule` takes it.
+    /// Formats the rule as a command of `ip rule`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ip {}rule add pref {}", if self.is_ipv6 { "-6 " } else { "" }, self.priority)?;
         if let Some(to) = self.to {
@@ -350,10 +366,10 @@ mod tests {
     use byway_proto::agent::Terms;
 
     use super::*;
-    use crate::settings::Wanted;
+    use crate::settings::FlowSpec;
 
     fn capture(prefixes: &[&str], ports: &[&str]) -> Capture {
-        let wanted = Wanted {
+        let wanted = FlowSpec {
             peer: "bob".into(),
             to: "all".into(),
             terms: Terms::default(),
@@ -370,7 +386,7 @@ mod tests {
             firewall_marks: vec![],
             queue: None,
             pinned: false,
-            wanted,
+            spec: wanted,
         }
     }
 
@@ -382,17 +398,17 @@ mod tests {
             mtu: 1_354,
             own_table: None,
             addresses: vec![],
-            watches: None,
+            watched_device: None,
             captures,
         }
     }
 
-    fn plan(captures: Vec<Capture>) -> Plan {
-        Plan::new(&tunnel(captures), &[])
+    fn plan(captures: Vec<Capture>) -> RoutingPlan {
+        RoutingPlan::new(&tunnel(captures), &[])
     }
 
-    fn captured(plan: &Plan) -> Vec<String> {
-        let rules = plan.rules.iter().filter(|(gate, _)| *gate != Gate::Always);
+    fn captured(plan: &RoutingPlan) -> Vec<String> {
+        let rules = plan.rules.iter().filter(|(condition, _)| *condition != RuleCondition::Always);
         rules.map(|(_, rule)| rule.to_string().replacen("ip rule add pref 4601 ", "", 1)).collect()
     }
 
@@ -438,7 +454,7 @@ mod tests {
     #[test]
     fn byways_own_packets_go_by_another_table_where_that_is_wanted() {
         let wanted = Tunnel { own_table: Some(254), ..tunnel(vec![capture(&["10.0.0.1/32"], &[])]) };
-        let rules = Plan::new(&wanted, &[]).open(&Doors::default());
+        let rules = RoutingPlan::new(&wanted, &[]).active_rules(&CaptureState::default());
         let shown: Vec<String> = rules.iter().map(ToString::to_string).collect();
         for rule in [
             "ip rule add pref 4699 fwmark 0x11f8 lookup 254",
@@ -451,11 +467,12 @@ mod tests {
     #[test]
     fn queues_take_no_rules_and_no_routes() {
         let queue = || Capture { queue: Some(7), ..capture(&[], &[]) };
-        assert_eq!(plan(vec![queue()]), Plan { table: 4_600, ..Plan::default() });
+        assert_eq!(plan(vec![queue()]), RoutingPlan { table: 4_600, ..RoutingPlan::default() });
         let both = plan(vec![queue(), capture(&["10.0.0.1/32"], &[])]);
         assert_eq!((captured(&both).len(), both.routes.len()), (1, 1));
-        let open = both.open(&Doors { captures: vec![false, true], ..Doors::default() });
-        assert!(open.iter().any(|rule| rule.action == Action::Lookup), "each has its own door");
+        let active =
+            both.active_rules(&CaptureState { captures: vec![false, true], ..CaptureState::default() });
+        assert!(active.iter().any(|rule| rule.action == Action::Lookup), "each has its own condition");
     }
 
     #[test]
@@ -482,17 +499,20 @@ mod tests {
     fn doors_open_rules_and_what_two_of_them_want_is_there_while_one_is_open() {
         let same = || capture(&["10.0.0.1/32"], &[]);
         let plan = plan(vec![same(), same()]);
-        let open = |captures: [bool; 2]| {
-            let doors = Doors { captures: captures.to_vec(), ..Doors::default() };
-            plan.open(&doors).iter().filter(|rule| rule.action == Action::Lookup).count()
+        let active_count = |captures: [bool; 2]| {
+            let state = CaptureState { captures: captures.to_vec(), ..CaptureState::default() };
+            plan.active_rules(&state).iter().filter(|rule| rule.action == Action::Lookup).count()
         };
-        assert_eq!([[false, false], [true, false], [false, true], [true, true]].map(open), [0, 1, 1, 1]);
+        assert_eq!(
+            [[false, false], [true, false], [false, true], [true, true]].map(active_count),
+            [0, 1, 1, 1]
+        );
     }
 
     #[test]
     fn what_leaves_byways_own_packets_alone_is_added_before_what_captures() {
         let rules = plan(vec![capture(&["0.0.0.0/0", "::/0"], &[])])
-            .open(&Doors { captures: vec![true], ..Doors::default() });
+            .active_rules(&CaptureState { captures: vec![true], ..CaptureState::default() });
         let own = rules.iter().rposition(|rule| rule.mark == Some(4_600)).expect("it is there");
         let first = rules.iter().position(|rule| rule.action == Action::Lookup).expect("it captures");
         assert!(own < first && rules[0].action != Action::Lookup, "{own} and {first}");
@@ -502,16 +522,16 @@ mod tests {
     fn answers_go_back_to_those_alone_who_have_sent() {
         let mut plan = plan(vec![]);
         let selection = Selection { prefixes: vec![], ports: vec!["tcp:80".parse().expect("ports")] };
-        plan.add_answers(0, &["10.0.0.0/24".parse().expect("a prefix")], &selection);
-        let asked: IpAddr = [10, 0, 0, 7].into();
-        let open = |exposed: BTreeSet<(usize, IpAddr)>| {
-            let rules = plan.open(&Doors { exposed, ..Doors::default() });
+        plan.add_return_rules(0, &["10.0.0.0/24".parse().expect("a prefix")], &selection);
+        let peer_address: IpAddr = [10, 0, 0, 7].into();
+        let active = |exposed: BTreeSet<(usize, IpAddr)>| {
+            let rules = plan.active_rules(&CaptureState { exposed, ..CaptureState::default() });
             let rules = rules.into_iter().filter(|rule| rule.action == Action::Lookup);
             rules.map(|rule| rule.to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(open(BTreeSet::new()), [""; 0]);
-        assert_eq!(open(BTreeSet::from([(1, asked)])), [""; 0], "that is of something else");
+        assert_eq!(active(BTreeSet::new()), [""; 0]);
+        assert_eq!(active(BTreeSet::from([(1, peer_address)])), [""; 0], "that is of something else");
         let expected = "ip rule add pref 4601 to 10.0.0.7/32 ipproto tcp sport 80-80 lookup 4600";
-        assert_eq!(open(BTreeSet::from([(0, asked), (0, [10, 0, 1, 7].into())])), [expected]);
+        assert_eq!(active(BTreeSet::from([(0, peer_address), (0, [10, 0, 1, 7].into())])), [expected]);
     }
 }

@@ -1,28 +1,29 @@
-//! A tunnel's device that others remove and make anew, as `wg-quick down` and `up` do.
+//! Detection of a watched device that is removed and created again, as by `wg-quick down` and `up`.
 
 use std::io;
 use std::time::Duration;
 
-use super::kernel::Kernel;
-use super::watch::{DeviceWatch, next_state};
-use crate::reload::Asker;
+use super::device_watch::{DeviceWatch, next_state};
+use super::netlink::RouteNetlink;
+use crate::reload::ReloadHandle;
 
-/// Interval of looks at the device beside the system's notifications, of which one may be lost.
+/// Interval between two checks of the watched device. They complement the system's notifications,
+/// one of which may be lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time after which settings that could not be read are read again: a device may be there before it has its peers.
+/// Interval between two reloads after one failed. A device may exist before it has its peers.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Has the agent read its settings again each time that another device has this name, as ports, endpoints and addresses
-/// may have changed with it.
-pub(crate) async fn follow_renewals(name: String, reloads: Asker) {
+/// Reloads the agent's settings each time a new device of this name is up, because its ports,
+/// endpoints and addresses may differ.
+pub(crate) async fn follow_renewals(name: String, reloads: ReloadHandle) {
     if let Err(error) = follow(&name, &reloads).await {
-        tracing::warn!(%error, "cannot watch the device {name}: after it is made anew, run byway reload");
+        tracing::warn!(%error, "cannot watch the device {name}: run byway reload after it was created anew");
     }
 }
 
-async fn follow(name: &str, reloads: &Asker) -> io::Result<()> {
-    let kernel = Kernel::connect()?;
+async fn follow(name: &str, reloads: &ReloadHandle) -> io::Result<()> {
+    let kernel = RouteNetlink::connect()?;
     let mut watch = Some(DeviceWatch::of_name(name.to_owned())?);
     let mut known = index(&kernel, name).await;
     let mut interval = POLL_INTERVAL;
@@ -36,7 +37,7 @@ async fn follow(name: &str, reloads: &Asker) -> io::Result<()> {
         if now.is_none() || now == known {
             continue;
         }
-        match reloads.ask().await {
+        match reloads.request().await {
             Ok(_) => known = now,
             // The agent logs the reason.
             Err(_) => interval = RETRY_INTERVAL,
@@ -44,8 +45,9 @@ async fn follow(name: &str, reloads: &Asker) -> io::Result<()> {
     }
 }
 
-/// The number of the device that has this name and is up; `None` also where the system does not say.
-async fn index(kernel: &Kernel, name: &str) -> Option<u32> {
-    let device = kernel.link(name).await.ok().flatten()?;
+/// Returns the interface index of the device of this name; `None` if it is down or absent, or the
+/// system does not answer.
+async fn index(kernel: &RouteNetlink, name: &str) -> Option<u32> {
+    let device = kernel.device(name).await.ok().flatten()?;
     device.is_up.then_some(device.index)
 }

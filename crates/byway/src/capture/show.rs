@@ -1,18 +1,19 @@
-//! What an agent would capture and change, for people.
+//! Description of an agent's captures and of its changes to the system, for people.
 
 use std::fmt::Write as _;
 
-use super::kernel::NOBODY;
+use super::netlink::PLACEHOLDER_ADDRESS;
 use super::pins;
-use super::plan::{Gate, Plan};
-use crate::settings::{Exposed, ExposedAt, Tunnel};
+use super::plan::{RoutingPlan, RuleCondition};
+use crate::settings::{ExposedKind, ExposedResource, Tunnel};
 
-/// Says it, in the words of the tools that would do the same.
-pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
-    let plan = Plan::new(tunnel, exposed);
+/// Describes the changes of an agent's captures to the system, as commands that have the same
+/// effect.
+pub(crate) fn show(tunnel: &Tunnel, exposed: &[ExposedResource]) -> String {
+    let plan = RoutingPlan::new(tunnel, exposed);
     let Tunnel { device, table, mtu, addresses, .. } = tunnel;
     let mut text = format!(
-        "While the agent works:\n  ip tuntap add {device} mode tun; ip link set {device} mtu {mtu} up\n"
+        "While the agent runs:\n  ip tuntap add {device} mode tun; ip link set {device} mtu {mtu} up\n"
     );
     for address in addresses {
         let _ = writeln!(text, "  ip address add {address} dev {device}");
@@ -20,12 +21,13 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
     if !addresses.iter().any(|address| address.addr().is_ipv4()) {
         let _ = writeln!(
             text,
-            "  ip address add {NOBODY}/32 dev {device} scope host (which nothing is sent from: the system's check of sources asks for one)"
+            "  ip address add {PLACEHOLDER_ADDRESS}/32 dev {device} scope host (placeholder for \
+             reverse-path filtering, never a source)"
         );
     }
     let _ = writeln!(
         text,
-        "  sysctl -w net.ipv4.conf.{device}.rp_filter=2 (where the system checks sources strictly)"
+        "  sysctl -w net.ipv4.conf.{device}.rp_filter=2 (if reverse-path filtering is strict)"
     );
     for route in &plan.routes {
         let _ = writeln!(text, "  ip route add {} dev {device} table {table}", route.to);
@@ -37,46 +39,55 @@ pub(crate) fn show(tunnel: &Tunnel, exposed: &[Exposed]) -> String {
             group.path, group.mark
         );
     }
-    add_rules(&mut text, &plan, Gate::Always);
-    for (place, capture) in tunnel.captures.iter().enumerate() {
-        let wanted = &capture.wanted;
-        let _ = writeln!(text, "\nWhile {} is there and takes packets for {:?}:", wanted.peer, wanted.to);
+    add_rules(&mut text, &plan, RuleCondition::Always);
+    for (index, capture) in tunnel.captures.iter().enumerate() {
+        let wanted = &capture.spec;
+        let _ =
+            writeln!(text, "\nWhile {} is connected and accepts packets for {:?}:", wanted.peer, wanted.to);
         if let Some(queue) = capture.queue {
             add_queue(&mut text, queue, tunnel);
         }
-        add_rules(&mut text, &plan, Gate::Capture(place));
-        for pin in plan.pins.iter().filter(|(of, _)| *of == place).map(|(_, pin)| pin) {
-            let _ = writeln!(text, "  {} (where it is there)", pins::command(pin, *table, "-A").join(" "));
+        add_rules(&mut text, &plan, RuleCondition::Capture(index));
+        for pin in plan.pins.iter().filter(|(of, _)| *of == index).map(|(_, pin)| pin) {
+            let _ =
+                writeln!(text, "  {} (if iptables is installed)", pins::command(pin, *table, "-A").join(" "));
         }
     }
-    for (place, exposed) in exposed.iter().enumerate() {
-        if matches!(exposed.at, ExposedAt::Network(_)) {
+    for (index, exposed) in exposed.iter().enumerate() {
+        if matches!(exposed.at, ExposedKind::Network(_)) {
             let _ = writeln!(
                 text,
-                "\nWhile a peer is there that captures packets for {:?}, of these prefixes the addresses that have sent:",
+                "\nWhile a connected peer captures packets for {:?}, those addresses of these \
+                 prefixes that have sent:",
                 exposed.name
             );
-            add_rules(&mut text, &plan, Gate::Exposed(place));
+            add_rules(&mut text, &plan, RuleCondition::Exposed(index));
         }
     }
-    text.push_str("\nAll of it is gone within a second of the agent's end, however it ends.\n");
+    text.push_str(
+        "\nAll of this is removed within a second after the agent has ended, even if it was killed.\n",
+    );
     text
 }
 
-/// What rules have to say that put packets into a queue: they are not the agent's.
+/// Describes the firewall rules that put packets into a capture's queue. The operator adds them,
+/// not the agent.
 fn add_queue(text: &mut String, queue: u16, tunnel: &Tunnel) {
     let Tunnel { device, table: mark, .. } = tunnel;
     let _ = writeln!(
         text,
-        "  packets of the queue {queue} are taken, and let go on as they are while not. Rules of yours put them there, such as\n    \
-         iptables -t mangle -A OUTPUT -d 192.0.2.1 -m mark ! --mark {mark:#x} -j NFQUEUE --queue-num {queue} --queue-bypass\n  \
-         (ip6tables for IPv6). {mark:#x} is the mark of Byway's own packets, which are never taken; without --queue-bypass, packets go nowhere while \
-         no agent works. A firewall that lets in answers alone has to let in what comes by the device: iptables -I INPUT -i {device} -j ACCEPT"
+        "  packets of the queue {queue} are captured; otherwise, they pass unchanged. Your own rules \
+         put them there, such as\n    \
+         iptables -t mangle -A OUTPUT -d 192.0.2.1 -m mark ! --mark {mark:#x} -j NFQUEUE --queue-num \
+         {queue} --queue-bypass\n  \
+         (ip6tables for IPv6). {mark:#x} marks Byway's own packets, which are never captured. Without \
+         --queue-bypass, packets are dropped while no agent runs. A firewall that admits only replies \
+         has to admit packets of the device: iptables -I INPUT -i {device} -j ACCEPT"
     );
 }
 
-fn add_rules(text: &mut String, plan: &Plan, gate: Gate) {
-    for rule in plan.rules.iter().filter(|(of, _)| *of == gate).map(|(_, rule)| rule) {
+fn add_rules(text: &mut String, plan: &RoutingPlan, condition: RuleCondition) {
+    for rule in plan.rules.iter().filter(|(of, _)| *of == condition).map(|(_, rule)| rule) {
         let _ = writeln!(text, "  {rule}");
     }
 }

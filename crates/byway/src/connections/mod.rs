@@ -1,13 +1,14 @@
-//! HTTP connections within limits: of the controller, and of the port where a node answers about itself.
+//! HTTP server with limits on connections, for the controller's interface and for a node's status.
 //!
-//! [`serve`] accepts, [`Gate`] decides who gets a place, and deadlines end what takes too long: a TLS handshake, the
-//! head of a request, a client that reads no answer, and the whole connection of a stranger.
+//! [`serve`] accepts connections, and [`ConnectionLimiter`] admits them. Timeouts end a slow TLS
+//! handshake, a slow head of a request, a client that reads no answer, and the whole connection of
+//! a stranger.
 
-mod gate;
-mod patience;
+mod limiter;
 mod source;
 #[cfg(test)]
 mod tests;
+mod write_timeout;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,33 +29,35 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-pub(crate) use gate::{Gate, Limits, Place, Reason};
+pub(crate) use limiter::{ConnectionLimiter, ConnectionPermit, Limits, Reason};
 pub(crate) use source::Source;
 
-use patience::Patient;
+use write_timeout::WriteTimeoutStream;
 
-/// Longest head of a request: tokens and bearer secrets have below 300 bytes. Six thousand strangers that send such heads
-/// hold 100 MB.
+/// Longest head of a request, in bytes. Tokens and bearer secrets have less than 300 bytes. Six
+/// thousand strangers that send such heads occupy 100 MB.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of an answer that the kernel holds for one connection: a client that reads nothing holds no more.
+/// Bytes of an answer that the kernel buffers for one connection. A client that reads nothing
+/// occupies no more than that.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
 
 /// Interval between attempts to accept a connection while the process has no file descriptor left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Service on accepted connections: admission, TLS, and answers.
+/// HTTP service for accepted connections: admission, TLS, and request handlers.
 #[derive(Clone)]
 pub(crate) struct HttpService {
-    /// Admission.
-    pub(crate) gate: Gate,
-    /// TLS, if it is spoken.
+    /// Limiter that admits connections.
+    pub(crate) gate: ConnectionLimiter,
+    /// Acceptor of TLS handshakes; `None` without TLS.
     pub(crate) tls: Option<TlsAcceptor>,
-    /// Answers. Requests have a [`ConnectInfo`], and their connection's [`Place`] in an [`Arc`].
+    /// Request handlers. Each request has the client's address in a [`ConnectInfo`], and its
+    /// connection's [`ConnectionPermit`] in an [`Arc`].
     pub(crate) router: Router,
 }
 
-/// Accepts connections and answers them, until `stop` is there. All connections have ended when it returns.
+/// Accepts connections and serves them until `stop` resolves, then ends all of them.
 pub(crate) async fn serve(listener: TcpListener, service: HttpService, stop: impl Future<Output = ()>) {
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
@@ -63,8 +66,8 @@ pub(crate) async fn serve(listener: TcpListener, service: HttpService, stop: imp
             () = &mut stop => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    if let Some(place) = service.gate.enter(peer.ip()) {
-                        connections.spawn(attend(stream, peer, place, service.clone()));
+                    if let Some(permit) = service.gate.admit(peer.ip()) {
+                        connections.spawn(serve_connection(stream, peer, permit, service.clone()));
                     }
                 }
                 Err(error) => refuse(&service.gate, &error).await,
@@ -75,8 +78,9 @@ pub(crate) async fn serve(listener: TcpListener, service: HttpService, stop: imp
     connections.shutdown().await;
 }
 
-/// Waits for file descriptors. What a client did to its own connection before it was accepted is nothing to wait for.
-async fn refuse(gate: &Gate, error: &std::io::Error) {
+/// Handles a failed accept. Waits for file descriptors if the process has none left, and counts and
+/// logs that. An error that a client caused needs no wait.
+async fn refuse(gate: &ConnectionLimiter, error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
         if gate.count_files() {
@@ -86,67 +90,73 @@ async fn refuse(gate: &Gate, error: &std::io::Error) {
     }
 }
 
-/// Answers the requests of a connection for as long as it may last.
-async fn attend(stream: TcpStream, peer: SocketAddr, place: Place, service: HttpService) {
+/// Serves the requests of a connection until it ends, is evicted, or exceeds a time limit.
+async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    permit: ConnectionPermit,
+    service: HttpService,
+) {
     let socket = SockRef::from(&stream);
-    // A connection whose socket takes no options is over.
+    // A socket that accepts no options belongs to a connection that has ended.
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
-    // What a client did not read does not outlive its connection in the kernel.
-    let _ = socket.set_tcp_user_timeout(Some(service.gate.limits().patience));
-    converse(stream, peer, place, service).await;
+    // Unread data does not outlive its connection in the kernel.
+    let _ = socket.set_tcp_user_timeout(Some(service.gate.limits().timeout));
+    serve_until_ended(stream, peer, permit, service).await;
 }
 
-async fn converse<S>(stream: S, peer: SocketAddr, place: Place, service: HttpService)
+async fn serve_until_ended<S>(stream: S, peer: SocketAddr, permit: ConnectionPermit, service: HttpService)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let place = Arc::new(place);
+    let permit = Arc::new(permit);
     tokio::select! {
-        () = place.ended() => {}
-        () = stranger_lifetime(&place) => place.gate().count(Reason::Lifetime),
-        () = talk(stream, peer, &place, &service) => {}
+        () = permit.ended() => {}
+        () = stranger_lifetime(&permit) => permit.gate().count(Reason::Lifetime),
+        () = serve_stream(stream, peer, &permit, &service) => {}
     }
 }
 
-/// Waits for the end of a stranger's connection. One by which a valid bearer secret came has none.
-async fn stranger_lifetime(place: &Place) {
-    tokio::time::sleep(place.gate().limits().stranger_lifetime).await;
-    if place.is_known() {
+/// Waits for [`Limits::stranger_lifetime`], and then forever if a valid bearer secret has arrived
+/// on the connection.
+async fn stranger_lifetime(permit: &ConnectionPermit) {
+    tokio::time::sleep(permit.gate().limits().stranger_lifetime).await;
+    if permit.is_known() {
         std::future::pending::<()>().await;
     }
 }
 
-async fn talk<S>(stream: S, peer: SocketAddr, place: &Arc<Place>, service: &HttpService)
+async fn serve_stream<S>(stream: S, peer: SocketAddr, permit: &Arc<ConnectionPermit>, service: &HttpService)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let stream = Patient::new(stream, Arc::clone(place));
+    let stream = WriteTimeoutStream::new(stream, Arc::clone(permit));
     let Some(tls) = &service.tls else {
-        return answer(stream, peer, place, &service.router).await;
+        return serve_http(stream, peer, permit, &service.router).await;
     };
-    match timeout(place.gate().limits().patience, tls.accept(stream)).await {
-        Ok(Ok(stream)) => answer(stream, peer, place, &service.router).await,
-        // Whoever speaks no TLS, or has another certificate in mind, hears that by TLS.
+    match timeout(permit.gate().limits().timeout, tls.accept(stream)).await {
+        Ok(Ok(stream)) => serve_http(stream, peer, permit, &service.router).await,
+        // The TLS alert informs a client that uses no TLS, or expects another certificate.
         Ok(Err(_)) => {}
-        Err(_) => place.gate().count(Reason::Handshake),
+        Err(_) => permit.gate().count(Reason::Handshake),
     }
 }
 
-async fn answer<S>(stream: S, peer: SocketAddr, place: &Arc<Place>, router: &Router)
+async fn serve_http<S>(stream: S, peer: SocketAddr, permit: &Arc<ConnectionPermit>, router: &Router)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let router = TowerToHyperService::new(router.clone());
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        request.extensions_mut().insert(Arc::clone(place));
+        request.extensions_mut().insert(Arc::clone(permit));
         router.call(request)
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
-        .header_read_timeout(place.gate().limits().patience)
+        .header_read_timeout(permit.gate().limits().timeout)
         .max_buf_size(HEAD_BYTES_MAX);
-    // A connection that fails concerns its client, which knows it.
+    // The client knows about a failed connection itself.
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }

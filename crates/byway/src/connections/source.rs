@@ -1,22 +1,25 @@
-//! Sources of connections and requests: an address, and the network around it.
+//! Sources of connections and requests, by which they are limited: an address, and the network
+//! around it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Prefix length of an IPv6 address that counts as one: a link has 64 bits for its hosts (RFC 4291, section 2.5.4).
+/// Prefix length by which IPv6 addresses count as one address: a link has 64 bits for its hosts
+/// (RFC 4291, section 2.5.4).
 const IPV6_ADDRESS_BITS: u32 = 64;
 
-/// Prefix length of an IPv6 network: what a site gets at most (RFC 6177). One customer has up to 65,536 links.
+/// Prefix length of an IPv6 network: the largest assignment to a site (RFC 6177). One customer thus
+/// has up to 65,536 links.
 const IPV6_NETWORK_BITS: u32 = 48;
 
 /// Prefix length of an IPv4 network: the longest prefix that is routed on the Internet.
 const IPV4_NETWORK_BITS: u32 = 24;
 
-/// Source of a connection or a request.
+/// Source of a connection or a request, by which it is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Source {
-    /// Network: a /24 of IPv4, a /48 of IPv6.
+    /// Address of the network: a /24 of IPv4, a /48 of IPv6.
     pub(crate) network: IpAddr,
-    /// Address: a /32 of IPv4, a /64 of IPv6.
+    /// Address of the source itself: a /32 of IPv4, a /64 of IPv6.
     pub(crate) address: IpAddr,
 }
 

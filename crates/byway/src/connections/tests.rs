@@ -1,4 +1,5 @@
-//! Attacks on connections: in virtual time over streams in memory, and with short deadlines over real sockets.
+//! Attacks on connections: in virtual time over streams in memory, and with short timeouts over
+//! real sockets.
 
 use std::future::pending;
 use std::io;
@@ -16,7 +17,7 @@ use super::*;
 /// Bytes of the test page: as many as the description of the controller's interface has.
 const PAGE_BYTES: usize = 60 << 10;
 
-/// Bytes that a stream in memory holds, as the buffers of a connection do.
+/// Bytes that a stream in memory buffers, as the buffers of a connection do.
 const STREAM_BYTES: usize = 128 << 10;
 
 const REQUEST: &str = "GET /page HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -27,7 +28,7 @@ const LIMITS: Limits = Limits {
     strangers_of_address: 40,
     strangers_of_network: 44,
     of_member: 2,
-    patience: Duration::from_secs(10),
+    timeout: Duration::from_secs(10),
     stranger_lifetime: Duration::from_secs(30),
 };
 
@@ -41,28 +42,28 @@ fn router() -> Router {
 }
 
 fn service(limits: Limits) -> HttpService {
-    HttpService { gate: Gate::new(limits), tls: None, router: router() }
+    HttpService { gate: ConnectionLimiter::new(limits), tls: None, router: router() }
 }
 
 /// One connection in memory.
-struct Conversation {
+struct TestConnection {
     service: HttpService,
     client: DuplexStream,
-    /// Returns how long the connection lasted.
+    /// Lifetime of the connection.
     lasted: JoinHandle<Duration>,
 }
 
-impl Conversation {
+impl TestConnection {
     fn begin(service: HttpService, member: Option<u32>) -> Self {
         let (client, stream) = duplex(STREAM_BYTES);
-        let place = service.gate.enter(Ipv4Addr::LOCALHOST.into()).expect("there is room");
+        let permit = service.gate.admit(Ipv4Addr::LOCALHOST.into()).expect("below the limits");
         if let Some(member) = member {
-            place.note_member(member);
+            permit.note_member(member);
         }
         let peer = (Ipv4Addr::LOCALHOST, 50_000).into();
         let (serving, begun) = (service.clone(), Instant::now());
         let lasted = tokio::spawn(async move {
-            converse(stream, peer, place, serving).await;
+            serve_until_ended(stream, peer, permit, serving).await;
             begun.elapsed()
         });
         Self { service, client, lasted }
@@ -80,7 +81,7 @@ impl Conversation {
         self.client.write_all(text.as_bytes()).await
     }
 
-    /// Waits for the end of the connection; returns how long it lasted, in seconds.
+    /// Waits for the end of the connection; returns its lifetime in seconds.
     async fn lasted(self) -> f64 {
         let Self { client, lasted, .. } = self;
         let lasted = lasted.await.expect("no panic");
@@ -93,7 +94,7 @@ impl Conversation {
     }
 }
 
-fn count(gate: &Gate, reason: Reason) -> u64 {
+fn count(gate: &ConnectionLimiter, reason: Reason) -> u64 {
     let index = Reason::ALL.iter().position(|one| *one == reason).expect("all are listed");
     gate.ended()[index].count
 }
@@ -104,7 +105,7 @@ fn is_about(seconds: f64, expected: f64) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn who_pipelines_requests_and_reads_no_answer_is_gone_after_ten_seconds() {
-    for begin in [Conversation::of_stranger, Conversation::of_member] {
+    for begin in [TestConnection::of_stranger, TestConnection::of_member] {
         let mut conversation = begin();
         conversation.send(&REQUEST.repeat(400)).await.expect("it fits");
         let gate = conversation.service.gate.clone();
@@ -116,7 +117,7 @@ async fn who_pipelines_requests_and_reads_no_answer_is_gone_after_ten_seconds() 
 
 #[tokio::test(start_paused = true)]
 async fn who_reads_a_byte_now_and_then_is_gone_also_as_a_member() {
-    let mut conversation = Conversation::of_member();
+    let mut conversation = TestConnection::of_member();
     conversation.send(&REQUEST.repeat(400)).await.expect("it fits");
     let begun = Instant::now();
     while conversation.client.read_u8().await.is_ok() && !conversation.lasted.is_finished() {
@@ -128,7 +129,7 @@ async fn who_reads_a_byte_now_and_then_is_gone_also_as_a_member() {
 
 #[tokio::test(start_paused = true)]
 async fn a_member_on_a_slow_link_gets_its_whole_map() {
-    let mut conversation = Conversation::of_member();
+    let mut conversation = TestConnection::of_member();
     conversation
         .send("GET /long HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         .await
@@ -147,9 +148,9 @@ async fn a_member_on_a_slow_link_gets_its_whole_map() {
 
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_or_sends_a_head_byte_by_byte_is_gone_after_ten_seconds() {
-    let lasted = Conversation::of_stranger().lasted().await;
+    let lasted = TestConnection::of_stranger().lasted().await;
     assert!(is_about(lasted, 10.0), "{lasted} s");
-    let mut slow = Conversation::of_stranger();
+    let mut slow = TestConnection::of_stranger();
     let begun = Instant::now();
     for byte in REQUEST.repeat(9).bytes() {
         if slow.client.write_u8(byte).await.is_err() || slow.lasted.is_finished() {
@@ -164,7 +165,7 @@ async fn who_says_nothing_or_sends_a_head_byte_by_byte_is_gone_after_ten_seconds
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_comes_byte_by_byte_ends_with_the_strangers_time() {
-    let mut slow = Conversation::of_stranger();
+    let mut slow = TestConnection::of_stranger();
     slow.send("POST /body HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n")
         .await
         .expect("it fits");
@@ -180,7 +181,7 @@ async fn a_body_that_comes_byte_by_byte_ends_with_the_strangers_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_without_an_end_is_refused_before_it_is_read() {
-    let mut endless = Conversation::of_stranger();
+    let mut endless = TestConnection::of_stranger();
     endless
         .send("POST /body HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10000000000\r\n\r\n")
         .await
@@ -201,7 +202,7 @@ async fn a_body_without_an_end_is_refused_before_it_is_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_is_too_long_is_refused() {
-    let mut long = Conversation::of_stranger();
+    let mut long = TestConnection::of_stranger();
     long.send(&format!("GET /page HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(64 << 10)))
         .await
         .expect("it fits");
@@ -213,12 +214,13 @@ async fn a_head_that_is_too_long_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_stranger_that_asks_again_and_again_has_thirty_seconds_and_a_member_has_no_end() {
     for lasts in [false, true] {
-        let mut conversation = if lasts { Conversation::of_member() } else { Conversation::of_stranger() };
+        let mut conversation =
+            if lasts { TestConnection::of_member() } else { TestConnection::of_stranger() };
         let mut answers = 0;
         let mut buffer = [0; 1 << 10];
         for _ in 0..4 {
-            let asked = conversation.send("GET /poll HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok();
-            if asked && matches!(conversation.client.read(&mut buffer).await, Ok(1..)) {
+            let is_sent = conversation.send("GET /poll HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok();
+            if is_sent && matches!(conversation.client.read(&mut buffer).await, Ok(1..)) {
                 answers += 1;
             }
         }
@@ -245,7 +247,7 @@ async fn a_tls_handshake_that_does_not_come_is_waited_for_ten_seconds() {
     for hello in ["", "\x16\x03\x01\x02"] {
         let service = HttpService { tls: Some(tls()), ..service(LIMITS) };
         let gate = service.gate.clone();
-        let mut silent = Conversation::begin(service, None);
+        let mut silent = TestConnection::begin(service, None);
         silent.send(hello).await.expect("it fits");
         let lasted = silent.lasted().await;
         assert!(is_about(lasted, 10.0), "{lasted} s");
@@ -253,14 +255,14 @@ async fn a_tls_handshake_that_does_not_come_is_waited_for_ten_seconds() {
     }
 }
 
-/// A service on a port of the loopback.
-struct Port {
+/// Service on a port of the loopback.
+struct TestServer {
     address: SocketAddr,
-    gate: Gate,
+    gate: ConnectionLimiter,
     _serving: JoinHandle<()>,
 }
 
-impl Port {
+impl TestServer {
     async fn open(limits: Limits) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let service = service(limits);
@@ -276,7 +278,7 @@ impl Port {
         socket.connect(self.address).await.expect("it is accepted")
     }
 
-    /// Asks for the page, and reads it.
+    /// Requests the page, and reads it.
     async fn page(&self, third: u8) -> io::Result<usize> {
         let mut client = self.connect(third, 1).await;
         client.write_all(REQUEST.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n").as_bytes()).await?;
@@ -298,8 +300,8 @@ impl Port {
 
 #[tokio::test]
 async fn real_clients_that_pipeline_and_read_nothing_lose_their_connections() {
-    let limits = Limits { patience: Duration::from_millis(300), ..LIMITS };
-    let port = Port::open(limits).await;
+    let limits = Limits { timeout: Duration::from_millis(300), ..LIMITS };
+    let port = TestServer::open(limits).await;
     let mut clients = Vec::new();
     for last in 1..=20 {
         let mut client = port.connect(1, last).await;
@@ -313,7 +315,7 @@ async fn real_clients_that_pipeline_and_read_nothing_lose_their_connections() {
 
 #[tokio::test]
 async fn connections_of_many_addresses_keep_no_newcomer_out() {
-    let port = Port::open(LIMITS).await;
+    let port = TestServer::open(LIMITS).await;
     let mut idle = Vec::new();
     for number in 0..200 {
         idle.push(port.connect(2 + number / 40, 1 + number % 40).await);
@@ -327,7 +329,7 @@ async fn connections_of_many_addresses_keep_no_newcomer_out() {
 #[tokio::test]
 async fn one_address_has_its_share_and_is_answered_at_it() {
     let limits = Limits { strangers_of_address: 4, ..LIMITS };
-    let port = Port::open(limits).await;
+    let port = TestServer::open(limits).await;
     let mut idle = Vec::new();
     for _ in 0..20 {
         idle.push(port.connect(1, 1).await);

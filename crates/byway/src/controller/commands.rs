@@ -1,4 +1,5 @@
-//! `byway token` and `byway node`: what an administrator does on the controller's machine.
+//! Client for `byway token` and `byway node`: commands of an administrator on the controller's
+//! machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,17 +13,18 @@ use super::server::ADMIN_TOKEN;
 use crate::membership::{Client, Date, MembershipError, files};
 use crate::token::Token;
 
-/// A connection to the controller of this machine, with the right to everything.
+/// HTTPS client of the controller on this machine, with an administrator's rights.
 #[derive(Debug)]
-pub(crate) struct Administration {
+pub(crate) struct AdminClient {
     client: Client,
 }
 
-impl Administration {
-    /// With what the controller wrote into its state directory.
+impl AdminClient {
+    /// Reads the address and the secret of the local controller from the administrator's token in
+    /// its state directory. No connection is opened yet.
     ///
     /// # Errors
-    /// If it is not there, may not be read, or is no token.
+    /// If the token's file does not exist, is not readable, or contains no token.
     pub(crate) fn open(state: &Path) -> Result<Self, MembershipError> {
         let path = state.join(ADMIN_TOKEN);
         let text = files::read(&path)?.ok_or(MembershipError::NoAdminToken(path))?;
@@ -31,7 +33,8 @@ impl Administration {
         Ok(Self { client })
     }
 
-    /// Makes a token.
+    /// Creates a token, by which nodes of this role join. `uses` limits the number of nodes, and
+    /// `lifetime` the token's validity.
     ///
     /// # Errors
     /// If the controller does not answer, or refuses.
@@ -46,7 +49,7 @@ impl Administration {
         self.client.post("/v1/tokens", &TokenRequest { role, tenant, uses, lifetime_seconds }).await
     }
 
-    /// All tokens, without their secrets.
+    /// Returns all tokens of the controller, without their secrets.
     ///
     /// # Errors
     /// If the controller does not answer, or refuses.
@@ -54,7 +57,7 @@ impl Administration {
         self.client.get("/v1/tokens").await
     }
 
-    /// Revokes a token.
+    /// Revokes the token with this number. Nodes that joined with it stay members.
     ///
     /// # Errors
     /// If the controller does not answer, or refuses.
@@ -62,7 +65,7 @@ impl Administration {
         self.client.delete(&format!("/v1/tokens/{number}")).await
     }
 
-    /// All members.
+    /// Returns all members of the network.
     ///
     /// # Errors
     /// If the controller does not answer, or refuses.
@@ -70,7 +73,7 @@ impl Administration {
         self.client.get("/v1/nodes").await
     }
 
-    /// Removes a member.
+    /// Removes the member with this number from the network.
     ///
     /// # Errors
     /// If the controller does not answer, or refuses.
@@ -78,7 +81,7 @@ impl Administration {
         self.client.delete(&format!("/v1/nodes/{number}")).await
     }
 
-    /// Pairs two agents of whatever tenants.
+    /// Pairs two agents, also of different tenants, so that they may exchange flows.
     ///
     /// # Errors
     /// If the controller does not answer, or refuses.
@@ -87,7 +90,7 @@ impl Administration {
     }
 }
 
-/// Tokens as a table for people.
+/// Formats tokens as a table for `byway token list`.
 pub(crate) fn token_table(list: &TokenList) -> String {
     let row = |entry: &TokenEntry| {
         [
@@ -101,22 +104,22 @@ pub(crate) fn token_table(list: &TokenList) -> String {
     table(["number", "role", "tenant", "uses left", "expires"], list.tokens.iter().map(row))
 }
 
-/// Members as a table for people.
+/// Formats members as a table for `byway node list`.
 pub(crate) fn node_table(list: &NodeList) -> String {
     let row = |entry: &NodeEntry| {
         let tenant = entry.tenant.as_ref().map(|tenant| format!("{tenant}/")).unwrap_or_default();
-        let unheard = || "not since the controller started".to_owned();
+        let never_seen = || "not since the controller started".to_owned();
         [
             entry.number.to_string(),
             entry.role.to_string(),
             format!("{tenant}{}", entry.name),
-            entry.last_seen_unix_seconds.map_or_else(unheard, |at| Date(at).to_string()),
+            entry.last_seen_unix_seconds.map_or_else(never_seen, |at| Date(at).to_string()),
         ]
     };
-    table(["number", "role", "name", "last heard of"], list.nodes.iter().map(row))
+    table(["number", "role", "name", "last contact"], list.nodes.iter().map(row))
 }
 
-/// Rows under a heading, in columns.
+/// Formats a heading and rows as a text table, with columns as wide as their longest cell.
 fn table<const COLUMNS: usize>(
     heading: [&str; COLUMNS],
     rows: impl Iterator<Item = [String; COLUMNS]>,
@@ -124,11 +127,11 @@ fn table<const COLUMNS: usize>(
     let rows: Vec<_> = std::iter::once(heading.map(str::to_owned)).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    let line = |row: &[String; COLUMNS]| {
+    let format_row = |row: &[String; COLUMNS]| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    rows.iter().map(line).collect()
+    rows.iter().map(format_row).collect()
 }
 
 #[cfg(test)]
@@ -166,7 +169,7 @@ mod tests {
             last_seen_unix_seconds: tenant.map(|_| 0),
         };
         let table = node_table(&NodeList { nodes: vec![entry(1, None), entry(2, Some("lab"))] });
-        let expected = "number  role   name     last heard of\n\
+        let expected = "number  role   name     last contact\n\
                         1       relay  fra      not since the controller started\n\
                         2       agent  lab/fra  1970-01-01T00:00:00Z\n";
         assert_eq!(table, expected);

@@ -1,4 +1,4 @@
-//! What the controller was asked for, and what came of it, since it started.
+//! Counters of the controller's requests by outcome, since its start.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,34 +7,34 @@ use byway_api::{ErrorCode, RequestCount};
 
 use super::lock;
 
-/// Counts requests by method, path and outcome. All three are of the interface, never of who asks, so that nobody makes the
-/// table grow.
+/// Counters of requests by method, path and outcome. All three are values of the interface, never
+/// of the client. No client can therefore grow the table.
 #[derive(Debug, Default)]
-pub(crate) struct RequestCounts(Mutex<BTreeMap<Asked, u64>>);
+pub(crate) struct RequestCounts(Mutex<BTreeMap<RequestOutcome, u64>>);
 
-/// What was asked, and what came of it.
+/// Kind of request to the controller, with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asked {
-    /// The method; `other` if the interface has none like it.
+pub(crate) struct RequestOutcome {
+    /// HTTP method; `other` if the interface does not have it.
     pub(crate) method: &'static str,
-    /// The path as the interface writes it; `other` if it has none like it.
+    /// Path as the interface defines it; `other` if the interface does not have it.
     pub(crate) path: String,
-    /// Why it was refused; none if it was not.
+    /// Reason of a refusal; `None` if the request was granted.
     pub(crate) refused: Option<ErrorCode>,
 }
 
 impl RequestCounts {
-    /// A request was answered.
-    pub(crate) fn add(&self, asked: Asked) {
-        *lock(&self.0).entry(asked).or_default() += 1;
+    /// Counts a request that the controller has answered.
+    pub(crate) fn add(&self, request: RequestOutcome) {
+        *lock(&self.0).entry(request).or_default() += 1;
     }
 
-    /// All that was counted.
+    /// Returns all counters of requests.
     pub(crate) fn counted(&self) -> Vec<RequestCount> {
-        let count = |(asked, count): (&Asked, &u64)| RequestCount {
-            method: asked.method.to_owned(),
-            path: asked.path.clone(),
-            outcome: asked.refused.map_or_else(|| "ok".to_owned(), |code| code.to_string()),
+        let count = |(request, count): (&RequestOutcome, &u64)| RequestCount {
+            method: request.method.to_owned(),
+            path: request.path.clone(),
+            outcome: request.refused.map_or_else(|| "ok".to_owned(), |code| code.to_string()),
             count: *count,
         };
         lock(&self.0).iter().map(count).collect()

@@ -1,4 +1,5 @@
-//! Who the controller is: its network's name, its keys and its certificate, all made on the first start.
+//! The controller's identity: its network's name, its keys and its certificate, all created on the
+//! first start.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,19 +17,19 @@ use zeroize::Zeroize;
 use super::network::Digest;
 use crate::membership::{proof, random};
 
-/// What is written of it.
+/// Identity of the controller as its database contains it.
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct StoredIdentity {
     network: String,
     signing_seed: Digest,
     join_secret: Digest,
     admin_secret: Digest,
-    /// PKCS #8.
+    /// Private key of the TLS certificate, in PKCS #8.
     tls_key: Vec<u8>,
     certificate: Vec<u8>,
 }
 
-impl Drop for Record {
+impl Drop for StoredIdentity {
     fn drop(&mut self) {
         for secret in [&mut self.signing_seed, &mut self.join_secret, &mut self.admin_secret] {
             secret.0.zeroize();
@@ -37,9 +38,9 @@ impl Drop for Record {
     }
 }
 
-/// Who the controller is.
+/// Identity of the controller: its network's name, its keys, and its certificate.
 pub(crate) struct Identity {
-    record: Record,
+    record: StoredIdentity,
     pin: [u8; 32],
 }
 
@@ -50,17 +51,17 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// A new one.
+    /// Creates the identity of a new network.
     ///
     /// # Panics
     /// If the operating system has no random bytes.
     pub(crate) fn generate(network: &str) -> Self {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("keys of this curve can be made");
-        // Nobody looks at names and dates: members know the public key.
+        // Clients ignore names and dates, because members know the public key.
         let certificate = CertificateParams::new(vec!["byway-controller".to_owned()])
             .and_then(|params| params.self_signed(&key))
             .expect("a certificate for a fixed name can be made");
-        let record = Record {
+        let record = StoredIdentity {
             network: network.to_owned(),
             signing_seed: Digest(random::bytes()),
             join_secret: Digest(random::bytes()),
@@ -71,63 +72,65 @@ impl Identity {
         Self { record, pin: pin(&key) }
     }
 
-    /// The one that was written.
+    /// Parses the identity that the database contains.
     ///
     /// # Errors
-    /// If it cannot be read: what is wrong.
+    /// If the bytes are not a valid identity, with the reason.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let record: StoredIdentity = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let key = PrivatePkcs8KeyDer::from(record.tls_key.as_slice());
         let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256);
         let key = key.map_err(|error| error.to_string())?;
         Ok(Self { pin: pin(&key), record })
     }
 
-    /// What is to be written.
+    /// Serializes the identity for the database.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(&self.record).expect("the record has only texts and numbers")
     }
 
-    /// The network's name.
+    /// Returns the network's name.
     pub(crate) fn network(&self) -> &str {
         &self.record.network
     }
 
-    /// What signs maps and grants.
+    /// Returns the controller's key, which signs maps and grants.
     pub(crate) fn signing_key(&self) -> SigningKey {
         SigningKey::from_seed(&self.record.signing_seed.0)
     }
 
-    /// The SHA-256 of the `SubjectPublicKeyInfo` of its certificate.
+    /// Returns the SHA-256 of the certificate's `SubjectPublicKeyInfo`, by which nodes authenticate
+    /// the controller.
     pub(crate) const fn pin(&self) -> &[u8; 32] {
         &self.pin
     }
 
-    /// What administrators show.
+    /// Returns the bearer secret of administrators.
     pub(crate) const fn admin_secret(&self) -> &[u8; 32] {
         &self.record.admin_secret.0
     }
 
-    /// Whether this is what administrators show.
+    /// True if this is the bearer secret of administrators. The comparison takes constant time.
     pub(crate) fn is_administrator(&self, bearer: &str) -> bool {
         let secret = HEXLOWER.encode(self.admin_secret());
         Digest::of(secret.as_bytes()).is_of(bearer.as_bytes())
     }
 
-    /// The key with which nodes that join prove that they have the secret of theirs.
+    /// Returns the controller's public key against which joining nodes prove that they have their
+    /// own secret key.
     pub(crate) fn join_key(&self) -> [u8; 32] {
         proof::public_key(&self.record.join_secret.0)
     }
 
-    /// Whether who sent `text` with this proof has the secret of `key`.
+    /// True if `proof` shows that the sender of `text` has the secret key that belongs to `key`.
     pub(crate) fn proves(&self, key: &[u8; 32], text: &str, proof: &str) -> bool {
         proof::proves(&self.record.join_secret.0, key, text, proof)
     }
 
-    /// How it speaks TLS: version 1.3 alone.
+    /// Returns the TLS configuration of the controller's HTTPS server, for TLS 1.3 only.
     ///
     /// # Errors
-    /// If key and certificate do not belong together: what is wrong.
+    /// If key and certificate do not match, with the reason.
     pub(crate) fn tls(&self) -> Result<ServerConfig, rustls::Error> {
         let certificate = CertificateDer::from(self.record.certificate.clone());
         let key = PrivatePkcs8KeyDer::from(self.record.tls_key.clone());

@@ -1,6 +1,6 @@
-//! The controller: who is in the network, and what lets whom use which relay.
+//! The controller: membership of a network, and grants for the use of its relays.
 //!
-//! [`network`] decides, [`store`] writes, `http` asks and answers. Start with [`Controller`].
+//! [`network`] decides, [`store`] writes, `http` serves requests. Start with [`Controller`].
 
 mod commands;
 mod counts;
@@ -9,21 +9,22 @@ mod identity;
 mod limits;
 mod network;
 mod node;
+mod rate_limiter;
 mod server;
 mod state;
 mod store;
-mod throttle;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(crate) use commands::{Administration, node_table, token_table};
+pub(crate) use commands::{AdminClient, node_table, token_table};
 pub(crate) use http::openapi::document as openapi_document;
 pub(crate) use limits::{NODES_MAX, PAIRS_MAX, TOKENS_MAX};
 pub(crate) use network::Quotas;
 pub(crate) use node::run;
 pub(crate) use server::{Controller, ControllerError, ControllerSettings};
 
-/// Locks. What a thread that panicked leaves is whole: everything under a lock is changed in one step.
+/// Locks a mutex of the controller. Its value is consistent even after a panic, because each change
+/// under a lock is one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

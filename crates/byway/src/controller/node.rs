@@ -1,4 +1,4 @@
-//! `byway controller`, until it is asked to stop.
+//! The `byway controller` process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,18 +6,17 @@ use std::sync::Arc;
 use super::{Controller, ControllerSettings};
 use crate::exit::Failure;
 use crate::membership::WallClock;
-use crate::reload::{self, Load, Outcome, Reloadable, Reloads, Report};
+use crate::reload::{self, Load, ReloadOutcome, ReloadReport, ReloadRequests, Reloadable};
 use crate::settings::LogSettings;
-use crate::signals::{self, Stop};
+use crate::signals::{self, StopSignal};
 use crate::{logs, node, observe};
 
-/// A controller's settings, with where it answers about itself, and what it logs.
+/// Settings of the controller process: the controller's own, the address of its status server, and
+/// the log's.
 type Settings = (ControllerSettings, SocketAddr, LogSettings);
 
-/// Runs a controller until it is asked to stop. `load` reads its settings, at first and whenever they are to be read again.
-///
-/// # Errors
-/// If it cannot start, or cannot serve any more.
+/// Runs a controller until the process is asked to stop. `load` reads its settings, at the start
+/// and at each reload.
 pub(crate) fn run(load: Load<Settings>) -> Result<(), Failure> {
     let settings = load()?;
     logs::start(settings.2);
@@ -25,39 +24,39 @@ pub(crate) fn run(load: Load<Settings>) -> Result<(), Failure> {
 }
 
 async fn serve(settings: Settings, load: Load<Settings>) -> Result<(), Failure> {
-    let stop = Stop::listen()?;
-    let (reloads, asker) = Reloads::listen()?;
+    let stop = StopSignal::listen()?;
+    let (reloads, reload_handle) = ReloadRequests::listen()?;
     let observed = observe::bind(settings.1).await?;
     let controller = Controller::start(settings.0.clone(), WallClock::system()).await?;
     let status = controller.status();
-    let ask: observe::Ask = Arc::new(move || {
+    let query: observe::NodeQuery = Arc::new(move || {
         let report = observe::of_controller(status());
         Box::pin(async move { report })
     });
-    tokio::spawn(observe::serve(observed, ask, asker));
-    tracing::info!(listen = ?controller.addresses(), "the controller works");
-    signals::tell_ready();
+    tokio::spawn(observe::serve(observed, query, reload_handle));
+    tracing::info!(listen = ?controller.addresses(), "controller started");
+    signals::notify_ready();
     let mut running = ControllerNode { load, settings };
     let ended = tokio::select! {
         ended = signals::until_stopped(controller, stop) => ended,
         () = reloads.follow(&mut running) => Ok(()),
     };
-    signals::tell_stopping();
+    signals::notify_stopping();
     ended
 }
 
-/// A running controller.
+/// Running controller process, whose settings can be reloaded.
 struct ControllerNode {
     load: Load<Settings>,
-    /// Those in force.
+    /// Settings of the controller process that are in force.
     settings: Settings,
 }
 
 impl Reloadable for ControllerNode {
-    async fn reload(&mut self) -> Outcome {
+    async fn reload(&mut self) -> ReloadOutcome {
         let (read, observe, log) = reload::read(&self.load).await?;
         let (old, old_observe, old_log) = &mut self.settings;
-        let mut report = Report::new(&old.network);
+        let mut report = ReloadReport::new(&old.network);
         for (setting, differs) in [
             ("controller.listen", old.listen != read.listen),
             ("controller.addresses", old.addresses != read.addresses),

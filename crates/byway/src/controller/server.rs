@@ -1,4 +1,4 @@
-//! Starting and ending a controller.
+//! Start and stop of a controller, and its HTTPS server.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,95 +16,98 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::http::{Served, router};
+use super::http::{HttpState, router};
 use super::identity::Identity;
 use super::network::{GrantSettings, Quotas};
 use super::state::{NetworkSettings, State};
 use super::store::{Store, StoreError};
 use crate::connections::{self, HttpService};
 use crate::exit::Cause;
-use crate::listening::{self, FamilyError};
+use crate::listen_sockets::{self, FamilyError};
 use crate::membership::WallClock;
 use crate::membership::files::{self, FileError};
 use crate::token::{Token, TokenError};
 
-/// The file in the state directory that administrators show.
+/// Name of the file in the state directory that contains the administrators' token.
 pub(super) const ADMIN_TOKEN: &str = "admin.token";
 
 const DATABASE: &str = "controller.redb";
 
-/// Connections that wait to be accepted: those of a thousand nodes that return at once.
+/// Backlog of the listening sockets, in connections: a thousand nodes may return at the same time.
 const BACKLOG: i32 = 1_024;
 
-/// How a controller is to be.
+/// Settings of a controller.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerSettings {
-    /// Where it listens.
+    /// Addresses on which the controller listens.
     pub(crate) listen: Vec<SocketAddr>,
-    /// Whether that is the default, of which a family that the machine does not speak is left out.
+    /// True if `listen` is the default. The controller then ignores an address family that the
+    /// machine does not support.
     pub(crate) listens_by_default: bool,
-    /// Where nodes find it, as `host:port`: what tokens name. None: where it listens.
+    /// Addresses at which nodes reach the controller, as `host:port`. Tokens contain them. If
+    /// empty, tokens contain the listening addresses.
     pub(crate) addresses: Vec<String>,
-    /// The folder of its state.
+    /// State directory, with the database and the administrators' token.
     pub(crate) state: PathBuf,
-    /// The network's name, which counts on the first start.
+    /// Name of the network, which only the first start uses.
     pub(crate) network: String,
-    /// How long grants last: [`ControllerSettings::GRANT_LIFETIME_MIN`] at least.
+    /// Lifetime of grants, at least [`ControllerSettings::GRANT_LIFETIME_MIN`].
     pub(crate) grant_lifetime: Duration,
-    /// What all flows of a pairing may send together.
+    /// Maximum rate of all flows of a pairing together.
     pub(crate) rate: Rate,
-    /// Quotas of tenants.
+    /// Quotas of each tenant.
     pub(crate) quotas: Quotas,
 }
 
 impl ControllerSettings {
-    /// How long grants last by default: the controller may be away for a day at any time, as they are renewed after half
-    /// of it.
+    /// Default lifetime of grants. Because the controller renews grants at half of their lifetime,
+    /// it may be absent for a day at any time.
     pub(crate) const GRANT_LIFETIME: Duration = Duration::from_secs(48 * 3_600);
 
-    /// The shortest life of grants: relays work for a day without the controller.
+    /// Shortest lifetime of grants that the settings permit. Relays thus work for half a day
+    /// without the controller.
     pub(crate) const GRANT_LIFETIME_MIN: Duration = Duration::from_secs(24 * 3_600);
 
-    /// What a pairing may send by default.
+    /// Default maximum rate of a pairing's flows.
     pub(crate) const RATE: Rate = Rate::from_megabits_per_second(100);
 }
 
-/// Why there is no controller.
+/// Reason why the controller cannot start or continue.
 #[derive(Debug, Error)]
 pub(crate) enum ControllerError {
-    /// What tokens would name.
-    #[error("`addresses` of [controller]: {0}")]
+    /// The addresses for tokens are invalid.
+    #[error("invalid `addresses` of [controller]: {0}")]
     Addresses(#[from] TokenError),
-    /// An address to listen on.
+    /// The controller cannot listen on an address.
     #[error(
-        "listening on {address} fails: {cause}; set `listen` of [controller] to an address of this machine and a port that is free \
-         (ss -tlpn shows who has it)"
+        "cannot listen on {address}: {cause}; set `listen` of [controller] to an address of this \
+        machine and a free port (ss -tlpn shows those in use)"
     )]
     Listen {
-        /// Which.
+        /// Address on which the controller should listen.
         address: SocketAddr,
-        /// Why.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// None was named.
-    #[error("there is no address to listen on: set `listen` of [controller]")]
+    /// The settings name no address to listen on.
+    #[error("no address to listen on: set `listen` of [controller]")]
     NowhereToListen,
-    /// The state.
+    /// The database cannot be opened, read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A file beside it.
+    /// A file of the state directory, other than the database, cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What the state says of the controller.
-    #[error("the controller's keys cannot be read: {0}; restore the state directory from a backup")]
+    /// The controller's identity in the database is invalid.
+    #[error("cannot read the controller's keys: {0}; restore the state directory from a backup")]
     Identity(String),
-    /// The connections' end.
-    #[error("serving failed: {0}; start the controller again")]
+    /// The HTTPS server failed.
+    #[error("HTTPS server failed: {0}; start the controller again")]
     Serving(io::Error),
 }
 
 impl FamilyError for ControllerError {
-    fn unspoken(&self) -> Option<SocketAddr> {
+    fn unsupported_family(&self) -> Option<SocketAddr> {
         match self {
             Self::Listen { address, cause } => is_family_unsupported(*address, cause).then_some(*address),
             _ => None,
@@ -113,7 +116,7 @@ impl FamilyError for ControllerError {
 }
 
 impl ControllerError {
-    /// Whom it is up to.
+    /// Returns the kind of cause, which decides the exit code.
     pub(crate) const fn cause(&self) -> Cause {
         match self {
             Self::Addresses(_) | Self::NowhereToListen => Cause::Settings,
@@ -123,28 +126,41 @@ impl ControllerError {
     }
 }
 
-/// A controller that runs.
+/// A running controller: it serves members and the administrator over HTTPS, and signs maps and
+/// grants.
+///
+/// # Contract
+/// - **Inputs**: HTTPS requests. Each handler validates its request, decides on a change of the
+///   network, and writes it to the database before it answers.
+/// - **Commands**: [`start`](Self::start) opens the database and the listeners;
+///   [`stop`](Self::stop) ends all connections. Acknowledged changes are on the disk.
+/// - **Outputs**: answers, and maps for the polls that a change wakes.
+/// - **Order**: one change at a time. Reads never wait for the disk.
+/// - **Time**: the clock is an argument of `start`. It dates grants and tokens.
+/// - **Getters**: [`addresses`](Self::addresses) and [`status`](Self::status) change nothing.
+///
+/// `controller/node.rs` is the loop of the process; the tests of `membership` run it without one.
 #[derive(Debug)]
 pub(crate) struct Controller {
     addresses: Vec<SocketAddr>,
     state: Arc<State>,
-    /// Ends all connections when it is dropped.
+    /// Sender whose drop ends all connections.
     stop: watch::Sender<()>,
     serving: JoinSet<()>,
 }
 
 impl Controller {
-    /// Starts a controller. Once this returns, it answers.
+    /// Starts a controller, which serves requests from then on.
     ///
     /// # Errors
-    /// If its state cannot be read or, on the first start, written, or an address is taken.
+    /// If its state cannot be read or, on the first start, written, or if an address is in use.
     pub(crate) async fn start(
         settings: ControllerSettings,
         clock: WallClock,
     ) -> Result<Self, ControllerError> {
-        let settings = checked(settings)?;
+        let settings = validate(settings)?;
         let all = |addresses: &[SocketAddr]| addresses.iter().map(|address| listen(*address)).collect();
-        let listeners: Vec<_> = listening::bind(&settings.listen, settings.listens_by_default, all)?;
+        let listeners: Vec<_> = listen_sockets::bind(&settings.listen, settings.listens_by_default, all)?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>();
         let addresses = addresses.map_err(ControllerError::Serving)?;
         let (state, served_at) = (settings.state.clone(), addresses.clone());
@@ -155,7 +171,7 @@ impl Controller {
     }
 
     fn serve(
-        served: Opened,
+        served: OpenedController,
         listeners: Vec<TcpListener>,
         addresses: Vec<SocketAddr>,
     ) -> Result<Self, ControllerError> {
@@ -165,33 +181,33 @@ impl Controller {
         let service = HttpService {
             gate: state.connections().clone(),
             tls: Some(TlsAcceptor::from(Arc::new(tls))),
-            router: router(Served::new(served.state, served.addresses)),
+            router: router(HttpState::new(served.state, served.addresses)),
         };
         let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
         for listener in listeners {
             let mut stopped = stop.subscribe();
-            // It never changes: the wait ends with the sender.
+            // The value never changes. The wait ends with the sender.
             let stopped = async move { drop(stopped.changed().await) };
             serving.spawn(connections::serve(listener, service.clone(), stopped));
         }
         Ok(Self { addresses, state, stop, serving })
     }
 
-    /// Where it listens.
+    /// Returns the addresses on which the controller listens.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What says how it is, at any time.
+    /// Returns a function that reports the controller's current status.
     pub(crate) fn status(&self) -> impl Fn() -> ControllerStatus + Send + Sync + use<> {
         let state = self.state.clone();
         move || state.status()
     }
 
-    /// Waits until it serves no more, which it does for ever unless something fails.
+    /// Waits until the controller stops serving, which happens only if a serving task panics.
     ///
     /// # Errors
-    /// Always: what failed.
+    /// None at present; a panic of a serving task is propagated.
     pub(crate) async fn ended(&mut self) -> Result<(), ControllerError> {
         match self.serving.join_next().await {
             Some(Ok(())) | None => Ok(()),
@@ -199,25 +215,25 @@ impl Controller {
         }
     }
 
-    /// Ends it. What was acknowledged is on the disk.
+    /// Stops the controller: ends all connections. All acknowledged changes are on the disk.
     pub(crate) async fn stop(mut self) {
         drop(self.stop);
         while self.serving.join_next().await.is_some() {}
     }
 }
 
-/// What is served.
-struct Opened {
+/// State of a controller whose database is open, and the addresses for its tokens.
+struct OpenedController {
     state: Arc<State>,
     addresses: Arc<[String]>,
 }
 
-fn checked(settings: ControllerSettings) -> Result<ControllerSettings, ControllerError> {
+fn validate(settings: ControllerSettings) -> Result<ControllerSettings, ControllerError> {
     if settings.listen.is_empty() {
         return Err(ControllerError::NowhereToListen);
     }
     if !settings.addresses.is_empty() {
-        // With these addresses tokens will be made.
+        // Tokens will contain these addresses.
         Token::new(settings.addresses.clone(), [0; 32], [0; 32])?;
     }
     Ok(settings)
@@ -227,7 +243,7 @@ fn open(
     settings: &ControllerSettings,
     served_at: &[SocketAddr],
     clock: WallClock,
-) -> Result<Opened, ControllerError> {
+) -> Result<OpenedController, ControllerError> {
     files::make_folder(&settings.state)?;
     let mut store = Store::open(&settings.state.join(DATABASE))?;
     let stored = store.read()?;
@@ -244,11 +260,11 @@ fn open(
     let network = NetworkSettings { grants, quotas: settings.quotas };
     let state = State::new(identity, store, &stored, network, clock);
     let addresses = if settings.addresses.is_empty() { served_at } else { settings.addresses.clone() };
-    Ok(Opened { state: Arc::new(state), addresses: addresses.into() })
+    Ok(OpenedController { state: Arc::new(state), addresses: addresses.into() })
 }
 
-/// Writes what `byway token` needs, unless it is there. A disk that is full does not keep a controller from starting that
-/// had started before.
+/// Writes the administrators' token into the state directory, unless the file has it already. If
+/// the file exists, a failure, as of a full disk, is only logged.
 fn write_admin_token(state: &Path, identity: &Identity, served_at: &[String]) -> Result<(), ControllerError> {
     let path = state.join(ADMIN_TOKEN);
     let token = Token::new(served_at[..1].to_vec(), *identity.pin(), *identity.admin_secret())?;
@@ -258,14 +274,15 @@ fn write_admin_token(state: &Path, identity: &Identity, served_at: &[String]) ->
     }
     match files::replace(&path, &token.to_text()) {
         Err(error) if known.is_some() => {
-            tracing::warn!("{error}; `byway token` does not find the controller meanwhile");
+            tracing::warn!("{error}; until then `byway token` cannot find the controller");
             Ok(())
         }
         written => Ok(written?),
     }
 }
 
-/// Where to reach, from this machine, what listens there.
+/// Returns the address by which processes of this machine reach a listener: for an unspecified
+/// address, the loopback.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -279,7 +296,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ControllerError> {
     let listen = || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         if address.is_ipv6() {
-            // `[::]` and `0.0.0.0` can be listened on both.
+            // Otherwise, `[::]` and `0.0.0.0` conflict.
             socket.set_only_v6(true)?;
         }
         socket.set_reuse_address(true)?;
@@ -302,7 +319,7 @@ mod tests {
         let unspoken = |address: &str, errno: Errno| {
             let cause = io::Error::from_raw_os_error(errno.raw_os_error());
             let address = address.parse().expect("an address");
-            ControllerError::Listen { address, cause }.unspoken().is_some()
+            ControllerError::Listen { address, cause }.unsupported_family().is_some()
         };
         assert!(unspoken("[::]:4443", Errno::AFNOSUPPORT));
         assert!(unspoken("[::]:4443", Errno::ADDRNOTAVAIL));

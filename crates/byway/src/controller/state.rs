@@ -1,4 +1,5 @@
-//! What all requests share: the network, what is written of it, and who waits for news.
+//! State of the controller that all requests share: the network, its database, and the pending
+//! polls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,112 +19,113 @@ use super::identity::Identity;
 use super::limits::{ALIVE_SECONDS, CONNECTIONS, LOG_INTERVAL, POLLS_PER_NODE_MAX};
 use super::lock;
 use super::network::{
-    Change, Contents, Decision, GrantSettings, Issuer, Network, Node, Plan, Quotas, Refusal,
+    Change, Decision, GrantIssuer, GrantSettings, MapContents, Network, NodeRecord, PathPlan, Quotas, Refusal,
 };
-use super::store::{Store, StoreError, Stored};
-use crate::connections::Gate;
+use super::store::{Store, StoreError, StoredState};
+use crate::connections::ConnectionLimiter;
 use crate::membership::{WallClock, files};
 
-/// Settings of a network.
+/// Settings of the controller's network: of grants, and of quotas.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetworkSettings {
-    /// Common settings of all grants.
+    /// Settings that all grants have in common.
     pub(crate) grants: GrantSettings,
-    /// Quotas of tenants.
+    /// Quotas of each tenant.
     pub(crate) quotas: Quotas,
 }
 
-/// Why a change was not made.
+/// Reason why a change of the network was not made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Unchanged {
-    /// It is not allowed.
+pub(crate) enum ChangeError {
+    /// The controller refuses the change.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The disk does not take it.
-    #[error("nothing was changed, as it could not be written: {0}")]
+    /// The database could not store the change.
+    #[error("cannot store the change, nothing was changed: {0}")]
     Storage(#[from] StoreError),
 }
 
-/// The controller, as requests see it.
+/// State of the controller, shared by all requests.
 #[derive(Debug)]
 pub(crate) struct State {
     identity: Identity,
     clock: WallClock,
-    /// Held while a change is decided and written; nobody else waits for the disk.
+    /// Database. It stays locked while a change is decided and written. Requests without a change
+    /// do not wait for the disk.
     store: Mutex<Store>,
-    view: Mutex<View>,
+    view: Mutex<NetworkSnapshot>,
     changes: watch::Sender<u64>,
     polls: Arc<Mutex<BTreeMap<u32, usize>>>,
     database: PathBuf,
     commits: Mutex<Commits>,
     requests: RequestCounts,
-    connections: Gate,
+    connections: ConnectionLimiter,
     /// Requests that a quota refused, by the tenant's name.
     quota_refusals: Mutex<BTreeMap<String, u64>>,
 }
 
-/// How writing went since the start.
+/// Numbers of the database's successful and failed writes since the start, and the latest failure.
 #[derive(Clone, Debug, Default)]
 struct Commits {
     done: u64,
     failed: u64,
-    /// Time of the last log line about a failure.
+    /// Time of the latest log message about a failed write.
     logged: Option<Instant>,
-    /// Why the last one failed, if it did.
+    /// Reason of the latest write's failure; `None` if it succeeded.
     problem: Option<String>,
 }
 
-/// The network, and what follows from it.
-struct View {
+/// The network's state, and the plan, maps and caches derived from it.
+struct NetworkSnapshot {
     network: Network,
-    plan: Plan,
-    issuer: Issuer,
-    /// Counts the changes since the start.
+    plan: PathPlan,
+    issuer: GrantIssuer,
+    /// Number of changes of the network since the start.
     generation: u64,
-    /// The highest that any map has.
+    /// Highest revision of any node's map.
     revision: u64,
-    maps: BTreeMap<u32, KeptMap>,
+    maps: BTreeMap<u32, CachedMap>,
     seen_unix_seconds: BTreeMap<u32, u64>,
 }
 
-impl fmt::Debug for View {
+impl fmt::Debug for NetworkSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "View(generation {}, revision {})", self.generation, self.revision)
     }
 }
 
-/// A node's map, as it was given out last.
-struct KeptMap {
+/// Latest map of a node, and the network's generation for which it was made.
+struct CachedMap {
     generation: u64,
-    contents: Contents,
+    contents: MapContents,
     current: CurrentMap,
 }
 
-/// A map and its revision.
+/// Signed map of a node, and its revision.
 #[derive(Clone, Debug)]
 pub(crate) struct CurrentMap {
-    /// The map's revision.
+    /// Revision of the map.
     pub(crate) revision: u64,
-    /// The map.
+    /// Map as JSON text, with its signature.
     pub(crate) signed: Arc<SignedMap>,
 }
 
 impl State {
-    /// The controller that was written.
+    /// Creates the controller's state from the contents of its database.
     pub(crate) fn new(
         identity: Identity,
         store: Store,
-        stored: &Stored,
+        stored: &StoredState,
         settings: NetworkSettings,
         clock: WallClock,
     ) -> Self {
         let mut network = Network::default();
         network.apply(&stored.changes);
         network.limit_tenants(settings.quotas);
-        let view = View {
-            plan: Plan::of(&network),
+        let view = NetworkSnapshot {
+            plan: PathPlan::of(&network),
             network,
-            issuer: Issuer::new(identity.signing_key(), settings.grants),
+            issuer: GrantIssuer::new(identity.signing_key(), settings.grants),
             generation: 0,
             revision: stored.revision,
             maps: BTreeMap::new(),
@@ -132,33 +134,34 @@ impl State {
         Self {
             identity,
             clock,
-            database: store.place().to_owned(),
+            database: store.path().to_owned(),
             store: Mutex::new(store),
             view: Mutex::new(view),
             changes: watch::Sender::new(0),
             polls: Arc::default(),
             commits: Mutex::default(),
             requests: RequestCounts::default(),
-            connections: Gate::new(CONNECTIONS.within_files()),
+            connections: ConnectionLimiter::new(CONNECTIONS.within_files()),
             quota_refusals: Mutex::default(),
         }
     }
 
-    /// Who the controller is.
+    /// Returns the controller's identity.
     pub(crate) const fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Its clock, in seconds of Unix time.
+    /// Returns the time of the controller's clock, in seconds of Unix time.
     pub(crate) fn unix_seconds(&self) -> u64 {
         self.clock.unix_seconds()
     }
 
-    /// Decides on a change and makes it, once it is on the disk. Neither happens in the threads that serve others.
+    /// Decides on a change of the network, writes it to the disk, applies it, and wakes the pending
+    /// polls. All of it runs on a blocking thread, not on those that serve requests.
     pub(crate) async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         decide: impl FnOnce(&Network, u64) -> Result<Decision<T>, Refusal> + Send + 'static,
-    ) -> Result<T, Unchanged> {
+    ) -> Result<T, ChangeError> {
         let state = Arc::clone(self);
         let changed = tokio::task::spawn_blocking(move || state.change_blocking(decide)).await;
         changed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
@@ -167,7 +170,7 @@ impl State {
     fn change_blocking<T>(
         &self,
         decide: impl FnOnce(&Network, u64) -> Result<Decision<T>, Refusal>,
-    ) -> Result<T, Unchanged> {
+    ) -> Result<T, ChangeError> {
         let mut store = lock(&self.store);
         let decision = decide(&self.view().network, self.clock.unix_seconds());
         let decision = decision.inspect_err(|refusal| self.count_quota(refusal))?;
@@ -179,7 +182,8 @@ impl State {
         Ok(decision.answer)
     }
 
-    /// Counts a request that a tenant's quota refuses. There are no more tenants than were named in tokens.
+    /// Counts a refusal by a tenant's quota; ignores other refusals. Only tenants that tokens name
+    /// have entries, which bounds the table.
     fn count_quota(&self, refusal: &Refusal) {
         if let Refusal::QuotaReached { tenant, .. } = refusal {
             *lock(&self.quota_refusals).entry(tenant.clone()).or_default() += 1;
@@ -193,7 +197,7 @@ impl State {
         commits.problem = written.as_ref().err().map(ToString::to_string);
         if let Some(problem) = &commits.problem {
             if commits.failed == 0 || commits.logged.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
-                tracing::error!("{problem}; the controller goes on with what it has");
+                tracing::error!("{problem}; the controller continues without storing changes");
                 commits.logged = Some(Instant::now());
             }
             commits.failed += 1;
@@ -203,16 +207,17 @@ impl State {
         written
     }
 
-    fn view(&self) -> MutexGuard<'_, View> {
+    fn view(&self) -> MutexGuard<'_, NetworkSnapshot> {
         lock(&self.view)
     }
 
-    /// Reads the network.
+    /// Calls `read` with the network, and returns its result.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Network) -> T) -> T {
         read(&self.view().network)
     }
 
-    /// The number of the member that shows this bearer secret, which is thereby seen.
+    /// Returns the number of the member that `bearer` authenticates, and records that the member is
+    /// alive.
     pub(crate) fn member(&self, bearer: &str) -> Result<u32, Refusal> {
         let now = self.clock.unix_seconds();
         let mut view = self.view();
@@ -221,17 +226,18 @@ impl State {
         Ok(number)
     }
 
-    /// Tells of every change from now on.
+    /// Returns a receiver that is notified of each change of the network.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// The map that a member is to have now.
+    /// Returns the current signed map of a member.
     pub(crate) fn map(&self, number: u32) -> Result<CurrentMap, Refusal> {
         self.view().map(number, self.clock.unix_microseconds()).ok_or(Refusal::NotAMember)
     }
 
-    /// A place among those who wait for news of one member.
+    /// Begins a member's poll for a new map. Fails if the member has [`POLLS_PER_NODE_MAX`] polls
+    /// already.
     pub(crate) fn begin_poll(&self, number: u32) -> Result<Poll, Refusal> {
         let mut polls = lock(&self.polls);
         let own = polls.entry(number).or_default();
@@ -242,7 +248,7 @@ impl State {
         Ok(Poll { number, polls: Arc::clone(&self.polls) })
     }
 
-    /// How the controller is.
+    /// Returns the controller's status.
     pub(crate) fn status(&self) -> ControllerStatus {
         let polls = lock(&self.polls).values().sum();
         let commits = lock(&self.commits).clone();
@@ -270,32 +276,32 @@ impl State {
         }
     }
 
-    /// Admission of connections.
-    pub(crate) const fn connections(&self) -> &Gate {
+    /// Returns the limiter of connections to the controller.
+    pub(crate) const fn connections(&self) -> &ConnectionLimiter {
         &self.connections
     }
 
-    /// What is counted of requests.
+    /// Returns the counters of requests to the controller.
     pub(crate) const fn requests(&self) -> &RequestCounts {
         &self.requests
     }
 
-    /// Why the last change could not be written.
+    /// Returns the reason why the latest change could not be stored; `None` if it was stored.
     pub(crate) fn storage_problem(&self) -> Option<String> {
         lock(&self.commits).problem.clone()
     }
 
-    /// All members.
+    /// Returns the descriptions of all members.
     pub(crate) fn nodes(&self) -> NodeList {
         let view = self.view();
         NodeList { nodes: view.network.nodes().map(|node| view.entry(node)).collect() }
     }
 }
 
-impl View {
+impl NetworkSnapshot {
     fn apply(&mut self, changes: &[Change]) {
         self.network.apply(changes);
-        self.plan = Plan::of(&self.network);
+        self.plan = PathPlan::of(&self.network);
         self.generation += 1;
         for change in changes {
             if let Change::NoNode(number) = change {
@@ -305,7 +311,8 @@ impl View {
         }
     }
 
-    /// Returns the use of the shared tables by each tenant.
+    /// Returns each tenant's use of the controller's tables, with the number of its refused
+    /// requests.
     fn tenants(&self, refused: &BTreeMap<String, u64>) -> Vec<TenantUse> {
         let mut uses = self.network.tenant_uses();
         for tenant in &mut uses {
@@ -314,9 +321,9 @@ impl View {
         uses
     }
 
-    /// How many members of a role were heard of lately.
+    /// Returns the number of members of a role that sent a request within [`ALIVE_SECONDS`].
     fn alive(&self, role: Role, now_unix_seconds: u64) -> usize {
-        let is_alive = |node: &&Node| {
+        let is_alive = |node: &&NodeRecord| {
             let seen = self.seen_unix_seconds.get(&node.number);
             node.role == role
                 && seen.is_some_and(|seen| seen.saturating_add(ALIVE_SECONDS) >= now_unix_seconds)
@@ -324,33 +331,37 @@ impl View {
         self.network.nodes().filter(is_alive).count()
     }
 
-    /// The map of a node. Its revision is a new one only if something in it is.
+    /// Returns the current map of a node, from the cache if possible. The map's revision changes
+    /// only if its content does.
     fn map(&mut self, number: u32, unix_microseconds: u64) -> Option<CurrentMap> {
         let now_unix_seconds = unix_microseconds / 1_000_000;
         let node = self.network.node(number)?;
-        let kept = self.maps.get_mut(&number);
-        if let Some(kept) = &kept
-            && kept.generation == self.generation
-            && now_unix_seconds < kept.contents.renewed_at
+        let cached = self.maps.get_mut(&number);
+        if let Some(cached) = &cached
+            && cached.generation == self.generation
+            && now_unix_seconds < cached.contents.renewed_at
         {
-            return Some(kept.current.clone());
+            return Some(cached.current.clone());
         }
         let contents = self.network.contents(node, &self.plan, &mut self.issuer, now_unix_seconds);
-        if let Some(kept) = kept.filter(|kept| kept.contents.map == contents.map) {
-            kept.generation = self.generation;
-            kept.contents.renewed_at = contents.renewed_at;
-            return Some(kept.current.clone());
+        if let Some(cached) = cached.filter(|cached| cached.contents.map == contents.map) {
+            cached.generation = self.generation;
+            cached.contents.renewed_at = contents.renewed_at;
+            return Some(cached.current.clone());
         }
         let current = self.sign(&contents, unix_microseconds);
-        let kept = KeptMap { generation: self.generation, contents, current: current.clone() };
-        self.maps.insert(number, kept);
+        let cached = CachedMap { generation: self.generation, contents, current: current.clone() };
+        self.maps.insert(number, cached);
         Some(current)
     }
 
-    /// Revisions are microseconds of Unix time, and rise even if the clock does not while the controller runs: so they need
-    /// not be written for each map, and grants are renewed though the disk may be full. Members ask for any other revision
-    /// than theirs, so that a clock that was set back keeps nothing from them.
-    fn sign(&mut self, contents: &Contents, unix_microseconds: u64) -> CurrentMap {
+    /// Signs a node's map with a new revision.
+    ///
+    /// Revisions are microseconds of Unix time. They increase even if the clock does not, as long
+    /// as the controller runs. They therefore need no write for each map, and the controller renews
+    /// grants even with a full disk. Members request any revision other than their own. A clock
+    /// that was set back therefore hides no map from them.
+    fn sign(&mut self, contents: &MapContents, unix_microseconds: u64) -> CurrentMap {
         self.revision = unix_microseconds.max(self.revision + 1);
         let mut map = contents.map.clone();
         map.revision = self.revision;
@@ -359,7 +370,7 @@ impl View {
         CurrentMap { revision: self.revision, signed: Arc::new(SignedMap { map: text, signature }) }
     }
 
-    fn entry(&self, node: &Node) -> NodeEntry {
+    fn entry(&self, node: &NodeRecord) -> NodeEntry {
         let round_trips = node.round_trips.iter();
         NodeEntry {
             number: node.number,
@@ -378,7 +389,7 @@ impl View {
     }
 }
 
-/// Somebody waits for news; until it is dropped.
+/// Pending poll of a member. Its drop ends the poll.
 #[derive(Debug)]
 pub(crate) struct Poll {
     number: u32,

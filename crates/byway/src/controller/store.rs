@@ -1,4 +1,5 @@
-//! What outlives the controller's process: one file, changed in transactions that are on the disk before they count.
+//! Persistent state of the controller: a database file, changed in transactions that are on the
+//! disk before they take effect.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,58 +22,58 @@ const IDENTITY: &str = "identity";
 const COUNTERS: &str = "counters";
 const REVISION: &str = "revision";
 
-/// Why the state could not be read or written.
+/// Reason why the controller's database could not be opened, read or written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{doing} {} fails: {cause}; {remedy}", place.display())]
+#[error("cannot {doing} {}: {cause}; {remedy}", path.display())]
 pub(crate) struct StoreError {
     doing: &'static str,
-    place: PathBuf,
+    path: PathBuf,
     cause: String,
     remedy: &'static str,
 }
 
-/// Everything that was written.
+/// Contents of the controller's database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stored {
-    /// Who the controller is; none before the first start.
+pub(crate) struct StoredState {
+    /// Serialized identity of the controller; `None` before the first start.
     pub(crate) identity: Option<Vec<u8>>,
-    /// What makes the network out of an empty one.
+    /// Changes that turn an empty network into the stored one.
     pub(crate) changes: Vec<Change>,
-    /// A revision that no map had when this was written.
+    /// Revision that is at least that of any map at the time of the latest write.
     pub(crate) revision: u64,
 }
 
 type Opener = Box<dyn Fn() -> Result<Database, redb::Error> + Send>;
 
-/// The file.
+/// Store of the controller's state in a database file.
 pub(crate) struct Store {
-    place: PathBuf,
+    path: PathBuf,
     opener: Opener,
-    /// None after an error: the database has to be opened anew then.
+    /// Open database; `None` after an error, until the next access opens it again.
     database: Option<Database>,
 }
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Store({})", self.place.display())
+        write!(f, "Store({})", self.path.display())
     }
 }
 
 impl Store {
-    /// Opens the file, which is made if there is none.
+    /// Opens the database file, or creates it.
     ///
     /// # Errors
-    /// If it cannot be read and written, is no database, or another process has it.
-    pub(crate) fn open(place: &Path) -> Result<Self, StoreError> {
-        let path = place.to_owned();
-        Self::with_opener(place, Box::new(move || open_database(&path)))
+    /// If the file is not readable and writable, is no database, or is open in another process.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let owned_path = path.to_owned();
+        Self::with_opener(path, Box::new(move || open_database(&owned_path)))
     }
 
-    fn with_opener(place: &Path, opener: Opener) -> Result<Self, StoreError> {
-        let mut store = Self { place: place.to_owned(), opener, database: None };
+    fn with_opener(path: &Path, opener: Opener) -> Result<Self, StoreError> {
+        let mut store = Self { path: path.to_owned(), opener, database: None };
         match store.opened() {
             Ok(_) => Ok(store),
-            Err(error) => Err(store.error("opening", &error)),
+            Err(error) => Err(store.error("open", &error)),
         }
     }
 
@@ -80,31 +81,31 @@ impl Store {
         if self.database.is_none() {
             self.database = Some((self.opener)()?);
         }
-        Ok(self.database.as_ref().expect("it was opened just now"))
+        Ok(self.database.as_ref().expect("the database is open"))
     }
 
     fn error(&self, doing: &'static str, cause: &redb::Error) -> StoreError {
-        StoreError { doing, place: self.place.clone(), cause: cause.to_string(), remedy: remedy(cause) }
+        StoreError { doing, path: self.path.clone(), cause: cause.to_string(), remedy: remedy(cause) }
     }
 
-    /// Where the file is.
-    pub(crate) fn place(&self) -> &Path {
-        &self.place
+    /// Returns the path of the database file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Reads everything.
+    /// Reads all contents of the database.
     ///
     /// # Errors
-    /// If the file cannot be read, or says what this version cannot read.
-    pub(crate) fn read(&mut self) -> Result<Stored, StoreError> {
+    /// If the file is not readable, or has a format that this version does not know.
+    pub(crate) fn read(&mut self) -> Result<StoredState, StoreError> {
         let read = self.opened().and_then(read);
-        read.map_err(|error| self.error("reading", &error))
+        read.map_err(|error| self.error("read", &error))
     }
 
-    /// Writes who the controller is.
+    /// Writes the controller's serialized identity to the disk.
     ///
     /// # Errors
-    /// If the disk does not take it.
+    /// If the disk fails.
     pub(crate) fn write_identity(&mut self, identity: &[u8]) -> Result<(), StoreError> {
         self.transact(|transaction| {
             transaction.open_table(META)?.insert(IDENTITY, identity)?;
@@ -112,10 +113,11 @@ impl Store {
         })
     }
 
-    /// Writes changes, all or none. When this returns, they are on the disk.
+    /// Writes changes of the network, all or none, and the highest revision of maps. On return,
+    /// they are on the disk.
     ///
     /// # Errors
-    /// If the disk does not take them. The next call opens the file anew.
+    /// If the disk fails. The next call opens the file again.
     pub(crate) fn commit(&mut self, changes: &[Change], revision: u64) -> Result<(), StoreError> {
         self.transact(|transaction| {
             transaction.open_table(META)?.insert(REVISION, json(&revision).as_slice())?;
@@ -133,9 +135,9 @@ impl Store {
             Ok(transaction.commit()?)
         });
         written.map_err(|error| {
-            // After an error of the disk, a database takes nothing more; the next change tries a new one.
+            // After a disk error, the database refuses all writes. The next change opens it again.
             self.database = None;
-            self.error("writing", &error)
+            self.error("write", &error)
         })
     }
 }
@@ -147,11 +149,13 @@ fn open_database(path: &Path) -> Result<Database, redb::Error> {
 
 fn remedy(cause: &redb::Error) -> &'static str {
     match cause {
-        redb::Error::DatabaseAlreadyOpen => "another controller runs on this state: stop it first",
+        redb::Error::DatabaseAlreadyOpen => "another controller uses this state: stop it first",
         redb::Error::Io(error) => files::remedy(error.kind()),
-        redb::Error::UpgradeRequired(_) => "another version wrote it: use that, or a newer one",
+        redb::Error::UpgradeRequired(_) => {
+            "another version of Byway wrote it: use that version, or a newer one"
+        }
         redb::Error::Corrupted(_) => "restore the state directory from a backup",
-        _ => "look at the disk, then start the controller again",
+        _ => "check the disk, then start the controller again",
     }
 }
 
@@ -194,9 +198,9 @@ fn row(pair: Pair) -> (u32, u32) {
     (one, other)
 }
 
-fn read(database: &Database) -> Result<Stored, redb::Error> {
+fn read(database: &Database) -> Result<StoredState, redb::Error> {
     let transaction = database.begin_read()?;
-    let mut stored = Stored::default();
+    let mut stored = StoredState::default();
     if let Some(meta) = existing(transaction.open_table(META))? {
         stored.identity = meta.get(IDENTITY)?.map(|bytes| bytes.value().to_vec());
         if let Some(counters) = meta.get(COUNTERS)? {
@@ -219,7 +223,7 @@ fn read(database: &Database) -> Result<Stored, redb::Error> {
     Ok(stored)
 }
 
-/// The table, if it was ever written to.
+/// Returns a database table; `None` if nothing was ever written to it.
 fn existing<T>(opened: Result<T, TableError>) -> Result<Option<T>, redb::Error> {
     match opened {
         Ok(table) => Ok(Some(table)),

@@ -5,10 +5,11 @@ use rustix::time::{Timespec, clock_gettime};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// How early to wake up and spin: what a wake-up is late on an ordinary kernel, with the timer slack at its least.
+/// Time before a deadline at which a thread wakes up and spins, in nanoseconds. An ordinary kernel
+/// wakes threads this late at the least timer slack.
 const SPIN_NANOS: u64 = 60_000;
 
-/// An instant of `CLOCK_MONOTONIC` in nanoseconds: it is the same clock in all processes of a machine.
+/// Instant of `CLOCK_MONOTONIC` in nanoseconds, a clock that all processes of a machine share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(u64);
 
@@ -38,28 +39,32 @@ impl Instant {
     }
 }
 
-/// Has this thread's timers fire when they are due, not up to 50 microseconds later.
+/// Reduces this thread's timer slack to the minimum; the usual slack delays timers by up to 50
+/// microseconds.
 pub(crate) fn sharpen_timers() {
-    // Without it, timers are merely less sharp, and the lateness that is reported shows it.
+    // A failure only makes timers less accurate, which the reported lateness shows.
     let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1));
 }
 
-/// Waits until this instant, to a few microseconds.
+/// Sleeps until shortly before `instant`, and spins for the rest: returns at most some microseconds
+/// after `instant`.
 pub(crate) fn wait_until(instant: Instant) {
     let early = timespec(instant.0.saturating_sub(SPIN_NANOS));
-    // A signal may end the sleep early; the loop below sleeps on.
+    // A signal may end the sleep early. The loop below then spins for the rest of the time.
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &early);
     while Instant::now() < instant {
         core::hint::spin_loop();
     }
 }
 
-/// How long to sleep for something that is due at `instant`, so as to be awake for it.
+/// Returns the length of the sleep from `now` until `SPIN_NANOS` before `instant`; zero if that
+/// time has passed.
 pub(crate) fn sleep_before(instant: Instant, now: Instant) -> Timespec {
     timespec(instant.nanos_since(now).saturating_sub(SPIN_NANOS))
 }
 
-/// Translates the kernel's receive times, which are in Unix time.
+/// Converter of the kernel's receive timestamps, which are in Unix time, into instants of the
+/// demo's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnixClock {
     monotonic_behind_nanos: u64,
@@ -71,7 +76,8 @@ impl UnixClock {
         Self { monotonic_behind_nanos: unix.saturating_sub(Instant::now().0) }
     }
 
-    /// The instant of a time since 1970, never in the future.
+    /// Converts a Unix time into an instant of the monotonic clock. A result after `now` is reduced
+    /// to `now`.
     pub(crate) fn instant(self, unix: core::time::Duration, now: Instant) -> Instant {
         let unix_nanos = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
         Instant(unix_nanos.saturating_sub(self.monotonic_behind_nanos)).min(now)

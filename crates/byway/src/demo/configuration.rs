@@ -1,39 +1,40 @@
-//! Configuration files for the processes of a run, as one would write them by hand.
+//! Configuration files for the processes of a run, as a user would write them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::plan::{DEADLINE_MS, Node, Plan};
+use super::plan::{DEADLINE_MS, DemoNode, DemoPlan};
 use super::results::RunKind;
 
-/// What the receiving agent exposes.
+/// Name of the service that the receiving agent exposes.
 const EXPOSED: &str = "video";
 
-/// Above the stream's 1.5 Mbit/s, so that not the agent but the network decides what is lost.
+/// Rate limit of the agent's forward. It exceeds the stream's 1.5 Mbit/s, because the network and
+/// not the agent must decide which packets are lost.
 const FORWARD_RATE: &str = "2 Mbit/s";
 
 #[derive(Serialize)]
 struct AgentFile {
     agent: NodeTable,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    forward: Vec<Forward>,
+    forward: Vec<ForwardTable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    expose: Vec<Expose>,
-    observe: Observe,
+    expose: Vec<ExposeTable>,
+    observe: ObserveTable,
 }
 
 #[derive(Serialize)]
 struct RelayFile {
     relay: NodeTable,
-    observe: Observe,
+    observe: ObserveTable,
 }
 
 #[derive(Serialize)]
 struct ControllerFile {
     controller: ControllerTable,
-    observe: Observe,
+    observe: ObserveTable,
 }
 
 #[derive(Serialize)]
@@ -55,7 +56,7 @@ struct ControllerTable {
 }
 
 #[derive(Serialize)]
-struct Forward {
+struct ForwardTable {
     listen: SocketAddr,
     peer: String,
     to: &'static str,
@@ -69,18 +70,18 @@ struct Forward {
 }
 
 #[derive(Serialize)]
-struct Expose {
+struct ExposeTable {
     name: &'static str,
     target: SocketAddr,
     peers: [String; 1],
 }
 
 #[derive(Serialize)]
-struct Observe {
+struct ObserveTable {
     listen: SocketAddr,
 }
 
-/// What a node is.
+/// Role of a node of the demo: relay or agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Relay,
@@ -88,7 +89,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// The subcommand of `byway`.
+    /// Returns the subcommand of `byway` that runs a node of this role.
     pub(crate) const fn command(self) -> &'static str {
         match self {
             Self::Relay => "relay",
@@ -97,54 +98,57 @@ impl Role {
     }
 }
 
-/// The files of a run.
+/// Writer of the configuration files of one run's controller, relays and agents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Configuration<'a> {
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a DemoPlan,
     pub(crate) kind: RunKind,
     pub(crate) folder: &'a Path,
 }
 
 impl Configuration<'_> {
-    /// The file that holds the token for nodes of this role.
+    /// Returns the path of the token file for nodes of this role.
     pub(crate) fn token_file(&self, role: Role) -> PathBuf {
         self.folder.join(format!("{}.token", role.command()))
     }
 
-    /// What a relay's or an agent's file says.
-    pub(crate) fn node(&self, node: Node) -> Result<String, toml::ser::Error> {
-        let observe = Observe { listen: self.plan.observe(node) };
+    /// Returns the configuration file of a relay or an agent.
+    pub(crate) fn node(&self, node: DemoNode) -> Result<String, toml::ser::Error> {
+        let observe = ObserveTable { listen: self.plan.observe(node) };
         let table = self.table(node);
         match node {
-            Node::IngressRelay | Node::EgressRelay => toml::to_string(&RelayFile { relay: table, observe }),
-            Node::Sender(pair) => {
+            DemoNode::IngressRelay | DemoNode::EgressRelay => {
+                toml::to_string(&RelayFile { relay: table, observe })
+            }
+            DemoNode::Sender(pair) => {
                 let forward = vec![self.forward(pair)];
                 toml::to_string(&AgentFile { agent: table, forward, expose: Vec::new(), observe })
             }
-            Node::Receiver(pair) => {
+            DemoNode::Receiver(pair) => {
                 let target = self.plan.target(pair);
-                let expose = vec![Expose { name: EXPOSED, target, peers: [Node::Sender(pair).name()] }];
+                let expose =
+                    vec![ExposeTable { name: EXPOSED, target, peers: [DemoNode::Sender(pair).name()] }];
                 toml::to_string(&AgentFile { agent: table, forward: Vec::new(), expose, observe })
             }
         }
     }
 
-    /// What the controller's file says.
+    /// Returns the controller's configuration file.
     pub(crate) fn controller(&self) -> Result<String, toml::ser::Error> {
         let listen = self.plan.controller();
         let state = self.folder.join("controller");
         let controller = ControllerTable { listen: [listen], addresses: [listen.to_string()], state };
         toml::to_string(&ControllerFile {
             controller,
-            observe: Observe { listen: self.plan.observe_controller() },
+            observe: ObserveTable { listen: self.plan.observe_controller() },
         })
     }
 
-    fn table(&self, node: Node) -> NodeTable {
+    fn table(&self, node: DemoNode) -> NodeTable {
         let (role, relay) = match node {
-            Node::Sender(_) => (Role::Agent, Some(Node::IngressRelay.name())),
-            Node::Receiver(_) => (Role::Agent, Some(Node::EgressRelay.name())),
-            Node::IngressRelay | Node::EgressRelay => (Role::Relay, None),
+            DemoNode::Sender(_) => (Role::Agent, Some(DemoNode::IngressRelay.name())),
+            DemoNode::Receiver(_) => (Role::Agent, Some(DemoNode::EgressRelay.name())),
+            DemoNode::IngressRelay | DemoNode::EgressRelay => (Role::Relay, None),
         };
         NodeTable {
             name: node.name(),
@@ -156,7 +160,7 @@ impl Configuration<'_> {
         }
     }
 
-    fn forward(&self, pair: usize) -> Forward {
+    fn forward(&self, pair: usize) -> ForwardTable {
         let service = match self.kind {
             RunKind::Lossless | RunKind::Coding | RunKind::RelaysKilled | RunKind::Lone => "coding",
             RunKind::Internet => "internet",
@@ -164,9 +168,9 @@ impl Configuration<'_> {
             RunKind::Forwarding => "forwarding",
         };
         let is_coding = service == "coding";
-        Forward {
+        ForwardTable {
             listen: self.plan.forward(pair),
-            peer: Node::Receiver(pair).name(),
+            peer: DemoNode::Receiver(pair).name(),
             to: EXPOSED,
             service,
             rate: FORWARD_RATE,
@@ -181,7 +185,7 @@ impl Configuration<'_> {
 mod tests {
     use super::*;
 
-    const PLAN: Plan = Plan { net: 77, pairs: 8, seed: 1, outage_ms: (4_000, 9_000) };
+    const PLAN: DemoPlan = DemoPlan { net: 77, pairs: 8, seed: 1, outage_ms: (4_000, 9_000) };
 
     fn of(kind: RunKind) -> Configuration<'static> {
         Configuration { plan: &PLAN, kind, folder: Path::new("/tmp/run") }
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_sender_forwards_to_its_receiver_with_the_service_of_the_run() {
-        let file = of(RunKind::RelaysKilled).node(Node::Sender(0)).expect("TOML");
+        let file = of(RunKind::RelaysKilled).node(DemoNode::Sender(0)).expect("TOML");
         let expected = r#"[agent]
 name = "sender-1"
 state = "/tmp/run/sender-1"
@@ -216,15 +220,15 @@ listen = "127.77.5.3:4680"
 
     #[test]
     fn only_coding_says_how_to_code() {
-        let file = of(RunKind::Caching).node(Node::Sender(7)).expect("TOML");
+        let file = of(RunKind::Caching).node(DemoNode::Sender(7)).expect("TOML");
         assert!(file.contains("service = \"caching\"") && !file.contains("batch"), "{file}");
     }
 
     #[test]
     fn receivers_expose_and_relays_do_neither() {
-        let receiver = of(RunKind::Coding).node(Node::Receiver(7)).expect("TOML");
+        let receiver = of(RunKind::Coding).node(DemoNode::Receiver(7)).expect("TOML");
         assert!(receiver.contains("[[expose]]") && receiver.contains("peers = [\"sender-8\"]"), "{receiver}");
-        let relay = of(RunKind::Coding).node(Node::EgressRelay).expect("TOML");
+        let relay = of(RunKind::Coding).node(DemoNode::EgressRelay).expect("TOML");
         assert!(relay.starts_with("[relay]\nname = \"egress\"") && !relay.contains("expose"), "{relay}");
         let controller = of(RunKind::Coding).controller().expect("TOML");
         assert!(controller.contains("addresses = [\"127.77.7.1:4443\"]"), "{controller}");

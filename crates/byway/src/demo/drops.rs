@@ -1,20 +1,21 @@
-//! Datagrams that the kernel dropped because a socket was full: what a machine loses that is too busy, and no network.
+//! Datagrams that the kernel dropped at full sockets: losses by a busy machine, not by the network.
 
 use std::fs;
 use std::net::Ipv4Addr;
 
-use super::plan::{Node, Plan};
+use super::plan::{DemoNode, DemoPlan};
 
 /// The kernel's list of UDP sockets (proc(5)).
 const SOCKETS: &str = "/proc/net/udp";
 
-/// Whose sockets have dropped something, and how many datagrams, since they were opened.
-pub(crate) fn at_sockets(plan: &Plan) -> Vec<(String, u64)> {
-    // Without the list, what is missing is counted, and its place is not known.
+/// Returns each socket of the demo that dropped datagrams since it was opened: a description of its
+/// owner, and the number of drops.
+pub(crate) fn at_sockets(plan: &DemoPlan) -> Vec<(String, u64)> {
+    // Without the list, the losses still count, but their sockets are unknown.
     dropped(plan, &fs::read_to_string(SOCKETS).unwrap_or_default())
 }
 
-fn dropped(plan: &Plan, list: &str) -> Vec<(String, u64)> {
+fn dropped(plan: &DemoPlan, list: &str) -> Vec<(String, u64)> {
     let sockets = list.lines().skip(1).filter_map(parsed);
     let of_plan = sockets.filter(|(address, count)| {
         let [loopback, net, ..] = address.octets();
@@ -23,7 +24,7 @@ fn dropped(plan: &Plan, list: &str) -> Vec<(String, u64)> {
     of_plan.map(|(address, count)| (owner(address), count)).collect()
 }
 
-/// The local address and the drops of a line.
+/// Parses the local address and the number of drops from a line of the list.
 fn parsed(line: &str) -> Option<(Ipv4Addr, u64)> {
     let mut words = line.split_whitespace();
     let (address, _) = words.nth(1)?.split_once(':')?;
@@ -32,14 +33,14 @@ fn parsed(line: &str) -> Option<(Ipv4Addr, u64)> {
     Some((address, words.last()?.parse().ok()?))
 }
 
-/// The owner of a socket, by the purpose that the plan's address has.
+/// Names the owner of a socket by its address, whose third byte is the purpose in the plan.
 fn owner(address: Ipv4Addr) -> String {
     let [_, _, purpose, last] = address.octets();
     let number = usize::from(last).saturating_sub(1);
     match purpose {
-        1 => format!("{} from the network", Node::at(number).name()),
-        2 => format!("the emulator, for {}", Node::at(number).name()),
-        3 => format!("the agent of sender {} from its application", number + 1),
+        1 => format!("{}, from the network", DemoNode::from_index(number).name()),
+        2 => format!("the emulator's socket for {}", DemoNode::from_index(number).name()),
+        3 => format!("the agent of sender {}, from its application", number + 1),
         4 => format!("the application of receiver {}", number + 1),
         _ => format!("the socket at {address}"),
     }
@@ -68,10 +69,10 @@ mod tests {
             line([127, 0, 0, 1], 5),
         ]
         .concat();
-        let plan = Plan { net: 77, pairs: 8, seed: 1, outage_ms: (0, 0) };
+        let plan = DemoPlan { net: 77, pairs: 8, seed: 1, outage_ms: (0, 0) };
         let expected = [
-            ("the agent of sender 2 from its application".to_owned(), 3),
-            ("the emulator, for receiver-1".to_owned(), 9),
+            ("the agent of sender 2, from its application".to_owned(), 3),
+            ("the emulator's socket for receiver-1".to_owned(), 9),
         ];
         assert_eq!(dropped(&plan, &list), expected);
     }

@@ -1,14 +1,15 @@
 //! `byway demo`: a video call survives an outage, shown on one machine without privileges.
 //!
-//! A controller, two relays and eight pairs of agents run as real processes over real sockets, through an emulated network,
-//! and carry real video. What a viewer would see is compared for each service.
+//! A controller, two relays and eight pairs of agents run as real processes over real sockets,
+//! through an emulated network, and transfer real video. The report compares the services by the
+//! pictures that a viewer would see.
 //!
 //! - [`wan`]: the emulator, a process of its own; [`plan`]: the network that it emulates.
 //! - [`media`]: the video; [`traffic`]: the applications that send and receive it.
 //! - [`overlay`], [`configuration`], [`status`]: the processes of Byway.
-//! - [`mod@run`]: one run; [`measure`]: its numbers; [`report`]: all of it, told.
+//! - [`mod@run`]: one run; [`measure`]: its evaluation; [`report`]: the results of all runs.
 //!
-//! Nothing is encoded or decoded while packets fly: that would delay them.
+//! Nothing is encoded or decoded during a transfer, because that would delay packets.
 
 #![allow(
     clippy::disallowed_methods,
@@ -22,6 +23,7 @@
 
 mod clock;
 mod configuration;
+mod demo_run;
 mod drops;
 mod limits;
 mod measure;
@@ -35,7 +37,6 @@ mod results;
 mod run;
 mod seeds;
 mod status;
-mod tour;
 mod traffic;
 mod udp;
 mod wan;
@@ -45,108 +46,116 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use media::{Footage, Tools};
-use plan::Plan;
+use plan::DemoPlan;
 
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
-use crate::scratch::Scratch;
+use crate::temp_dir::RunTempDir;
 
-/// The hidden subcommand that is the emulator.
+/// Hidden subcommand of `byway` that runs the emulator's process.
 pub(crate) const WAN_COMMAND: &str = "demo-wan";
 
-/// Pairs of agents: so many that a full batch has a packet of each.
+/// Number of pairs of agents. With eight, a full batch has one packet of each.
 const PAIRS: usize = 8;
 
-/// When the outage begins, in seconds: late enough to see the call well, and over before relays are killed half way.
+/// Begin of the outage, in seconds after the start of the call. By default, the outage ends before
+/// the demo kills relays half way.
 const OUTAGE_AFTER_SECONDS: u64 = 4;
 
-/// How long the video is.
+/// Length of the video in seconds.
 const VIDEO_SECONDS: u64 = 20;
 
-/// What `byway demo` is told.
+/// Options of `byway demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DemoFlags {
-    /// A video to send instead of Big Buck Bunny; it is looped to 20 s.
+    /// Video to send instead of Big Buck Bunny, looped to 20 s.
     #[arg(long, value_name = "FILE")]
     video: Option<PathBuf>,
-    /// How long one of the paths is dark, in seconds.
+    /// Length of the outage on one of the direct paths, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=14))]
     outage: u64,
-    /// What chance begins with: the same seed gives the same losses.
+    /// Random seed: the same seed gives the same losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only coding, with so many seeds, without looking at the video.
+    /// Run only coding, with N consecutive seeds, without scoring the video.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::SEEDS_MAX)))]
     seeds: Option<u32>,
-    /// Where result.json and report.html go; footage is looked for there, too.
+    /// Folder for result.json and report.html, and for the footage.
     #[arg(long, value_name = "FOLDER", default_value = "target/demo")]
     output: PathBuf,
 }
 
-/// Shows it.
+/// Performs the demo, or the runs of `--seeds`.
 ///
 /// # Errors
-/// If something is missing or fails, or the user interrupts ([`Interrupted`](interrupt::Interrupted)); the error says what to do about it.
+/// If something is missing or fails, or the user interrupts
+/// ([`Interrupted`](interrupt::Interrupted)); the error names the remedy.
 pub(crate) fn run(flags: &DemoFlags) -> anyhow::Result<()> {
     interrupt::listen()?;
     let prerequisites = Prerequisites::new(flags)?;
     match flags.seeds {
         Some(count) => seeds::run(flags, &prerequisites, count),
-        None => tour::run(flags, &prerequisites),
+        None => demo_run::run(flags, &prerequisites),
     }
 }
 
-/// What the demo cannot do without.
+/// Video source, ffmpeg, temporary folder and loopback addresses that the demo needs, all checked.
 #[derive(Debug)]
 struct Prerequisites {
     footage: Footage,
     tools: Tools,
-    scratch: Scratch,
-    net: Reservation,
+    scratch: RunTempDir,
+    net: NetReservation,
 }
 
 impl Prerequisites {
+    /// Checks the options of the demo first, then the machine: ffmpeg, a temporary folder and free
+    /// loopback addresses.
+    ///
     /// # Errors
-    /// If one is missing: first what was typed is looked at, then the machine.
+    /// If a prerequisite is missing.
     fn new(flags: &DemoFlags) -> anyhow::Result<Self> {
         let footage = flags.footage()?;
         if flags.seeds.is_none() {
             expect_writable(&flags.output)?;
         }
         let tools = Tools::find()?;
-        Ok(Self { footage, tools, scratch: Scratch::new()?, net: Reservation::new()? })
+        Ok(Self { footage, tools, scratch: RunTempDir::new()?, net: NetReservation::new()? })
     }
 }
 
+/// Checks that the demo can write its results to this folder, before minutes of work.
+///
 /// # Errors
-/// If results could not be written here once they are there, minutes later.
+/// If the folder is not writable.
 fn expect_writable(output: &Path) -> Result<(), Failure> {
     fs::create_dir_all(output).and_then(|()| tempfile::tempfile_in(output)).map(drop).map_err(|error| {
-        let message = format!("--output {}: {error}: name a folder that you may write to", output.display());
+        let message = format!("--output {}: {error}: name a writable folder", output.display());
         Failure::new(Cause::Settings, message)
     })
 }
 
-/// The emulator: what the demo starts as a process of its own.
+/// Runs the emulator, which the demo starts as a process of its own.
 ///
 /// # Errors
-/// If its addresses are in use or its commands make no sense.
+/// If its addresses are in use or its commands are invalid.
 pub(crate) fn run_wan() -> anyhow::Result<()> {
     wan::main()
 }
 
 fn expect_file(video: &Path) -> Result<(), Failure> {
     let problem = match fs::File::open(video).and_then(|file| file.metadata()) {
-        Ok(metadata) if metadata.is_dir() => "this is a folder".into(),
+        Ok(metadata) if metadata.is_dir() => "is a folder".into(),
         Ok(_) => return Ok(()),
         Err(error) => error.to_string(),
     };
-    let message = format!("--video {}: {problem}: name a file with a video", video.display());
+    let message = format!("--video {}: {problem}: name a video file", video.display());
     Err(Failure::new(Cause::Settings, message))
 }
 
 impl DemoFlags {
-    /// The user's video, or Big Buck Bunny where `make demo` puts it, or none of these.
+    /// Finds the footage: the user's video, Big Buck Bunny if `make demo` has fetched it, or the
+    /// test picture.
     ///
     /// # Errors
     /// If the user's video cannot be read.
@@ -162,21 +171,26 @@ impl DemoFlags {
         }
     }
 
-    fn plan(&self, net: &Reservation) -> Plan {
+    fn plan(&self, net: &NetReservation) -> DemoPlan {
         let from = OUTAGE_AFTER_SECONDS * 1_000;
-        Plan { net: net.net, pairs: PAIRS, seed: self.seed, outage_ms: (from, from + self.outage * 1_000) }
+        DemoPlan {
+            net: net.net,
+            pairs: PAIRS,
+            seed: self.seed,
+            outage_ms: (from, from + self.outage * 1_000),
+        }
     }
 }
 
-/// A part of the loopback's addresses that no other demo has.
+/// Second byte of the loopback addresses of this demo, which no other demo uses.
 #[derive(Debug)]
-struct Reservation {
+struct NetReservation {
     net: u8,
-    /// Nobody else can have this address as long as it is open.
+    /// Socket that reserves the byte: no other demo can bind its address while it is open.
     _socket: UdpSocket,
 }
 
-impl Reservation {
+impl NetReservation {
     fn new() -> Result<Self, Failure> {
         for net in 64..=254 {
             match UdpSocket::bind((Ipv4Addr::new(127, net, 8, 1), 4600)) {
@@ -184,14 +198,14 @@ impl Reservation {
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
                 Err(error) => {
                     let advice = "the demo needs all of 127.0.0.0/8, as on Linux";
-                    let message = format!("address 127.{net}.8.1 of the loopback: {error}: {advice}");
+                    let message = format!("cannot use loopback address 127.{net}.8.1: {error}: {advice}");
                     return Err(Failure::machine(message));
                 }
             }
         }
         Err(Failure::machine(
-            "UDP port 4600 is taken on all addresses of the loopback, by a program that listens on 0.0.0.0:4600 or by other \
-             demos: end it (ss -lunp shows which) and start the demo again",
+            "UDP port 4600 in use on all loopback addresses, by a program that listens on \
+             0.0.0.0:4600 or by other demos: end it (ss -lunp shows it) and start the demo again",
         ))
     }
 }

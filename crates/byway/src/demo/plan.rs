@@ -1,4 +1,4 @@
-//! The demo's network: who is where, how far apart, and what is lost between them.
+//! The demo's network: nodes, delays and losses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -6,45 +6,48 @@ use super::limits::PAIRS_MAX;
 use super::media::Video;
 use super::wan::{BurstDescription, Description, LinkDescription, NodeDescription};
 
-/// The pair whose path goes dark, and whose video is looked at.
+/// Pair whose direct path has the outage, and whose video is scored.
 pub(crate) const MEASURED_PAIR: usize = 0;
 
-/// The round trip between sender and receiver, without jitter.
+/// Round trip between sender and receiver on the direct path, without jitter.
 pub(crate) const ROUND_TRIP_MS: u64 = 100;
 
-/// What comes later than this after it was sent is of no use to the viewer.
+/// Latency budget of the viewer, in milliseconds from sending to delivery.
 pub(crate) const DEADLINE_MS: u64 = 200;
 
 const DIRECT_US: u64 = ROUND_TRIP_MS * 1_000 / 2;
 
-/// From agent to its near relay: between these, one way; access round trips are 10 to 20 ms.
+/// Range of the one-way delay between an agent and its near relay, in microseconds. Round trips of
+/// access links are 10 to 20 ms.
 const ACCESS_US_MIN: u64 = 5_000;
 const ACCESS_US_MAX: u64 = 10_000;
 
-/// From relay to relay: a little less than what is left of the direct path, as data centres are well connected.
+/// One-way delay between the relays. It is a little less than the rest of the direct path, because
+/// data centres are well connected.
 const BETWEEN_RELAYS_US: u64 = 40_000;
 
 const JITTER_US: u64 = 5_000;
 
-/// What every segment loses but direct paths.
+/// Loss rate of every segment except direct paths.
 const SEGMENT_LOSS: f64 = 0.001;
 
-/// What direct paths lose, and in bursts of what mean length.
+/// Loss rate of direct paths, and the mean length of their loss bursts in packets.
 const DIRECT_LOSS: f64 = 0.01;
 const BURST_PACKETS: f64 = 3.0;
 
-/// Who runs where. The places of a description are in this order: relays first, then sender and receiver in turn.
+/// Node of the demo. Nodes of a [`Description`] have this order: both relays first, then sender and
+/// receiver of each pair in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
+pub(crate) enum DemoNode {
     IngressRelay,
     EgressRelay,
     Sender(usize),
     Receiver(usize),
 }
 
-impl Node {
-    /// Its place in the description.
-    pub(crate) const fn place(self) -> usize {
+impl DemoNode {
+    /// Returns the node's index in [`Description::nodes`].
+    pub(crate) const fn index(self) -> usize {
         match self {
             Self::IngressRelay => 0,
             Self::EgressRelay => 1,
@@ -53,17 +56,17 @@ impl Node {
         }
     }
 
-    /// Who is at this place.
-    pub(crate) const fn at(place: usize) -> Self {
-        match place {
+    /// Returns the node with this index in [`Description::nodes`].
+    pub(crate) const fn from_index(index: usize) -> Self {
+        match index {
             0 => Self::IngressRelay,
             1 => Self::EgressRelay,
-            _ if place.is_multiple_of(2) => Self::Sender(place / 2 - 1),
-            _ => Self::Receiver(place / 2 - 1),
+            _ if index.is_multiple_of(2) => Self::Sender(index / 2 - 1),
+            _ => Self::Receiver(index / 2 - 1),
         }
     }
 
-    /// Its name in configuration files.
+    /// Returns the node's name in configuration files.
     pub(crate) fn name(self) -> String {
         match self {
             Self::IngressRelay => "ingress".into(),
@@ -74,63 +77,65 @@ impl Node {
     }
 }
 
-/// What a run's network does to packets.
+/// Impairments of a run's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weather {
-    /// Delay and jitter only.
-    Fair,
+pub(crate) enum Impairments {
+    /// Delay and jitter, without losses.
+    DelayOnly,
     /// All losses, and the outage.
-    Foul,
+    LossAndOutage,
 }
 
-/// The network of one run.
+/// Network of one run: its addresses, seed and outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
-    /// The second byte of all addresses: several demos may run on one machine.
+pub(crate) struct DemoPlan {
+    /// Second byte of all loopback addresses of the demo, because several demos may run on one
+    /// machine.
     pub(crate) net: u8,
     pub(crate) pairs: usize,
     pub(crate) seed: u64,
-    /// When the measured pair's path is dark, in milliseconds since the start: from, until.
+    /// Outage of the measured pair's direct path, in milliseconds since the start: begin, end.
     pub(crate) outage_ms: (u64, u64),
 }
 
-impl Plan {
-    /// Where the program of a node listens.
-    pub(crate) fn real(&self, node: Node) -> SocketAddr {
-        self.address(1, node.place(), 4600)
+impl DemoPlan {
+    /// Returns the address at which the program of a node listens.
+    pub(crate) fn real(&self, node: DemoNode) -> SocketAddr {
+        self.address(1, node.index(), 4600)
     }
 
-    /// By which address others know it: one of the emulator's.
-    pub(crate) fn public(&self, node: Node) -> SocketAddr {
-        self.address(2, node.place(), 4600)
+    /// Returns the public address of a node: a socket of the emulator, which forwards to the node's
+    /// real address.
+    pub(crate) fn public(&self, node: DemoNode) -> SocketAddr {
+        self.address(2, node.index(), 4600)
     }
 
-    /// Where a sending agent takes datagrams from its application.
+    /// Returns the address at which a sending agent receives datagrams from its application.
     pub(crate) fn forward(&self, pair: usize) -> SocketAddr {
         self.address(3, pair, 5000)
     }
 
-    /// Where a receiving agent delivers them.
+    /// Returns the address to which a receiving agent delivers datagrams.
     pub(crate) fn target(&self, pair: usize) -> SocketAddr {
         self.address(4, pair, 6000)
     }
 
-    /// Where a node tells how it is.
-    pub(crate) fn observe(&self, node: Node) -> SocketAddr {
-        self.address(5, node.place(), 4680)
+    /// Returns the address at which a node serves its status and metrics.
+    pub(crate) fn observe(&self, node: DemoNode) -> SocketAddr {
+        self.address(5, node.index(), 4680)
     }
 
-    /// From where the application of a sending agent sends.
+    /// Returns the address from which the application of a sending agent sends.
     pub(crate) fn application(&self, pair: usize) -> SocketAddr {
         self.address(6, pair, 0)
     }
 
-    /// Where the controller listens.
+    /// Returns the address at which the controller listens.
     pub(crate) fn controller(&self) -> SocketAddr {
         self.address(7, 0, 4443)
     }
 
-    /// Where the controller tells how it is.
+    /// Returns the address at which the controller serves its status and metrics.
     pub(crate) fn observe_controller(&self) -> SocketAddr {
         self.address(7, 0, 4680)
     }
@@ -141,18 +146,18 @@ impl Plan {
         (Ipv4Addr::new(127, self.net, purpose, last), port).into()
     }
 
-    /// All nodes, in the order of their places.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node> {
-        (0..2 + 2 * self.pairs).map(Node::at)
+    /// Lists all nodes, in the order of their indices.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = DemoNode> {
+        (0..2 + 2 * self.pairs).map(DemoNode::from_index)
     }
 
-    /// One way from a sender to the ingress relay: spread evenly.
+    /// Returns the one-way delay from a sender to the ingress relay, spread evenly over the pairs.
     fn sender_access_us(&self, pair: usize) -> u64 {
         self.spread(pair)
     }
 
-    /// One way from the egress relay to a receiver: spread evenly in another order, so that far senders do not always have
-    /// far receivers.
+    /// Returns the one-way delay from the egress relay to a receiver, spread evenly in another
+    /// order, because far senders should not always have far receivers.
     fn receiver_access_us(&self, pair: usize) -> u64 {
         self.spread(if self.pairs.is_multiple_of(3) { self.pairs - 1 - pair } else { pair * 3 % self.pairs })
     }
@@ -162,8 +167,9 @@ impl Plan {
         ACCESS_US_MIN + (ACCESS_US_MAX - ACCESS_US_MIN) * step as u64 / steps
     }
 
-    /// The least time that a cooperative repair takes, in milliseconds: the gap that betrays a loss, a round trip between
-    /// receiver and egress relay, and one to the farthest of those who help. The mean over all pairs.
+    /// Returns the least time that a cooperative repair takes, in milliseconds, as the mean over
+    /// all pairs. It consists of the gap that reveals the loss, a round trip between receiver and
+    /// egress relay, and one to the farthest helper.
     pub(crate) fn floor_ms(&self) -> f64 {
         let farthest = (0..self.pairs).map(|pair| self.receiver_access_us(pair)).max().unwrap_or_default();
         let own: u64 = (0..self.pairs).map(|pair| self.receiver_access_us(pair)).sum();
@@ -171,41 +177,45 @@ impl Plan {
         Video::INTERVAL_NANOS as f64 / 1e6 + trips_us / 1e3
     }
 
-    /// What the emulator is told.
-    pub(crate) fn description(&self, weather: Weather) -> Description {
+    /// Returns the description of the network for the emulator.
+    pub(crate) fn description(&self, impairments: Impairments) -> Description {
         let nodes = self.nodes().map(|node| NodeDescription {
             name: node.name(),
             real: self.real(node),
             public: self.public(node),
         });
-        let mut links = Self::both_ways(Node::IngressRelay, Node::EgressRelay, BETWEEN_RELAYS_US);
+        let mut links =
+            Self::both_directions(DemoNode::IngressRelay, DemoNode::EgressRelay, BETWEEN_RELAYS_US);
         for pair in 0..self.pairs {
-            let (sender, receiver) = (Node::Sender(pair), Node::Receiver(pair));
+            let (sender, receiver) = (DemoNode::Sender(pair), DemoNode::Receiver(pair));
             let (near, far) = (self.sender_access_us(pair), self.receiver_access_us(pair));
-            links.extend(Self::both_ways(sender, Node::IngressRelay, near));
-            links.extend(Self::both_ways(sender, Node::EgressRelay, BETWEEN_RELAYS_US + near));
-            links.extend(Self::both_ways(receiver, Node::EgressRelay, far));
-            links.extend(Self::both_ways(receiver, Node::IngressRelay, BETWEEN_RELAYS_US + far));
-            links.extend(Self::both_ways(sender, receiver, DIRECT_US));
+            links.extend(Self::both_directions(sender, DemoNode::IngressRelay, near));
+            links.extend(Self::both_directions(sender, DemoNode::EgressRelay, BETWEEN_RELAYS_US + near));
+            links.extend(Self::both_directions(receiver, DemoNode::EgressRelay, far));
+            links.extend(Self::both_directions(receiver, DemoNode::IngressRelay, BETWEEN_RELAYS_US + far));
+            links.extend(Self::both_directions(sender, receiver, DIRECT_US));
         }
-        if weather == Weather::Foul {
+        if impairments == Impairments::LossAndOutage {
             for link in &mut links {
-                self.spoil(link);
+                self.impair(link);
             }
         }
         Description { seed: self.seed, nodes: nodes.collect(), links }
     }
 
-    fn both_ways(one: Node, other: Node, delay_us: u64) -> Vec<LinkDescription> {
-        let ways = [(one, other), (other, one)];
-        let link =
-            |(from, to): (Node, Node)| LinkDescription::clean(from.place(), to.place(), delay_us, JITTER_US);
-        ways.map(link).into()
+    fn both_directions(one: DemoNode, other: DemoNode, delay_us: u64) -> Vec<LinkDescription> {
+        let directions = [(one, other), (other, one)];
+        let link = |(from, to): (DemoNode, DemoNode)| {
+            LinkDescription::clean(from.index(), to.index(), delay_us, JITTER_US)
+        };
+        directions.map(link).into()
     }
 
-    fn spoil(&self, link: &mut LinkDescription) {
-        let ends = (Node::at(link.from), Node::at(link.to));
-        let ((Node::Sender(pair), Node::Receiver(_)) | (Node::Receiver(pair), Node::Sender(_))) = ends else {
+    fn impair(&self, link: &mut LinkDescription) {
+        let ends = (DemoNode::from_index(link.from), DemoNode::from_index(link.to));
+        let ((DemoNode::Sender(pair), DemoNode::Receiver(_))
+        | (DemoNode::Receiver(pair), DemoNode::Sender(_))) = ends
+        else {
             link.loss = SEGMENT_LOSS;
             return;
         };
@@ -226,12 +236,12 @@ mod tests {
 
     use super::*;
 
-    const PLAN: Plan = Plan { net: 77, pairs: 8, seed: 1, outage_ms: (4_000, 9_000) };
+    const PLAN: DemoPlan = DemoPlan { net: 77, pairs: 8, seed: 1, outage_ms: (4_000, 9_000) };
 
     #[test]
     fn places_are_numbered_without_gaps_and_known_again() {
-        for (place, node) in PLAN.nodes().enumerate() {
-            assert_eq!((node.place(), Node::at(place)), (place, node));
+        for (number, node) in PLAN.nodes().enumerate() {
+            assert_eq!((node.index(), DemoNode::from_index(number)), (number, node));
         }
         assert_eq!(PLAN.nodes().count(), 18);
     }
@@ -251,18 +261,18 @@ mod tests {
 
     #[test]
     fn only_the_measured_pairs_path_goes_dark_and_only_direct_paths_lose_bursts() {
-        let description = PLAN.description(Weather::Foul);
-        let dark: Vec<_> = description
+        let description = PLAN.description(Impairments::LossAndOutage);
+        let with_outage: Vec<_> = description
             .links
             .iter()
             .filter(|link| !link.outages_ms.is_empty())
             .map(|link| (link.from, link.to))
             .collect();
-        let (sender, receiver) = (Node::Sender(0).place(), Node::Receiver(0).place());
-        assert_eq!(dark, [(sender, receiver), (receiver, sender)]);
+        let (sender, receiver) = (DemoNode::Sender(0).index(), DemoNode::Receiver(0).index());
+        assert_eq!(with_outage, [(sender, receiver), (receiver, sender)]);
         assert_eq!(description.links.iter().filter(|link| link.bursts.is_some()).count(), 16);
         assert!(description.links.iter().all(|link| (link.loss > 0.0) != link.bursts.is_some()));
-        let fair = PLAN.description(Weather::Fair);
+        let fair = PLAN.description(Impairments::DelayOnly);
         assert!(
             fair.links
                 .iter()
@@ -272,7 +282,7 @@ mod tests {
 
     #[test]
     fn access_round_trips_are_ten_to_twenty_milliseconds() {
-        for access in [Plan::sender_access_us, Plan::receiver_access_us] {
+        for access in [DemoPlan::sender_access_us, DemoPlan::receiver_access_us] {
             let delays: BTreeSet<_> = (0..8).map(|pair| access(&PLAN, pair)).collect();
             assert_eq!((delays.first(), delays.last(), delays.len()), (Some(&5_000), Some(&10_000), 8));
         }

@@ -1,9 +1,10 @@
-//! What relays' bytes cost at list prices.
+//! Cost of relays' bytes at list prices.
 
 use super::measure::Traffic;
 
-/// A provider's list prices in USD for a gigabyte (10^9 bytes), smallest tier, for an ingress relay in the eastern United
-/// States and an egress relay in western Europe: the pair of regions that a round trip of 100 ms suggests.
+/// A provider's list prices in USD for a gigabyte (10^9 bytes), smallest tier, for an ingress relay
+/// in the eastern United States and an egress relay in western Europe. A round trip of 100 ms
+/// suggests this pair of regions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PriceList {
     pub(crate) provider: &'static str,
@@ -15,7 +16,7 @@ pub(crate) struct PriceList {
 
 const GIB: f64 = 1.073_741_824;
 
-/// Facts as collected by github.com/skyplane-project/skyplane (profiles, Apache-2.0) and
+/// Prices as collected by github.com/skyplane-project/skyplane (profiles, Apache-2.0) and
 /// github.com/Cyclenerd/google-cloud-pricing-cost-calculator (Apache-2.0).
 pub(crate) const PRICE_LISTS: [PriceList; 3] = [
     PriceList {
@@ -43,7 +44,8 @@ pub(crate) const PRICE_LISTS: [PriceList; 3] = [
 ];
 
 impl PriceList {
-    /// The bill for an hour of what went on for `seconds`, in US cents.
+    /// Returns the list price of an hour of this traffic, in US cents. `traffic` was measured over
+    /// `seconds`.
     pub(crate) fn cents_per_hour(&self, traffic: &Traffic, seconds: f64) -> f64 {
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         let dollars = gigabytes(traffic.between_relays) * self.between_regions

@@ -1,43 +1,43 @@
-//! What is going on, for whoever watches.
+//! Progress in the terminal.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A step of the demo, with a line of its own.
+/// Step of the demo, shown on one line of the terminal.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct ProgressStep {
     title: String,
-    line: ProgressBar,
+    progress: ProgressBar,
 }
 
-impl Step {
+impl ProgressStep {
     pub(crate) fn begin(title: &str) -> Self {
-        let line =
+        let progress =
             if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner:.cyan} {prefix:<24} {msg}") {
-            line.set_style(style);
+            progress.set_style(style);
         }
-        line.set_prefix(title.to_owned());
-        line.enable_steady_tick(Duration::from_millis(100));
-        Self { title: title.to_owned(), line }
+        progress.set_prefix(title.to_owned());
+        progress.enable_steady_tick(Duration::from_millis(100));
+        Self { title: title.to_owned(), progress }
     }
 
-    /// How far it is.
-    pub(crate) fn say(&self, words: &str) {
-        self.line.set_message(words.to_owned());
+    /// Shows the state of the step.
+    pub(crate) fn update(&self, words: &str) {
+        self.progress.set_message(words.to_owned());
     }
 
-    /// It is done; what came out.
+    /// Clears the line of the step, and prints its result instead.
     pub(crate) fn finish(self, words: &str) {
-        self.line.finish_and_clear();
+        self.progress.finish_and_clear();
         println!("  {:<24} {words}", self.title);
     }
 }
 
-impl Drop for Step {
+impl Drop for ProgressStep {
     fn drop(&mut self) {
-        self.line.finish_and_clear();
+        self.progress.finish_and_clear();
     }
 }

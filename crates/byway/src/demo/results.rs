@@ -1,29 +1,30 @@
-//! What the demo has found, as it is written to `result.json`.
+//! Results of the demo, as in `result.json`.
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of run.
+/// Kind of a demo run: the service of the flows, and what happens to the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunKind {
-    /// Coding, and nothing is lost: what Byway costs when it is not needed.
+    /// Coding on a network without losses, which shows the delay that Byway adds when nothing needs
+    /// repair.
     Lossless,
-    /// Nothing goes over relays.
+    /// Direct path only, without relays.
     Internet,
-    /// Repair packets across the pairs' flows.
+    /// Coding: repair packets across the pairs' flows.
     Coding,
-    /// Copies in the egress relay's cache.
+    /// Copies that the egress relay caches and sends on request.
     Caching,
-    /// Everything over the relays, nothing on the direct path.
+    /// All packets over the relays, none on the direct path.
     Forwarding,
-    /// Coding, and both relays are killed half way.
+    /// Coding, with both relays killed half way.
     RelaysKilled,
-    /// Coding, but one pair has nobody to be coded with.
+    /// Coding with a single pair: no other flow shares its batches.
     Lone,
 }
 
 impl RunKind {
-    /// In the order in which they are shown.
+    /// All kinds, in the order of the report.
     #[cfg(test)]
     pub(crate) const ALL: [Self; 7] = [
         Self::Lossless,
@@ -35,7 +36,7 @@ impl RunKind {
         Self::Lone,
     ];
 
-    /// As in `result.json`.
+    /// Returns the name as in `result.json`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Lossless => "lossless",
@@ -49,16 +50,16 @@ impl RunKind {
     }
 }
 
-/// The whole file.
+/// Results of the demo, as written to `result.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DemoResult {
     pub(crate) seed: u64,
-    /// Between sender and receiver, without jitter.
+    /// Round trip between sender and receiver, without jitter.
     pub(crate) rtt_ms: f64,
-    /// The least time that a cooperative repair can take.
+    /// Least time of a cooperative repair, in milliseconds.
     pub(crate) floor_ms: f64,
     pub(crate) runs: Vec<RunResult>,
-    /// Runs without a result.
+    /// Runs that failed, and so have no row in `runs`.
     pub(crate) failed: Vec<FailedRun>,
 }
 
@@ -66,44 +67,46 @@ pub(crate) struct DemoResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FailedRun {
     pub(crate) service: RunKind,
-    /// The reason.
+    /// Error that ended the run, with its causes.
     pub(crate) error: String,
 }
 
-/// Sums over all pairs of one run; PSNR is that of the measured pair.
+/// Sums over all pairs of one run; the PSNR is of the measured pair's video only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunResult {
     pub(crate) service: RunKind,
-    /// Datagrams that applications sent.
+    /// Number of datagrams that applications sent.
     pub(crate) sent: u64,
-    /// Of these, the ones that the direct path lost; with forwarding, that it would have lost.
+    /// Number of sent datagrams that the direct path lost. With forwarding, those that it would
+    /// have lost.
     pub(crate) lost_direct: u64,
-    /// Of these, the ones that were delivered before the deadline.
+    /// Number of datagrams lost on the direct path that were delivered by the deadline.
     pub(crate) repaired_in_time: u64,
     /// Datagrams delivered after the deadline.
     pub(crate) late: u64,
-    /// Datagrams never delivered.
+    /// Number of datagrams that were never delivered.
     pub(crate) unrepaired: u64,
-    /// Datagrams that this machine lost before they were on the network: neither lost nor unrepaired.
+    /// Datagrams that this machine lost before they reached the network: neither lost nor
+    /// unrepaired.
     pub(crate) lost_by_machine: u64,
     pub(crate) duplicates_delivered: u64,
-    /// Bytes that applications sent.
+    /// Payload bytes that applications sent.
     pub(crate) app_bytes: u64,
     /// IP bytes that left both relays.
     pub(crate) relay_egress_bytes: u64,
     /// IP bytes that left all agents.
     pub(crate) uplink_bytes: u64,
-    /// From the moment the direct copy was due to delivery.
+    /// Times from the due time of the direct copy until delivery.
     pub(crate) repair_ms: RepairTimes,
     pub(crate) psnr_db: Psnr,
-    /// Which way those that were repaired in time came.
+    /// Sources of the repairs that were delivered in time.
     pub(crate) repaired_by: RepairedBy,
-    /// Of a run whose relays were killed.
+    /// Comparison with the direct paths after the kill; only in the run with killed relays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) after_kill: Option<AfterKill>,
 }
 
-/// Percentiles in milliseconds, late repairs included; `None` if nothing was repaired.
+/// Percentiles of repair times in milliseconds, late repairs included; `None` without repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RepairTimes {
     pub(crate) p50: Option<f64>,
@@ -111,14 +114,14 @@ pub(crate) struct RepairTimes {
     pub(crate) p99: Option<f64>,
 }
 
-/// In dB; the fifth percentile is what the worst frames are worth.
+/// PSNR of a video's frames in dB; the fifth percentile is the quality of the worst frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Psnr {
     pub(crate) mean: Option<f64>,
     pub(crate) p5: Option<f64>,
 }
 
-/// Datagrams by the way of their repair.
+/// Number of repaired datagrams by the source of their repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RepairedBy {
     pub(crate) in_stream: u64,
@@ -127,25 +130,27 @@ pub(crate) struct RepairedBy {
     pub(crate) forward: u64,
 }
 
-/// What was sent after the relays had been killed, sums over all pairs.
+/// Datagrams sent after the kill of the relays, as sums over all pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AfterKill {
-    /// When they were killed, in milliseconds since the start.
+    /// Time of the kill, in milliseconds since the start.
     pub(crate) killed_ms: f64,
-    /// Datagrams that applications sent from then on.
+    /// Datagrams that applications sent after the kill.
     pub(crate) sent: u64,
-    /// Of these, the ones that the direct path lost: what would be missing on the Internet alone.
+    /// Number of datagrams sent after the kill that the direct path lost: they would be missing on
+    /// the Internet alone.
     pub(crate) lost_direct: u64,
-    /// Of these, the ones that were delivered after the deadline.
+    /// Number of datagrams sent after the kill that were delivered after the deadline.
     pub(crate) late: u64,
-    /// Of these, the ones that were never delivered.
+    /// Number of datagrams sent after the kill that were never delivered.
     pub(crate) unrepaired: u64,
-    /// Pairs that missed more datagrams, late ones included, than their direct path lost. It has to be none.
+    /// Number of pairs that missed more datagrams, late ones included, than their direct path lost.
+    /// The demo expects zero.
     pub(crate) pairs_worse: u64,
 }
 
 impl AfterKill {
-    /// Whether no application was worse off than on the Internet alone.
+    /// True if no pair missed more datagrams than its direct path lost.
     pub(crate) const fn is_no_worse(&self) -> bool {
         self.pairs_worse == 0
     }

@@ -1,89 +1,92 @@
-//! One run: processes start, video flies, logs are read.
+//! One run of the demo: starts the processes, transfers the video, reads the logs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::bail;
-use byway_lab::lateness::LatenessSummary;
+use byway_lab::timer_lateness::LatenessSummary;
 
 use super::clock::Instant;
 use super::drops;
-use super::measure::{Fate, PairTraffic, Traffic, fates};
-use super::media::{Places, Video};
+use super::measure::{DatagramOutcome, PairTraffic, Traffic, datagram_outcomes};
+use super::media::{DatagramIndex, Video};
 use super::overlay::Overlay;
-use super::plan::{MEASURED_PAIR, Node, Plan, ROUND_TRIP_MS, Weather};
+use super::plan::{DemoNode, DemoPlan, Impairments, MEASURED_PAIR, ROUND_TRIP_MS};
 use super::results::RunKind;
 use super::status;
 use super::traffic::{Arrival, Receivers, Senders};
 use super::wan::{Description, PacketRecord, Wan, WanLog, losses_at};
 use crate::interrupt;
-use crate::scratch::Scratch;
+use crate::temp_dir::RunTempDir;
 
-/// Until senders are heard: agents set up sessions, offer flows and register them, in a few round trips.
+/// Longest time until all receivers get hellos, in seconds. Agents need a few round trips to set up
+/// sessions and to offer and register flows.
 const HELLO_SECONDS: u64 = 20;
 
-/// Between hellos.
-const HELLO_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which senders repeat hellos before the video.
+const HELLO_INTERVAL: Duration = Duration::from_millis(100);
 
-/// After everybody is heard, until the video: relays tell each other of flows, and agents measure round trips.
-const SETTLE: Duration = Duration::from_millis(1_500);
+/// Time between the first hello of the last pair and the video, in which relays advertise flows to
+/// each other and agents measure round trips.
+const SETTLE_TIME: Duration = Duration::from_millis(1_500);
 
-/// From the decision to start until the first packet: the emulator has to hear of it.
-const RUN_UP_MS: u64 = 200;
+/// Time between the decision to start and the first packet, in which the start command reaches the
+/// emulator.
+const START_DELAY_MS: u64 = 200;
 
-/// After the last packet: whatever comes later than this is nobody's.
-const TAIL: Duration = Duration::from_millis(800);
+/// Time after the last packet is sent until receivers stop. Later arrivals do not count.
+const DRAIN_TIME: Duration = Duration::from_millis(800);
 
-/// What a run is to be.
+/// Parameters of one run: network, video, kind and length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Course<'a> {
-    pub(crate) plan: &'a Plan,
+pub(crate) struct RunPlan<'a> {
+    pub(crate) plan: &'a DemoPlan,
     pub(crate) video: &'a Video,
-    /// Where the run has its files.
-    pub(crate) scratch: &'a Scratch,
+    /// Parent folder of the run's files.
+    pub(crate) scratch: &'a RunTempDir,
     pub(crate) kind: Option<RunKind>,
-    /// How many of the video's datagrams are sent.
+    /// Number of the video's datagrams that are sent.
     pub(crate) datagrams: usize,
 }
 
-/// What has come out.
+/// Outcome of a demo run: the datagrams' outcomes, traffic, and how well the machine kept time.
 #[derive(Debug)]
-pub(crate) struct Outcome {
-    /// By pair.
-    pub(crate) fates: Vec<Vec<Fate>>,
+pub(crate) struct RunOutcome {
+    /// Outcome of each datagram of each pair: by pair, then by index of the datagram.
+    pub(crate) fates: Vec<Vec<DatagramOutcome>>,
     pub(crate) traffic: Traffic,
     pub(crate) lateness: LatenessSummary,
-    /// What the measured pair's sender says about its flow.
+    /// Notes in the status of the measured pair's sending agent.
     pub(crate) notes: Vec<String>,
-    /// When the relays were killed, in milliseconds since the start; `None` if they were not.
+    /// Time of the relays' kill, in milliseconds since the start; `None` if they survive.
     pub(crate) killed_ms: Option<f64>,
-    /// Datagrams that the kernel dropped at full sockets: whose, and how many.
+    /// Datagrams that the kernel dropped at full sockets: owner and number.
     pub(crate) drops: Vec<(String, u64)>,
 }
 
-impl Outcome {
-    /// Datagrams that this machine lost before they were on the network.
+impl RunOutcome {
+    /// Counts the datagrams that this machine lost before they reached the network.
     pub(crate) fn lost_by_machine(&self) -> u64 {
         self.fates.iter().flatten().filter(|fate| fate.is_spoiled).count() as u64
     }
 
-    /// Whether the machine was too busy for the run to count.
+    /// True if the machine was too busy for the run to count.
     pub(crate) fn is_void(&self) -> bool {
         self.lateness.is_void() || self.lost_by_machine() > 0
     }
 }
 
-impl Course<'_> {
-    /// Without Byway, applications speak to the emulator themselves.
+impl RunPlan<'_> {
+    /// True for the run without Byway, whose applications send through the emulator without agents.
     const fn is_plain(&self) -> bool {
         self.kind.is_none()
     }
 
-    const fn weather(&self) -> Weather {
+    const fn impairments(&self) -> Impairments {
         match self.kind {
-            None | Some(RunKind::Lossless) => Weather::Fair,
-            Some(_) => Weather::Foul,
+            None | Some(RunKind::Lossless) => Impairments::DelayOnly,
+            Some(_) => Impairments::LossAndOutage,
         }
     }
 
@@ -94,30 +97,31 @@ impl Course<'_> {
         }
     }
 
-    /// Runs it, once. `said` is told how far it is.
-    pub(crate) fn run(&self, said: &dyn Fn(&str)) -> anyhow::Result<Outcome> {
+    /// Performs the run once: starts all processes, transfers the video and evaluates the logs.
+    /// Calls `show_progress` with each new state.
+    pub(crate) fn run(&self, show_progress: &dyn Fn(&str)) -> anyhow::Result<RunOutcome> {
         let folder = self.scratch.folder()?;
-        let description = self.plan.description(self.weather());
-        said("starting processes");
+        let description = self.plan.description(self.impairments());
+        show_progress("starting processes");
         let mut wan = Wan::start(&description, folder.path())?;
         let mut overlay = match self.kind {
             Some(kind) => Some(Overlay::start(self.plan, kind, self.pairs(), folder.path())?),
             None => None,
         };
-        let flight = self.fly(&mut wan, overlay.as_mut(), said)?;
+        let transfer = self.transfer_video(&mut wan, overlay.as_mut(), show_progress)?;
         let notes = if overlay.is_some() { self.notes()? } else { Vec::new() };
         let drops = drops::at_sockets(self.plan);
-        said("reading logs");
+        show_progress("reading logs");
         let log = wan.finish(folder.path())?;
         drop(overlay);
-        let outcome = self.outcome(&description, &log, &flight)?;
-        Ok(Outcome { notes, drops, ..outcome })
+        let outcome = self.outcome(&description, &log, &transfer)?;
+        Ok(RunOutcome { notes, drops, ..outcome })
     }
 
     fn senders(&self) -> anyhow::Result<Senders> {
         let addresses = (0..self.pairs()).map(|pair| {
             if self.is_plain() {
-                (self.plan.real(Node::Sender(pair)), self.plan.public(Node::Receiver(pair)))
+                (self.plan.real(DemoNode::Sender(pair)), self.plan.public(DemoNode::Receiver(pair)))
             } else {
                 (self.plan.application(pair), self.plan.forward(pair))
             }
@@ -127,65 +131,71 @@ impl Course<'_> {
 
     fn receivers(&self) -> anyhow::Result<Receivers> {
         let addresses = (0..self.pairs()).map(|pair| {
-            if self.is_plain() { self.plan.real(Node::Receiver(pair)) } else { self.plan.target(pair) }
+            if self.is_plain() { self.plan.real(DemoNode::Receiver(pair)) } else { self.plan.target(pair) }
         });
         Receivers::bind(&addresses.collect::<Vec<_>>())
     }
 
-    /// Sends and receives the video.
-    fn fly(
+    /// Sends the video from every sender and records its arrivals, while [`monitor`](Self::monitor)
+    /// checks the processes.
+    fn transfer_video(
         &self,
         wan: &mut Wan,
         overlay: Option<&mut Overlay>,
-        said: &dyn Fn(&str),
-    ) -> anyhow::Result<Flight> {
+        show_progress: &dyn Fn(&str),
+    ) -> anyhow::Result<VideoTransfer> {
         let datagrams = &self.video.datagrams[..self.datagrams];
-        let places = Places::new(datagrams)?;
+        let indices = DatagramIndex::new(datagrams)?;
         let (senders, receivers) = (&self.senders()?, &self.receivers()?);
-        let (stop_sending, stop_receiving) = (&Flag::default(), &Flag::default());
+        let (stop_sending, stop_receiving) = (&StopFlag::default(), &StopFlag::default());
         thread::scope(|scope| {
-            // Threads are told to stop on every way out of here, or the scope would wait for them forever.
+            // Both threads must stop on every exit from the scope, which otherwise waits for them
+            // forever.
             let (_sending, _receiving) = (stop_sending.raise_at_end(), stop_receiving.raise_at_end());
-            let receiving = scope.spawn(|| receivers.receive(&places, self.datagrams, &stop_receiving.0));
-            said("connecting");
-            Self::introduce(senders, receivers)?;
+            let receiving = scope.spawn(|| receivers.receive(&indices, self.datagrams, &stop_receiving.0));
+            show_progress("connecting");
+            Self::exchange_hellos(senders, receivers)?;
             let start = begin(wan)?;
             let sending = scope.spawn(move || senders.send(datagrams, start, &stop_sending.0));
-            let killed = self.watch(start, wan, overlay, said)?;
+            let killed = self.monitor(start, wan, overlay, show_progress)?;
             let sent = sending.join().expect("the sender does not panic");
-            interrupt::sleep(TAIL)?;
+            interrupt::sleep(DRAIN_TIME)?;
             stop_receiving.raise();
             let arrived = receiving.join().expect("the receiver does not panic");
-            Ok(Flight { start, killed, sent, arrived })
+            Ok(VideoTransfer { start, killed, sent, arrived })
         })
     }
 
-    /// Says hello until every receiver hears its sender, and a while longer.
-    fn introduce(senders: &Senders, receivers: &Receivers) -> anyhow::Result<()> {
+    /// Sends hellos until every receiver has received one from its sender, and for [`SETTLE_TIME`]
+    /// more.
+    ///
+    /// # Errors
+    /// If a receiver gets none within [`HELLO_SECONDS`].
+    fn exchange_hellos(senders: &Senders, receivers: &Receivers) -> anyhow::Result<()> {
         let until = Instant::now().plus_millis(HELLO_SECONDS * 1_000);
-        let mut left = SETTLE;
+        let mut left = SETTLE_TIME;
         while !left.is_zero() {
-            senders.hello();
-            interrupt::sleep(HELLO_EVERY)?;
-            let deaf = receivers.deaf();
-            if deaf.is_empty() {
-                left = left.saturating_sub(HELLO_EVERY);
+            senders.send_hello();
+            interrupt::sleep(HELLO_INTERVAL)?;
+            let silent = receivers.silent_pairs();
+            if silent.is_empty() {
+                left = left.saturating_sub(HELLO_INTERVAL);
             } else if Instant::now() > until {
-                let pairs: Vec<_> = deaf.iter().map(|pair| (pair + 1).to_string()).collect();
-                bail!("after {HELLO_SECONDS} s, nothing has come through of pair {}", pairs.join(", "));
+                let pairs: Vec<_> = silent.iter().map(|pair| (pair + 1).to_string()).collect();
+                bail!("no packet of pair {} arrived within {HELLO_SECONDS} s", pairs.join(", "));
             }
         }
         Ok(())
     }
 
-    /// Until all is sent: shows how far it is, kills the relays half way if that is the run, and looks after the processes.
-    /// When it has killed them.
-    fn watch(
+    /// Monitors the run until all datagrams are sent: shows the progress, checks the processes, and
+    /// kills the relays half way if the run requires it. Returns the time of the kill.
+    fn monitor(
         &self,
         start: Instant,
         wan: &mut Wan,
         mut overlay: Option<&mut Overlay>,
-        said: &dyn Fn(&str),
+        show_progress: &dyn Fn(&str),
     ) -> anyhow::Result<Option<Instant>> {
         let length_ms = self.datagrams as u64 * Video::INTERVAL_NANOS / 1_000_000;
         let mut killed = None;
@@ -205,38 +215,44 @@ impl Course<'_> {
             if let Some(overlay) = overlay.as_deref_mut() {
                 overlay.expect_running()?;
             }
-            said(&self.progress(elapsed_ms, length_ms));
+            show_progress(&self.progress(elapsed_ms, length_ms));
             interrupt::sleep(Duration::from_millis(100))?;
         }
     }
 
     fn progress(&self, elapsed_ms: u64, length_ms: u64) -> String {
         let (from, until) = self.plan.outage_ms;
-        let is_dark = self.weather() == Weather::Foul && (from..until).contains(&elapsed_ms);
+        let is_out = self.impairments() == Impairments::LossAndOutage && (from..until).contains(&elapsed_ms);
         let are_killed = self.kind == Some(RunKind::RelaysKilled) && elapsed_ms >= length_ms / 2;
-        let what = match (is_dark, are_killed) {
-            (true, true) => "path is dark, relays are dead",
-            (true, false) => "path is dark",
-            (false, true) => "relays are dead",
+        let state = match (is_out, are_killed) {
+            (true, true) => "outage of the path, relays killed",
+            (true, false) => "outage of the path",
+            (false, true) => "relays killed",
             (false, false) => "sending",
         };
-        format!("{:4.1} of {:.0} s  {what}", seconds(elapsed_ms), seconds(length_ms))
+        format!("{:4.1} of {:.0} s  {state}", seconds(elapsed_ms), seconds(length_ms))
     }
 
-    /// What the measured pair's sender says about its flow.
+    /// Fetches the notes in the status of the measured pair's sending agent.
     fn notes(&self) -> anyhow::Result<Vec<String>> {
-        let sender = self.plan.observe(Node::Sender(MEASURED_PAIR));
+        let sender = self.plan.observe(DemoNode::Sender(MEASURED_PAIR));
         Ok(status::notes(&crate::status::of(sender)?))
     }
 
-    fn outcome(&self, description: &Description, log: &WanLog, flight: &Flight) -> anyhow::Result<Outcome> {
+    fn outcome(
+        &self,
+        description: &Description,
+        log: &WanLog,
+        transfer: &VideoTransfer,
+    ) -> anyhow::Result<RunOutcome> {
         if log.packets_left_out > 0 {
-            bail!("the emulator's log was full: give a shorter video");
+            bail!("emulator log full: use a shorter video");
         }
-        let pairs = (0..self.pairs()).map(|pair| self.pair(description, &log.packets, flight, pair));
+        let pairs =
+            (0..self.pairs()).map(|pair| self.pair_outcomes(description, &log.packets, transfer, pair));
         let fates = pairs.collect::<anyhow::Result<_>>()?;
-        let killed_ms = flight.killed.map(|at| millis(at.nanos_since(flight.start)));
-        Ok(Outcome {
+        let killed_ms = transfer.killed.map(|at| millis(at.nanos_since(transfer.start)));
+        Ok(RunOutcome {
             fates,
             traffic: Traffic::of(&log.links),
             lateness: log.lateness.clone(),
@@ -246,19 +262,19 @@ impl Course<'_> {
         })
     }
 
-    fn pair(
+    fn pair_outcomes(
         &self,
         description: &Description,
         packets: &[PacketRecord],
-        flight: &Flight,
+        transfer: &VideoTransfer,
         pair: usize,
-    ) -> anyhow::Result<Vec<Fate>> {
-        let (sender, receiver) = (Node::Sender(pair).place(), Node::Receiver(pair).place());
-        let sent: Vec<_> = flight.sent[pair].iter().map(|at| at.nanos_since(flight.start)).collect();
+    ) -> anyhow::Result<Vec<DatagramOutcome>> {
+        let (sender, receiver) = (DemoNode::Sender(pair).index(), DemoNode::Receiver(pair).index());
+        let sent: Vec<_> = transfer.sent[pair].iter().map(|at| at.nanos_since(transfer.start)).collect();
         let sent_ms: Vec<_> = sent.iter().copied().map(millis).collect();
-        let arrived: Vec<_> = flight.arrived[pair]
+        let arrived: Vec<_> = transfer.arrived[pair]
             .iter()
-            .map(|arrival| (arrival.place, millis(arrival.at.nanos_since(flight.start))))
+            .map(|arrival| (arrival.index, millis(arrival.at.nanos_since(transfer.start))))
             .collect();
         let would_lose = match self.kind {
             Some(RunKind::Forwarding) => {
@@ -275,13 +291,14 @@ impl Course<'_> {
             would_lose: would_lose.as_deref(),
             direct_ms: seconds(ROUND_TRIP_MS) * 1_000.0 / 2.0,
         };
-        fates(packets, &traffic)
+        datagram_outcomes(packets, &traffic)
     }
 }
 
-/// Agrees with the emulator on the start. On a machine that is too busy to tell it in time, on a later one.
+/// Agrees with the emulator on the start of the measured time, and returns it. If a busy machine
+/// delivers the command too late, tries later starts.
 fn begin(wan: &mut Wan) -> anyhow::Result<Instant> {
-    for run_up_ms in [RUN_UP_MS, 4 * RUN_UP_MS, 16 * RUN_UP_MS] {
+    for run_up_ms in [START_DELAY_MS, 4 * START_DELAY_MS, 16 * START_DELAY_MS] {
         interrupt::check()?;
         let start = Instant::now().plus_millis(run_up_ms);
         wan.begin(start)?;
@@ -289,23 +306,24 @@ fn begin(wan: &mut Wan) -> anyhow::Result<Instant> {
             return Ok(start);
         }
     }
-    bail!("the emulator does not hear of the start in time: this machine is too busy, end other programs")
+    bail!("the emulator did not receive its start time in time: the machine is too busy, end other programs")
 }
 
-/// What the applications have written down.
+/// Start of the transfer and kill of the relays, with the times that the sending and receiving
+/// applications recorded.
 #[derive(Debug)]
-struct Flight {
+struct VideoTransfer {
     start: Instant,
     killed: Option<Instant>,
     sent: Vec<Vec<Instant>>,
     arrived: Vec<Vec<Arrival>>,
 }
 
-/// Tells a thread to stop.
+/// Signal for a thread to stop.
 #[derive(Debug, Default)]
-struct Flag(AtomicBool);
+struct StopFlag(AtomicBool);
 
-impl Flag {
+impl StopFlag {
     fn raise(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -315,8 +333,8 @@ impl Flag {
     }
 }
 
-/// Raises a flag when it is dropped.
-struct RaiseAtEnd<'a>(&'a Flag);
+/// Guard that raises a flag when it is dropped.
+struct RaiseAtEnd<'a>(&'a StopFlag);
 
 impl Drop for RaiseAtEnd<'_> {
     fn drop(&mut self) {

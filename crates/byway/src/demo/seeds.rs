@@ -1,24 +1,24 @@
-//! `byway demo --seeds N`: how much of what is lost coding brings back, with other losses each time.
+//! `byway demo --seeds N`: share of lost packets that coding repairs, over several seeds.
 
-use super::measure::{percentile, within};
-use super::plan::{Plan, ROUND_TRIP_MS};
+use super::demo_run::{prepare_video, run_with_retry};
+use super::measure::{percentile, repaired_within};
+use super::plan::{DemoPlan, ROUND_TRIP_MS};
 use super::report::seeds_table;
 use super::results::RunKind;
-use super::run::Course;
-use super::tour::{flown, prepared};
+use super::run::RunPlan;
 use super::{DemoFlags, Prerequisites};
 use crate::interrupt;
 
 pub(crate) fn run(flags: &DemoFlags, prerequisites: &Prerequisites, count: u32) -> anyhow::Result<()> {
     let Prerequisites { footage, tools, scratch, net } = prerequisites;
     let media = scratch.folder()?;
-    let video = prepared(tools, footage, media.path())?;
+    let video = prepare_video(tools, footage, media.path())?;
     let (mut seeds, mut failed) = (Vec::new(), None);
     for seed in (flags.seed..).take(count as usize) {
-        let plan = Plan { seed, ..flags.plan(net) };
+        let plan = DemoPlan { seed, ..flags.plan(net) };
         let (kind, datagrams) = (Some(RunKind::Coding), video.datagrams.len());
-        let course = Course { plan: &plan, video: &video, scratch, kind, datagrams };
-        let fates = match flown(&course, &format!("seed {seed}"), false) {
+        let run_plan = RunPlan { plan: &plan, video: &video, scratch, kind, datagrams };
+        let fates = match run_with_retry(&run_plan, &format!("seed {seed}"), false) {
             Ok(outcome) => outcome.fates,
             Err(failure) => {
                 interrupt::check()?;
@@ -26,8 +26,9 @@ pub(crate) fn run(flags: &DemoFlags, prerequisites: &Prerequisites, count: u32) 
                 continue;
             }
         };
-        let repairs: Vec<_> = fates.iter().flatten().filter_map(super::measure::Fate::repair_ms).collect();
-        seeds.push((seed, within(&fates, ROUND_TRIP_MS as f64), percentile(&repairs, 0.95)));
+        let repairs: Vec<_> =
+            fates.iter().flatten().filter_map(super::measure::DatagramOutcome::repair_ms).collect();
+        seeds.push((seed, repaired_within(&fates, ROUND_TRIP_MS as f64), percentile(&repairs, 0.95)));
     }
     if let (true, Some(failure)) = (seeds.is_empty(), failed) {
         return Err(failure);

@@ -1,6 +1,7 @@
-//! What nodes want a person to know.
+//! Reader of the notes for people in the status of nodes.
 
-/// What a node wants a person to know: every text under a key that is called `note`, each once, in the order of the document.
+/// Returns the notes of a status: every text under a key `note`, each once, in the order of the
+/// document.
 pub(crate) fn notes(status: &serde_json::Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(status, &mut found);

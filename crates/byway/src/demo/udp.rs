@@ -1,4 +1,4 @@
-//! A UDP socket that sees what video and emulator need: the ECN field, and when the kernel received a datagram.
+//! UDP socket that reports the ECN field and the kernel's receive time of each datagram.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -11,23 +11,23 @@ use super::clock::{Instant, UnixClock};
 use super::limits::{DATAGRAM_BYTES_MAX, SOCKET_BUFFER_BYTES};
 use crate::exit::Failure;
 
-/// A datagram as it was received.
+/// Received datagram, with its receive time, source address and ECN field.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Received<'a> {
+pub(crate) struct ReceivedDatagram<'a> {
     pub(crate) at: Instant,
     pub(crate) from: SocketAddr,
     pub(crate) ecn: Ecn,
     pub(crate) payload: &'a [u8],
 }
 
-/// A bound socket, which never blocks.
+/// Bound, non-blocking UDP socket of the demo.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct TimestampedSocket {
     socket: UdpSocket,
     state: UdpSocketState,
 }
 
-/// Room for one batch of datagrams, used again and again.
+/// Reusable receive memory for one batch of datagrams.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     bytes: Vec<u8>,
@@ -40,33 +40,35 @@ impl Buffers {
     }
 }
 
-impl Port {
+impl TimestampedSocket {
     pub(crate) fn bind(address: SocketAddr) -> anyhow::Result<Self> {
         let open = || {
             let socket = UdpSocket::bind(address)?;
             let state = UdpSocketState::new((&socket).into())?;
-            // The kernel grants what it allows; too little shows as loss in the emulator's log.
+            // The kernel may grant less; too small a buffer appears as loss in the emulator's log.
             let _ = state.set_recv_buffer_size((&socket).into(), SOCKET_BUFFER_BYTES);
             Ok::<_, io::Error>(Self { socket, state })
         };
         open().map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Failure::machine(format!(
-                "UDP port {address} is taken: end the program that has it (ss -lunp shows which) and start the demo again"
+                "UDP port {address} in use: end the program that uses it (ss -lunp shows it) and \
+                 start the demo again"
             ))
             .into(),
-            _ => anyhow::Error::new(error).context(format!("UDP socket at {address} of this machine's loopback")),
+            _ => anyhow::Error::new(error)
+                .context(format!("cannot open a UDP socket at {address} on the loopback")),
         })
     }
 
-    /// Sends a datagram. One that the kernel does not take is lost, as on any network.
+    /// Sends a datagram. If the kernel does not accept the datagram, it is lost, as on any network.
     pub(crate) fn send(&self, destination: SocketAddr, ecn: Ecn, payload: &[u8]) {
         let ecn = EcnCodepoint::from_bits(ecn.bits());
         let transmit = Transmit { destination, ecn, contents: payload, segment_size: None, src_ip: None };
         let _ = self.state.try_send((&self.socket).into(), &transmit);
     }
 
-    /// Takes what has come, at most one batch; `false` if there was nothing.
-    pub(crate) fn receive(&self, buffers: &mut Buffers, mut each: impl FnMut(Received<'_>)) -> bool {
+    /// Receives at most one batch of waiting datagrams; `false` if there are none.
+    pub(crate) fn receive(&self, buffers: &mut Buffers, mut each: impl FnMut(ReceivedDatagram<'_>)) -> bool {
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let mut slices: Vec<_> =
             buffers.bytes.chunks_exact_mut(DATAGRAM_BYTES_MAX).map(IoSliceMut::new).collect();
@@ -79,14 +81,14 @@ impl Port {
             let ecn = Ecn::from_bits(meta.ecn.map_or(0, |ecn| ecn as u8));
             // The kernel may have joined several datagrams of one sender.
             for payload in bytes[..meta.len].chunks(meta.stride.max(1)) {
-                each(Received { at, from: meta.addr, ecn, payload });
+                each(ReceivedDatagram { at, from: meta.addr, ecn, payload });
             }
         }
         count > 0
     }
 }
 
-impl AsFd for Port {
+impl AsFd for TimestampedSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -1,4 +1,4 @@
-//! `byway experiment`: published results, seen again.
+//! `byway experiment`: runs published results again, and reports the verdicts.
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -7,75 +7,76 @@ use std::path::{Path, PathBuf};
 use byway_experiment::{Experiment, Finding, Options, Results, file_of, page, score_calls, svg, terminal};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::allowance::Allowance;
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
 use crate::parallel;
+use crate::run_limits::RunLimits;
 use crate::sim::text;
 use crate::table::aligned;
 
 /// Published results, measured again in virtual time.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ExperimentCommand {
-    /// Runs experiments, and writes what came of them: a table, plots and a verdict of each.
+    /// Run experiments and write a table, plots and a verdict of each.
     Run {
-        /// Which, as `rec-paths`; all, if none is named.
+        /// Experiments to run, such as `rec-paths` [default: all]
         ids: Vec<String>,
-        /// In full: longer, and with more seeds.
+        /// Run longer, and with more seeds.
         #[arg(long)]
         full: bool,
-        /// With these seeds, in the place of each experiment's own: `1,2,3`.
+        /// Run with these seeds instead of each experiment's own: `1,2,3`.
         #[arg(long, value_name = "SEEDS", value_delimiter = ',')]
         seeds: Option<Vec<u64>>,
-        /// The folder of the public datasets, which models use beside their own tables.
+        /// Folder of the public datasets, which models use besides their own tables.
         #[arg(long, value_name = "FOLDER", env = "BYWAY_DATA")]
         data: Option<PathBuf>,
-        /// As JSON, one line for each experiment.
+        /// Print JSON, one line for each experiment.
         #[arg(long)]
         json: bool,
-        /// Ends with exit code 6 if a target is missed.
+        /// End with exit code 6 if a target is missed.
         #[arg(long)]
         strict: bool,
         #[command(flatten)]
-        allowance: Allowance,
+        allowance: RunLimits,
         #[command(flatten)]
         folders: Folders,
     },
-    /// Lists all experiments.
+    /// List all experiments.
     List {
-        /// As JSON, one line for each experiment.
+        /// Print JSON, one line for each experiment.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         folders: Folders,
     },
-    /// Says what people would think of calls that were measured, by the E-model of ITU-T G.107 for AMR at 12.2 kbit/s, as JSON.
+    /// Rate measured calls by the E-model of ITU-T G.107 for AMR at 12.2 kbit/s, as JSON.
     Calls {
-        /// A call in each line: the milliseconds that each of its packets took, one spoken each 20 ms, or `lost`, with blanks between.
+        /// File with one call a line: the delay of each packet in milliseconds, or `lost`,
+        /// separated by blanks. A packet holds 20 ms of speech.
         file: PathBuf,
     },
-    /// Makes one page of all results that there are.
+    /// Write one page with all results so far.
     Report {
         #[command(flatten)]
         folders: Folders,
     },
 }
 
-/// Where experiments are, and what comes of them.
+/// Folders of experiments and results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Folders {
-    /// Where experiments are.
+    /// Folder of the experiments.
     #[arg(long, value_name = "FOLDER", default_value = "experiments")]
     experiments: PathBuf,
-    /// Where results go.
+    /// Folder for the results.
     #[arg(long, value_name = "FOLDER", default_value = "target/experiments")]
     output: PathBuf,
 }
 
-/// Does it.
+/// Runs a subcommand of `byway experiment`.
 ///
 /// # Errors
-/// If an experiment is wrong or cannot be run, or misses a target that it must not.
+/// If an experiment is invalid or cannot run, or misses a target with `--strict`.
 pub(crate) fn run(command: &ExperimentCommand) -> Result<(), Failure> {
     match command {
         ExperimentCommand::Run { ids, full, seeds, data, json, strict, allowance, folders } => {
@@ -107,7 +108,7 @@ fn read(id: &str, options: &Options, folders: &Folders) -> Result<Experiment, Fa
     Ok(Experiment::read(&file_of(&folders.experiments, id), options, &text)?)
 }
 
-/// The names of all experiments.
+/// Lists the names of all experiments: the files `*.toml` in the folder of experiments.
 #[allow(clippy::disallowed_methods, reason = "this is where experiments are looked for")]
 fn all(folders: &Folders) -> Result<Vec<String>, Failure> {
     let folder = &folders.experiments;
@@ -126,7 +127,7 @@ fn all(folders: &Folders) -> Result<Vec<String>, Failure> {
     }
     if ids.is_empty() {
         let message =
-            format!("{} has no experiments: name their folder with --experiments", folder.display());
+            format!("no experiments found in {}: name their folder with --experiments", folder.display());
         return Err(Failure::new(Cause::Settings, message));
     }
     ids.sort();
@@ -134,23 +135,23 @@ fn all(folders: &Folders) -> Result<Vec<String>, Failure> {
 }
 
 fn list(json: bool, folders: &Folders) -> Result<(), Failure> {
-    let mut lines = vec![["experiment", "about", "runs", "simulated"].map(str::to_owned)];
+    let mut rows = vec![["experiment", "about", "runs", "simulated"].map(str::to_owned)];
     for id in all(folders)? {
         let experiment = read(&id, &Options::default(), folders)?;
         let (title, runs, seconds) = (experiment.title(), experiment.runs(), experiment.seconds());
         if json {
-            let line = serde_json::json!({ "id": id, "title": title, "runs": runs, "seconds": seconds });
-            println!("{line}");
+            let object = serde_json::json!({ "id": id, "title": title, "runs": runs, "seconds": seconds });
+            println!("{object}");
         }
-        lines.push([id, title.to_owned(), runs.to_string(), format!("{seconds:.0} s")]);
+        rows.push([id, title.to_owned(), runs.to_string(), format!("{seconds:.0} s")]);
     }
     if !json {
-        print!("{}", aligned(&lines));
+        print!("{}", aligned(&rows));
     }
     Ok(())
 }
 
-/// The parts of a run that a bar shows.
+/// Milliseconds of simulated time between two updates of the progress bar.
 const PARTS: u64 = 1_000;
 
 fn bar(experiments: &[Experiment]) -> ProgressBar {
@@ -158,18 +159,19 @@ fn bar(experiments: &[Experiment]) -> ProgressBar {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length of time")]
     let length = (seconds * 1_000.0) as u64;
     let bar = if io::stderr().is_terminal() { ProgressBar::new(length) } else { ProgressBar::hidden() };
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar:.cyan} {percent} %, {eta} to go") {
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar:.cyan} {percent} %, {eta} left") {
         bar.set_style(style);
     }
     bar
 }
 
-/// Runs them, and shows and writes what came of each; those that miss a target.
+/// Runs experiments in order, prints and writes the results of each, and returns the names of those
+/// that miss a target.
 fn run_all(
     ids: &[String],
     options: &Options,
     json: bool,
-    allowance: Allowance,
+    allowance: RunLimits,
     folders: &Folders,
 ) -> Result<Vec<String>, Failure> {
     interrupt::listen()?;
@@ -196,24 +198,24 @@ fn run_all(
 }
 
 fn unwritten(error: &io::Error) -> Failure {
-    Failure::machine(format!("the output: {error}; write to a disk with room"))
+    Failure::machine(format!("cannot write the output: {error}; write to a disk with free space"))
 }
 
-fn run_one(experiment: &Experiment, allowance: Allowance, bar: &ProgressBar) -> Result<Results, Failure> {
+fn run_one(experiment: &Experiment, allowance: RunLimits, bar: &ProgressBar) -> Result<Results, Failure> {
     let mut findings: Vec<Option<Finding>> = (0..experiment.runs()).map(|_| None).collect();
     let mut failed = None;
     let job = |nth| {
-        let (mut shown, guard) = (0, allowance.begin(parallel::at_a_time(experiment.runs())));
+        let (mut shown, guard) = (0, allowance.start(parallel::concurrent_jobs(experiment.runs())));
         experiment.run(nth, &mut |progress| {
             let now = progress.now.as_millis();
             if now - shown >= PARTS {
                 bar.inc(now - shown);
                 shown = now;
             }
-            guard.look(progress)
+            guard.check(progress)
         })
     };
-    parallel::each(experiment.runs(), job, |nth, finding| match finding {
+    parallel::run_jobs(experiment.runs(), job, |nth, finding| match finding {
         Ok(finding) => {
             findings[nth] = Some(finding);
             interrupt::check().is_ok()
@@ -230,7 +232,7 @@ fn run_one(experiment: &Experiment, allowance: Allowance, bar: &ProgressBar) -> 
     }
 }
 
-/// Writes a result file, and each plot.
+/// Writes the result file of an experiment, and each of its plots as SVG, into a folder of its own.
 #[allow(clippy::disallowed_methods, reason = "this is where results are written")]
 fn write(results: &Results, folders: &Folders) -> Result<(), Failure> {
     let folder = folders.output.join(&results.id);
@@ -244,7 +246,7 @@ fn write(results: &Results, folders: &Folders) -> Result<(), Failure> {
     });
     written.map_err(|error| {
         let message =
-            format!("{}: {error}; name a folder on a disk with room with --output", folder.display());
+            format!("{}: {error}; name a folder on a disk with free space with --output", folder.display());
         Failure::machine(message)
     })
 }
@@ -266,13 +268,13 @@ fn report(folders: &Folders) -> Result<(), Failure> {
         }
     }
     if all.is_empty() {
-        return Err(failed(&folders.output, &"there are no results"));
+        return Err(failed(&folders.output, &"no results found"));
     }
     all.sort_by(|one, other| one.id.cmp(&other.id));
     let file = folders.output.join("report.html");
     fs::write(&file, page(&all)).map_err(|error| {
         Failure::machine(format!(
-            "{}: {error}; name a folder on a disk with room with --output",
+            "{}: {error}; name a folder on a disk with free space with --output",
             file.display()
         ))
     })?;

@@ -1,6 +1,6 @@
 //! The programs of a scenario: services and tasks in machines.
 
-mod filling;
+mod placeholders;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,81 +10,84 @@ use std::process::{ChildStdin, ExitStatus};
 use std::time::Duration as RealDuration;
 
 use anyhow::{Context as _, bail};
-use byway_lab::bound;
+use byway_lab::local_bind;
 use byway_net::Clock;
-use byway_scenario::{Life, Ready};
+use byway_scenario::{Lifecycle, ReadinessCheck};
 use byway_units::{Duration, Time};
 use serde::Serialize;
 
 use super::measures;
 use super::nodes::Nodes;
-use crate::child::{Child, QUOTED_LOG_BYTES, file_end};
-use crate::enclosed::{END, enclosed_command};
+use crate::child_process::{Child, QUOTED_LOG_BYTES, file_end};
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
+use crate::pid_namespace::{STOP_REQUEST, namespaced_command};
 
-pub(super) use filling::{Filled, Filling};
+pub(super) use placeholders::{PlaceholderValues, ResolvedCommand};
 
-/// How long a service may take until it is ready.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Longest time until a service is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long services may take to end when they are asked to.
-const END_WITHIN: Duration = Duration::from_secs(2);
+/// Longest time that services may take to end on request.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often it is looked after one that is awaited.
-const LOOK_AGAIN: RealDuration = RealDuration::from_millis(20);
+/// Interval at which the lab polls services that are starting or ending.
+const POLL_INTERVAL: RealDuration = RealDuration::from_millis(20);
 
-/// Bytes of a service's output in which the text is looked for that shows that it is ready.
+/// Bytes at the end of a service's output that are searched for the text that shows readiness.
 const OUTPUT_BYTES: usize = 1 << 20;
 
-/// What came of a command.
+/// Outcome of a scenario's command, for the report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct CommandOutcome {
     pub(super) name: String,
     pub(super) node: String,
-    /// The code it ended with; `None` of services, which the lab ends.
+    /// Exit code of a task; `None` for services, because the lab ends them.
     pub(super) exit: Option<i32>,
-    /// How long a task took, as far as it was looked at.
+    /// Running time of a task in seconds, to the accuracy of polling; `None` for services.
     pub(super) seconds: Option<f64>,
-    /// What a task tells of itself.
+    /// Numbers in the last line of a task's output, by name.
     pub(super) measures: BTreeMap<String, f64>,
 }
 
-/// All commands of a run. Dropped, they are killed, and everything that they have started.
+/// All commands of a run. Dropping this kills their processes and all children of these.
 #[derive(Debug)]
 pub(super) struct Commands {
-    all: Vec<Running>,
+    all: Vec<RunningCommand>,
 }
 
-/// A command and how far it is.
+/// Command of the scenario, its folder and its state.
 #[derive(Debug)]
-struct Running {
-    filled: Filled,
+struct RunningCommand {
+    filled: ResolvedCommand,
     folder: PathBuf,
-    state: State,
+    state: CommandState,
 }
 
 #[derive(Debug)]
-enum State {
-    Waits,
-    Runs { child: Child, told: ChildStdin, since: Time },
+enum CommandState {
+    Pending,
+    Running { child: Child, stdin: ChildStdin, since: Time },
     Ended { seconds: f64 },
 }
 
 impl Commands {
-    /// None of them runs yet; their files are in folders of their own in this one.
-    pub(super) fn new(all: Vec<Filled>, folder: &Path) -> Self {
-        let running =
-            |filled: Filled| Running { folder: folder.join(&filled.name), filled, state: State::Waits };
+    /// Prepares the commands without starting them. Each gets a folder of its own in `folder`.
+    pub(super) fn new(all: Vec<ResolvedCommand>, folder: &Path) -> Self {
+        let running = |filled: ResolvedCommand| RunningCommand {
+            folder: folder.join(&filled.name),
+            filled,
+            state: CommandState::Pending,
+        };
         Self { all: all.into_iter().map(running).collect() }
     }
 
-    /// Writes the files of all commands.
+    /// Writes the files that the scenario gives to each command into the command's folder.
     pub(super) fn write_files(&self) -> anyhow::Result<()> {
-        self.all.iter().try_for_each(Running::write_files)
+        self.all.iter().try_for_each(RunningCommand::write_files)
     }
 
-    /// Starts the services, and waits until they are ready.
+    /// Starts the services one after the other, each after the one before it is ready.
     pub(super) fn start_services(&mut self, nodes: &Nodes, clock: Clock) -> anyhow::Result<()> {
         for service in self.all.iter_mut().filter(|command| command.is_service()) {
             service.start(nodes, clock.now())?;
@@ -93,133 +96,138 @@ impl Commands {
         Ok(())
     }
 
-    /// Starts the tasks whose time has come, and notes those that have ended.
+    /// Starts the tasks whose time after `zero` has come, and records those that have ended.
     ///
     /// # Errors
-    /// If one has failed.
-    pub(super) fn look(&mut self, zero: Option<Time>, nodes: &Nodes, clock: Clock) -> anyhow::Result<()> {
-        self.all.iter_mut().try_for_each(|command| command.look(zero, nodes, clock.now()))
+    /// If a service ended, or a task failed or exceeded its time limit.
+    pub(super) fn poll(&mut self, zero: Option<Time>, nodes: &Nodes, clock: Clock) -> anyhow::Result<()> {
+        self.all.iter_mut().try_for_each(|command| command.poll(zero, nodes, clock.now()))
     }
 
-    /// Whether there are tasks, and all of them have ended.
+    /// True if there are tasks, and all of them have ended.
     pub(super) fn tasks_have_ended(&self) -> bool {
         let mut tasks = self.all.iter().filter(|command| !command.is_service()).peekable();
-        tasks.peek().is_some() && tasks.all(|task| matches!(task.state, State::Ended { .. }))
+        tasks.peek().is_some() && tasks.all(|task| matches!(task.state, CommandState::Ended { .. }))
     }
 
-    /// When the next task begins.
+    /// Returns the time at which the next task is due; `None` if all tasks have started.
     pub(super) fn next_start(&self, zero: Time) -> Option<Time> {
-        let waiting = self.all.iter().filter(|command| matches!(command.state, State::Waits));
+        let waiting = self.all.iter().filter(|command| matches!(command.state, CommandState::Pending));
         waiting.filter_map(|command| command.starts(zero)).min()
     }
 
-    /// Ends the services, and tells what came of all.
+    /// Asks the services to end, kills those that do not, and returns the outcomes of all commands.
     pub(super) fn end(mut self, clock: Clock) -> anyhow::Result<Vec<CommandOutcome>> {
         for command in &mut self.all {
             command.ask_to_end();
         }
-        let until = clock.now() + END_WITHIN;
-        while self.all.iter_mut().any(Running::is_alive) && clock.now() < until {
-            interrupt::sleep(LOOK_AGAIN)?;
+        let until = clock.now() + EXIT_TIMEOUT;
+        while self.all.iter_mut().any(RunningCommand::is_alive) && clock.now() < until {
+            interrupt::sleep(POLL_INTERVAL)?;
         }
-        self.all.iter_mut().map(Running::outcome).collect()
+        self.all.iter_mut().map(RunningCommand::outcome).collect()
     }
 }
 
-impl Running {
+impl RunningCommand {
     const fn is_service(&self) -> bool {
-        matches!(self.filled.life, Life::Service(_))
+        matches!(self.filled.life, Lifecycle::Service(_))
     }
 
     fn starts(&self, zero: Time) -> Option<Time> {
         match self.filled.life {
-            Life::Service(_) => None,
-            Life::Task { at, .. } => Some(zero + at),
+            Lifecycle::Service(_) => None,
+            Lifecycle::Task { at, .. } => Some(zero + at),
         }
     }
 
-    /// A file beside its folder; names of commands may have dots.
-    fn beside(&self, kind: &str) -> PathBuf {
+    /// Returns a file of this kind next to the command's folder. It appends the kind, because names
+    /// of commands may contain dots.
+    fn file_beside(&self, kind: &str) -> PathBuf {
         self.folder.with_file_name(format!("{}.{kind}", self.filled.name))
     }
 
     fn output(&self) -> PathBuf {
-        self.beside("stdout")
+        self.file_beside("stdout")
     }
 
     fn log(&self) -> PathBuf {
-        self.beside("stderr")
+        self.file_beside("stderr")
     }
 
     fn write_files(&self) -> anyhow::Result<()> {
-        fs::create_dir_all(&self.folder).with_context(|| format!("making {}", self.folder.display()))?;
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("cannot create {}", self.folder.display()))?;
         for (name, text) in &self.filled.files {
             let file = self.folder.join(name);
             let parent = file.parent().unwrap_or(&self.folder);
             let written = fs::create_dir_all(parent).and_then(|()| fs::write(&file, text));
-            written.with_context(|| format!("writing {}", file.display()))?;
+            written.with_context(|| format!("cannot write {}", file.display()))?;
         }
         Ok(())
     }
 
     fn start(&mut self, nodes: &Nodes, now: Time) -> anyhow::Result<()> {
-        let about = || format!("starting command {}", self.filled.name);
-        let Filled { name, program, arguments, environment, .. } = &self.filled;
-        let mut command = enclosed_command(program, arguments, environment).with_context(about)?;
+        let about = || format!("cannot start command {}", self.filled.name);
+        let ResolvedCommand { name, program, arguments, environment, .. } = &self.filled;
+        let mut command = namespaced_command(program, arguments, environment).with_context(about)?;
         command.current_dir(&self.folder).stdout(File::create(self.output()).with_context(about)?);
         let (name, log) = (name.clone(), self.log());
-        let machine = nodes.machine(self.filled.node).context("commands have machines")?;
+        let machine = nodes.machine(self.filled.node).context("command without machine")?;
         let started = machine.run(move || Child::start_command(&name, command, log));
-        let (child, told) = started.with_context(about)?;
-        self.state = State::Runs { child, told, since: now };
+        let (child, stdin) = started.with_context(about)?;
+        self.state = CommandState::Running { child, stdin, since: now };
         Ok(())
     }
 
     fn wait_until_ready(&mut self, nodes: &Nodes, clock: Clock) -> anyhow::Result<()> {
-        let until = clock.now() + READY_WITHIN;
+        let until = clock.now() + READY_TIMEOUT;
         loop {
-            // What ends at once is not ready, whatever shows it.
-            self.look(None, nodes, clock.now())?;
+            // A service that ends at once is not ready, even if its output says so.
+            self.poll(None, nodes, clock.now())?;
             if self.is_ready(nodes) {
                 return Ok(());
             }
             if clock.now() > until {
                 let name = &self.filled.name;
                 return Err(unmet(format!(
-                    "service {name} is not ready after {READY_WITHIN}. {}",
-                    self.said()
+                    "service {name} not ready after {READY_TIMEOUT}. {}",
+                    self.output_tail()
                 )));
             }
-            interrupt::sleep(LOOK_AGAIN)?;
+            interrupt::sleep(POLL_INTERVAL)?;
         }
     }
 
     fn is_ready(&self, nodes: &Nodes) -> bool {
         let Some(machine) = nodes.machine(self.filled.node) else { return false };
         match &self.filled.life {
-            Life::Task { .. } | Life::Service(None) => true,
-            Life::Service(Some(Ready::Tcp(port))) => {
+            Lifecycle::Task { .. } | Lifecycle::Service(None) => true,
+            Lifecycle::Service(Some(ReadinessCheck::Tcp(port))) => {
                 let port = *port;
-                machine.run(move || bound::tcp(port))
+                machine.run(move || local_bind::is_tcp_listening(port))
             }
-            Life::Service(Some(Ready::Udp(port))) => {
+            Lifecycle::Service(Some(ReadinessCheck::Udp(port))) => {
                 let port = *port;
-                machine.run(move || bound::udp(port))
+                machine.run(move || local_bind::is_udp_bound(port))
             }
-            Life::Service(Some(Ready::Output(text))) => [self.output(), self.log()].iter().any(|file| {
-                file_end(file, OUTPUT_BYTES).is_ok_and(|said| said.lines().any(|line| line.contains(text)))
-            }),
+            Lifecycle::Service(Some(ReadinessCheck::Output(text))) => {
+                [self.output(), self.log()].iter().any(|file| {
+                    file_end(file, OUTPUT_BYTES)
+                        .is_ok_and(|output| output.lines().any(|line| line.contains(text)))
+                })
+            }
         }
     }
 
-    fn look(&mut self, zero: Option<Time>, nodes: &Nodes, now: Time) -> anyhow::Result<()> {
+    fn poll(&mut self, zero: Option<Time>, nodes: &Nodes, now: Time) -> anyhow::Result<()> {
         let starts = zero.and_then(|zero| self.starts(zero));
         match &mut self.state {
-            State::Waits if starts.is_some_and(|starts| starts <= now) => self.start(nodes, now),
-            State::Waits | State::Ended { .. } => Ok(()),
-            State::Runs { child, since, .. } => {
+            CommandState::Pending if starts.is_some_and(|starts| starts <= now) => self.start(nodes, now),
+            CommandState::Pending | CommandState::Ended { .. } => Ok(()),
+            CommandState::Running { child, since, .. } => {
                 let seconds = now.saturating_since(*since).as_secs_f64();
-                match child.try_wait().with_context(|| format!("looking after {}", self.filled.name))? {
+                match child.try_wait().with_context(|| format!("cannot poll {}", self.filled.name))? {
                     Some(status) => self.ended(status, seconds),
                     None => self.expect_time(starts, now),
                 }
@@ -227,63 +235,70 @@ impl Running {
         }
     }
 
+    /// Records the successful end of a task.
+    ///
     /// # Errors
-    /// If it was not to end, or not like that.
+    /// If the command is a service, or has failed.
     fn ended(&mut self, status: ExitStatus, seconds: f64) -> anyhow::Result<()> {
-        let (name, said) = (&self.filled.name, self.said());
+        let (name, output_tail) = (&self.filled.name, self.output_tail());
         if self.is_service() {
             return Err(unmet(format!(
-                "service {name} has ended ({status}), and has to run until the end; one that goes to the background does not. {said}"
+                "service {name} ended ({status}), but has to run until the end of the scenario; a \
+                 program that goes to the background does not. {output_tail}"
             )));
         }
         if !status.success() {
-            return Err(unmet(format!("task {name} has failed ({status}). {said}")));
+            return Err(unmet(format!("task {name} failed ({status}). {output_tail}")));
         }
-        self.state = State::Ended { seconds };
+        self.state = CommandState::Ended { seconds };
         Ok(())
     }
 
+    /// Checks the time limit of a task.
+    ///
     /// # Errors
     /// If it should have ended.
     fn expect_time(&self, starts: Option<Time>, now: Time) -> anyhow::Result<()> {
         match (starts, &self.filled.life) {
-            (Some(starts), Life::Task { within, .. }) if now >= starts + *within => {
+            (Some(starts), Lifecycle::Task { within, .. }) if now >= starts + *within => {
                 let name = &self.filled.name;
-                Err(unmet(format!("task {name} has not ended within {within}. {}", self.said())))
+                Err(unmet(format!("task {name} did not end within {within}. {}", self.output_tail())))
             }
             _ => Ok(()),
         }
     }
 
-    /// The end of what it said, for an error message.
-    fn said(&self) -> String {
+    /// Returns the ends of the command's output and log, for an error message.
+    fn output_tail(&self) -> String {
         let ends = [("stderr", self.log()), ("stdout", self.output())].map(|(name, file)| {
             let end = file_end(&file, QUOTED_LOG_BYTES).unwrap_or_default();
-            (!end.trim().is_empty()).then(|| format!("It said ({name}): {}", end.trim()))
+            (!end.trim().is_empty()).then(|| format!("End of its {name}: {}", end.trim()))
         });
-        let said: Vec<String> = ends.into_iter().flatten().collect();
-        if said.is_empty() { "It said nothing".to_owned() } else { said.join("\n") }
+        let tails: Vec<String> = ends.into_iter().flatten().collect();
+        if tails.is_empty() { "Its output is empty".to_owned() } else { tails.join("\n") }
     }
 
     fn ask_to_end(&mut self) {
-        if let State::Runs { told, .. } = &mut self.state {
-            // It may have ended at this very moment.
-            let _ = told.write_all(END);
+        if let CommandState::Running { stdin: child_stdin, .. } = &mut self.state {
+            // The command may have ended a moment ago.
+            let _ = child_stdin.write_all(STOP_REQUEST);
         }
     }
 
     fn is_alive(&mut self) -> bool {
         match &mut self.state {
-            State::Runs { child, .. } => matches!(child.try_wait(), Ok(None)),
-            State::Waits | State::Ended { .. } => false,
+            CommandState::Running { child, .. } => matches!(child.try_wait(), Ok(None)),
+            CommandState::Pending | CommandState::Ended { .. } => false,
         }
     }
 
     fn outcome(&mut self) -> anyhow::Result<CommandOutcome> {
         let (exit, seconds) = match self.state {
-            State::Ended { seconds } => (Some(0), Some(seconds)),
-            State::Runs { .. } if self.is_service() => (None, None),
-            State::Runs { .. } | State::Waits => bail!("task {} has not come to its end", self.filled.name),
+            CommandState::Ended { seconds } => (Some(0), Some(seconds)),
+            CommandState::Running { .. } if self.is_service() => (None, None),
+            CommandState::Running { .. } | CommandState::Pending => {
+                bail!("task {} has not ended", self.filled.name)
+            }
         };
         let output = exit.map(|_| file_end(&self.output(), measures::OUTPUT_BYTES).unwrap_or_default());
         Ok(CommandOutcome {

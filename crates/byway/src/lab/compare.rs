@@ -1,4 +1,5 @@
-//! `byway lab compare`: the same scenario in all worlds.
+//! `byway lab compare`: runs of the same scenario in all modes of the overlay, and a table of their
+//! measures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,55 +10,56 @@ use serde::Serialize;
 
 use super::folder::Folder;
 use super::outcome::LabOutcome;
-use super::play::Run;
-use super::world::World;
+use super::overlay_mode::OverlayMode;
+use super::scenario_run::Run;
 use super::{here, network, read, void};
 use crate::exit::{Cause, Failure};
 use crate::sim::ScenarioFlags;
 use crate::table::{aligned, rounded};
 
-/// What relays count that shows whether they did something, and what people call it.
-const OF_RELAYS: [(&str, &str); 5] = [
-    ("ingress_copies", "relays: copies taken"),
-    ("egress_cached", "relays: repairs from caches"),
-    ("egress_cooperative", "relays: repairs across flows"),
-    ("egress_in_stream", "relays: repair packets within flows"),
+/// Relay counters that the comparison shows, with their titles in the table.
+const RELAY_COUNTERS: [(&str, &str); 5] = [
+    ("ingress_copies", "relays: copies accepted"),
+    ("egress_cached", "relays: repairs from cache"),
+    ("egress_cooperative", "relays: cooperative repairs"),
+    ("egress_in_stream", "relays: in-stream repair packets"),
     ("egress_forwarded", "relays: packets forwarded"),
 ];
 
-/// What agents count, and what people call it.
-const OF_AGENTS: [(&str, &str); 2] =
-    [("lost_direct", "agents: lost on direct paths"), ("repaired", "agents: of these, repaired")];
+/// Agent counters that the comparison shows, with their titles in the table.
+const AGENT_COUNTERS: [(&str, &str); 2] =
+    [("lost_direct", "agents: lost on direct paths"), ("repaired", "agents: repaired")];
 
-/// What `byway lab compare` takes.
+/// Options of `byway lab compare`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CompareFlags {
     #[command(flatten)]
     scenario: ScenarioFlags,
-    /// What chance begins with; by default what the scenario says.
+    /// Random seed [default: the scenario's]
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs so many seeds, from that one on; the table has medians.
+    /// Run N consecutive seeds; the table then has medians.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000), default_value_t = 1)]
     seeds: u32,
-    /// Keeps the files of all runs there, each in a folder of its own. The folder has to be empty or new.
+    /// Keep the files of all runs in this folder, which must be empty or new. Each run gets a
+    /// folder of its own.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// What came of all runs.
+/// Results of all runs of a comparison.
 #[derive(Debug, Default, Serialize)]
 struct Comparison {
     title: String,
     seeds: Vec<u64>,
     measures: Vec<Measure>,
-    /// Those that count.
+    /// Outcomes of the runs that neither failed nor are void.
     runs: Vec<LabOutcome>,
     failed: Vec<FailedRun>,
-    /// How many count for nothing, as this machine was too busy.
+    /// Number of void runs, in which this machine was too busy to forward packets on time.
     void: usize,
 }
 
@@ -65,11 +67,11 @@ struct Comparison {
 #[derive(Debug, Serialize)]
 struct FailedRun {
     seed: u64,
-    world: World,
+    world: OverlayMode,
     why: String,
 }
 
-/// A measure in all worlds: its median over the runs that have it.
+/// One measure in all modes of the overlay: its median over the seeds whose runs have it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Measure {
     name: String,
@@ -78,10 +80,10 @@ struct Measure {
     byway: Option<f64>,
 }
 
-/// Does it.
+/// Runs the scenario in all modes and prints the comparison.
 ///
 /// # Errors
-/// If the scenario is wrong, the machine does not let it, or a program has failed.
+/// If the scenario is invalid, the machine does not permit it, or a program has failed.
 pub(super) fn run(flags: &CompareFlags) -> anyhow::Result<()> {
     let CompareFlags { scenario: of, seed, seeds, keep, json } = flags;
     let scenario = read(of)?;
@@ -94,18 +96,18 @@ pub(super) fn run(flags: &CompareFlags) -> anyhow::Result<()> {
         scenario: &scenario,
         network: &of_first,
         seed: first,
-        world: World::Byway,
+        world: OverlayMode::Byway,
         here: &here,
         capture: None,
     };
-    // What is not installed is said before anything is there.
+    // Missing programs must be reported before the first machine exists.
     run.commands(Path::new(""))?;
-    let worlds = World::of(&of_first);
+    let worlds = OverlayMode::of(&of_first);
     let (total, folder) = (seeds.len() * worlds.len(), Folder::new(keep.as_deref())?);
     for (nth, seed) in seeds.into_iter().enumerate() {
         let network = network(&scenario, seed)?;
-        for (place, world) in worlds.iter().copied().enumerate() {
-            let number = nth * worlds.len() + place + 1;
+        for (index, world) in worlds.iter().copied().enumerate() {
+            let number = nth * worlds.len() + index + 1;
             eprintln!("run {number} of {total}: seed {seed}, {}", world.name());
             let own = folder.path().join(format!("{}-{seed}", world.name().replace(' ', "-")));
             comparison.add(Run { network: &network, seed, world, ..run }, &own)?;
@@ -121,18 +123,19 @@ pub(super) fn run(flags: &CompareFlags) -> anyhow::Result<()> {
 }
 
 impl Comparison {
-    /// Runs a world with a seed, with its files in this folder.
+    /// Performs a run of one mode with one seed, with its files in `folder`. Records its outcome, a
+    /// failed program, or that the run is void.
     fn add(&mut self, run: Run<'_>, folder: &Path) -> anyhow::Result<()> {
-        std::fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))?;
+        std::fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let Run { seed, world, .. } = run;
-        match run.play(folder) {
+        match run.run(folder) {
             Ok(outcome) if outcome.carrier.is_void => {
                 self.void += 1;
-                eprintln!("note: this run is void: the machine was too busy to carry packets in time");
+                eprintln!("note: this run is void: the machine was too busy to forward packets on time");
             }
             Ok(outcome) => self.runs.push(outcome),
             Err(error) => match error.downcast_ref::<Failure>() {
-                // In another world it may not.
+                // The program may succeed in another mode.
                 Some(failure) if failure.cause() == Cause::Unmet => {
                     eprintln!("note: {failure}");
                     self.failed.push(FailedRun { seed, world, why: failure.to_string() });
@@ -149,7 +152,8 @@ impl Comparison {
             seeds => format!("medians of {} seeds", seeds.len()),
         };
         let mut rows = vec![
-            ["", World::Bare.name(), World::WithoutRelays.name(), World::Byway.name()].map(str::to_owned),
+            ["", OverlayMode::Bare.name(), OverlayMode::WithoutRelays.name(), OverlayMode::Byway.name()]
+                .map(str::to_owned),
         ];
         let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), rounded);
         rows.extend(self.measures.iter().map(|measure| {
@@ -162,30 +166,32 @@ impl Comparison {
             let _ = writeln!(text, "\nFAILED: seed {seed}, {}: {why}", world.name());
         }
         if self.void > 0 {
-            let _ = writeln!(text, "\nVOID: {} runs, which are not among these.", self.void);
+            let _ = writeln!(text, "\nVOID: {} runs, excluded from the table.", self.void);
         }
         text
     }
 
+    /// Checks that no run of the comparison failed or is void.
+    ///
     /// # Errors
-    /// If not all runs count.
+    /// If a run failed or is void.
     fn verdict(&self) -> anyhow::Result<()> {
         match (self.failed.len(), self.void) {
             (0, 0) => Ok(()),
             (0, _) => Err(void().into()),
             (failed, _) => {
-                let message =
-                    format!("a program has failed in {failed} runs, which are not among the others");
+                let message = format!("programs failed in {failed} runs, which are excluded from the table");
                 Err(Failure::new(Cause::Unmet, message).into())
             }
         }
     }
 }
 
-/// The medians of all measures, in the order in which runs tell them: first those with Byway, which tell the most.
+/// Returns the median of each measure in each mode, in the order in which runs report them. Runs
+/// with Byway come first, because they have the most measures.
 fn measures(runs: &[LabOutcome]) -> Vec<Measure> {
     let mut names: Vec<String> = Vec::new();
-    let mut values: BTreeMap<(String, World), Vec<f64>> = BTreeMap::new();
+    let mut values: BTreeMap<(String, OverlayMode), Vec<f64>> = BTreeMap::new();
     let mut runs: Vec<&LabOutcome> = runs.iter().collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.world));
     for run in runs {
@@ -197,8 +203,8 @@ fn measures(runs: &[LabOutcome]) -> Vec<Measure> {
         }
     }
     let measure = |name: String| {
-        let [bare, without_relays, byway] =
-            World::ALL.map(|world| values.get(&(name.clone(), world)).and_then(|values| median(values)));
+        let [bare, without_relays, byway] = OverlayMode::ALL
+            .map(|world| values.get(&(name.clone(), world)).and_then(|values| median(values)));
         Measure { name, bare, without_relays, byway }
     };
     names.into_iter().map(measure).collect()
@@ -210,15 +216,15 @@ fn median(values: &[f64]) -> Option<f64> {
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
-/// What a run tells: what programs measured, what became of flows, and what machines did.
+/// Returns the measures of a run as name and value: those of programs, of flows, and of machines.
 fn of_run(run: &LabOutcome) -> Vec<(String, f64)> {
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for command in &run.commands {
-        let mut tell = |name: &str, value: f64| told.push((format!("{}: {name}", command.name), value));
+        let mut add = |name: &str, value: f64| found.push((format!("{}: {name}", command.name), value));
         if let Some(seconds) = command.seconds {
-            tell("seconds", seconds);
+            add("seconds", seconds);
         }
-        command.measures.iter().for_each(|(name, value)| tell(name, *value));
+        command.measures.iter().for_each(|(name, value)| add(name, *value));
     }
     for flows in &run.flows {
         let counts = [
@@ -233,10 +239,10 @@ fn of_run(run: &LabOutcome) -> Vec<(String, f64)> {
             .map(|delays| [("p50 ms", delays.p50), ("p95 ms", delays.p95), ("p99 ms", delays.p99)]);
         let counts = counts.into_iter().filter_map(|(name, count)| Some((name, number(count?))));
         let all = counts.chain(delays.into_iter().flatten());
-        told.extend(all.map(|(name, value)| (format!("{}: {name}", flows.name), value)));
+        found.extend(all.map(|(name, value)| (format!("{}: {name}", flows.name), value)));
     }
-    told.extend(of_machines(run));
-    told
+    found.extend(of_machines(run));
+    found
 }
 
 fn of_machines(run: &LabOutcome) -> Vec<(String, f64)> {
@@ -244,29 +250,30 @@ fn of_machines(run: &LabOutcome) -> Vec<(String, f64)> {
         let nodes = run.nodes.iter().filter(|node| node.is_relay == is_relay);
         nodes.filter_map(|node| node.counted.get(name)).sum::<u64>()
     };
-    let mut told = Vec::new();
-    let agents = OF_AGENTS.iter().map(|(name, called)| (*called, sum(false, name)));
-    let relays = OF_RELAYS.iter().map(|(name, called)| (*called, sum(true, name)));
-    // Without Byway there is nobody who counts.
+    let mut sums = Vec::new();
+    let agents = AGENT_COUNTERS.iter().map(|(name, title)| (*title, sum(false, name)));
+    let relays = RELAY_COUNTERS.iter().map(|(name, title)| (*title, sum(true, name)));
+    // Without Byway, no node counts.
     if run.world.has_nodes() {
-        told.extend(agents.chain(relays));
-        told.extend(costs(run));
+        sums.extend(agents.chain(relays));
+        sums.extend(costs(run));
     }
     let sent_bytes = |is_relay: bool| {
         run.nodes.iter().filter(|node| node.is_relay == is_relay).map(|node| node.sent_bytes).sum::<u64>()
     };
-    told.push(("relays: IP bytes sent", sent_bytes(true)));
-    told.push(("other machines: IP bytes sent", sent_bytes(false)));
-    told.into_iter().map(|(name, count)| (name.to_owned(), number(count))).collect()
+    sums.push(("relays: IP bytes sent", sent_bytes(true)));
+    sums.push(("other machines: IP bytes sent", sent_bytes(false)));
+    sums.into_iter().map(|(name, count)| (name.to_owned(), number(count))).collect()
 }
 
-/// What nodes took of this machine: all agents together, and the one that took the most memory.
+/// Returns the resources that nodes used: CPU time as sums over agents and over relays, and the
+/// peak memory of the largest agent.
 fn costs(run: &LabOutcome) -> [(&'static str, u64); 3] {
     let of = |is_relay: bool| run.nodes.iter().filter(move |node| node.is_relay == is_relay);
     let memory = of(false).map(|node| node.peak_memory_bytes / 1_000).max().unwrap_or_default();
     [
         ("agents: CPU ms", of(false).map(|node| node.cpu_ms).sum()),
-        ("agents: memory kB, the most", memory),
+        ("agents: peak memory kB", memory),
         ("relays: CPU ms", of(true).map(|node| node.cpu_ms).sum()),
     ]
 }
@@ -282,7 +289,7 @@ mod tests {
     use crate::lab::commands::CommandOutcome;
     use crate::lab::outcome::{CarrierOutcome, NodeOutcome};
 
-    fn outcome(world: World, seed: u64, p50_ms: f64, cached: u64) -> LabOutcome {
+    fn outcome(world: OverlayMode, seed: u64, p50_ms: f64, cached: u64) -> LabOutcome {
         let command = CommandOutcome {
             name: "ask".to_owned(),
             node: "alice".to_owned(),
@@ -317,10 +324,10 @@ mod tests {
     #[test]
     fn worlds_stand_side_by_side_with_the_medians_of_their_seeds() {
         let runs = [
-            outcome(World::Bare, 1, 90.0, 0),
-            outcome(World::Byway, 1, 50.0, 7),
-            outcome(World::Byway, 2, 40.0, 9),
-            outcome(World::Byway, 3, 45.0, 8),
+            outcome(OverlayMode::Bare, 1, 90.0, 0),
+            outcome(OverlayMode::Byway, 1, 50.0, 7),
+            outcome(OverlayMode::Byway, 2, 40.0, 9),
+            outcome(OverlayMode::Byway, 3, 45.0, 8),
         ];
         let measures = measures(&runs);
         let of = |name: &str| {
@@ -328,7 +335,7 @@ mod tests {
             [measure.bare, measure.without_relays, measure.byway]
         };
         assert_eq!(of("ask: p50_ms"), [Some(90.0), None, Some(45.0)]);
-        assert_eq!(of("relays: repairs from caches"), [None, None, Some(8.0)]);
+        assert_eq!(of("relays: repairs from cache"), [None, None, Some(8.0)]);
         assert_eq!(of("relays: CPU ms"), [None, None, Some(10.0)]);
         assert_eq!(of("relays: IP bytes sent"), [Some(0.0), None, Some(800.0)]);
     }

@@ -4,56 +4,56 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use byway_config_types::{DurationSetting, PortsSetting};
 use byway_lab::addresses;
-use byway_scenario::classes::TypedGuard;
-use byway_scenario::{CapturedCopies, MachineRole, Network, NetworkFlow, NetworkTraffic, TypedUplink};
-use byway_typed::{TypedDuration, TypedPorts};
+use byway_scenario::classes::GuardSetting;
+use byway_scenario::{CapturedCopies, MachineRole, Network, NetworkFlow, NetworkTraffic, UplinkSetting};
 use byway_wire::{BlockShape, Service};
 use serde::Serialize;
 
-/// The port of every node, as each has a machine of its own.
+/// Port of every node; each has a machine of its own.
 const PORT: u16 = 4_600;
 
-/// Where a node answers questions about itself, within its machine.
+/// Address of a node's status and metrics, within its machine.
 pub(super) const OBSERVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4_680);
 
-/// The ports of forwards and targets are these and the flow's place.
+/// First port of the flows' forwards and of their targets; the index of a flow is added to each.
 const FORWARD_PORTS: u16 = 10_000;
 const TARGET_PORTS: u16 = 30_000;
 
-/// Most flows of a lab: each takes two sockets of this process, which usually has 1,024.
+/// Most flows of a lab. The lab's process opens two sockets for each, and may usually open 1,024.
 pub(super) const FLOWS_MAX: usize = 400;
 
-/// What the flows of a pair send together at most: as good as no limit, as in the simulator.
+/// Rate of all flows of a pair of agents together: effectively unlimited, as in the simulator.
 const PAIR_RATE: &str = "1 Gbit/s";
 
-/// A file, for one node.
+/// Configuration file of a node, an agent or a relay.
 #[derive(Serialize)]
 struct NodeFile {
     #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<Node>,
+    agent: Option<NodeSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    relay: Option<Node>,
+    relay: Option<NodeSection>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uplink: Option<Uplink>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    forward: Vec<Forward>,
+    forward: Vec<ForwardTable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    capture: Vec<Capture>,
+    capture: Vec<CaptureTable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    expose: Vec<Expose>,
-    observe: Observe,
+    expose: Vec<ExposeTable>,
+    observe: ObserveTable,
     network: Members,
 }
 
 #[derive(Serialize)]
-struct Node {
+struct NodeSection {
     name: String,
     state: PathBuf,
     listen: Vec<SocketAddr>,
 }
 
-/// As a scenario has it.
+/// Uplink section of a relay, with the scenario's settings.
 #[derive(Serialize)]
 struct Uplink {
     rate: String,
@@ -64,15 +64,15 @@ struct Uplink {
     #[serde(skip_serializing_if = "Option::is_none")]
     low_delay_budget: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    guard: Option<TypedGuard>,
+    guard: Option<GuardSetting>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ecn: Option<bool>,
 }
 
 impl Uplink {
-    fn of(typed: &TypedUplink) -> Self {
-        let TypedUplink { rate, delay, ratio, low_delay_budget, guard, ecn } = *typed;
-        let time = |time: TypedDuration| format!("{} us", time.0.as_micros());
+    fn of(typed: &UplinkSetting) -> Self {
+        let UplinkSetting { rate, delay, ratio, low_delay_budget, guard, ecn } = *typed;
+        let time = |time: DurationSetting| format!("{} us", time.0.as_micros());
         Self {
             rate: format!("{} bit/s", rate.0.bits_per_second()),
             delay: delay.map(time),
@@ -85,26 +85,26 @@ impl Uplink {
 }
 
 #[derive(Serialize)]
-struct Forward {
+struct ForwardTable {
     listen: SocketAddr,
     #[serde(flatten)]
-    wanted: Wanted,
+    wanted: FlowKeys,
 }
 
 #[derive(Serialize)]
-struct Capture {
+struct CaptureTable {
     destinations: [IpAddr; 2],
     ports: Vec<String>,
     copies: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     marks: Option<&'static [&'static str]>,
     #[serde(flatten)]
-    wanted: Wanted,
+    wanted: FlowKeys,
 }
 
-/// What is wanted of a peer.
+/// Settings of a flow to a peer, common to forwards and captures.
 #[derive(Serialize)]
-struct Wanted {
+struct FlowKeys {
     peer: String,
     to: String,
     service: &'static str,
@@ -118,16 +118,16 @@ struct Wanted {
 }
 
 #[derive(Serialize)]
-struct Expose {
+struct ExposeTable {
     name: String,
     #[serde(flatten)]
-    at: ExposedAt,
+    at: ExposedKind,
     peers: [String; 1],
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum ExposedAt {
+enum ExposedKind {
     Target {
         target: SocketAddr,
     },
@@ -141,16 +141,16 @@ enum ExposedAt {
 }
 
 #[derive(Serialize)]
-struct Observe {
+struct ObserveTable {
     listen: SocketAddr,
 }
 
-/// Who is who.
+/// Section that lists the members of the static network.
 #[derive(Serialize)]
 struct Members {
     relays: Vec<Member>,
     agents: Vec<Member>,
-    pairs: Vec<Pair>,
+    pairs: Vec<PairTable>,
 }
 
 #[derive(Serialize)]
@@ -165,36 +165,36 @@ struct Member {
 }
 
 #[derive(Serialize)]
-struct Pair {
+struct PairTable {
     agents: [String; 2],
     rate: &'static str,
 }
 
-/// The files of a lab's nodes.
+/// Writer of the configuration files of a lab's nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Configuration<'a> {
     pub(super) network: &'a Network,
-    /// The public key of each machine, by place; nothing of routers.
+    /// Public key of each machine, by index; empty for routers.
     pub(super) keys: &'a [String],
-    /// Where each node has a folder of its own.
+    /// Parent folder of the nodes' folders, which have their state and keys.
     pub(super) folder: &'a Path,
-    /// Whether relays do anything: without them, the same flows take the direct path alone.
+    /// True if flows use relays. Otherwise the same flows use the direct path alone.
     pub(super) uses_relays: bool,
 }
 
-/// Where the application of the flow at this place sends to, within its sender's machine.
+/// Returns the address in the sender's machine to which the application of this flow sends.
 pub(super) fn forward(flow: usize) -> SocketAddr {
     local(FORWARD_PORTS, flow)
 }
 
-/// Where the application of the flow at this place listens, within its receiver's machine.
+/// Returns the address in the receiver's machine at which the application of this flow listens.
 pub(super) fn target(flow: usize) -> SocketAddr {
     local(TARGET_PORTS, flow)
 }
 
-/// Whether a port within machines is one that the lab itself takes.
-pub(super) fn is_taken(port: u16) -> bool {
-    let of_flows = |first: u16| (first..).take(FLOWS_MAX).any(|taken| taken == port);
+/// True if the lab itself uses this port within machines.
+pub(super) fn is_reserved(port: u16) -> bool {
+    let of_flows = |first: u16| (first..).take(FLOWS_MAX).any(|reserved| reserved == port);
     [PORT, OBSERVED.port()].contains(&port) || of_flows(FORWARD_PORTS) || of_flows(TARGET_PORTS)
 }
 
@@ -204,70 +204,70 @@ fn local(first: u16, flow: usize) -> SocketAddr {
 }
 
 impl Configuration<'_> {
-    /// The folder of a node.
-    pub(super) fn folder(&self, place: usize) -> PathBuf {
-        self.folder.join(&self.network.machines[place].name)
+    /// Returns the folder of a node, by the index of its machine.
+    pub(super) fn folder(&self, index: usize) -> PathBuf {
+        self.folder.join(&self.network.machines[index].name)
     }
 
-    /// What the file of a node says.
-    pub(super) fn file(&self, place: usize) -> Result<String, toml::ser::Error> {
-        let node = Node { name: self.name(place), state: self.folder(place), listen: at(place) };
-        let (agent, relay) = match self.network.machines[place].role {
+    /// Returns the configuration file of a node, by the index of its machine.
+    pub(super) fn file(&self, index: usize) -> Result<String, toml::ser::Error> {
+        let node = NodeSection { name: self.name(index), state: self.folder(index), listen: at(index) };
+        let (agent, relay) = match self.network.machines[index].role {
             MachineRole::Relay => (None, Some(node)),
             MachineRole::Agent | MachineRole::Router => (Some(node), None),
         };
         let flows = || self.network.flows.iter().enumerate();
-        let sent = || flows().filter(|(_, flow)| flow.from == place);
-        let expose = flows().filter(|(_, flow)| flow.to == place);
+        let sent = || flows().filter(|(_, flow)| flow.from == index);
+        let expose = flows().filter(|(_, flow)| flow.to == index);
         toml::to_string(&NodeFile {
             agent,
             relay,
-            uplink: self.network.machines[place].uplink.as_ref().map(Uplink::of),
+            uplink: self.network.machines[index].uplink.as_ref().map(Uplink::of),
             forward: sent().filter_map(|(nth, flow)| self.forward(nth, flow)).collect(),
             capture: sent().filter_map(|(nth, flow)| self.capture(nth, flow)).collect(),
             expose: expose.map(|(nth, flow)| self.expose(nth, flow)).collect(),
-            observe: Observe { listen: OBSERVED },
+            observe: ObserveTable { listen: OBSERVED },
             network: self.members(),
         })
     }
 
-    fn name(&self, place: usize) -> String {
-        self.network.machines[place].name.clone()
+    fn name(&self, index: usize) -> String {
+        self.network.machines[index].name.clone()
     }
 
-    fn forward(&self, nth: usize, flow: &NetworkFlow) -> Option<Forward> {
+    fn forward(&self, nth: usize, flow: &NetworkFlow) -> Option<ForwardTable> {
         let listen = match flow.traffic {
             NetworkTraffic::Programs(ends) => ends.listen,
             NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => forward(nth),
             NetworkTraffic::Captured(_) => return None,
         };
-        Some(Forward { listen, wanted: self.wanted(nth, flow) })
+        Some(ForwardTable { listen, wanted: self.flow_keys(nth, flow) })
     }
 
-    fn capture(&self, nth: usize, flow: &NetworkFlow) -> Option<Capture> {
+    fn capture(&self, nth: usize, flow: &NetworkFlow) -> Option<CaptureTable> {
         let NetworkTraffic::Captured(captured) = &flow.traffic else {
             return None;
         };
         let (copies, marks) = copies(captured.copies);
-        Some(Capture {
+        Some(CaptureTable {
             destinations: addresses(flow.to),
             ports: texts(&captured.ports),
             copies,
             marks,
-            wanted: self.wanted(nth, flow),
+            wanted: self.flow_keys(nth, flow),
         })
     }
 
-    fn wanted(&self, nth: usize, flow: &NetworkFlow) -> Wanted {
+    fn flow_keys(&self, nth: usize, flow: &NetworkFlow) -> FlowKeys {
         let service = if self.uses_relays { flow.service } else { Service::Internet };
         let coded = |shape: Option<BlockShape>| {
             let text = |shape: BlockShape| format!("{}+{}", shape.source_packets(), shape.repair_packets());
             (service == Service::Coding).then(|| shape.map_or_else(|| "none".to_owned(), text))
         };
-        Wanted {
+        FlowKeys {
             peer: self.name(flow.to),
-            to: exposed(nth),
-            service: word(service),
+            to: exposed_name(nth),
+            service: service_name(service),
             rate: format!("{} bit/s", flow.rate.bits_per_second()),
             latency_budget: format!("{} us", flow.terms.budget.as_micros()),
             standby: flow.is_on_standby,
@@ -276,24 +276,24 @@ impl Configuration<'_> {
         }
     }
 
-    fn expose(&self, nth: usize, flow: &NetworkFlow) -> Expose {
+    fn expose(&self, nth: usize, flow: &NetworkFlow) -> ExposeTable {
         let at = match &flow.traffic {
-            NetworkTraffic::Programs(ends) => ExposedAt::Target { target: ends.target },
-            NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => ExposedAt::Target { target: target(nth) },
-            NetworkTraffic::Captured(captured) => ExposedAt::Network {
+            NetworkTraffic::Programs(ends) => ExposedKind::Target { target: ends.target },
+            NetworkTraffic::Datagrams(_) | NetworkTraffic::Tcp => ExposedKind::Target { target: target(nth) },
+            NetworkTraffic::Captured(captured) => ExposedKind::Network {
                 networks: addresses(flow.to),
                 sources: addresses(flow.from),
                 ports: texts(&captured.ports),
                 marks: copies(captured.copies).1,
             },
         };
-        Expose { name: exposed(nth), at, peers: [self.name(flow.from)] }
+        ExposeTable { name: exposed_name(nth), at, peers: [self.name(flow.from)] }
     }
 
     fn members(&self) -> Members {
         let of_role = |role| {
             let machines = self.network.machines.iter().enumerate();
-            machines.filter(move |(_, machine)| machine.role == role).map(|(place, _)| self.member(place))
+            machines.filter(move |(_, machine)| machine.role == role).map(|(index, _)| self.member(index))
         };
         let pairs: BTreeSet<[usize; 2]> =
             self.network.flows.iter().map(|flow| [flow.from.min(flow.to), flow.from.max(flow.to)]).collect();
@@ -302,53 +302,56 @@ impl Configuration<'_> {
             agents: of_role(MachineRole::Agent).collect(),
             pairs: pairs
                 .into_iter()
-                .map(|ends| Pair { agents: ends.map(|end| self.name(end)), rate: PAIR_RATE })
+                .map(|ends| PairTable { agents: ends.map(|end| self.name(end)), rate: PAIR_RATE })
                 .collect(),
         }
     }
 
-    fn member(&self, place: usize) -> Member {
+    fn member(&self, index: usize) -> Member {
         Member {
-            name: self.name(place),
-            number: place + 1,
-            key: self.keys[place].clone(),
-            // Behind a router that translates it, an address means nothing to others: relays bring the two ends together.
-            addresses: if self.network.machines[place].behind.is_some() { Vec::new() } else { at(place) },
-            relays: Self::relays_near(self.network, place)
+            name: self.name(index),
+            number: index + 1,
+            key: self.keys[index].clone(),
+            // An address behind a NAT router is not reachable for others: relays introduce the two
+            // agents to each other.
+            addresses: if self.network.machines[index].behind.is_some() { Vec::new() } else { at(index) },
+            relays: Self::relays_near(self.network, index)
                 .into_iter()
                 .map(|relay| self.name(relay))
                 .collect(),
         }
     }
 
-    /// The relays near an agent that its flows name, those of the first flow first.
-    pub(super) fn relays_near(network: &Network, place: usize) -> Vec<usize> {
+    /// Returns the near relay of an agent in each of its flows, without repetitions, in the order
+    /// of the flows.
+    pub(super) fn relays_near(network: &Network, index: usize) -> Vec<usize> {
         let mut near = Vec::new();
         for flow in &network.flows {
             let Some((ingress, egress)) = flow.relays else {
                 continue;
             };
-            let relay = if flow.from == place { Some(ingress) } else { (flow.to == place).then_some(egress) };
+            let relay = if flow.from == index { Some(ingress) } else { (flow.to == index).then_some(egress) };
             near.extend(relay.filter(|relay| !near.contains(relay)));
         }
         near
     }
 }
 
-fn at(place: usize) -> Vec<SocketAddr> {
-    addresses(place).map(|address| SocketAddr::new(address, PORT)).to_vec()
+fn at(index: usize) -> Vec<SocketAddr> {
+    addresses(index).map(|address| SocketAddr::new(address, PORT)).to_vec()
 }
 
-/// By what name the receiver of the flow at this place exposes its target.
-pub(super) fn exposed(flow: usize) -> String {
+/// Returns the name by which the receiver of this flow exposes its target.
+pub(super) fn exposed_name(flow: usize) -> String {
     format!("flow-{flow}")
 }
 
-fn texts(ports: &[TypedPorts]) -> Vec<String> {
+fn texts(ports: &[PortsSetting]) -> Vec<String> {
     ports.iter().map(ToString::to_string).collect()
 }
 
-/// How an agent is told which captured packets relays get: `copies` and `marks`.
+/// Returns the values of the settings `copies` and `marks`, which select the captured packets that
+/// an agent copies to relays.
 const fn copies(copies: CapturedCopies) -> (&'static str, Option<&'static [&'static str]>) {
     match copies {
         CapturedCopies::Usual => ("usual", None),
@@ -359,7 +362,7 @@ const fn copies(copies: CapturedCopies) -> (&'static str, Option<&'static [&'sta
     }
 }
 
-const fn word(service: Service) -> &'static str {
+const fn service_name(service: Service) -> &'static str {
     match service {
         Service::Internet => "internet",
         Service::Coding => "coding",
@@ -399,23 +402,23 @@ flow = [
         Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("they are joined")
     }
 
-    fn with<T>(network: &Network, folder: &Path, look: impl FnOnce(&Configuration<'_>) -> T) -> T {
+    fn with<T>(network: &Network, folder: &Path, act: impl FnOnce(&Configuration<'_>) -> T) -> T {
         let keys: Vec<String> = (0..network.machines.len())
             .map(|_| crate::membership::NodeKey::generate().public_key().to_string())
             .collect();
-        look(&Configuration { network, keys: &keys, folder, uses_relays: true })
+        act(&Configuration { network, keys: &keys, folder, uses_relays: true })
     }
 
     #[test]
     fn nodes_find_their_files_right() {
         let (network, folder) = (network(), tempfile::tempdir().expect("a folder"));
         with(&network, folder.path(), |configuration| {
-            for place in 0..network.machines.len() {
-                let file = folder.path().join(format!("{place}.toml"));
-                std::fs::write(&file, configuration.file(place).expect("TOML")).expect("room on the disk");
+            for index in 0..network.machines.len() {
+                let file = folder.path().join(format!("{index}.toml"));
+                std::fs::write(&file, configuration.file(index).expect("TOML")).expect("space on the disk");
                 let roles = crate::settings::check_file(&file).expect("a right file");
-                let expected = if place < 4 { "agent" } else { "relay" };
-                assert_eq!(roles, [expected], "{place}");
+                let expected = if index < 4 { "agent" } else { "relay" };
+                assert_eq!(roles, [expected], "{index}");
             }
         });
     }
@@ -431,10 +434,10 @@ flow = [
         let network = Scenario::parse(&scenario).expect("a scenario").network(1).expect("they are joined");
         let folder = tempfile::tempdir().expect("a folder");
         let text = with(&network, folder.path(), |configuration| configuration.file(1).expect("TOML"));
-        let members = text.split_once("[[network").expect("who is who").1;
+        let members = text.split_once("[[network").expect("a section of the network").1;
         assert!(!members.contains("10.77.0.1:4600") && members.contains("10.77.0.2:4600"), "{text}");
         let file = folder.path().join("bob.toml");
-        std::fs::write(&file, text).expect("room on the disk");
+        std::fs::write(&file, text).expect("space on the disk");
         assert_eq!(crate::settings::check_file(&file).expect("a right file"), ["agent"]);
     }
 
@@ -445,14 +448,14 @@ flow = [
         let network = Scenario::parse(&scenario).expect("a scenario").network(1).expect("they are joined");
         let folder = tempfile::tempdir().expect("a folder");
         with(&network, folder.path(), |configuration| {
-            for (place, has_uplink) in [(0, false), (4, true), (5, false)] {
-                let text = configuration.file(place).expect("TOML");
+            for (index, has_uplink) in [(0, false), (4, true), (5, false)] {
+                let text = configuration.file(index).expect("TOML");
                 assert_eq!(text.contains("[uplink]"), has_uplink, "{text}");
-                let file = folder.path().join(format!("{place}.toml"));
-                std::fs::write(&file, &text).expect("room on the disk");
+                let file = folder.path().join(format!("{index}.toml"));
+                std::fs::write(&file, &text).expect("space on the disk");
                 assert_eq!(crate::settings::check_file(&file).expect("a right file").len(), 1);
-                let typed: crate::settings::TypedFile = toml::from_str(&text).expect("the same");
-                assert_eq!(typed.uplink, network.machines[place].uplink);
+                let typed: crate::settings::RawFile = toml::from_str(&text).expect("the same");
+                assert_eq!(typed.uplink, network.machines[index].uplink);
             }
         });
     }

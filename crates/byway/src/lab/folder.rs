@@ -1,4 +1,4 @@
-//! Where the files of a run are.
+//! Folder of a lab run's files: temporary, or kept for the user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,40 +6,40 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::exit::{Cause, Failure};
-use crate::scratch::Scratch;
+use crate::temp_dir::RunTempDir;
 
-/// The folder of a run's files.
+/// Folder of a lab run's files.
 #[derive(Debug)]
 pub(super) enum Folder {
-    /// Gone when dropped.
-    Passing(Scratch),
-    /// Where somebody wants to look at it.
-    Kept(PathBuf),
+    /// Temporary folder, deleted when this is dropped.
+    Temporary(RunTempDir),
+    /// Folder that the user named, and that is not deleted.
+    Persistent(PathBuf),
 }
 
 impl Folder {
-    /// A new one; `keep` says where it is to stay.
+    /// Makes the folder: a temporary one, or the one that the option `--keep` names.
     pub(super) fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
         match keep {
-            None => Scratch::new().map(Self::Passing),
-            Some(folder) => empty(folder).map(Self::Kept),
+            None => RunTempDir::new().map(Self::Temporary),
+            Some(folder) => empty(folder).map(Self::Persistent),
         }
     }
 
     pub(super) fn path(&self) -> &Path {
         match self {
-            Self::Passing(scratch) => scratch.path(),
-            Self::Kept(folder) => folder,
+            Self::Temporary(scratch) => scratch.path(),
+            Self::Persistent(folder) => folder,
         }
     }
 }
 
-/// Makes a folder, or takes one in which there is nothing; its whole path.
+/// Makes a folder, or accepts an empty one, and returns its absolute path.
 pub(super) fn empty(folder: &Path) -> anyhow::Result<PathBuf> {
     let about = || folder.display().to_string();
     fs::create_dir_all(folder).with_context(about)?;
     if fs::read_dir(folder).with_context(about)?.next().is_some() {
-        let message = format!("{} is not empty: name a folder that is, or a new one", folder.display());
+        let message = format!("folder {} not empty: name an empty or a new one", folder.display());
         return Err(Failure::new(Cause::Settings, message).into());
     }
     folder.canonicalize().with_context(about)
@@ -52,10 +52,10 @@ mod tests {
     #[test]
     fn what_is_kept_is_mixed_with_nothing() {
         let parent = tempfile::tempdir().expect("a folder");
-        let kept = parent.path().join("a/b");
-        let path = Folder::new(Some(&kept)).expect("it is new").path().to_owned();
-        fs::write(path.join("log"), "said").expect("room on the disk");
-        let said = Folder::new(Some(&kept)).expect_err("something is there").to_string();
-        assert!(said.contains("is not empty"), "{said}");
+        let named = parent.path().join("a/b");
+        let path = Folder::new(Some(&named)).expect("it is new").path().to_owned();
+        fs::write(path.join("log"), "said").expect("space on the disk");
+        let message = Folder::new(Some(&named)).expect_err("something is there").to_string();
+        assert!(message.contains("not empty"), "{message}");
     }
 }

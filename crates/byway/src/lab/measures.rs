@@ -1,17 +1,19 @@
-//! What tasks tell of themselves: the numbers in the last line of their output.
+//! Measures that tasks report: the numbers in the last line of their output.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Most measures of a task, and longest name of one: more is no summary.
+/// Most measures that the lab reads from a task's output. Further ones are ignored.
 const MEASURES_MAX: usize = 200;
+/// Longest name of a measure in characters. The lab ignores measures with longer names.
 const NAME_CHARS_MAX: usize = 100;
 
-/// Bytes of output in which the last line is looked for.
+/// Bytes at the end of a task's output in which the lab searches the last line.
 pub(super) const OUTPUT_BYTES: usize = 64 << 10;
 
-/// The numbers of the last line, by their names, if that is a JSON object; else none.
+/// Returns the numbers in the last line of a task's output by name, if that line is a JSON object;
+/// otherwise none. Ignores names that are too long or have control characters.
 pub(super) fn of_output(output: &str) -> BTreeMap<String, f64> {
     let last = output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let Ok(Value::Object(object)) = serde_json::from_str(last) else {

@@ -8,118 +8,122 @@ use std::time::Duration as RealDuration;
 
 use anyhow::{Context as _, bail};
 use byway_lab::capture::Capture;
-use byway_lab::{Carrier, LabError, Machine, addresses};
+use byway_lab::{EmulatorThread, LabError, Machine, addresses};
 use byway_net::Clock;
 use byway_scenario::{MachineRole, Network, NetworkMachine, NetworkTraffic};
 use byway_units::Duration;
 use rustix::process::Signal;
 
 use super::configuration::{Configuration, OBSERVED, forward, target};
-use super::cost::Cost;
-use super::outside;
-use super::traffic::Ends;
-use super::world::World;
-use crate::child::Child;
+use super::nat;
+use super::overlay_mode::OverlayMode;
+use super::resource_usage::ResourceUsage;
+use super::traffic::FlowSockets;
+use crate::child_process::Child;
 use crate::exit::Failure;
 use crate::membership::NodeKey;
 use crate::{interrupt, status};
 
-/// How long nodes may take until they are ready: key agreements, on a machine that has all of them to start.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Longest time until nodes are ready. They perform handshakes on a machine that starts all of them
+/// at once.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a node is asked whether it is ready.
-const ASK_AGAIN: RealDuration = RealDuration::from_millis(50);
+/// Interval at which nodes are polled for readiness.
+const READY_POLL_INTERVAL: RealDuration = RealDuration::from_millis(50);
 
-/// A machine of a lab at work.
+/// Machine of a lab, and the process of its node; `None` while the node is stopped.
 #[derive(Debug)]
-struct Place {
+struct MachineEntry {
     machine: Machine,
     node: Option<Child>,
 }
 
-/// All machines of a lab, with what is between them. Dropped, nothing of it is left.
+/// All machines of a lab, with their nodes. Dropping this ends the nodes and removes the machines.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    /// By place; nothing of routers.
-    places: Vec<Option<Place>>,
+    /// Machines by index in the scenario; `None` for routers, which have no namespace.
+    machines: Vec<Option<MachineEntry>>,
     names: Vec<String>,
     folder: std::path::PathBuf,
 }
 
 impl Nodes {
-    /// The machines of a network without anything in them, and the carrier between them.
+    /// Makes the machines of a network without nodes, and the emulator between them.
     pub(super) fn new(
         network: &Network,
         seed: u64,
-        world: World,
+        world: OverlayMode,
         folder: &Path,
         capture: Option<&Path>,
         clock: Clock,
-    ) -> anyhow::Result<(Self, Carrier)> {
-        let (mut places, mut devices) = (Vec::new(), Vec::new());
-        let all: Vec<_> = (0..network.machines.len()).map(|place| addresses(place).to_vec()).collect();
-        for (place, machine) in network.machines.iter().enumerate() {
+    ) -> anyhow::Result<(Self, EmulatorThread)> {
+        let (mut entries, mut devices) = (Vec::new(), Vec::new());
+        let all: Vec<_> = (0..network.machines.len()).map(|index| addresses(index).to_vec()).collect();
+        for (index, machine) in network.machines.iter().enumerate() {
             interrupt::check()?;
             if machine.role == MachineRole::Router {
-                places.push(None);
+                entries.push(None);
                 devices.push(None);
                 continue;
             }
-            let (machine, device) = Machine::new(addresses(place)).map_err(not_made)?;
-            places.push(Some(Place { machine, node: None }));
+            let (machine, device) = Machine::new(addresses(index)).map_err(lab_failure)?;
+            entries.push(Some(MachineEntry { machine, node: None }));
             devices.push(Some(device));
         }
-        let capture = capture.map(|folder| captured(network, folder)).transpose()?;
-        // With Byway, nothing is forwarded: its agents find each other.
-        let forwarded = if world.has_nodes() { Vec::new() } else { outside::forwarded(network) };
-        let carrier =
-            Carrier::start(network.without_flows(), devices, &all, &forwarded, seed, clock, capture);
-        let carrier = carrier.map_err(not_made)?;
+        let capture = capture.map(|folder| start_capture(network, folder)).transpose()?;
+        // With Byway, no ports are forwarded, because its agents find each other.
+        let forwarded = if world.has_nodes() { Vec::new() } else { nat::port_forwards(network) };
+        let emulator =
+            EmulatorThread::start(network.without_flows(), devices, &all, &forwarded, seed, clock, capture);
+        let emulator = emulator.map_err(lab_failure)?;
         let names = network.machines.iter().map(|machine| machine.name.clone()).collect();
-        Ok((Self { places, names, folder: folder.to_owned() }, carrier))
+        Ok((Self { machines: entries, names, folder: folder.to_owned() }, emulator))
     }
 
-    /// Writes the files of all nodes, starts them, and waits until they are ready.
+    /// Writes the configuration and the keys of all nodes, starts the nodes, and waits until they
+    /// are ready.
     pub(super) fn start_all(
         &mut self,
         network: &Network,
         uses_relays: bool,
         clock: Clock,
     ) -> anyhow::Result<()> {
-        fs::create_dir_all(&self.folder).with_context(|| format!("making {}", self.folder.display()))?;
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("cannot create {}", self.folder.display()))?;
         let keys = self.keys()?;
         let configuration = Configuration { network, keys: &keys, folder: &self.folder, uses_relays };
-        for place in 0..self.places.len() {
-            if self.places[place].is_some() {
-                let file = self.file(place);
-                fs::write(&file, configuration.file(place)?)
-                    .with_context(|| format!("writing {}", file.display()))?;
+        for index in 0..self.machines.len() {
+            if self.machines[index].is_some() {
+                let file = self.file(index);
+                fs::write(&file, configuration.file(index)?)
+                    .with_context(|| format!("cannot write {}", file.display()))?;
             }
         }
         for role in [MachineRole::Relay, MachineRole::Agent] {
             let of_role: Vec<usize> =
-                (0..self.places.len()).filter(|place| network.machines[*place].role == role).collect();
-            for place in &of_role {
+                (0..self.machines.len()).filter(|index| network.machines[*index].role == role).collect();
+            for index in &of_role {
                 interrupt::check()?;
-                self.start(*place, role)?;
+                self.start(*index, role)?;
             }
-            for place in of_role {
-                self.wait_until_ready(place, clock)?;
+            for index in of_role {
+                self.wait_until_ready(index, clock)?;
             }
         }
         Ok(())
     }
 
-    /// Makes a secret key for each node; the public ones.
+    /// Makes a secret key for each node in its folder, and returns the public keys by index of the
+    /// machine.
     fn keys(&self) -> anyhow::Result<Vec<String>> {
         let mut keys = Vec::new();
-        for (place, name) in self.places.iter().zip(&self.names) {
-            if place.is_none() {
+        for (entry, name) in self.machines.iter().zip(&self.names) {
+            if entry.is_none() {
                 keys.push(String::new());
                 continue;
             }
             let state = self.folder.join(name);
-            fs::create_dir(&state).with_context(|| format!("making {}", state.display()))?;
+            fs::create_dir(&state).with_context(|| format!("cannot create {}", state.display()))?;
             let key = NodeKey::generate();
             key.save(&state.join("key")).map_err(Failure::from)?;
             keys.push(key.public_key().to_string());
@@ -127,143 +131,156 @@ impl Nodes {
         Ok(keys)
     }
 
-    fn file(&self, place: usize) -> std::path::PathBuf {
-        self.folder.join(format!("{}.toml", self.names[place]))
+    fn file(&self, index: usize) -> std::path::PathBuf {
+        self.folder.join(format!("{}.toml", self.names[index]))
     }
 
-    /// Starts the node of a machine.
-    pub(super) fn start(&mut self, place: usize, role: MachineRole) -> anyhow::Result<()> {
-        let (name, file, folder) = (self.names[place].clone(), self.file(place), self.folder.clone());
+    /// Starts the node of a machine, after it ends an earlier one.
+    pub(super) fn start(&mut self, index: usize, role: MachineRole) -> anyhow::Result<()> {
+        let (name, file, folder) = (self.names[index].clone(), self.file(index), self.folder.clone());
         let command = if role == MachineRole::Relay { "relay" } else { "agent" };
         let arguments: Vec<OsString> = vec![command.into(), "--config".into(), file.into()];
-        let Some(known) = &mut self.places[place] else {
+        let Some(entry) = &mut self.machines[index] else {
             return Ok(());
         };
-        // One that still runs or hangs has its ports.
-        known.node = None;
-        known.node = Some(known.machine.run(move || Child::start(&name, arguments, &folder))?);
+        // An earlier node that still runs or hangs occupies the ports.
+        entry.node = None;
+        entry.node = Some(entry.machine.run(move || Child::start(&name, arguments, &folder))?);
         Ok(())
     }
 
+    /// Checks that no node has ended by itself.
+    ///
     /// # Errors
     /// If a node has ended by itself.
     pub(super) fn expect_running(&mut self) -> anyhow::Result<()> {
-        let nodes = self.places.iter_mut().flatten().filter_map(|place| place.node.as_mut());
+        let nodes = self.machines.iter_mut().flatten().filter_map(|entry| entry.node.as_mut());
         for node in nodes {
             node.expect_running()?;
         }
         Ok(())
     }
 
-    /// Whether a machine has a node that was not stopped.
-    pub(super) fn has_node(&self, place: usize) -> bool {
-        self.places[place].as_ref().is_some_and(|place| place.node.is_some())
+    /// True if a machine has a node that the lab has not stopped.
+    pub(super) fn has_node(&self, index: usize) -> bool {
+        self.machines[index].as_ref().is_some_and(|index| index.node.is_some())
     }
 
-    /// Ends the node of a machine at once.
-    pub(super) fn stop(&mut self, place: usize) {
-        if let Some(place) = &mut self.places[place] {
-            place.node = None;
+    /// Kills the node of a machine.
+    pub(super) fn stop(&mut self, index: usize) {
+        if let Some(index) = &mut self.machines[index] {
+            index.node = None;
         }
     }
 
-    /// Sends the node of a machine a signal.
-    pub(super) fn signal(&self, place: usize, signal: Signal) {
-        if let Some(node) = self.places[place].as_ref().and_then(|place| place.node.as_ref()) {
+    /// Sends a signal to the node of a machine.
+    pub(super) fn signal(&self, index: usize, signal: Signal) {
+        if let Some(node) = self.machines[index].as_ref().and_then(|index| index.node.as_ref()) {
             node.signal(signal);
         }
     }
 
-    fn wait_until_ready(&mut self, place: usize, clock: Clock) -> anyhow::Result<()> {
-        let until = clock.now() + READY_WITHIN;
+    fn wait_until_ready(&mut self, index: usize, clock: Clock) -> anyhow::Result<()> {
+        let until = clock.now() + READY_TIMEOUT;
         loop {
-            let Some(known) = &mut self.places[place] else {
+            let Some(entry) = &mut self.machines[index] else {
                 return Ok(());
             };
-            if known.machine.run(|| status::is_ready(OBSERVED)) {
+            if entry.machine.run(|| status::is_ready(OBSERVED)) {
                 return Ok(());
             }
-            let Some(node) = &mut known.node else {
+            let Some(node) = &mut entry.node else {
                 return Ok(());
             };
             node.expect_running()?;
             if clock.now() > until {
-                bail!("{} is not ready after {READY_WITHIN}. {}", self.names[place], node.log_end());
+                bail!("{} not ready after {READY_TIMEOUT}. {}", self.names[index], node.log_end());
             }
-            interrupt::sleep(ASK_AGAIN)?;
+            interrupt::sleep(READY_POLL_INTERVAL)?;
         }
     }
 
-    /// What the node of a machine has taken of this machine; `None` if it is stopped.
-    pub(super) fn cost(&self, place: usize) -> Option<Cost> {
-        Cost::of(self.places[place].as_ref()?.node.as_ref()?.id())
+    /// Returns the CPU time and peak memory of a machine's node; `None` if the node is stopped.
+    pub(super) fn cost(&self, index: usize) -> Option<ResourceUsage> {
+        ResourceUsage::of(self.machines[index].as_ref()?.node.as_ref()?.id())
     }
 
-    /// What the node of a machine says of itself; `None` if it is stopped, or does not answer.
-    pub(super) fn status(&self, place: usize) -> Option<serde_json::Value> {
-        let known = self.places[place].as_ref()?;
-        known.node.as_ref()?;
-        known.machine.run(|| status::of(OBSERVED)).ok()
+    /// Returns the status that the node of a machine reports; `None` if the node is stopped or does
+    /// not answer.
+    pub(super) fn status(&self, index: usize) -> Option<serde_json::Value> {
+        let entry = self.machines[index].as_ref()?;
+        entry.node.as_ref()?;
+        entry.machine.run(|| status::of(OBSERVED)).ok()
     }
 
-    /// The machine at a place; none of routers.
-    pub(super) fn machine(&self, place: usize) -> Option<&Machine> {
-        self.places.get(place)?.as_ref().map(|place| &place.machine)
+    /// Returns the machine at an index; `None` for routers.
+    pub(super) fn machine(&self, index: usize) -> Option<&Machine> {
+        self.machines.get(index)?.as_ref().map(|index| &index.machine)
     }
 
-    /// The sockets of applications: of each flow that the lab sends, one in its sender's machine and one in its receiver's.
-    pub(super) fn ends(&self, network: &Network, world: World) -> anyhow::Result<Vec<Option<Ends>>> {
+    /// Opens the sockets of applications for each flow of datagrams: one in its sender's machine,
+    /// one in its receiver's. `None` for other flows.
+    pub(super) fn flow_sockets(
+        &self,
+        network: &Network,
+        world: OverlayMode,
+    ) -> anyhow::Result<Vec<Option<FlowSockets>>> {
         let flows = network.flows.iter().enumerate();
         flows
             .map(|(nth, flow)| match flow.traffic {
-                NetworkTraffic::Datagrams(_) => self.ends_of(nth, network, world).map(Some),
+                NetworkTraffic::Datagrams(_) => self.sockets_of_flow(nth, network, world).map(Some),
                 NetworkTraffic::Tcp | NetworkTraffic::Programs(_) | NetworkTraffic::Captured(_) => Ok(None),
             })
             .collect()
     }
 
-    fn ends_of(&self, nth: usize, network: &Network, world: World) -> anyhow::Result<Ends> {
+    fn sockets_of_flow(
+        &self,
+        nth: usize,
+        network: &Network,
+        world: OverlayMode,
+    ) -> anyhow::Result<FlowSockets> {
         let flow = &network.flows[nth];
         let (local, to, at) = if world.has_nodes() {
             (Ipv4Addr::LOCALHOST, forward(nth), target(nth))
         } else {
             let port = target(nth).port();
-            let [to, at] = [outside::addresses_for(network, flow), addresses(flow.to)];
+            let [to, at] = [nat::addresses_for(network, flow), addresses(flow.to)];
             let [to, at] = [to, at].map(|[ipv4, _]| SocketAddr::new(ipv4, port));
             (Ipv4Addr::UNSPECIFIED, to, at)
         };
-        let sender = self.within(flow.from, move || {
+        let sender = self.run_in_machine(flow.from, move || {
             let socket = UdpSocket::bind((local, 0))?;
             socket.connect(to)?;
             Ok(socket)
         })?;
-        let receiver = self.within(flow.to, move || {
+        let receiver = self.run_in_machine(flow.to, move || {
             let socket = UdpSocket::bind(at)?;
             socket.set_nonblocking(true)?;
             Ok(socket)
         })?;
-        Ok(Ends { sender, receiver })
+        Ok(FlowSockets { sender, receiver })
     }
 
-    fn within(
+    fn run_in_machine(
         &self,
-        place: usize,
+        index: usize,
         open: impl FnOnce() -> std::io::Result<UdpSocket> + Send + 'static,
     ) -> anyhow::Result<UdpSocket> {
-        let known = self.places[place].as_ref().context("flows begin and end at agents")?;
-        known.machine.run(open).with_context(|| format!("a socket in {}", self.names[place]))
+        let entry = self.machines[index].as_ref().context("flow without agents at its ends")?;
+        entry.machine.run(open).with_context(|| format!("cannot open a socket in {}", self.names[index]))
     }
 }
 
-/// Begins to capture what all machines of a network send and receive.
-fn captured(network: &Network, folder: &Path) -> Result<Capture, Failure> {
+/// Starts to capture the packets of all machines of a network except routers.
+fn start_capture(network: &Network, folder: &Path) -> Result<Capture, Failure> {
     let is_router = |machine: &NetworkMachine| machine.role == MachineRole::Router;
     let name = |machine: &NetworkMachine| (!is_router(machine)).then(|| machine.name.clone());
     let names: Vec<Option<String>> = network.machines.iter().map(name).collect();
-    Capture::start(folder, &names).map_err(|error| not_made(LabError::Capture(error)))
+    Capture::start(folder, &names).map_err(|error| lab_failure(LabError::Capture(error)))
 }
 
-/// A lab that the kernel does not let be is the machine's fault.
-pub(super) fn not_made(error: LabError) -> Failure {
+/// Turns an error of the kernel while making a lab into a failure of the machine.
+pub(super) fn lab_failure(error: LabError) -> Failure {
     Failure::machine(error)
 }

@@ -1,108 +1,110 @@
-//! What came of a lab's run.
+//! Outcome of a lab run: its counts by flow, node and link, as JSON and as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use byway_lab::Carried;
+use byway_lab::EmulationReport;
 use byway_lab::emulation::MachineCounters;
-use byway_lab::lateness::LatenessSummary;
-use byway_scenario::{ClassesOutcome, MachineRole, Network, Scenario, Terms, Verdict};
+use byway_lab::timer_lateness::LatenessSummary;
+use byway_scenario::{ClassesOutcome, DeliveryTerms, MachineRole, Network, Scenario, Verdict};
 use byway_sched::Class;
-use byway_sim::ClassUse;
+use byway_sim::ClassCounters;
 use byway_units::Duration;
 use serde::Serialize;
 
 use super::commands::CommandOutcome;
-use super::tally::OfMachine;
-use super::traffic::{Fate, Fates};
-use super::world::World;
+use super::overlay_mode::OverlayMode;
+use super::tally::MachineUsage;
+use super::traffic::{DatagramLog, DatagramTimes};
 use crate::classes;
 use crate::table::{aligned, rounded};
-use crate::verdicts::verdict_line;
+use crate::verdicts::describe_verdict;
 
-/// What came of a run, for machines and people.
+/// Outcome of a lab run, printed as JSON or as text.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LabOutcome {
-    /// The scenario's title.
+    /// Title of the scenario.
     pub(super) title: String,
-    /// What chance began with.
+    /// Random seed of the run.
     pub(super) seed: u64,
-    /// What carried the traffic.
-    pub(super) world: World,
-    /// By the names of flows.
+    /// Parts of Byway that the run used.
+    pub(super) world: OverlayMode,
+    /// Outcomes of the flows, together for flows of the same name.
     pub(super) flows: Vec<FlowsOutcome>,
-    /// Programs of the scenario.
+    /// Outcomes of the scenario's commands.
     pub(super) commands: Vec<CommandOutcome>,
-    /// The machines, but for routers.
+    /// Counters of each machine except routers.
     pub(super) nodes: Vec<NodeOutcome>,
-    /// What is between them and has classes, each direction by itself.
+    /// Outcomes of the links with Rate-Delay classes, each direction separately.
     pub(super) links: Vec<LinkOutcome>,
-    /// What was expected of what a lab measures, where Byway was all in use.
+    /// Verdicts on expectations that a lab can measure. Only a run with agents and relays has any.
     pub(super) expectations: Vec<Verdict>,
-    /// What else was expected.
+    /// Expectations that a lab cannot measure.
     #[serde(skip)]
     pub(super) not_judged: Vec<Verdict>,
-    /// Datagrams that came more than once: none should.
+    /// Number of datagrams that applications received more than once; zero if Byway works.
     pub(super) repeated: u64,
-    /// What the carrier of packets did.
+    /// Counters of the emulator between the machines.
     pub(super) carrier: CarrierOutcome,
 }
 
-/// What became of the flows of one name. What programs send and receive, nobody else counts.
+/// Outcome of all flows of one name. If a scenario's programs send the packets, the counts of
+/// datagrams are `None`, because only the programs know them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct FlowsOutcome {
     pub(super) name: String,
     pub(super) flows: usize,
     pub(super) sent: Option<u64>,
-    /// Those that came within the latency budget.
+    /// Datagrams that arrived within the latency budget.
     pub(super) delivered: Option<u64>,
-    /// Those that came after it.
+    /// Datagrams that arrived after the latency budget.
     pub(super) late: Option<u64>,
-    /// Those that never came.
+    /// Datagrams that never arrived at the receiving application.
     pub(super) missing: Option<u64>,
-    /// What receivers counted: packets that the direct path lost, and those of them that were repaired; of what programs send,
-    /// with the answers. `None` if one did not answer.
+    /// Packets that the direct path lost, as the receivers' agents count them. Flows of programs
+    /// include the answers. `None` if an agent did not answer.
     pub(super) lost_direct: Option<u64>,
     pub(super) repaired: Option<u64>,
-    /// How long what came took; `None` if nothing did.
+    /// Delays of the datagrams that arrived; `None` without any.
     pub(super) delay_ms: Option<Delays>,
 }
 
-/// What a machine sent.
+/// Counters of a machine and of the node that runs in it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct NodeOutcome {
     pub(super) name: String,
-    /// Whether it is a relay's.
+    /// True if the machine runs a relay, false if it runs an agent.
     pub(super) is_relay: bool,
-    /// IP packets that left its device.
+    /// IP packets that left the machine's device.
     pub(super) sent: u64,
-    /// Their bytes.
+    /// Bytes of the IP packets that left the machine's device.
     pub(super) sent_bytes: u64,
-    /// What its node counted, where that is not 0: as metrics do (docs/metrics.md), or of an agent, what it lost and what was repaired.
+    /// The node's counters that are not 0: for relays as in docs/metrics.md, for agents the packets
+    /// lost and repaired.
     pub(super) counted: BTreeMap<String, u64>,
-    /// The time that cores worked for its node, in milliseconds.
+    /// CPU time of the machine's node, in milliseconds.
     pub(super) cpu_ms: u64,
-    /// The most memory that its node had at a time.
+    /// Peak memory of the machine's node, in bytes.
     pub(super) peak_memory_bytes: u64,
 }
 
-/// What happened before a link that tells packets apart.
+/// Outcome of one direction of a link with Rate-Delay classes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct LinkOutcome {
-    /// What the scenario calls it, if it does.
+    /// Name of the link in the scenario; `None` if the link has no name.
     pub(super) name: Option<String>,
-    /// The machine where it begins.
+    /// Machine at which this direction of the link begins.
     pub(super) from: String,
-    /// The machine where it ends.
+    /// Machine at which this direction of the link ends.
     pub(super) to: String,
-    /// By class.
+    /// Counters of each class of the link.
     pub(super) classes: ClassesOutcome,
 }
 
-/// What happened before links that tell packets apart.
-pub(super) fn of_links(scenario: &Scenario, network: &Network, did: &Carried) -> Vec<LinkOutcome> {
-    let name = |place: usize| network.machines[place].name.clone();
-    let of_link = |((from, to), uses): &((usize, usize), [ClassUse; Class::COUNT])| LinkOutcome {
+/// Returns the outcome of each direction of links with classes, from the emulator's report.
+pub(super) fn of_links(scenario: &Scenario, network: &Network, did: &EmulationReport) -> Vec<LinkOutcome> {
+    let name = |index: usize| network.machines[index].name.clone();
+    let of_link = |((from, to), uses): &((usize, usize), [ClassCounters; Class::COUNT])| LinkOutcome {
         name: scenario.link_name(&name(*from), &name(*to)).map(str::to_owned),
         from: name(*from),
         to: name(*to),
@@ -111,17 +113,18 @@ pub(super) fn of_links(scenario: &Scenario, network: &Network, did: &Carried) ->
     did.classes.iter().map(of_link).collect()
 }
 
-/// What each machine sent, and its node counted.
+/// Returns the outcome of each machine except routers: the packets that it sent, and the counters
+/// of its node.
 pub(super) fn of_nodes(
     network: &Network,
     sent: &[MachineCounters],
-    tallied: &[OfMachine],
+    tallied: &[MachineUsage],
 ) -> Vec<NodeOutcome> {
     let machines = network.machines.iter().enumerate();
     let ends = machines.filter(|(_, machine)| machine.role != MachineRole::Router);
-    ends.map(|(place, machine)| {
-        let sent = sent.get(place).copied().unwrap_or_default();
-        let OfMachine { counted, cpu, peak_memory } = tallied.get(place).cloned().unwrap_or_default();
+    ends.map(|(index, machine)| {
+        let sent = sent.get(index).copied().unwrap_or_default();
+        let MachineUsage { counted, cpu, peak_memory } = tallied.get(index).cloned().unwrap_or_default();
         NodeOutcome {
             name: machine.name.clone(),
             is_relay: machine.role == MachineRole::Relay,
@@ -135,7 +138,7 @@ pub(super) fn of_nodes(
     .collect()
 }
 
-/// Delays, in milliseconds.
+/// Percentiles of datagrams' one-way delays, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Delays {
     pub(super) p50: f64,
@@ -143,28 +146,29 @@ pub(super) struct Delays {
     pub(super) p99: f64,
 }
 
-/// What the carrier did.
+/// Counters of the emulator between the machines, and its timer lateness.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct CarrierOutcome {
     pub(super) sent: u64,
     pub(super) lost: u64,
     pub(super) delivered: u64,
     pub(super) unroutable: u64,
-    /// Packets that routers which translate addresses did not let pass.
+    /// Packets that NAT routers dropped without translating them.
     pub(super) not_translated: u64,
     pub(super) overflowed: u64,
     pub(super) refused: u64,
-    /// Packets that captures have not, as they were full or the disk too slow.
+    /// Packets missing in captures, because a capture was full or the disk was too slow.
     pub(super) not_captured: u64,
     pub(super) has_precedence: bool,
     pub(super) lateness: LatenessSummary,
-    /// Whether it was so late that the run counts for nothing.
+    /// True if the emulator was too late, or dropped packets, so the run does not count.
     pub(super) is_void: bool,
 }
 
 impl CarrierOutcome {
-    /// What a carrier did. What it gave up itself no link lost: such a run counts for nothing either.
-    pub(super) fn of(did: &Carried) -> Self {
+    /// Returns the counters of an emulator. A run in which the emulator itself dropped packets does
+    /// not count, because no link lost them.
+    pub(super) fn of(did: &EmulationReport) -> Self {
         let (lateness, counters) = (did.lateness.summary(), did.counters);
         Self {
             sent: counters.sent,
@@ -174,50 +178,56 @@ impl CarrierOutcome {
             not_translated: counters.not_translated,
             overflowed: counters.overflowed,
             refused: did.refused,
-            not_captured: did.captured.beyond_limit + did.captured.passed_over,
-            has_precedence: did.has_precedence,
+            not_captured: did.missed.beyond_limit + did.missed.passed_over,
+            has_precedence: did.has_realtime_priority,
             is_void: lateness.is_void() || counters.overflowed > 0,
             lateness,
         }
     }
 }
 
-/// What receivers counted of a flow.
+/// Counts of lost and repaired packets of one flow, by its receiver's agent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct RepairCounts {
     pub(super) lost: u64,
     pub(super) repaired: u64,
 }
 
-/// What became of the flows of each name.
-pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Option<Counted>]) -> Vec<FlowsOutcome> {
+/// Returns the outcome of the flows of each name, from the applications' records and the receivers'
+/// counts.
+pub(super) fn of_flows(
+    network: &Network,
+    fates: &DatagramLog,
+    counted: &[Option<RepairCounts>],
+) -> Vec<FlowsOutcome> {
     let mut names: Vec<&str> = network.flows.iter().map(|flow| flow.name.as_str()).collect();
     names.dedup();
     let of = |name: &str| {
         let members: Vec<usize> =
-            (0..network.flows.len()).filter(|place| network.flows[*place].name == name).collect();
+            (0..network.flows.len()).filter(|index| network.flows[*index].name == name).collect();
         let all = || {
-            let of_member = |place: &usize| {
-                let terms = network.flows[*place].terms;
-                fates.of_flows[*place].iter().map(move |fate| (terms, *fate))
+            let of_member = |index: &usize| {
+                let terms = network.flows[*index].terms;
+                fates.of_flows[*index].iter().map(move |fate| (terms, *fate))
             };
             members.iter().flat_map(of_member)
         };
-        let is_of_programs = members.iter().any(|place| network.flows[*place].traffic.is_of_programs());
-        let count = |is: fn(Terms, Fate) -> bool| {
+        let is_of_programs = members.iter().any(|index| network.flows[*index].traffic.is_of_programs());
+        let count = |is: fn(DeliveryTerms, DatagramTimes) -> bool| {
             (!is_of_programs).then(|| all().filter(|(terms, fate)| is(*terms, *fate)).count() as u64)
         };
         let mut delays: Vec<Duration> = all().filter_map(|(_, fate)| delay(fate)).collect();
         delays.sort_unstable();
-        let counted: Option<Vec<Counted>> = members.iter().map(|place| counted[*place]).collect();
-        let sum = |pick: fn(&Counted) -> u64| counted.as_ref().map(|counted| counted.iter().map(pick).sum());
+        let counted: Option<Vec<RepairCounts>> = members.iter().map(|index| counted[*index]).collect();
+        let sum =
+            |pick: fn(&RepairCounts) -> u64| counted.as_ref().map(|counted| counted.iter().map(pick).sum());
         FlowsOutcome {
             name: name.to_owned(),
             flows: members.len(),
             sent: count(|_, fate| fate.sent.is_some()),
             delivered: count(|terms, fate| delay(fate).is_some_and(|delay| delay <= terms.budget)),
             late: count(|terms, fate| delay(fate).is_some_and(|delay| delay > terms.budget)),
-            missing: count(|_, fate| fate.sent.is_some() && fate.came.is_none()),
+            missing: count(|_, fate| fate.sent.is_some() && fate.received.is_none()),
             lost_direct: sum(|counted| counted.lost),
             repaired: sum(|counted| counted.repaired),
             delay_ms: Delays::of(&delays),
@@ -226,19 +236,19 @@ pub(super) fn of_flows(network: &Network, fates: &Fates, counted: &[Option<Count
     names.into_iter().map(of).collect()
 }
 
-fn delay(fate: Fate) -> Option<Duration> {
-    Some(fate.came?.saturating_since(fate.sent?))
+fn delay(fate: DatagramTimes) -> Option<Duration> {
+    Some(fate.received?.saturating_since(fate.sent?))
 }
 
 impl Delays {
-    /// Of these, the shortest first.
+    /// Returns the percentiles of delays in ascending order; `None` without delays.
     fn of(sorted: &[Duration]) -> Option<Self> {
         let at = |percent| percentile(sorted, percent);
         Some(Self { p50: at(50)?, p95: at(95)?, p99: at(99)? })
     }
 }
 
-/// What so many of a hundred do not exceed, in milliseconds.
+/// Returns this percentile of delays in ascending order, in milliseconds; `None` without delays.
 #[allow(clippy::cast_precision_loss, reason = "delays of seconds, shown with a digit")]
 fn percentile(sorted: &[Duration], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
@@ -246,10 +256,10 @@ fn percentile(sorted: &[Duration], percent: usize) -> Option<f64> {
 }
 
 impl LabOutcome {
-    /// For people.
+    /// Renders the report for the terminal.
     pub(super) fn text(&self) -> String {
         let world =
-            if self.world == World::Byway { String::new() } else { format!(", {}", self.world.name()) };
+            if self.world == OverlayMode::Byway { String::new() } else { format!(", {}", self.world.name()) };
         let heads = ["flows", "sent", "lost", "repaired", "late", "missing", "p50 ms", "p95 ms", "p99 ms"];
         let mut rows = vec![heads.map(str::to_owned)];
         rows.extend(self.flows.iter().map(row));
@@ -261,45 +271,47 @@ impl LabOutcome {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "\n{delivered} packets carried and {lost} lost; programs got theirs late by up to {} us (half), {} us (99 of 100), \
-             {} us at most.",
+            "\n{delivered} packets delivered and {lost} lost; lateness of the emulator p50 {} us, p99 \
+             {} us, max {} us.",
             lateness.p50_us, lateness.p99_us, lateness.max_us
         );
         if self.repeated > 0 {
-            let _ = writeln!(text, "{} datagrams came more than once.", self.repeated);
+            let _ = writeln!(text, "{} datagrams were delivered more than once.", self.repeated);
         }
         if self.carrier.refused > 0 {
-            let _ =
-                writeln!(text, "{} packets came to machines that did not take them.", self.carrier.refused);
+            let _ = writeln!(
+                text,
+                "{} packets were refused by the machines that they arrived at.",
+                self.carrier.refused
+            );
         }
         if self.carrier.not_translated > 0 {
             let _ = writeln!(
                 text,
-                "{} packets did not pass routers that translate addresses.",
+                "{} packets were dropped by routers with address translation.",
                 self.carrier.not_translated
             );
         }
         if self.carrier.not_captured > 0 {
             let _ = writeln!(
                 text,
-                "{} packets are in no capture: these were full, or the disk too slow.",
+                "{} packets are missing in captures: the capture buffer was full, or the disk too slow.",
                 self.carrier.not_captured
             );
         }
         if !self.carrier.has_precedence {
-            text.push_str(
-                "The kernel gave the carrier no precedence over other threads (CAP_SYS_NICE): it may be late.\n",
-            );
+            text.push_str("No real-time priority for the emulator (CAP_SYS_NICE): it may be late.\n");
         }
         for verdict in &self.expectations {
-            let _ = writeln!(text, "{}", verdict_line(verdict));
+            let _ = writeln!(text, "{}", describe_verdict(verdict));
         }
         for Verdict { of, measure, .. } in &self.not_judged {
-            let _ = writeln!(text, "not judged: {measure} of {}, which this run does not tell", of.name());
+            let _ = writeln!(text, "not judged: {measure} of {}, which this run does not measure", of.name());
         }
         if self.carrier.is_void {
             text.push_str(
-                "VOID: this machine was too busy to carry packets in time; what is told above counts for nothing.\n",
+                "VOID: this machine was too busy to forward packets on time; the numbers above are \
+                 invalid.\n",
             );
         }
         text
@@ -307,7 +319,7 @@ impl LabOutcome {
 }
 
 impl LabOutcome {
-    /// What tasks tell; nothing if there are none.
+    /// Renders the table of measures that tasks reported; empty without tasks.
     fn commands_table(&self) -> String {
         let mut rows = vec![["commands", "measure", "value"].map(str::to_owned)];
         for command in &self.commands {
@@ -368,10 +380,13 @@ flow = [
         let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("they are joined");
         let fates = [[(0, Some(40)), (500, Some(601))], [(0, None), (500, Some(600))]];
         let of_flow = |fates: [(u64, Option<u64>); 2]| {
-            fates.map(|(sent, came)| Fate { sent: Some(at(sent)), came: came.map(at) }).to_vec()
+            fates
+                .map(|(sent, received)| DatagramTimes { sent: Some(at(sent)), received: received.map(at) })
+                .to_vec()
         };
-        let fates = Fates { of_flows: fates.map(of_flow).to_vec(), repeated: 0 };
-        let counted = [Counted { lost: 1, repaired: 1 }, Counted { lost: 2, repaired: 1 }].map(Some);
+        let fates = DatagramLog { of_flows: fates.map(of_flow).to_vec(), repeated: 0 };
+        let counted =
+            [RepairCounts { lost: 1, repaired: 1 }, RepairCounts { lost: 2, repaired: 1 }].map(Some);
         let outcome = of_flows(&network, &fates, &counted);
         let expected = FlowsOutcome {
             name: "call".to_owned(),

@@ -1,9 +1,9 @@
-//! The programs of others that commands run.
+//! Finds the external programs that commands run.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Packages of Debian that have programs whose names differ from theirs.
+/// External programs and the Debian packages that contain them, if the names differ.
 const PACKAGES: [(&str, &str); 18] = [
     ("ab", "apache2-utils"),
     ("dig", "bind9-dnsutils"),
@@ -25,30 +25,32 @@ const PACKAGES: [(&str, &str); 18] = [
     ("tc", "iproute2"),
 ];
 
-/// Programs whose packages are called like them.
+/// External programs whose Debian packages have the program's name.
 const OWN_PACKAGES: [&str; 8] =
     ["curl", "ffmpeg", "fping", "iperf", "iperf3", "irtt", "redis-server", "socat"];
 
-/// Where a program is that a path or a name of `PATH` stands for.
+/// Finds an external program by its absolute path, or by its name in the folders of `path`, a value
+/// of `PATH`.
 ///
 /// # Errors
-/// If it is nowhere; the error says what to do.
+/// If it is not found; the error names the remedy.
 pub(super) fn find(program: &str, path: &str) -> Result<PathBuf, String> {
     if program.contains('/') {
         let file = Path::new(program);
         if !file.is_absolute() {
             return Err(format!(
-                "{program:?} is not a whole path: write {{here}}/{program} for a file beside the scenario"
+                "program {program:?} not an absolute path: write {{here}}/{program} for a file in the \
+                 scenario's folder"
             ));
         }
         return if is_program(file) {
             Ok(file.to_owned())
         } else {
-            Err(format!("{program:?} is no file that can be executed: name one, or chmod +x it"))
+            Err(format!("{program:?} not an executable file: name one, or chmod +x it"))
         };
     }
     let found = std::env::split_paths(path).map(|folder| folder.join(program)).find(|file| is_program(file));
-    found.ok_or_else(|| format!("the program {program:?} is not installed: {}", remedy(program)))
+    found.ok_or_else(|| format!("program {program:?} not installed: {}", remedy(program)))
 }
 
 fn is_program(file: &Path) -> bool {
@@ -59,7 +61,7 @@ fn remedy(program: &str) -> String {
     let named = PACKAGES.iter().find(|(name, _)| *name == program).map(|(_, package)| *package);
     let package = named.or_else(|| OWN_PACKAGES.into_iter().find(|name| *name == program));
     package.map_or_else(
-        || "install it, or name its path".to_owned(),
+        || "install it, or give its path".to_owned(),
         |package| format!("install it, e.g. apt-get install {package}"),
     )
 }
@@ -78,13 +80,13 @@ mod tests {
             ("nginx", "apt-get install nginx-light"),
             ("iperf3", "apt-get install iperf3"),
             ("gtlsserver", "apt-get install ngtcp2-server"),
-            ("no-such-program", "name its path"),
+            ("no-such-program", "give its path"),
             ("./sh", "{here}/./sh"),
             ("/etc/passwd", "chmod +x"),
-            ("/etc", "no file that can be executed"),
+            ("/etc", "not an executable file"),
         ] {
-            let said = find(program, "/nowhere").expect_err(program);
-            assert!(said.contains(words), "{program}: {said}");
+            let message = find(program, "/nowhere").expect_err(program);
+            assert!(message.contains(words), "{program}: {message}");
         }
     }
 }

@@ -1,116 +1,122 @@
-//! What the nodes of a run count, also those that end meanwhile.
+//! Counters of a run's nodes, including nodes that stop during the run.
 
 use std::collections::BTreeMap;
 
-use byway_api::{AgentStatus, FlowReceived, RelayStatus};
+use byway_api::{AgentStatus, FlowDeliveries, RelayStatus};
 use byway_scenario::{MachineRole, Network};
 use byway_units::{Bytes, Duration};
 
-use super::configuration::exposed;
+use super::configuration::exposed_name;
 use super::nodes::Nodes;
-use super::outcome::Counted;
+use super::outcome::RepairCounts;
 
-/// How often what happened, by its name.
+/// Counter values by the counter's name.
 type Counts = BTreeMap<String, u64>;
 
-/// What agents count of packets that the direct path lost, and of those of them that were repaired.
+/// Names of two agent counters: packets that the direct path lost, and those that were repaired.
 const LOST: &str = "lost_direct";
 const REPAIRED: &str = "repaired";
 
-/// What was counted: by machine, and by flow and the machine at which it ends.
+/// Counters of a run, by machine and flow. A flow is counted at its receiving machine; `None`
+/// stands for the machine itself.
 #[derive(Debug)]
-pub(super) struct Tally(BTreeMap<(usize, Option<usize>), Account>);
+pub(super) struct Tally(BTreeMap<(usize, Option<usize>), CounterBaseline>);
 
-/// What was counted by nodes that have ended, and what the present one had counted when it began to matter.
+/// Counters of a machine or flow: sums over its nodes that have ended, and the running node's
+/// values at the beginning of the measured time.
 #[derive(Clone, Debug)]
-struct Account {
+struct CounterBaseline {
     ended: Counts,
     before: Counts,
     is_known: bool,
 }
 
-/// The milliseconds that cores worked for a node: they go on as counters do.
+/// Name under which the tally counts a node's CPU time, in milliseconds.
 const CPU: &str = "cpu_ms";
 
-/// What all nodes have counted, and taken.
+/// Counters and resources of all nodes over the measured time.
 #[derive(Clone, Debug)]
-pub(super) struct Tallied {
-    /// By flow; `None` where an agent did not answer.
-    pub(super) flows: Vec<Option<Counted>>,
-    /// By machine; nothing where there is no node.
-    pub(super) machines: Vec<OfMachine>,
+pub(super) struct CounterTotals {
+    /// Lost and repaired packets by flow; `None` if an agent did not answer.
+    pub(super) flows: Vec<Option<RepairCounts>>,
+    /// Counters and resources by machine; empty for a machine without a node.
+    pub(super) machines: Vec<MachineUsage>,
 }
 
-/// What the node of a machine has counted, and taken.
+/// Counters, CPU time and memory of the node of a machine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OfMachine {
+pub(super) struct MachineUsage {
     pub(super) counted: Counts,
-    /// The time that cores worked for it.
+    /// CPU time of the machine's nodes in the measured time.
     pub(super) cpu: Duration,
-    /// The most memory that the node had which was there in the end.
+    /// Peak memory of the machine's last node.
     pub(super) peak_memory: Bytes,
 }
 
 impl Tally {
-    /// Nothing yet: what nodes have counted so far does not matter.
+    /// Starts counting: stores the nodes' present counters, which later values exceed.
     pub(super) fn new(network: &Network, nodes: &Nodes) -> Self {
         let mut tally = Self(BTreeMap::new());
-        for place in 0..network.machines.len() {
-            let mut seen = seen_and_taken(place, network, nodes);
-            for flow in ends(place, network) {
-                let before = seen.as_mut().map(|seen| seen.remove(&flow).unwrap_or_default());
+        for index in 0..network.machines.len() {
+            let mut counters = read_usage(index, network, nodes);
+            for flow in ends(index, network) {
+                let before = counters.as_mut().map(|counters| counters.remove(&flow).unwrap_or_default());
                 let is_known = before.is_some();
-                let account = Account { ended: Counts::new(), before: before.unwrap_or_default(), is_known };
-                tally.0.insert((place, flow), account);
+                let baseline =
+                    CounterBaseline { ended: Counts::new(), before: before.unwrap_or_default(), is_known };
+                tally.0.insert((index, flow), baseline);
             }
         }
         tally
     }
 
-    /// The node of a machine is about to end, if it has one.
-    pub(super) fn before_end_of(&mut self, place: usize, network: &Network, nodes: &Nodes) {
-        if !nodes.has_node(place) {
+    /// Adds the counters of a node that is about to end to its machine's sums. Does nothing if the
+    /// machine has no node.
+    pub(super) fn on_node_stop(&mut self, index: usize, network: &Network, nodes: &Nodes) {
+        if !nodes.has_node(index) {
             return;
         }
-        let mut seen = seen_and_taken(place, network, nodes);
-        for flow in ends(place, network) {
-            if let Some(account) = self.0.get_mut(&(place, flow)) {
-                account.settle(seen.as_mut().map(|seen| seen.remove(&flow).unwrap_or_default()));
+        let mut counters = read_usage(index, network, nodes);
+        for flow in ends(index, network) {
+            if let Some(baseline) = self.0.get_mut(&(index, flow)) {
+                baseline
+                    .fold_in(counters.as_mut().map(|counters| counters.remove(&flow).unwrap_or_default()));
             }
         }
     }
 
-    /// What was counted.
-    pub(super) fn close(mut self, network: &Network, nodes: &Nodes) -> Tallied {
-        for place in 0..network.machines.len() {
-            self.before_end_of(place, network, nodes);
+    /// Reads the running nodes' counters and returns the totals of the measured time.
+    pub(super) fn close(mut self, network: &Network, nodes: &Nodes) -> CounterTotals {
+        for index in 0..network.machines.len() {
+            self.on_node_stop(index, network, nodes);
         }
         let of_flow = |flow: usize| {
-            let mut accounts = self.0.iter().filter(|((_, of), _)| *of == Some(flow));
-            accounts.try_fold(Counted::default(), |sum, (_, account)| {
-                let count = |name: &str| account.ended.get(name).copied().unwrap_or_default();
-                let known =
-                    Counted { lost: sum.lost + count(LOST), repaired: sum.repaired + count(REPAIRED) };
-                account.is_known.then_some(known)
+            let mut baselines = self.0.iter().filter(|((_, of), _)| *of == Some(flow));
+            baselines.try_fold(RepairCounts::default(), |sum, (_, baseline)| {
+                let count = |name: &str| baseline.ended.get(name).copied().unwrap_or_default();
+                let counts =
+                    RepairCounts { lost: sum.lost + count(LOST), repaired: sum.repaired + count(REPAIRED) };
+                baseline.is_known.then_some(counts)
             })
         };
-        let of_machine = |place: usize| {
-            let account = self.0.get(&(place, None));
-            let mut counted = account.map(|account| account.ended.clone()).unwrap_or_default();
+        let of_machine = |index: usize| {
+            let baseline = self.0.get(&(index, None));
+            let mut counted = baseline.map(|baseline| baseline.ended.clone()).unwrap_or_default();
             let cpu = Duration::from_millis(counted.remove(CPU).unwrap_or_default());
-            let peak_memory = nodes.cost(place).map(|cost| cost.peak_memory).unwrap_or_default();
-            OfMachine { counted, cpu, peak_memory }
+            let peak_memory = nodes.cost(index).map(|cost| cost.peak_memory).unwrap_or_default();
+            MachineUsage { counted, cpu, peak_memory }
         };
-        Tallied {
+        CounterTotals {
             flows: (0..network.flows.len()).map(of_flow).collect(),
             machines: (0..network.machines.len()).map(of_machine).collect(),
         }
     }
 }
 
-impl Account {
-    /// The present node has counted so much, and the next one begins with nothing.
-    fn settle(&mut self, counted: Option<Counts>) {
+impl CounterBaseline {
+    /// Adds the growth of the running node's counters to the sums. The next node counts from zero;
+    /// `None` marks the sums as unknown.
+    fn fold_in(&mut self, counted: Option<Counts>) {
         let Some(counted) = counted else {
             self.is_known = false;
             return;
@@ -125,29 +131,32 @@ impl Account {
     }
 }
 
-/// What is counted at a machine: the machine itself, and flows that it receives. What programs send is answered, too.
-fn ends(place: usize, network: &Network) -> impl Iterator<Item = Option<usize>> {
+/// Returns the keys of a machine in the tally: `None` for itself, and the flows that it receives.
+/// The sender of a flow of programs also receives, because programs answer.
+fn ends(index: usize, network: &Network) -> impl Iterator<Item = Option<usize>> {
     let flows = network
         .flows
         .iter()
         .enumerate()
-        .filter(move |(_, flow)| flow.to == place || flow.from == place && flow.traffic.is_of_programs());
+        .filter(move |(_, flow)| flow.to == index || flow.from == index && flow.traffic.is_of_programs());
     std::iter::once(None).chain(flows.map(|(flow, _)| Some(flow)))
 }
 
-/// The same with the time that cores worked for it, of itself.
-fn seen_and_taken(place: usize, network: &Network, nodes: &Nodes) -> Option<BTreeMap<Option<usize>, Counts>> {
-    let mut seen = seen(place, network, nodes)?;
-    if let Some(cost) = nodes.cost(place) {
-        seen.entry(None).or_default().insert(CPU.to_owned(), cost.cpu.as_millis());
+/// Reads the counters of a machine's node and of its flows, with the node's CPU time; `None` if the
+/// node does not answer.
+fn read_usage(index: usize, network: &Network, nodes: &Nodes) -> Option<BTreeMap<Option<usize>, Counts>> {
+    let mut counters = read_counters(index, network, nodes)?;
+    if let Some(cost) = nodes.cost(index) {
+        counters.entry(None).or_default().insert(CPU.to_owned(), cost.cpu.as_millis());
     }
-    Some(seen)
+    Some(counters)
 }
 
-/// What the node of a machine has counted, of itself and by flow; `None` if it does not answer.
-fn seen(place: usize, network: &Network, nodes: &Nodes) -> Option<BTreeMap<Option<usize>, Counts>> {
-    let status = nodes.status(place)?;
-    if network.machines[place].role == MachineRole::Relay {
+/// Reads the counters of a machine's node and of its flows from its status; `None` if the node does
+/// not answer.
+fn read_counters(index: usize, network: &Network, nodes: &Nodes) -> Option<BTreeMap<Option<usize>, Counts>> {
+    let status = nodes.status(index)?;
+    if network.machines[index].role == MachineRole::Relay {
         let status: RelayStatus = serde_json::from_value(status).ok()?;
         let counts = status.counters.into_iter().map(|counted| (counted.reason, counted.count)).collect();
         return Some(BTreeMap::from([(None, counts)]));
@@ -156,15 +165,15 @@ fn seen(place: usize, network: &Network, nodes: &Nodes) -> Option<BTreeMap<Optio
     let totals = status.totals.iter().fold(Counts::new(), |counts, totals| with(counts, &totals.received));
     let mut seen = BTreeMap::from([(None, totals)]);
     for (flow, _) in network.flows.iter().enumerate() {
-        let of_it = status.mappings.iter().filter(|mapping| mapping.to == exposed(flow));
+        let of_it = status.mappings.iter().filter(|mapping| mapping.to == exposed_name(flow));
         let counts = of_it.fold(Counts::new(), |counts, mapping| with(counts, &mapping.received));
         seen.insert(Some(flow), counts);
     }
     Some(seen)
 }
 
-fn with(mut counts: Counts, received: &FlowReceived) -> Counts {
-    let FlowReceived { lost_direct, in_stream, cooperative, cached, .. } = received;
+fn with(mut counts: Counts, received: &FlowDeliveries) -> Counts {
+    let FlowDeliveries { lost_direct, in_stream, cooperative, cached, .. } = received;
     *counts.entry(LOST.to_owned()).or_default() += lost_direct;
     *counts.entry(REPAIRED.to_owned()).or_default() += in_stream + cooperative + cached;
     counts
@@ -180,11 +189,11 @@ mod tests {
 
     #[test]
     fn nodes_that_start_again_go_on_counting() {
-        let mut account = Account { ended: Counts::new(), before: counts(3), is_known: true };
-        account.settle(Some(counts(5)));
-        account.settle(Some(counts(4)));
+        let mut account = CounterBaseline { ended: Counts::new(), before: counts(3), is_known: true };
+        account.fold_in(Some(counts(5)));
+        account.fold_in(Some(counts(4)));
         assert_eq!((account.ended.get(LOST), account.is_known), (Some(&6), true));
-        account.settle(None);
+        account.fold_in(None);
         assert!(!account.is_known);
     }
 }

@@ -1,4 +1,5 @@
-//! `byway link attach`: a device is given two classes, until its controller is told to stop.
+//! `byway link attach`: adds two classes to a device, and adapts them until a signal or a command
+//! ends it.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -9,20 +10,20 @@ use clap::Args;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::classifier::Classifier;
-use super::control::{Beginning, Controller, first_shares};
-use super::installed::{clear, examine, install, is_leftover, of_device, restore};
-use super::record::{Record, Records};
+use super::control::{ControllerParts, LinkController, first_shares};
+use super::control_socket::{Claim, ControlAnswer, ControlCommand, ControlListener, ControlReply};
+use super::link_config::{ConfigRequest, LinkConfig, MarkFlags, PromiseFlags};
+use super::qdisc_setup::{clear, device_failure, examine, install, is_leftover, restore};
+use super::record::{AttachRecord, Records};
 use super::sharing::CLASSES;
-use super::talk::{Answer, Ask, Asking, Claim, Ear};
-use super::terms::{MarkFlags, PromiseFlags, Terms, Wish};
-use super::{Place, found, records, talk};
+use super::{RecordFlags, control_socket, open_device, records};
 use crate::exit::{Cause, Failure};
 use crate::membership::random;
-use crate::settings::{LogSettings, TypedFormat, TypedLevel};
-use crate::signals::{self, Stop};
+use crate::settings::{LogFormatSetting, LogLevelSetting, LogSettings};
+use crate::signals::{self, StopSignal};
 use crate::{logs, node};
 
-/// What `byway link attach` takes.
+/// Flags of `byway link attach`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AttachFlags {
     /// The network device, as `ip link` names it.
@@ -32,90 +33,95 @@ pub(crate) struct AttachFlags {
     promise: PromiseFlags,
     #[command(flatten)]
     marks: MarkFlags,
-    /// Puts a qdisc aside that somebody has put at the device, for as long as it is attached.
+    /// Replace an existing qdisc of the device while it is attached.
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
-    place: Place,
-    /// What is logged.
+    records: RecordFlags,
+    /// Least severity of log messages.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log_level: TypedLevel,
-    /// How it looks.
+    log_level: LogLevelSetting,
+    /// Format of log messages.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    log_format: TypedFormat,
+    log_format: LogFormatSetting,
 }
 
-/// Attaches, and works until it is asked to stop.
+/// Attaches a device, and controls its classes until a signal or `byway link detach` ends it; then
+/// restores the device.
 ///
 /// # Errors
-/// If the device cannot be attached, or goes.
+/// If the device cannot be attached, or disappears.
 pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     logs::start(LogSettings { level: flags.log_level, format: flags.log_format });
     node::block_on(async {
-        let mut stop = Stop::listen()?.or_hangup()?;
-        let (mut controller, mut ear, records) = begin(flags)?;
+        let mut stop = StopSignal::listen()?.or_hangup()?;
+        let (mut controller, mut listener, records) = begin(flags)?;
         controller.warn_if_raised();
         let device = controller.record.device.clone();
-        tracing::info!(device, "the link is attached");
-        signals::tell_ready();
-        let ended = work(&mut controller, &mut ear, &mut stop).await;
-        signals::tell_stopping();
+        tracing::info!(device, "link attached");
+        signals::notify_ready();
+        let ended = run_controller(&mut controller, &mut listener, &mut stop).await;
+        signals::notify_stopping();
         end(controller, &records, ended).await
     })
 }
 
-/// Puts everything at the device; if a part fails, nothing stays.
-fn begin(flags: &AttachFlags) -> Result<(Controller, Ear, Records), Failure> {
-    let (mut control, device) = found(&flags.device)?;
-    let terms = Terms::new(&Wish::from(&flags.promise), None);
-    let settings = terms.checked(&device)?;
-    let claim = claimed(&device)?;
-    let records = records(&flags.place)?;
+/// Claims a device, records its former state, and installs the classes, filters and eBPF program.
+/// If a part fails, restores the device.
+fn begin(flags: &AttachFlags) -> Result<(LinkController, ControlListener, Records), Failure> {
+    let (mut control, device) = open_device(&flags.device)?;
+    let config = LinkConfig::new(&ConfigRequest::from(&flags.promise), None);
+    let settings = config.checked(&device)?;
+    let claim = claim_device(&device)?;
+    let records = records(&flags.records)?;
     let marking = flags.marks.marking();
     let classifier = Classifier::load(marking, CLASSES, &random::bytes())?;
-    let device = tidied(&mut control, device, &records)?;
-    let record = Record::new(&device.name, device.index, terms);
+    let device = remove_leftovers(&mut control, device, &records)?;
+    let record = AttachRecord::new(&device.name, device.index, config);
     let record = examine(&mut control, &device, record, flags.replace)?;
-    let ear = claim.listen()?;
+    let listener = claim.listen()?;
     records.write(&record)?;
-    put(&mut control, &records, &record, &classifier, (&device, &settings))?;
-    let beginning =
-        Beginning { control, classifier, records: records.clone(), record, marking, device, settings };
-    Ok((Controller::new(beginning), ear, records))
+    install_all(&mut control, &records, &record, &classifier, (&device, &settings))?;
+    let parts =
+        ControllerParts { control, classifier, records: records.clone(), record, marking, device, settings };
+    Ok((LinkController::new(parts), listener, records))
 }
 
-fn claimed(device: &LinkDevice) -> Result<Claim, Failure> {
+fn claim_device(device: &LinkDevice) -> Result<Claim, Failure> {
     let name = &device.name;
-    if let Some(claim) = Claim::take(device.index)? {
+    if let Some(claim) = Claim::acquire(device.index)? {
         return Ok(claim);
     }
-    // A command that is just at work has no answer.
-    talk::ask(device.index, Ask::Status)?;
+    // A busy controller may not answer.
+    control_socket::send_command(device.index, ControlCommand::Status)?;
     let message = format!(
-        "{name} is attached already (byway link status {name}): change it with byway link change, or end it with byway link detach {name}"
+        "{name} already attached (byway link status {name}): change it with byway link change, or end \
+         it with byway link detach {name}"
     );
     Err(Failure::new(Cause::Settings, message))
 }
 
-/// The device, without what a controller that was killed has left there.
-fn tidied(
+/// Restores a device whose controller was killed, and logs that. Returns the device's state after
+/// that.
+fn remove_leftovers(
     control: &mut TrafficControl,
     device: LinkDevice,
     records: &Records,
 ) -> Result<LinkDevice, Failure> {
     let name = &device.name;
-    let failed = |error: LinkError| of_device(name, &error);
-    let notes = if let Some(left) = records.of(device.index)? {
-        let process = left.process;
+    let failed = |error: LinkError| device_failure(name, &error);
+    let notes = if let Some(leftover) = records.of(device.index)? {
+        let process = leftover.process;
         tracing::warn!(
             device = name,
             process,
-            "what a controller that was killed has left is put back first"
+            "restoring the device first: the controller that attached it was killed"
         );
-        restore(control, &left)?
+        restore(control, &leftover)?
     } else if is_leftover(control, device.index).map_err(failed)? {
         let folder = records.folder().display();
-        tracing::warn!(device = name, %folder, "Byway's queues are there without a record: they are removed first, what was there before is not known");
+        tracing::warn!(device = name, %folder, "removing Byway's queues first, which have no record: \
+                                                the former qdisc is unknown");
         clear(control, &device)?
     } else {
         return Ok(device);
@@ -127,10 +133,10 @@ fn tidied(
     control.device_at(device.index).map_err(failed)
 }
 
-fn put(
+fn install_all(
     control: &mut TrafficControl,
     records: &Records,
-    record: &Record,
+    record: &AttachRecord,
     classifier: &Classifier,
     (device, settings): (&LinkDevice, &Settings),
 ) -> Result<(), Failure> {
@@ -140,60 +146,71 @@ fn put(
     };
     match restore(control, record) {
         Ok(_) => records.remove(record.index)?,
-        Err(left) => tracing::error!(%left, "something is left behind: byway link detach removes it"),
+        Err(left) => tracing::error!(%left, "cannot restore the device completely: run byway link detach"),
     }
     Err(failure)
 }
 
-/// Why a controller ends.
-enum Ended {
-    /// A signal, or its device has gone.
+/// Reason why a link's controller ends.
+enum StopCause {
+    /// A signal arrived (`Ok`), or the device disappeared (`Err`).
     Stopped(Result<(), Failure>),
-    /// A command, which waits for the answer.
-    Asked(Asking),
+    /// A detach command arrived, which waits for the answer.
+    Command(ControlReply),
 }
 
-async fn work(controller: &mut Controller, ear: &mut Ear, stop: &mut Stop) -> Ended {
-    let mut rounds = interval(Duration::from_nanos(UPDATE_INTERVAL.as_nanos()));
-    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut later: Option<Instant> = None;
+async fn run_controller(
+    controller: &mut LinkController,
+    listener: &mut ControlListener,
+    stop: &mut StopSignal,
+) -> StopCause {
+    let mut update_interval = interval(Duration::from_nanos(UPDATE_INTERVAL.as_nanos()));
+    update_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut deferred_until: Option<Instant> = None;
     loop {
         tokio::select! {
-            () = stop.asked() => return Ended::Stopped(Ok(())),
-            // A promise of minutes keeps its rates for as long, and is not overtaken.
-            _ = rounds.tick(), if later.is_none() => match controller.round() {
-                Ok(rest) => later = rest.map(|after| Instant::now() + Duration::from_nanos(after.as_nanos())),
-                Err(failure) => return Ended::Stopped(Err(failure)),
+            () = stop.wait() => return StopCause::Stopped(Ok(())),
+            // A delay bound of minutes defers updates by as much. Until they are applied, no round
+            // computes new ones.
+            _ = update_interval.tick(), if deferred_until.is_none() => match controller.run_round() {
+                Ok(remaining) => {
+                    let remaining = remaining.map(|after| Duration::from_nanos(after.as_nanos()));
+                    deferred_until = remaining.map(|after| Instant::now() + after);
+                }
+                Err(failure) => return StopCause::Stopped(Err(failure)),
             },
-            () = until(later) => {
-                later = None;
-                controller.do_later();
+            () = wait_until_due(deferred_until) => {
+                deferred_until = None;
+                controller.apply_deferred();
             }
-            (ask, asking) = ear.next() => match ask {
-                Ask::Status => asking.answer(&status(controller)).await,
-                Ask::Change(wish) => asking.answer(&Answer::of(&controller.change(&wish))).await,
-                Ask::Detach => return Ended::Asked(asking),
+            (command, reply) = listener.next() => match command {
+                ControlCommand::Status => reply.answer(&status(controller)).await,
+                ControlCommand::Change(request) => {
+                    reply.answer(&ControlAnswer::of(&controller.change(&request))).await;
+                }
+                ControlCommand::Detach => return StopCause::Command(reply),
             },
         }
     }
 }
 
-async fn until(later: Option<Instant>) {
-    match later {
+async fn wait_until_due(due: Option<Instant>) {
+    match due {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
     }
 }
 
-fn status(controller: &mut Controller) -> Answer {
+fn status(controller: &mut LinkController) -> ControlAnswer {
     match controller.report() {
-        Ok(report) => Answer::Status(Box::new(report)),
-        Err(failure) => Answer::Failed(failure.to_string()),
+        Ok(report) => ControlAnswer::Status(Box::new(report)),
+        Err(failure) => ControlAnswer::Failed(failure.to_string()),
     }
 }
 
-/// Puts back what was there.
-async fn end(mut controller: Controller, records: &Records, ended: Ended) -> Result<(), Failure> {
+/// Restores the device's former state, removes its record, and answers the command that ended the
+/// controller.
+async fn end(mut controller: LinkController, records: &Records, ended: StopCause) -> Result<(), Failure> {
     let (device, index) = (controller.record.device.clone(), controller.record.index);
     let restored = restore(&mut controller.control, &controller.record);
     let restored = restored.and_then(|notes| records.remove(index).map(|()| notes));
@@ -202,14 +219,15 @@ async fn end(mut controller: Controller, records: &Records, ended: Ended) -> Res
             for note in notes {
                 tracing::warn!(device, "{note}");
             }
-            tracing::info!(device, "the link is as it was");
+            tracing::info!(device, "device restored");
         }
-        Err(failure) => tracing::error!(%failure, "something is left behind: byway link detach removes it"),
+        Err(failure) => tracing::error!(%failure, "cannot restore the device completely: run byway \
+                                                   link detach"),
     }
     match ended {
-        Ended::Stopped(ended) => ended.and(restored.map(drop)),
-        Ended::Asked(asking) => {
-            asking.answer(&Answer::of(&restored)).await;
+        StopCause::Stopped(ended) => ended.and(restored.map(drop)),
+        StopCause::Command(reply) => {
+            reply.answer(&ControlAnswer::of(&restored)).await;
             restored.map(drop)
         }
     }

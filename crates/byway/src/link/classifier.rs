@@ -1,4 +1,5 @@
-//! What the kernel does with each packet: a program for its virtual machine, in `classifier.c`, and what it notes.
+//! Packet classifier in the kernel: an eBPF program, from `classifier.c`, and its maps of flows and
+//! packet statistics.
 
 use std::fmt::Display;
 use std::io;
@@ -14,46 +15,50 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::exit::Failure;
 
-/// `classifier.c` as `scripts/classifier.sh` compiles it.
+/// Object file of the eBPF program: `classifier.c` as `scripts/classifier.sh` compiles it.
 const OBJECT: &[u8] = include_bytes!("classifier.o");
 
-/// The name of the program in it.
+/// Name of the eBPF program in the object file.
 const PROGRAM: &str = "byway_link";
 
-/// Rows of slots, as in `classifier.c`: a row is what one system call reads.
+/// Slots in each row of the map of flows, as in `classifier.c`. One system call reads a row.
 const ROW_SLOTS: usize = 2_000;
 const CLASS_ROWS: usize = 36;
 const _: () = assert!(ROW_SLOTS * CLASS_ROWS == FLOW_SLOTS);
 
-/// When flows were last seen, in milliseconds modulo 65,536; 0: never, or long ago.
+/// Time of the latest packet of each slot's flows, in milliseconds modulo 65,536; 0 for never, or
+/// long ago.
 type Row = [u16; ROW_SLOTS];
 
-/// What is noted of the packets of a class.
+/// Statistics of a class's packets, as the eBPF program counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
-    /// Packets that were joined from several, since the program was loaded.
-    pub(super) joined: u64,
-    /// The longest one since this was read last, in bytes; 0: there was none.
-    pub(super) longest: u32,
+pub(super) struct PacketStats {
+    /// Number of packets that the kernel had joined from several (GSO), since the program was
+    /// loaded.
+    pub(super) gso_packets: u64,
+    /// Longest packet of the class since the latest read, in bytes; 0 without packets.
+    pub(super) max_packet_bytes: u32,
 }
 
-/// The program in the kernel. A filter that it is attached to keeps it and its notes there when this is gone.
+/// eBPF program in the kernel, and its maps. An attached filter keeps both alive after this value
+/// is dropped.
 pub(super) struct Classifier {
     program: Ebpf,
-    seen: Array<MapData, [u64; 2]>,
+    stats: Array<MapData, [u64; 2]>,
     flows: Array<MapData, Row>,
 }
 
 impl Classifier {
-    /// Gives the program to the kernel: which packets are of low delay, by which number each class is found, and a secret for the hash of flows.
+    /// Loads the eBPF program into the kernel, with the DSCPs of low-delay packets, the class
+    /// numbers, and a secret for the hash of flows.
     ///
     /// # Errors
-    /// If the kernel does not take it: mostly, as a capability is missing.
+    /// If the kernel refuses the program, mostly because a capability is missing.
     pub(super) fn load(marking: Marking, classes: [u32; 2], secret: &[u8; 16]) -> Result<Self, Failure> {
         let mut program =
             EbpfLoader::new().load(OBJECT).map_err(|error| refused(&error, of_loading(&error)))?;
         let key = u128::from_le_bytes(*secret);
-        let words = [
+        let values = [
             low_word(key),
             low_word(key >> 64),
             marking.low_delay_dscps(),
@@ -62,46 +67,50 @@ impl Classifier {
             u64::from(classes[1]),
         ];
         let mut settings: Array<_, [u64; 6]> = map(&mut program, "SETTINGS")?;
-        settings.set(0, words, 0).map_err(|error| refused(&error, of_map(&error)))?;
-        let seen = map(&mut program, "SEEN")?;
+        settings.set(0, values, 0).map_err(|error| refused(&error, of_map(&error)))?;
+        let stats = map(&mut program, "SEEN")?;
         let flows = map(&mut program, "FLOWS")?;
-        let classifier: &mut SchedClassifier =
-            program.program_mut(PROGRAM).and_then(|program| program.try_into().ok()).ok_or_else(|| {
-                Failure::machine("the program for the kernel has no classifier: build Byway again")
-            })?;
+        let classifier: &mut SchedClassifier = program
+            .program_mut(PROGRAM)
+            .and_then(|program| program.try_into().ok())
+            .ok_or_else(|| Failure::machine("eBPF program without classifier: build Byway again"))?;
         classifier.load().map_err(|error| refused(&error, of_program(&error)))?;
-        Ok(Self { program, seen, flows })
+        Ok(Self { program, stats, flows })
     }
 
-    /// Runs something with the program's descriptor.
+    /// Calls `run` with the file descriptor of the eBPF program, and returns its result.
     ///
     /// # Errors
-    /// If there is none, which cannot be.
+    /// If the program has no descriptor, which cannot happen.
     pub(super) fn with_descriptor<T>(&self, run: impl FnOnce(BorrowedFd<'_>) -> T) -> Result<T, Failure> {
         let program: Option<&SchedClassifier> =
             self.program.program(PROGRAM).and_then(|program| program.try_into().ok());
         let descriptor = program.and_then(|program| program.fd().ok());
-        descriptor.map(|descriptor| run(descriptor.as_fd())).ok_or_else(|| Failure::machine("no program"))
+        descriptor
+            .map(|descriptor| run(descriptor.as_fd()))
+            .ok_or_else(|| Failure::machine("eBPF program without classifier: build Byway again"))
     }
 
-    /// About how many flows of each class had packets within a second. Call at least every half a minute: it forgets those that had none, and times
-    /// come again after a minute.
+    /// Returns the approximate number of flows of each class that had a packet within a second,
+    /// high rate first. Clears old slots. The caller calls it at least every 30 s, because times
+    /// repeat after about a minute.
     ///
     /// # Errors
-    /// If the kernel does not say.
+    /// If the maps are not readable.
     pub(super) fn flows(&mut self) -> Result<[u32; 2], Failure> {
         Ok([self.flows_of(Class::HighRate)?, self.flows_of(Class::LowDelay)?])
     }
 
     fn flows_of(&mut self, class: Class) -> Result<u32, Failure> {
-        let begin = class as usize * CLASS_ROWS;
+        let first = class as usize * CLASS_ROWS;
         let mut active = 0;
-        for number in begin..begin + CLASS_ROWS {
+        for number in first..first + CLASS_ROWS {
             let number = u32::try_from(number).expect("there are 72 rows");
             let failed = |error: MapError| refused(&error, of_map(&error));
             let mut row = self.flows.get(&number, 0).map_err(failed)?;
-            let found = look(&mut row, milliseconds());
-            // What is noted between these two calls is lost: a flow's next packet tells of it again.
+            let found = scan_row(&mut row, milliseconds());
+            // A packet between these two calls is lost to the count. The flow's next packet sets
+            // the slot again.
             if found.has_forgotten {
                 self.flows.set(number, row, 0).map_err(failed)?;
             }
@@ -110,20 +119,23 @@ impl Classifier {
         Ok(estimated_flows(active, FLOW_SLOTS))
     }
 
-    /// What has been noted of packets; their lengths are noted anew from now on.
+    /// Returns the packet statistics of both classes, high rate first. Resets the length of the
+    /// longest packet, and no other count.
     ///
     /// # Errors
-    /// If the kernel does not say.
-    pub(super) fn take_seen(&mut self) -> Result<[Seen; 2], Failure> {
-        let mut found = [Seen::default(); 2];
-        for (place, seen) in (0..).zip(&mut found) {
+    /// If the maps are not readable.
+    pub(super) fn read_stats(&mut self) -> Result<[PacketStats; 2], Failure> {
+        let mut found = [PacketStats::default(); 2];
+        for (class, stats) in (0..).zip(&mut found) {
             let failed = |error: MapError| refused(&error, of_map(&error));
-            let [joined, longest] = self.seen.get(&place, 0).map_err(failed)?;
-            // What is counted between these two calls is lost: packets that are joined are told of by the next ones.
+            let [gso_packets, longest] = self.stats.get(&class, 0).map_err(failed)?;
+            // The reset loses packets between these two calls. If packets are joined, the next ones
+            // show it, too.
             if longest > 0 {
-                self.seen.set(place, [joined, 0], 0).map_err(failed)?;
+                self.stats.set(class, [gso_packets, 0], 0).map_err(failed)?;
             }
-            *seen = Seen { joined, longest: u32::try_from(longest).unwrap_or(u32::MAX) };
+            *stats =
+                PacketStats { gso_packets, max_packet_bytes: u32::try_from(longest).unwrap_or(u32::MAX) };
         }
         Ok(found)
     }
@@ -139,28 +151,28 @@ where
     Array<MapData, T>: TryFrom<Map, Error = MapError>,
 {
     let map = program.take_map(name);
-    let map =
-        map.ok_or_else(|| Failure::machine("the program for the kernel has no maps: build Byway again"))?;
+    let map = map.ok_or_else(|| Failure::machine("eBPF program without maps: build Byway again"))?;
     map.try_into().map_err(|error| refused(&error, of_map(&error)))
 }
 
-/// The time by which the program notes packets: never zero, as that stands for no packet.
+/// Returns the system's monotonic time in milliseconds modulo 65,536, as the eBPF program stores
+/// it. It is never 0, which means no packet.
 fn milliseconds() -> u16 {
     let now = clock_gettime(ClockId::Monotonic);
     let millis = i128::from(now.tv_sec) * 1_000 + i128::from(now.tv_nsec) / 1_000_000;
     u16::try_from(millis & i128::from(u16::MAX)).expect("it has 16 bits") | 1
 }
 
-/// What is in a row.
-struct Found {
-    /// Slots that were touched within a second.
+/// Result of the scan of a row of the map of flows.
+struct RowScan {
+    /// Number of slots with a packet within a second.
     active: usize,
-    /// Whether it had others, which are forgotten now.
+    /// True if the row had slots with older packets, which the scan has cleared.
     has_forgotten: bool,
 }
 
-fn look(row: &mut Row, now: u16) -> Found {
-    let mut found = Found { active: 0, has_forgotten: false };
+fn scan_row(row: &mut Row, now: u16) -> RowScan {
+    let mut found = RowScan { active: 0, has_forgotten: false };
     for at in row.iter_mut().filter(|at| **at != 0) {
         if is_active(*at, now) {
             found.active += 1;
@@ -171,10 +183,11 @@ fn look(row: &mut Row, now: u16) -> Found {
     found
 }
 
-/// Whether a slot that was touched was so within a second.
+/// True if the packet at the time `at` is no older than a second. Both times are in milliseconds
+/// modulo 65,536.
 const fn is_active(at: u16, now: u16) -> bool {
     let expiry = FLOW_EXPIRY.as_millis().cast_signed();
-    // What the kernel notes after `now` was asked for is in the future.
+    // The kernel may set times after `now` was read; they lie in the future.
     let age = now.wrapping_sub(at).cast_signed() as i64;
     age <= expiry && age >= -expiry
 }
@@ -204,22 +217,25 @@ fn of_program(error: &ProgramError) -> Option<&io::Error> {
 }
 
 fn refused(error: &dyn Display, system: Option<&io::Error>) -> Failure {
-    // Of a program that it does not trust, the kernel says EACCES.
+    // The kernel returns EACCES for a program that its verifier rejects.
     if system.and_then(io::Error::raw_os_error) == Some(Errno::PERM.raw_os_error()) {
         return Failure::machine(format!(
-            "programs for packets take {}: be root, or with systemd AmbientCapabilities=CAP_NET_ADMIN CAP_BPF",
-            missing()
+            "loading eBPF programs needs {}: be root, or set AmbientCapabilities=CAP_NET_ADMIN \
+             CAP_BPF with systemd",
+            missing_capabilities()
         ));
     }
-    tracing::debug!(%error, "the kernel takes no program for packets");
+    tracing::debug!(%error, "kernel refused the eBPF program");
     let error = system.map_or_else(|| error.to_string(), ToString::to_string);
     Failure::machine(format!(
-        "the kernel takes no program for packets: {error} (byway link needs eBPF, Linux 5.8 or newer; --log-level debug says more)"
+        "cannot load the eBPF program: {error}; byway link needs eBPF, Linux 5.8 or newer \
+         (--log-level debug shows the verifier's log)"
     ))
 }
 
-/// Which capabilities this process lacks, as far as it can know.
-fn missing() -> &'static str {
+/// Returns the names of the capabilities that this process lacks to load eBPF programs. Names both
+/// if it cannot read its own.
+fn missing_capabilities() -> &'static str {
     let Ok(own) = capabilities(None).map(|sets| sets.effective) else {
         return "CAP_NET_ADMIN and CAP_BPF";
     };

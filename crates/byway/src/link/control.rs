@@ -1,61 +1,64 @@
-//! Counts flows, and has the kernel share the link accordingly.
+//! Controller of a link's device: counts flows, and sets the classes' shares in the kernel.
 
 use byway_net::{LinkDevice, LinkError, TrafficControl};
 use byway_sched::{Marking, Settings};
 use byway_units::Bytes;
 
-use super::classifier::{Classifier, Seen};
-use super::installed::{apply, missing, of_device};
+use super::classifier::{Classifier, PacketStats};
 use super::limits::PACKET_MAX;
-use super::longest::Longest;
-use super::record::{Record, Records};
-use super::report::{ClassReport, Report, State};
-use super::sharing::{CLASSES, Shares, Step, Steps, steps};
-use super::terms::{Terms, Wish, frame};
+use super::link_config::{ConfigRequest, LinkConfig, frame};
+use super::max_packet_size::MaxPacketSizes;
+use super::qdisc_setup::{apply, device_failure, missing};
+use super::record::{AttachRecord, Records};
+use super::report::{ClassReport, LinkReport, LinkState};
+use super::sharing::{CLASSES, KernelUpdate, KernelUpdates, LinkShares, kernel_updates};
 use crate::exit::{Cause, Failure};
 
-/// How long a low-delay packet is to wait at most where nothing else is typed.
-const DELAY: byway_units::Duration = byway_units::Duration::from_millis(10);
+/// Default bound of a low-delay packet's sojourn time.
+const DELAY_DEFAULT: byway_units::Duration = byway_units::Duration::from_millis(10);
 
-/// The controller of one device.
-pub(super) struct Controller {
+/// Controller of the link at one device: it counts the classes' flows, and sets their shares in the
+/// kernel.
+pub(super) struct LinkController {
     pub(super) control: TrafficControl,
     classifier: Classifier,
     records: Records,
-    pub(super) record: Record,
+    pub(super) record: AttachRecord,
     marking: Marking,
     device: LinkDevice,
     settings: Settings,
-    shares: Shares,
-    /// What of it is to be told later.
-    later: Vec<Step>,
+    shares: LinkShares,
+    /// Kernel updates that wait until packets accepted under an earlier promise have left.
+    deferred: Vec<KernelUpdate>,
     flows: [u32; 2],
-    longest: Longest,
-    joined: [u64; 2],
-    /// What is not as it should be.
-    trouble: Option<String>,
+    max_packet_sizes: MaxPacketSizes,
+    gso_packets: [u64; 2],
+    /// Description of what another program has changed in the installed classes and filters; `None`
+    /// if nothing.
+    problem: Option<String>,
 }
 
-/// What a controller begins with.
-pub(super) struct Beginning {
+/// Parts from which a controller is created, after the classes are installed.
+pub(super) struct ControllerParts {
     pub(super) control: TrafficControl,
     pub(super) classifier: Classifier,
     pub(super) records: Records,
-    pub(super) record: Record,
+    pub(super) record: AttachRecord,
     pub(super) marking: Marking,
     pub(super) device: LinkDevice,
     pub(super) settings: Settings,
 }
 
-/// How a link is shared before anything is known of what passes: as if low-delay packets were as long as can be, so that the first one finds room.
-pub(super) fn first_shares(device: &LinkDevice, settings: &Settings) -> Shares {
-    Shares::of(settings, frame(device), [0; 2], frame(device))
+/// Returns the shares of a link before its first packet. They assume low-delay packets of the
+/// device's longest frame, because the first packet then fits into the queue.
+pub(super) fn first_shares(device: &LinkDevice, settings: &Settings) -> LinkShares {
+    LinkShares::of(settings, frame(device), [0; 2], frame(device))
 }
 
-impl Controller {
-    /// Of a device where everything has just been put.
-    pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { control, classifier, records, record, marking, device, settings } = beginning;
+impl LinkController {
+    /// Creates the controller of a device whose classes and filters have just been installed.
+    pub(super) fn new(parts: ControllerParts) -> Self {
+        let ControllerParts { control, classifier, records, record, marking, device, settings } = parts;
         let shares = first_shares(&device, &settings);
         Self {
             control,
@@ -66,205 +69,219 @@ impl Controller {
             device,
             settings,
             shares,
-            later: Vec::new(),
+            deferred: Vec::new(),
             flows: [0; 2],
-            longest: Longest::default(),
-            joined: [0; 2],
-            trouble: None,
+            max_packet_sizes: MaxPacketSizes::default(),
+            gso_packets: [0; 2],
+            problem: None,
         }
     }
 
-    /// Looks at the device and counts what passed. Returns for how long the rest is to wait, if there is a rest: then call
-    /// [`Self::do_later`].
+    /// Checks the device, counts its flows and packets, and updates the classes' shares. Returns
+    /// the time after which the caller has to call [`Self::apply_deferred`]; `None` if no update
+    /// waits.
     ///
     /// # Errors
-    /// If the device has gone, or the kernel does not say what it has noted.
-    pub(super) fn round(&mut self) -> Result<Option<byway_units::Duration>, Failure> {
-        self.do_later();
-        self.look()?;
+    /// If the device has disappeared, or the maps are not readable.
+    pub(super) fn run_round(&mut self) -> Result<Option<byway_units::Duration>, Failure> {
+        self.apply_deferred();
+        self.check_device()?;
         self.flows = self.classifier.flows()?;
-        let seen = self.classifier.take_seen()?;
-        self.joined = seen.map(|seen: Seen| seen.joined);
-        self.longest.note(seen, self.flows[1]);
-        Ok(self.share())
+        let stats = self.classifier.read_stats()?;
+        self.gso_packets = stats.map(|stats: PacketStats| stats.gso_packets);
+        self.max_packet_sizes.note(stats, self.flows[1]);
+        Ok(self.update_shares())
     }
 
-    /// Looks at the device: it may have gone, and somebody may have changed it.
-    fn look(&mut self) -> Result<(), Failure> {
+    /// Updates the device's state, and checks whether another program has changed its classes or
+    /// filters. Fails if the device no longer exists.
+    fn check_device(&mut self) -> Result<(), Failure> {
         self.device = match self.control.device_at(self.record.index) {
             Ok(device) => device,
-            Err(LinkError::NoDevice) => return Err(gone(&self.record.device)),
-            Err(error) => return Err(of_device(&self.record.device, &error)),
+            Err(LinkError::NoDevice) => return Err(device_removed(&self.record.device)),
+            Err(error) => return Err(device_failure(&self.record.device, &error)),
         };
-        self.note_trouble();
+        self.check_installed();
         Ok(())
     }
 
-    /// Somebody may have changed what is at the device.
-    fn note_trouble(&mut self) {
-        let trouble =
+    /// Checks whether another program has changed the classes or filters at the device. Records and
+    /// logs the result, if it is new.
+    fn check_installed(&mut self) {
+        let deviation =
             missing(&mut self.control, &self.record).unwrap_or_else(|error| Some(error.to_string()));
-        if trouble == self.trouble {
+        if deviation == self.problem {
             return;
         }
         let device = &self.device.name;
-        if let Some(trouble) = &trouble {
+        if let Some(deviation) = &deviation {
             tracing::error!(
                 device,
-                "the link is not shared any more: {trouble}: detach it, and attach it again"
+                "Byway no longer controls the link: {deviation}; detach it, and attach it again"
             );
         } else {
-            tracing::info!(device, "the link is shared again");
+            tracing::info!(device, "Byway controls the link again");
         }
-        self.trouble = trouble;
+        self.problem = deviation;
     }
 
-    /// Has the kernel share the link as it should be now.
-    fn share(&mut self) -> Option<byway_units::Duration> {
-        if self.trouble.is_some() {
+    /// Computes new shares of the classes, and applies those kernel updates that need not wait.
+    /// Returns the time for which the others wait; `None` without others, or while the link is
+    /// displaced.
+    fn update_shares(&mut self) -> Option<byway_units::Duration> {
+        if self.problem.is_some() {
             return None;
         }
         let shares = self.shares_now()?;
-        let Steps { now, later, after } = steps(&self.shares, &shares);
+        let KernelUpdates { now, later, after } = kernel_updates(&self.shares, &shares);
         self.shares = shares;
-        self.tell(&now);
-        self.later = later;
-        (!self.later.is_empty()).then_some(after)
+        self.apply_updates(&now);
+        self.deferred = later;
+        (!self.deferred.is_empty()).then_some(after)
     }
 
-    /// How the link is to be shared; `None` if it can promise nothing.
-    fn shares_now(&mut self) -> Option<Shares> {
+    /// Returns the shares for the present flows and packet sizes; `None` if the link cannot keep
+    /// any promise.
+    fn shares_now(&mut self) -> Option<LinkShares> {
         self.settings = self.settings_now()?;
         let frame = frame(&self.device);
-        let low_delay = self.longest.low_delay().unwrap_or(frame).min(PACKET_MAX);
-        Some(Shares::of(&self.settings, frame, self.flows, low_delay))
+        let low_delay = self.max_packet_sizes.low_delay().unwrap_or(frame).min(PACKET_MAX);
+        Some(LinkShares::of(&self.settings, frame, self.flows, low_delay))
     }
 
-    /// What the link promises, with high-rate packets as long as they are of late.
+    /// Returns the link's settings, with the delay raised if recent high-rate packets are longer
+    /// than the device's frames. `None` if the link cannot keep any promise.
     fn settings_now(&self) -> Option<Settings> {
-        let longest = self.longest.high_rate().unwrap_or(Bytes::ZERO);
-        // The link could promise something when it was attached, and only packets can have become longer.
+        let longest = self.max_packet_sizes.high_rate().unwrap_or(Bytes::ZERO);
+        // The link could keep a promise when it was attached. Since then, only packets can have
+        // become longer.
         self.record.terms.settings_raised(&self.device, longest).ok()
     }
 
-    /// Tells the kernel the rest, when what waited on an earlier promise has left.
-    pub(super) fn do_later(&mut self) {
-        let later = std::mem::take(&mut self.later);
-        self.tell(&later);
+    /// Applies the deferred kernel updates. They are due once the packets have left that were
+    /// accepted under an earlier promise.
+    pub(super) fn apply_deferred(&mut self) {
+        let later = std::mem::take(&mut self.deferred);
+        self.apply_updates(&later);
     }
 
-    fn tell(&mut self, steps: &[Step]) {
+    fn apply_updates(&mut self, steps: &[KernelUpdate]) {
         if let Err(error) = apply(&mut self.control, self.record.index, steps) {
-            tracing::warn!(device = self.device.name, %error, "the link is not shared as it should be");
-            // Whatever was changed by another hand, the next round tells all.
-            self.shares = Shares::unknown(&self.shares);
+            tracing::warn!(device = self.device.name, %error, "cannot update the class rates");
+            // After a failed update, the next round sends the whole state again, whatever another
+            // program changed.
+            self.shares = LinkShares::unknown(&self.shares);
         }
     }
 
-    /// Promises something else from now on, and says what.
+    /// Changes the link's promise: rate, delay or ratio. Returns a description of the new promise.
     ///
     /// # Errors
-    /// If that cannot be promised, the link is displaced, or the kernel refuses: then all stays as it is.
-    pub(super) fn change(&mut self, wish: &Wish) -> Result<Vec<String>, Failure> {
-        self.look()?;
-        let terms = Terms::changed(wish, &self.record.terms, &self.device)?;
-        self.untroubled()?;
-        let record = self.record.clone().with_terms(terms);
+    /// If the link cannot keep that promise, another program has displaced the classes, or the
+    /// kernel refuses. The former promise then stays in force.
+    pub(super) fn change(&mut self, request: &ConfigRequest) -> Result<Vec<String>, Failure> {
+        self.check_device()?;
+        let config = LinkConfig::changed(request, &self.record.terms, &self.device)?;
+        self.check_not_displaced()?;
+        let record = self.record.clone().with_terms(config);
         let before = std::mem::replace(&mut self.record, record);
         if let Err(failure) = self.share_at_once().and_then(|()| self.records.write(&self.record)) {
             self.record = before;
-            self.share();
-            self.do_later();
+            self.update_shares();
+            self.apply_deferred();
             return Err(failure);
         }
         Ok(vec![self.promise()])
     }
 
-    /// A step that would wait is told now: the operator has changed the link itself.
+    /// Applies all updates of the classes' shares without delay, because the operator has changed
+    /// the link.
     fn share_at_once(&mut self) -> Result<(), Failure> {
-        self.do_later();
+        self.apply_deferred();
         let Some(shares) = self.shares_now() else {
             return Ok(());
         };
-        let Steps { now, later, .. } = steps(&self.shares, &shares);
-        let told = apply(&mut self.control, self.record.index, &[now, later].concat());
-        self.shares = if told.is_ok() { shares } else { Shares::unknown(&self.shares) };
-        told.map_err(|error| of_device(&self.device.name, &error))
+        let KernelUpdates { now, later, .. } = kernel_updates(&self.shares, &shares);
+        let applied = apply(&mut self.control, self.record.index, &[now, later].concat());
+        self.shares = if applied.is_ok() { shares } else { LinkShares::unknown(&self.shares) };
+        applied.map_err(|error| device_failure(&self.device.name, &error))
     }
 
-    /// What the link promises, in a line.
+    /// Returns a description of the link's promise in one line, for people.
     fn promise(&self) -> String {
-        let terms = &self.record.terms;
+        let config = &self.record.terms;
         let (wanted, promised) = (self.wanted_delay(), self.shares.delay);
-        let more = if promised.as_micros() > wanted.as_micros() {
-            format!(", more than the {wanted} that are wanted")
+        let excess_note = if promised.as_micros() > wanted.as_micros() {
+            format!(", above the requested {wanted}")
         } else {
             String::new()
         };
         format!(
-            "{}: {}; a high-rate flow gets {} times the rate of a low-delay one; low-delay packets wait {} at most{more}",
+            "{}: {}; a high-rate flow gets {} times the rate of a low-delay one; low-delay sojourn \
+             time at most {}{excess_note}",
             self.device.name,
-            terms.rate(),
-            f64::from(terms.ratio().0) / 1_000.0,
+            config.rate(),
+            f64::from(config.ratio().0) / 1_000.0,
             byway_units::Duration::from_micros(promised.as_micros()),
         )
     }
 
-    /// Says so, if the link cannot keep low-delay packets from waiting for longer than was asked for.
+    /// Logs a warning if low-delay packets may wait longer than the requested delay.
     pub(super) fn warn_if_raised(&self) {
-        let (asked, promised) = (self.record.terms.delay().unwrap_or(DELAY), self.shares.delay);
-        if promised.as_micros() > asked.as_micros() {
+        let (requested, promised) = (self.record.terms.delay().unwrap_or(DELAY_DEFAULT), self.shares.delay);
+        if promised.as_micros() > requested.as_micros() {
             let device = &self.device.name;
-            tracing::warn!(device, %asked, %promised, "low-delay packets wait longer than was asked for: two packets of the link take longer");
+            tracing::warn!(device, %requested, %promised, "low-delay sojourn time above the requested \
+                                                       delay: two packets of the link take longer");
         }
     }
 
-    /// If nobody has put something else in the place of what was attached.
-    fn untroubled(&self) -> Result<(), Failure> {
-        let Some(trouble) = &self.trouble else {
+    /// Fails if another program has displaced the attached classes or filters.
+    fn check_not_displaced(&self) -> Result<(), Failure> {
+        let Some(deviation) = &self.problem else {
             return Ok(());
         };
         let name = &self.device.name;
-        let message = format!("{name} is not shared: {trouble}: detach it, and attach it again");
+        let message = format!("Byway no longer controls {name}: {deviation}; detach it, and attach it again");
         Err(Failure::new(Cause::Machine, message))
     }
 
-    /// How the link is.
+    /// Returns the status of the link, for `byway link status`.
     ///
     /// # Errors
-    /// If the kernel does not say.
-    pub(super) fn report(&mut self) -> Result<Report, Failure> {
+    /// If the kernel does not report its counters.
+    pub(super) fn report(&mut self) -> Result<LinkReport, Failure> {
         let counters = match self.control.classes(self.record.index) {
-            Err(error) if self.trouble.is_none() => return Err(of_device(&self.device.name, &error)),
+            Err(error) if self.problem.is_none() => return Err(device_failure(&self.device.name, &error)),
             counters => counters.unwrap_or_default(),
         };
-        let longest = [self.longest.high_rate(), self.longest.low_delay()];
-        let class = |place: usize| ClassReport {
-            flows: Some(self.flows[place]),
-            rate_bits_per_second: Some(self.shares.rates[place].bits_per_second()),
-            room_bytes: Some(self.shares.room[place].count()),
-            longest_packet_bytes: longest[place].and_then(|longest| u32::try_from(longest.count()).ok()),
-            joined_packets: Some(self.joined[place]),
-            ..ClassReport::counted(&counters, CLASSES[place])
+        let longest = [self.max_packet_sizes.high_rate(), self.max_packet_sizes.low_delay()];
+        let class = |index: usize| ClassReport {
+            flows: Some(self.flows[index]),
+            rate_bits_per_second: Some(self.shares.rates[index].bits_per_second()),
+            buffer_bytes: Some(self.shares.queue_limits[index].count()),
+            max_packet_bytes: longest[index].and_then(|longest| u32::try_from(longest.count()).ok()),
+            gso_packets: Some(self.gso_packets[index]),
+            ..ClassReport::counted(&counters, CLASSES[index])
         };
         let is_low = |dscp: &u8| self.marking.low_delay_dscps() >> dscp & 1 == 1;
-        Ok(Report {
-            state: if self.trouble.is_none() { State::Attached } else { State::Displaced },
-            note: self.trouble.clone(),
+        Ok(LinkReport {
+            state: if self.problem.is_none() { LinkState::Attached } else { LinkState::Displaced },
+            note: self.problem.clone(),
             is_up: self.device.is_up,
             dscps: (0..64).filter(is_low).collect(),
             is_tos_literal: self.marking.is_literal(),
             delay_us: Some(self.wanted_delay().as_micros()),
             delay_promised_us: Some(self.shares.delay.as_micros()),
-            ..Report::of_record(&self.record, class(0), class(1))
+            ..LinkReport::of_record(&self.record, class(0), class(1))
         })
     }
 
     fn wanted_delay(&self) -> byway_units::Duration {
-        self.record.terms.delay().unwrap_or(DELAY).min(self.settings.delay())
+        self.record.terms.delay().unwrap_or(DELAY_DEFAULT).min(self.settings.delay())
     }
 }
 
-fn gone(name: &str) -> Failure {
-    Failure::machine(format!("the network device {name} has gone, and with it what was put there"))
+fn device_removed(name: &str) -> Failure {
+    Failure::machine(format!("network device {name} was removed, together with its qdiscs"))
 }

@@ -1,22 +1,24 @@
-//! `byway link`: Rate-Delay service classes at a network device, where the kernel does the forwarding.
+//! `byway link`: Rate-Delay service classes at a network device, with forwarding in the kernel.
 //!
-//! HTB has two queues; a program in the kernel chooses one of them for each packet by its DSCP, and notes when each flow was last seen
-//! ([`classifier`]). A controller ([`attach`]) counts flows every 400 ms and shares the link accordingly ([`sharing`]). What was there before is
-//! written down before anything is changed ([`record`]), and put back ([`installed`]) by the controller when it ends, or by whoever comes later.
+//! HTB has two queues. An eBPF program selects one of them for each packet by its DSCP, and records
+//! the time of each flow's latest packet ([`classifier`]). A controller ([`attach`]) counts flows
+//! every 400 ms and sets the classes' shares ([`sharing`]). Before any change, it records the
+//! device's former state in a file ([`record`]). The controller restores that state when it ends,
+//! or a later command does ([`qdisc_setup`]).
 
 mod attach;
 mod classifier;
 mod control;
+mod control_socket;
 mod detach;
-mod installed;
 mod limits;
-mod longest;
+mod link_config;
+mod max_packet_size;
+mod qdisc_setup;
 mod record;
 mod report;
 mod sharing;
 mod status;
-mod talk;
-mod terms;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,48 +27,52 @@ use byway_net::{LinkDevice, TrafficControl};
 use clap::{Args, Subcommand};
 
 use crate::exit::{Cause, Failure};
+use control_socket::{ControlAnswer, ControlCommand};
+use link_config::{ChangedFlags, ConfigRequest};
 use record::Records;
-use talk::{Answer, Ask};
-use terms::{ChangedFlags, Wish};
 
-/// What `byway link` does.
+/// Subcommands of `byway link`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum LinkCommand {
-    /// Gives a device two classes, high rate and low delay. It stays in the foreground until Ctrl-C, SIGTERM, a closed terminal or
-    /// `byway link detach`; then all is put back as it was.
+    /// Attach two classes to a device, high rate and low delay.
+    ///
+    /// It runs until Ctrl-C, SIGTERM, a closed terminal or `byway link detach`, and then restores
+    /// the device.
     Attach(Box<attach::AttachFlags>),
-    /// Puts a device back as it was before `byway link attach`, also after that was killed.
+    /// Restore a device to its state before `byway link attach`, also after that was killed.
     Detach(detach::DetachFlags),
-    /// Promises something else at a device that is attached. What is not said stays as it is; DSCPs are chosen by `attach` alone.
+    /// Change the rate, delay or ratio of an attached device.
+    ///
+    /// Options that are not specified retain their value. `attach` alone sets DSCPs.
     Change(ChangeFlags),
-    /// Shows how devices are that are attached.
+    /// Show attached devices.
     Status(status::StatusFlags),
 }
 
-/// Where the records are.
+/// Location of the records.
 #[derive(Clone, Debug, Args)]
-struct Place {
-    /// The folder where it is written down what to put back.
+struct RecordFlags {
+    /// Folder of the records of devices' former state.
     #[arg(long, value_name = "FOLDER", default_value = "/run/byway")]
     state: PathBuf,
 }
 
-/// What `byway link change` takes.
+/// Flags of `byway link change`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ChangeFlags {
-    /// The network device, as `ip link` names it.
+    /// Network device, as `ip link` names it.
     #[arg(value_name = "DEVICE")]
     device: OsString,
     #[command(flatten)]
     promise: ChangedFlags,
     #[command(flatten)]
-    place: Place,
+    records: RecordFlags,
 }
 
-/// Does it.
+/// Runs a `byway link` command.
 ///
 /// # Errors
-/// If it cannot be done.
+/// If the command fails.
 pub(crate) fn run(command: &LinkCommand) -> Result<(), Failure> {
     match command {
         LinkCommand::Attach(flags) => attach::run(flags),
@@ -77,62 +83,66 @@ pub(crate) fn run(command: &LinkCommand) -> Result<(), Failure> {
 }
 
 fn change(flags: &ChangeFlags) -> Result<(), Failure> {
-    let (mut control, device) = found(&flags.device)?;
+    let (mut control, device) = open_device(&flags.device)?;
     let name = &device.name;
-    if let Some(answer) = talk::ask(device.index, Ask::Change(Wish::from(&flags.promise)))? {
-        return done(answer);
+    if let Some(answer) = control_socket::send_command(
+        device.index,
+        ControlCommand::Change(ConfigRequest::from(&flags.promise)),
+    )? {
+        return expect_done(answer);
     }
-    let records = records(&flags.place)?;
-    let is_left = installed::is_leftover(&mut control, device.index)
-        .map_err(|error| installed::of_device(name, &error))?;
+    let records = records(&flags.records)?;
+    let is_left = qdisc_setup::is_leftover(&mut control, device.index)
+        .map_err(|error| qdisc_setup::device_failure(name, &error))?;
     let why = match records.of(device.index)? {
         Some(record) => format!("its controller (process {}) has ended", record.process),
         None if is_left => return Err(without_record(name, &records)),
         None => "it is not attached".into(),
     };
     let message = format!(
-        "{name} has no controller that could change something, as {why}: byway link attach {name} --rate RATE"
+        "cannot change {name}: no controller runs, because {why}; run byway link attach {name} --rate RATE"
     );
     Err(Failure::new(Cause::Settings, message))
 }
 
-/// Byway's queues are at a device, and nobody says what was there before.
+/// Returns the failure of a device that has Byway's queues, but no record of its former state.
 fn without_record(name: &str, records: &Records) -> Failure {
     Failure::machine(format!(
-        "{name} has Byway's queues, but what was there before is not known: {} has no record of it. Name the folder that byway link attach was \
-         given (--state FOLDER), or have the queues removed without it (byway link detach {name} --without-record)",
+        "{name} has Byway's queues, but no record of the former qdisc in {}. Name the folder of byway \
+         link attach (--state FOLDER), or remove the queues without a record (byway link detach {name} \
+         --without-record)",
         records.folder().display()
     ))
 }
 
-/// A talk with the kernel, and the device of this name.
-fn found(name: &OsString) -> Result<(TrafficControl, LinkDevice), Failure> {
-    let mut control = connected()?;
+/// Connects to the kernel, and finds the device of this name.
+fn open_device(name: &OsString) -> Result<(TrafficControl, LinkDevice), Failure> {
+    let mut control = connect()?;
     let device =
-        control.device(name).map_err(|error| installed::of_device(&name.to_string_lossy(), &error))?;
+        control.device(name).map_err(|error| qdisc_setup::device_failure(&name.to_string_lossy(), &error))?;
     Ok((control, device))
 }
 
-fn connected() -> Result<TrafficControl, Failure> {
+fn connect() -> Result<TrafficControl, Failure> {
     TrafficControl::connect()
-        .map_err(|error| Failure::machine(format!("the kernel cannot be asked about devices: {error}")))
+        .map_err(|error| Failure::machine(format!("cannot connect to the kernel's traffic control: {error}")))
 }
 
-/// What a controller says to those who want something done.
-fn done(answer: Answer) -> Result<(), Failure> {
+/// Converts a controller's answer to a command into the command's result.
+fn expect_done(answer: ControlAnswer) -> Result<(), Failure> {
     match answer {
-        Answer::Done(notes) => {
+        ControlAnswer::Done(notes) => {
             for note in notes {
                 println!("{note}");
             }
             Ok(())
         }
-        Answer::Refused(message) => Err(Failure::new(Cause::Settings, message)),
-        Answer::Failed(message) => Err(Failure::machine(message)),
-        Answer::Status(_) => Err(Failure::new(Cause::Byway, "the controller answers something else")),
+        ControlAnswer::Refused(message) => Err(Failure::new(Cause::Settings, message)),
+        ControlAnswer::Failed(message) => Err(Failure::machine(message)),
+        ControlAnswer::Status(_) => Err(Failure::new(Cause::Byway, "unexpected reply of the controller")),
     }
 }
 
-fn records(place: &Place) -> Result<Records, Failure> {
+fn records(place: &RecordFlags) -> Result<Records, Failure> {
     Records::new(&place.state)
 }

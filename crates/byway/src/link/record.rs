@@ -1,4 +1,5 @@
-//! What was at a device before anything was changed there: a file, so that it can be put back by whoever comes, should the controller be killed.
+//! Record of a device's former state, in a file. If the device's controller is killed, a later
+//! command restores that state.
 
 #![allow(clippy::disallowed_methods, reason = "it is about files")]
 
@@ -11,52 +12,53 @@ use byway_net::{Filter, LinkDevice, Qdisc};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
-use super::terms::Terms;
+use super::link_config::LinkConfig;
 use crate::exit::{Cause, Failure};
 use crate::membership::files;
 
-/// What the file says, in this order; another form has another number.
-const FORM: u32 = 1;
+/// Version of the record file's format.
+const FORMAT_VERSION: u32 = 1;
 
-/// What all of Byway's filters are called.
+/// Name of the filter that Byway attaches to a device.
 pub(super) const FILTER_NAME: &str = "byway-link";
 
-/// What was there, and what is there instead.
+/// Record of an attached device: its former state, and the configuration that replaced it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Record {
-    form: u32,
+pub(super) struct AttachRecord {
+    format_version: u32,
     pub(super) device: String,
-    /// The kernel's number of it.
+    /// Interface index of the device.
     pub(super) index: u32,
-    /// Its controller.
+    /// Process that controls the device.
     pub(super) process: u32,
-    pub(super) terms: Terms,
-    /// The root that somebody had put there; `None`: the kernel's own.
-    root: Option<Root>,
-    /// Whether there was a clsact.
+    pub(super) terms: LinkConfig,
+    /// Root qdisc that another program had installed; `None` for the kernel's default.
+    root: Option<RootQdisc>,
+    /// True if the device had a clsact qdisc before Byway attached it.
     pub(super) had_clsact: bool,
-    /// The priority of Byway's filter.
+    /// Priority of Byway's filter at the device.
     filter_priority: u16,
-    /// Most segments of a joined packet, if that was changed.
+    /// Former maximum number of segments in a joined packet; `None` if Byway did not change it.
     pub(super) segments_max: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Root {
+struct RootQdisc {
     kind: String,
     handle: u32,
     parent: u32,
-    /// In hexadecimal, as the kernel says them.
+    /// Options of the qdisc in hexadecimal, as the kernel reports them.
     options: Option<String>,
 }
 
-impl Record {
-    /// Of a device with this number and name.
-    pub(super) fn new(device: &str, index: u32, terms: Terms) -> Self {
+impl AttachRecord {
+    /// Creates the record of a device of this name and interface index, which this process
+    /// controls. Its former state is still to be added.
+    pub(super) fn new(device: &str, index: u32, terms: LinkConfig) -> Self {
         Self {
-            form: FORM,
+            format_version: FORMAT_VERSION,
             device: device.to_owned(),
             index,
             process: std::process::id(),
@@ -68,14 +70,15 @@ impl Record {
         }
     }
 
-    /// Of a device whose record is not to be found: what was there before is not known, and so it gets what the kernel has by itself.
+    /// Creates a record for a device whose own one is missing. Restoring it gives the device the
+    /// kernel's default, because the former state is unknown.
     pub(super) fn unknown(device: &LinkDevice) -> Self {
-        Self { process: 0, ..Self::new(&device.name, device.index, Terms::unknown()) }
+        Self { process: 0, ..Self::new(&device.name, device.index, LinkConfig::unknown()) }
     }
 
-    /// With the root that somebody had put there.
+    /// Records the root qdisc that another program had installed; `None` for the kernel's default.
     pub(super) fn with_root(self, root: Option<&Qdisc>) -> Self {
-        let root = root.map(|root| Root {
+        let root = root.map(|root| RootQdisc {
             kind: root.kind.clone(),
             handle: root.handle,
             parent: root.parent,
@@ -84,22 +87,22 @@ impl Record {
         Self { root, ..self }
     }
 
-    /// With other terms.
-    pub(super) fn with_terms(self, terms: Terms) -> Self {
+    /// Replaces the configuration of the link.
+    pub(super) fn with_terms(self, terms: LinkConfig) -> Self {
         Self { terms, ..self }
     }
 
-    /// With a filter of this priority, where there was a place for filters or not.
+    /// Records the priority of Byway's filter, and whether the device had a clsact qdisc before.
     pub(super) fn with_filter(self, had_clsact: bool, filter_priority: u16) -> Self {
         Self { had_clsact, filter_priority, ..self }
     }
 
-    /// With the number of segments that a joined packet may have.
+    /// Records the former maximum number of segments in a joined packet.
     pub(super) fn with_segments(self, segments_max: Option<u32>) -> Self {
         Self { segments_max, ..self }
     }
 
-    /// The root to put back.
+    /// Returns the root qdisc to restore; `None` for the kernel's default.
     pub(super) fn root(&self) -> Option<Qdisc> {
         self.root.as_ref().map(|root| Qdisc {
             kind: root.kind.clone(),
@@ -110,25 +113,26 @@ impl Record {
         })
     }
 
-    /// Byway's filter.
+    /// Returns Byway's filter, to add it to the device.
     pub(super) fn filter(&self) -> Filter {
         Filter { kind: "bpf".into(), priority: self.filter_priority, handle: 1, name: FILTER_NAME.into() }
     }
 }
 
-/// The files of this network namespace.
+/// Record files of the devices in this network namespace.
 #[derive(Clone, Debug)]
 pub(super) struct Records {
     folder: PathBuf,
-    /// The kernel's number of the namespace: the same device names and numbers come again in others.
+    /// The kernel's number of the network namespace. Devices of other namespaces may have the same
+    /// names and indices.
     namespace: u64,
 }
 
 impl Records {
-    /// Those in a folder.
+    /// Returns the records in a folder, of devices in this process's network namespace.
     ///
     /// # Errors
-    /// If the kernel does not say in which namespace this is.
+    /// If the kernel does not reveal the network namespace.
     pub(super) fn new(folder: &Path) -> Result<Self, Failure> {
         let namespace = fs::metadata("/proc/thread-self/ns/net").map_err(|error| {
             Failure::machine(format!(
@@ -138,14 +142,15 @@ impl Records {
         Ok(Self { folder: folder.to_owned(), namespace: namespace.ino() })
     }
 
-    /// The folder.
+    /// Returns the folder of the record files.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whoever can replace a record has another user's device put back as they like.
-    fn trusted(&self) -> Result<(), Failure> {
-        match files::distrust(&self.folder).map_err(Failure::machine)? {
+    /// Fails if another user can replace a record, and thereby change the restored state of a
+    /// device.
+    fn check_trusted(&self) -> Result<(), Failure> {
+        match files::untrusted_reason(&self.folder).map_err(Failure::machine)? {
             None => Ok(()),
             Some(why) => Err(Failure::machine(format!("{why}; or name another folder with --state"))),
         }
@@ -155,45 +160,48 @@ impl Records {
         self.folder.join(format!("link-{}-{index}.json", self.namespace))
     }
 
-    /// Writes one, so that there is always an old or a new one.
+    /// Writes a device's record into its file, atomically.
     ///
     /// # Errors
-    /// If the disk does not take it, or others may write to the folder.
-    pub(super) fn write(&self, record: &Record) -> Result<(), Failure> {
+    /// If the disk fails, or other users may write to the folder.
+    pub(super) fn write(&self, record: &AttachRecord) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(record).expect("a record has text and numbers");
         let failed = |error| Failure::machine(format!("{error} (--state names another folder)"));
         files::make_folder(&self.folder).map_err(failed)?;
-        self.trusted()?;
+        self.check_trusted()?;
         files::replace(&self.path(record.index), &text).map_err(failed)
     }
 
-    /// Forgets one.
+    /// Removes the record of the device with this index, if it exists.
     ///
     /// # Errors
-    /// If the file stays.
+    /// If the file cannot be removed.
     pub(super) fn remove(&self, index: u32) -> Result<(), Failure> {
         files::remove(&self.path(index)).map_err(Failure::machine)
     }
 
-    /// That of the device with this number.
+    /// Returns the record of the device with this index; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, or others than its owner could have written it.
-    pub(super) fn of(&self, index: u32) -> Result<Option<Record>, Failure> {
-        self.trusted()?;
+    /// If it is not readable, or a user other than its owner could have written it.
+    pub(super) fn of(&self, index: u32) -> Result<Option<AttachRecord>, Failure> {
+        self.check_trusted()?;
         read(&self.path(index), index)
     }
 
-    /// All of them, by the number of the device.
+    /// Returns the records of all devices, by the device's index.
     ///
     /// # Errors
-    /// If one cannot be read.
-    pub(super) fn all(&self) -> Result<Vec<Record>, Failure> {
+    /// If one is not readable.
+    pub(super) fn all(&self) -> Result<Vec<AttachRecord>, Failure> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => {
-                let message = format!("{}: {error}: be root, who attached", self.folder.display());
+                let message = format!(
+                    "{}: {error}; run this as root, or as the user who attached the link",
+                    self.folder.display()
+                );
                 return Err(Failure::machine(message));
             }
         };
@@ -206,22 +214,26 @@ impl Records {
     }
 }
 
-fn read(path: &Path, index: u32) -> Result<Option<Record>, Failure> {
+fn read(path: &Path, index: u32) -> Result<Option<AttachRecord>, Failure> {
     let Some(text) = files::read_own(path).map_err(Failure::machine)? else {
         return Ok(None);
     };
     let wrong = |why: String| {
         let message = format!(
-            "{}: {why}: it is not of this version of Byway. Detach with the version that attached, or remove the file and have byway link detach \
-             go on without it (--without-record)",
+            "{}: {why}; another version of Byway wrote it. Detach with that version, or remove the \
+             file and run byway link detach --without-record",
             path.display()
         );
         Failure::new(Cause::Machine, message)
     };
-    let record: Record = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let record: AttachRecord = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     match record {
-        Record { form, .. } if form != FORM => Err(wrong(format!("its form is {form}"))),
-        Record { index: other, .. } if other != index => Err(wrong(format!("it is of device {other}"))),
+        AttachRecord { format_version: version, .. } if version != FORMAT_VERSION => {
+            Err(wrong(format!("its format version is {version}")))
+        }
+        AttachRecord { index: other, .. } if other != index => {
+            Err(wrong(format!("it belongs to device {other}")))
+        }
         record => Ok(Some(record)),
     }
 }
@@ -230,13 +242,13 @@ fn read(path: &Path, index: u32) -> Result<Option<Record>, Failure> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::super::terms::{PromiseFlags, Wish};
+    use super::super::link_config::{ConfigRequest, PromiseFlags};
     use super::*;
 
-    fn record(index: u32) -> Record {
+    fn record(index: u32) -> AttachRecord {
         let rate = "10 Mbit/s".parse().expect("a rate");
         let flags = PromiseFlags { rate, delay: None, ratio: None, raise: false };
-        let terms = Terms::new(&Wish::from(&flags), None);
+        let terms = LinkConfig::new(&ConfigRequest::from(&flags), None);
         let root = Qdisc {
             kind: "pfifo".into(),
             handle: 0x8001_0000,
@@ -244,7 +256,7 @@ mod tests {
             options: Some(vec![0x10, 0x27, 0, 0xff]),
             has_size_table: false,
         };
-        let record = Record::new("we\"ird.-☃", index, terms).with_root(Some(&root));
+        let record = AttachRecord::new("we\"ird.-☃", index, terms).with_root(Some(&root));
         record.with_filter(true, 7).with_segments(Some(65_535))
     }
 
@@ -254,7 +266,7 @@ mod tests {
         let records = Records::new(&folder.path().join("below")).expect("a namespace");
         assert_eq!(records.all().expect("none"), []);
         for index in [12, 3] {
-            records.write(&record(index)).expect("room");
+            records.write(&record(index)).expect("the disk has space");
         }
         assert_eq!(records.of(12).expect("a file"), Some(record(12)));
         assert_eq!(records.all().expect("two"), [record(3), record(12)]);
@@ -268,7 +280,7 @@ mod tests {
     fn other_namespaces_have_their_own() {
         let folder = tempfile::tempdir().expect("a folder");
         let records = Records::new(folder.path()).expect("a namespace");
-        records.write(&record(3)).expect("room");
+        records.write(&record(3)).expect("the disk has space");
         let other = Records { namespace: records.namespace + 1, ..records };
         assert_eq!((other.of(3).expect("none"), other.all().expect("none")), (None, vec![]));
     }
@@ -277,7 +289,7 @@ mod tests {
     fn a_folder_that_others_write_to_has_no_records() {
         let folder = tempfile::tempdir().expect("a folder");
         let records = Records::new(folder.path()).expect("a namespace");
-        records.write(&record(3)).expect("room");
+        records.write(&record(3)).expect("the disk has space");
         let open = fs::Permissions::from_mode(0o777);
         fs::set_permissions(folder.path(), open).expect("it is ours");
         let refusals = [
@@ -285,8 +297,8 @@ mod tests {
             records.of(3).expect_err("refused"),
             records.all().expect_err("refused"),
         ];
-        for said in refusals.map(|refusal| refusal.to_string()) {
-            assert!(said.contains("chmod go-w") && said.contains("--state"), "{said}");
+        for message in refusals.map(|refusal| refusal.to_string()) {
+            assert!(message.contains("chmod go-w") && message.contains("--state"), "{message}");
         }
         assert!(!records.path(4).exists());
     }
@@ -296,15 +308,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let records = Records::new(folder.path()).expect("a namespace");
         for text in ["", "{}", "[1]", "\u{0}"] {
-            fs::write(records.path(3), text).expect("room");
-            let said = records.of(3).expect_err("no record").to_string();
-            assert!(said.contains("-3.json") && said.contains("remove the file"), "{said}");
+            fs::write(records.path(3), text).expect("the disk has space");
+            let message = records.of(3).expect_err("no record").to_string();
+            assert!(message.contains("-3.json") && message.contains("remove the file"), "{message}");
         }
-        let text = serde_json::to_string(&Record { form: 2, ..record(3) }).expect("text");
-        fs::write(records.path(3), text).expect("room");
+        let text = serde_json::to_string(&AttachRecord { format_version: 2, ..record(3) }).expect("text");
+        fs::write(records.path(3), text).expect("the disk has space");
         assert!(records.all().is_err());
         let of_another = serde_json::to_string(&record(4)).expect("text");
         fs::write(records.path(3), of_another).expect("room");
-        assert!(records.of(3).expect_err("it is another's").to_string().contains("of device 4"));
+        assert!(records.of(3).expect_err("it is another's").to_string().contains("to device 4"));
     }
 }

@@ -1,4 +1,4 @@
-//! How a link is, for people and programs.
+//! Status report of a link, for people and programs.
 
 use std::fmt::Write as _;
 
@@ -6,77 +6,77 @@ use byway_net::ClassCounters;
 use byway_units::{Bytes, Duration, Rate};
 use serde::{Deserialize, Serialize};
 
-use super::record::Record;
+use super::record::AttachRecord;
 use crate::table::aligned;
 
-/// How a link is.
+/// Status report of a link, which its controller or `byway link status` makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Report {
-    /// The device.
+pub(crate) struct LinkReport {
+    /// Name of the device.
     pub(super) device: String,
-    /// Whether all is as it should be.
-    pub(super) state: State,
-    /// What is not.
+    /// State of Byway's installation at the device.
+    pub(super) state: LinkState,
+    /// Description of a problem, for people; `None` without one.
     pub(super) note: Option<String>,
-    /// The controller's process; that of one that has ended, too.
+    /// Process of the link's controller, even if it has ended.
     pub(super) process: u32,
-    /// Whether the device is up.
+    /// True if the link's device is administratively up.
     pub(super) is_up: bool,
-    /// What the link carries.
+    /// Rate of the link.
     pub(super) rate_bits_per_second: u64,
-    /// The ratio of the rates of flows.
+    /// Ratio between the rates of a high-rate flow and of a low-delay flow.
     pub(super) ratio: f64,
-    /// The DSCPs that mean low delay.
+    /// DSCPs of low-delay packets.
     pub(super) dscps: Vec<u8>,
-    /// Whether 0x12 as a whole byte means low delay.
+    /// True if the traffic class byte 0x12, as a whole, marks low-delay packets.
     pub(super) is_tos_literal: bool,
-    /// How long a low-delay packet is to wait at most.
+    /// Requested bound of the low-delay sojourn time, in microseconds.
     pub(super) delay_us: Option<u64>,
-    /// How long it waits at most with the flows and packets that there are.
+    /// Bound of the low-delay sojourn time with the present flows and packets, in microseconds.
     pub(super) delay_promised_us: Option<u64>,
-    /// The high-rate class.
+    /// Status of the high-rate class.
     pub(super) high_rate: ClassReport,
-    /// The low-delay class.
+    /// Status of the low-delay class.
     pub(super) low_delay: ClassReport,
 }
 
-/// Whether all is as it should be.
+/// State of Byway's installation at a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
-    /// It is.
+pub(super) enum LinkState {
+    /// All parts are in place, and a controller adapts the classes.
     Attached,
-    /// Somebody has taken away what was put at the device, or put something in its place.
+    /// Another program has removed or replaced a part.
     Displaced,
-    /// What was put at the device works, but nobody adapts it.
+    /// No controller adapts the classes, because it has ended.
     Unattended,
 }
 
-/// How a class is. What only a controller knows is `null` without one.
+/// Status of one class of a link. Without a controller, the values that only it knows are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ClassReport {
-    /// About how many flows there are.
+    /// Approximate number of flows in the class.
     pub(super) flows: Option<u32>,
-    /// What it gets if both have something to send.
+    /// Rate of the class while both classes are backlogged.
     pub(super) rate_bits_per_second: Option<u64>,
-    /// What its queue takes.
-    pub(super) room_bytes: Option<u64>,
-    /// What waits.
+    /// Longest queue of the class, in bytes.
+    pub(super) buffer_bytes: Option<u64>,
+    /// Bytes in the class's queue.
     pub(super) backlog_bytes: u64,
-    /// What has left.
+    /// Bytes that the class has sent.
     pub(super) sent_bytes: u64,
-    /// What has left, modulo 2^32.
+    /// Packets that the class has sent, modulo 2^32.
     pub(super) sent_packets: u32,
-    /// Packets that found no room, modulo 2^32.
+    /// Packets that the class dropped at its full queue, modulo 2^32.
     pub(super) dropped_full_packets: u32,
-    /// The longest packet of late.
-    pub(super) longest_packet_bytes: Option<u32>,
-    /// Packets that came joined from several.
-    pub(super) joined_packets: Option<u64>,
+    /// Longest recent packet of the class, in bytes.
+    pub(super) max_packet_bytes: Option<u32>,
+    /// Packets of the class that the kernel had joined from several (GSO).
+    pub(super) gso_packets: Option<u64>,
 }
 
 impl ClassReport {
-    /// What the kernel has counted.
+    /// Returns the status of a class that the kernel's counters show. Other values are `None`.
     pub(super) fn counted(counters: &[ClassCounters], class: u32) -> Self {
         let counters = counters.iter().find(|counters| counters.id == class).copied().unwrap_or_default();
         Self {
@@ -97,20 +97,21 @@ impl ClassReport {
             or_unknown(self.flows),
             or_unknown(self.rate_bits_per_second.map(Rate::from_bits_per_second)),
             Bytes::new(self.backlog_bytes).to_string(),
-            or_unknown(self.room_bytes.map(Bytes::new)),
+            or_unknown(self.buffer_bytes.map(Bytes::new)),
             Bytes::new(self.sent_bytes).to_string(),
             self.dropped_full_packets.to_string(),
-            or_unknown(self.longest_packet_bytes.map(|bytes| Bytes::new(bytes.into()))),
+            or_unknown(self.max_packet_bytes.map(|bytes| Bytes::new(bytes.into()))),
         ]
     }
 }
 
-impl Report {
-    /// What the record of a device says, with its classes.
-    pub(super) fn of_record(record: &Record, high_rate: ClassReport, low_delay: ClassReport) -> Self {
+impl LinkReport {
+    /// Returns the status of a link without a controller, from its record and the status of its
+    /// classes.
+    pub(super) fn of_record(record: &AttachRecord, high_rate: ClassReport, low_delay: ClassReport) -> Self {
         Self {
             device: record.device.clone(),
-            state: State::Unattended,
+            state: LinkState::Unattended,
             note: None,
             process: record.process,
             is_up: false,
@@ -125,14 +126,14 @@ impl Report {
         }
     }
 
-    /// For people.
+    /// Formats the status of the link for people.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{}: ", self.device);
         text.push_str(match self.state {
-            State::Attached if self.is_up => "attached",
-            State::Attached => "attached; the device is down",
-            State::Displaced => "attached, but displaced",
-            State::Unattended => "attached, but its controller is not running",
+            LinkState::Attached if self.is_up => "attached",
+            LinkState::Attached => "attached; the device is down",
+            LinkState::Displaced => "attached, but displaced",
+            LinkState::Unattended => "attached, but its controller is not running",
         });
         if let Some(note) = &self.note {
             let _ = write!(text, ": {note}");
@@ -149,15 +150,16 @@ impl Report {
         }
         text.push('\n');
         text.push_str(&self.promise());
-        let head = ["class", "flows", "rate", "waiting", "room", "sent", "no room", "longest"];
+        let head = ["class", "flows", "rate", "backlog", "buffer", "sent", "dropped", "max packet"];
         let rows = [head.map(String::from), self.high_rate.row("high rate"), self.low_delay.row("low delay")];
         text.push_str(&aligned(&rows));
         let joined =
-            [&self.high_rate, &self.low_delay].iter().filter_map(|class| class.joined_packets).sum::<u64>();
+            [&self.high_rate, &self.low_delay].iter().filter_map(|class| class.gso_packets).sum::<u64>();
         if joined > 0 {
             let _ = writeln!(
                 text,
-                "{joined} packets came joined from several, which leave as one: switch that off where they come in (ethtool -K DEVICE gro off)"
+                "{joined} packets arrived joined, and leave as one: switch this off at the ingress \
+                 device (ethtool -K DEVICE gro off)"
             );
         }
         text
@@ -167,11 +169,12 @@ impl Report {
         let time = |micros: u64| Duration::from_micros(micros).to_string();
         match (self.delay_us, self.delay_promised_us) {
             (Some(wanted), Some(promised)) if promised > wanted => format!(
-                "low-delay packets wait {} at most, more than the {} that are wanted: with these flows and packets there is no room for one in less\n",
+                "low-delay sojourn time at most {}, above the requested {}: these flows and packet \
+                 sizes do not permit less\n",
                 time(promised),
                 time(wanted)
             ),
-            (_, Some(promised)) => format!("low-delay packets wait {} at most\n", time(promised)),
+            (_, Some(promised)) => format!("low-delay sojourn time at most {}\n", time(promised)),
             _ => String::new(),
         }
     }
@@ -181,18 +184,18 @@ impl Report {
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) fn report() -> Report {
+    pub(in super::super) fn report() -> LinkReport {
         let class = ClassReport {
             flows: Some(10),
             rate_bits_per_second: Some(50_000_000),
-            room_bytes: Some(38_638),
-            longest_packet_bytes: Some(1_514),
-            joined_packets: Some(0),
+            buffer_bytes: Some(38_638),
+            max_packet_bytes: Some(1_514),
+            gso_packets: Some(0),
             ..ClassReport::default()
         };
-        Report {
+        LinkReport {
             device: "wan0".into(),
-            state: State::Attached,
+            state: LinkState::Attached,
             note: None,
             process: 7,
             is_up: true,
@@ -210,21 +213,22 @@ pub(super) mod tests {
     #[test]
     fn people_read_what_holds_and_what_does_not() {
         let text = report().text();
-        for words in ["wan0: attached\n", "100 Mbit/s", "2.5 times", "DSCP 4, 45, 46", "wait 10 ms at most\n"]
+        for words in
+            ["wan0: attached\n", "100 Mbit/s", "2.5 times", "DSCP 4, 45, 46", "sojourn time at most 10 ms\n"]
         {
             assert!(text.contains(words), "{words:?} is not in {text}");
         }
         assert!(!text.contains("joined"), "{text}");
-        let joined = ClassReport { joined_packets: Some(3), ..report().high_rate };
-        let raised = Report { delay_promised_us: Some(14_500), high_rate: joined, ..report() }.text();
-        assert!(raised.contains("14.5 ms at most, more than the 10 ms"), "{raised}");
-        assert!(raised.contains("3 packets came joined"), "{raised}");
+        let joined = ClassReport { gso_packets: Some(3), ..report().high_rate };
+        let raised = LinkReport { delay_promised_us: Some(14_500), high_rate: joined, ..report() }.text();
+        assert!(raised.contains("at most 14.5 ms, above the requested 10 ms"), "{raised}");
+        assert!(raised.contains("3 packets arrived joined"), "{raised}");
     }
 
     #[test]
     fn without_a_controller_it_is_said_and_what_is_not_known_too() {
-        let bare = Report {
-            state: State::Unattended,
+        let bare = LinkReport {
+            state: LinkState::Unattended,
             delay_us: None,
             delay_promised_us: None,
             low_delay: ClassReport::default(),
@@ -236,6 +240,6 @@ pub(super) mod tests {
         let json = serde_json::to_value(&bare).expect("JSON");
         assert_eq!(json["state"], "unattended");
         assert!(json["low_delay"]["flows"].is_null());
-        assert_eq!(serde_json::from_value::<Report>(json).expect("a report"), bare);
+        assert_eq!(serde_json::from_value::<LinkReport>(json).expect("a report"), bare);
     }
 }

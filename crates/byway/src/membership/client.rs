@@ -1,4 +1,4 @@
-//! Requests to a controller, at one of its addresses.
+//! HTTPS client of a controller, which may have several addresses.
 
 use std::fmt;
 use std::io;
@@ -22,20 +22,21 @@ use tokio_rustls::TlsConnector;
 use zeroize::Zeroizing;
 
 use super::MembershipError;
-use super::limits::{ANSWER_BYTES_MAX, ANSWER_PATIENCE, CONNECT_PATIENCE};
+use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CONNECT_TIMEOUT};
 use super::tls::{connector, is_other_certificate, server_name};
 
-/// The firewall mark of packets to the controller, by which an agent does not capture them. It may change while connections are there.
+/// Firewall mark on packets to the controller, by which the agent's captures exclude them. A reload
+/// may change it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mark(Arc<AtomicU32>);
+pub(crate) struct FirewallMark(Arc<AtomicU32>);
 
-impl Mark {
-    /// This one, or none.
+impl FirewallMark {
+    /// Creates the firewall mark with its first value; `None` for no mark.
     pub(crate) fn new(mark: Option<u32>) -> Self {
         Self(Arc::new(AtomicU32::new(mark.unwrap_or_default())))
     }
 
-    /// Has connections that begin from now on have another one.
+    /// Sets the firewall mark of connections that begin later.
     pub(crate) fn set(&self, mark: Option<u32>) {
         self.0.store(mark.unwrap_or_default(), Ordering::Relaxed);
     }
@@ -45,12 +46,12 @@ impl Mark {
     }
 }
 
-/// Asks a controller. A connection is kept from one request to the next.
+/// HTTPS client of a controller. It reuses its connection for the next request.
 pub(crate) struct Client {
     addresses: Vec<String>,
     tls: TlsConnector,
     bearer: Option<Zeroizing<String>>,
-    mark: Mark,
+    mark: FirewallMark,
     connection: Option<Connection>,
 }
 
@@ -65,30 +66,31 @@ struct Connection {
     sender: SendRequest<Full<Bytes>>,
 }
 
-/// What is asked.
+/// Request that the client sends to the controller.
 #[derive(Clone, Debug)]
-struct Question {
+struct ControllerRequest {
     method: Method,
     path: String,
     body: Option<Bytes>,
-    patience: Duration,
+    timeout: Duration,
 }
 
-/// What came back.
-struct Answer {
+/// Response of the controller to a request.
+struct ControllerResponse {
     address: String,
     status: StatusCode,
     retry_after: Option<Duration>,
     body: Bytes,
 }
 
-/// Why a connection was of no use.
-enum Useless {
+/// Reason why a connection to the controller failed.
+enum ConnectFailure {
     OtherCertificate,
     Failed(String),
 }
 
-/// A connection to the first of a host's addresses that takes one.
+/// Opens a TCP connection to the first address of a host that accepts it. `mark` is the firewall
+/// mark of its packets.
 async fn connect(host: &str, mark: Option<u32>) -> io::Result<TcpStream> {
     let Some(mark) = mark else {
         return TcpStream::connect(host).await;
@@ -96,7 +98,7 @@ async fn connect(host: &str, mark: Option<u32>) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in lookup_host(host).await? {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // Who may not mark packets may not capture any either, and hears that when it tries.
+        // A process that may not mark packets may not capture any either. The capture reports that.
         let _ = SockRef::from(&socket).set_mark(mark);
         match socket.connect(address).await {
             Ok(stream) => return Ok(stream),
@@ -107,46 +109,52 @@ async fn connect(host: &str, mark: Option<u32>) -> io::Result<TcpStream> {
 }
 
 impl Client {
-    /// A client of the controller at these addresses, whose key has this SHA-256.
+    /// Creates a client of the controller at these addresses, whose public key has this SHA-256.
     pub(crate) fn new(addresses: Vec<String>, pin: [u8; 32]) -> Self {
-        Self { addresses, tls: connector(pin), bearer: None, mark: Mark::default(), connection: None }
+        Self { addresses, tls: connector(pin), bearer: None, mark: FirewallMark::default(), connection: None }
     }
 
-    /// And that shows a bearer secret.
+    /// Sets the bearer secret by which the client authenticates.
     pub(crate) fn with_bearer(mut self, bearer: Zeroizing<String>) -> Self {
         self.bearer = Some(bearer);
         self
     }
 
-    /// And whose packets have this firewall mark.
-    pub(crate) fn with_mark(mut self, mark: Mark) -> Self {
+    /// Sets the firewall mark of the client's packets.
+    pub(crate) fn with_mark(mut self, mark: FirewallMark) -> Self {
         self.mark = mark;
         self
     }
 
-    /// Asks for something.
+    /// Sends a GET request; returns the parsed answer.
     ///
     /// # Errors
-    /// If nobody answers, or the controller refuses.
+    /// If the controller does not answer, or refuses.
     pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, MembershipError> {
-        self.ask(Method::GET, path, None).await.and_then(|answer| parsed(&answer))
+        self.send_request(Method::GET, path, None).await.and_then(|answer| parsed(&answer))
     }
 
-    /// Asks for something that may take its time, and may not come.
+    /// Sends a GET request that the controller may delay for less than `answer_timeout`. Returns
+    /// `None` if the controller answers without content.
     ///
     /// # Errors
     /// As [`Client::get`].
     pub(super) async fn poll<T: DeserializeOwned>(
         &mut self,
         path: &str,
-        patience: Duration,
+        answer_timeout: Duration,
     ) -> Result<Option<T>, MembershipError> {
-        let question = Question { method: Method::GET, path: path.to_owned(), body: None, patience };
-        let answer = succeeded(self.answer(question).await?)?;
+        let request = ControllerRequest {
+            method: Method::GET,
+            path: path.to_owned(),
+            body: None,
+            timeout: answer_timeout,
+        };
+        let answer = into_success(self.exchange_with_failover(request).await?)?;
         if answer.status == StatusCode::NO_CONTENT { Ok(None) } else { parsed(&answer).map(Some) }
     }
 
-    /// Says something and wants to know something.
+    /// Sends a POST request with a JSON body; returns the parsed answer.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -155,55 +163,60 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, MembershipError> {
-        self.ask(Method::POST, path, Some(json(body))).await.and_then(|answer| parsed(&answer))
+        self.send_request(Method::POST, path, Some(json(body))).await.and_then(|answer| parsed(&answer))
     }
 
-    /// Says something.
+    /// Sends a PUT request with a JSON body, and ignores the answer's content.
     ///
     /// # Errors
     /// As [`Client::get`].
     pub(crate) async fn put(&mut self, path: &str, body: &impl Serialize) -> Result<(), MembershipError> {
-        self.ask(Method::PUT, path, Some(json(body))).await.map(drop)
+        self.send_request(Method::PUT, path, Some(json(body))).await.map(drop)
     }
 
-    /// Has something removed.
+    /// Sends a DELETE request, and ignores the answer's content.
     ///
     /// # Errors
     /// As [`Client::get`].
     pub(crate) async fn delete(&mut self, path: &str) -> Result<(), MembershipError> {
-        self.ask(Method::DELETE, path, None).await.map(drop)
+        self.send_request(Method::DELETE, path, None).await.map(drop)
     }
 
-    async fn ask(
+    async fn send_request(
         &mut self,
         method: Method,
         path: &str,
         body: Option<Bytes>,
-    ) -> Result<Answer, MembershipError> {
-        let question = Question { method, path: path.to_owned(), body, patience: ANSWER_PATIENCE };
-        succeeded(self.answer(question).await?)
+    ) -> Result<ControllerResponse, MembershipError> {
+        let request = ControllerRequest { method, path: path.to_owned(), body, timeout: ANSWER_TIMEOUT };
+        into_success(self.exchange_with_failover(request).await?)
     }
 
-    /// The answer on the connection there is, or, as the controller may have closed that, on a new one to the first
-    /// address that answers.
-    async fn answer(&mut self, question: Question) -> Result<Answer, MembershipError> {
+    /// Sends a request on the present connection. If that fails, connects to the controller's
+    /// addresses in turn, until one of them answers the request.
+    async fn exchange_with_failover(
+        &mut self,
+        request: ControllerRequest,
+    ) -> Result<ControllerResponse, MembershipError> {
         if let Some(connection) = self.connection.take()
-            && let Ok(answer) = self.exchange(connection, &question).await
+            && let Ok(answer) = self.exchange(connection, &request).await
         {
             return Ok(answer);
         }
         let (mut attempts, mut other_certificate) = (Vec::new(), None);
         for address in self.addresses.clone() {
             match self.connect(&address).await {
-                Ok(connection) => match self.exchange(connection, &question).await {
+                Ok(connection) => match self.exchange(connection, &request).await {
                     Ok(answer) => {
                         self.prefer(&address);
                         return Ok(answer);
                     }
                     Err(problem) => attempts.push(format!("{address}: {problem}")),
                 },
-                Err(Useless::OtherCertificate) => other_certificate = other_certificate.or(Some(address)),
-                Err(Useless::Failed(problem)) => attempts.push(format!("{address}: {problem}")),
+                Err(ConnectFailure::OtherCertificate) => {
+                    other_certificate = other_certificate.or(Some(address))
+                }
+                Err(ConnectFailure::Failed(problem)) => attempts.push(format!("{address}: {problem}")),
             }
         }
         Err(other_certificate.map_or_else(
@@ -212,51 +225,57 @@ impl Client {
         ))
     }
 
-    /// The address that answered is asked first from now on.
+    /// Moves the address that answered to the front, for the next connection.
     fn prefer(&mut self, address: &str) {
         self.addresses.sort_by_key(|known| known != address);
     }
 
-    async fn connect(&self, address: &str) -> Result<Connection, Useless> {
+    async fn connect(&self, address: &str) -> Result<Connection, ConnectFailure> {
         let connecting = async {
-            let stream = connect(address, self.mark.get()).await.map_err(|error| useless(&error))?;
-            stream.set_nodelay(true).map_err(|error| useless(&error))?;
-            let stream = self.tls.connect(server_name(), stream).await.map_err(|error| useless(&error))?;
-            let shaken = http1::handshake(TokioIo::new(stream)).await;
-            shaken.map_err(|error| Useless::Failed(error.to_string()))
+            let stream = connect(address, self.mark.get()).await.map_err(|error| connect_failure(&error))?;
+            stream.set_nodelay(true).map_err(|error| connect_failure(&error))?;
+            let stream =
+                self.tls.connect(server_name(), stream).await.map_err(|error| connect_failure(&error))?;
+            let handshake = http1::handshake(TokioIo::new(stream)).await;
+            handshake.map_err(|error| ConnectFailure::Failed(error.to_string()))
         };
-        let connected = timeout(CONNECT_PATIENCE, connecting).await;
+        let connected = timeout(CONNECT_TIMEOUT, connecting).await;
         let (sender, connection) =
-            connected.unwrap_or_else(|_| Err(Useless::Failed(too_long(CONNECT_PATIENCE))))?;
-        // It ends with the sender; why it failed is told to who awaits an answer.
+            connected.unwrap_or_else(|_| Err(ConnectFailure::Failed(timeout_message(CONNECT_TIMEOUT))))?;
+        // The task ends with the sender. The waiting request receives the reason of a failure.
         tokio::spawn(async { drop(connection.await) });
         Ok(Connection { address: address.to_owned(), sender })
     }
 
-    async fn exchange(&mut self, mut connection: Connection, question: &Question) -> Result<Answer, String> {
-        let request = self.request(&connection.address, question);
+    async fn exchange(
+        &mut self,
+        mut connection: Connection,
+        controller_request: &ControllerRequest,
+    ) -> Result<ControllerResponse, String> {
+        let request = self.request(&connection.address, controller_request);
         let answering = async {
             connection.sender.ready().await.map_err(|error| error.to_string())?;
             let response =
                 connection.sender.send_request(request).await.map_err(|error| error.to_string())?;
             read(response).await
         };
-        let answered = timeout(question.patience, answering).await;
-        let (status, retry_after, body) = answered.map_err(|_| too_long(question.patience))??;
+        let answered = timeout(controller_request.timeout, answering).await;
+        let (status, retry_after, body) =
+            answered.map_err(|_| timeout_message(controller_request.timeout))??;
         let address = connection.address.clone();
         self.connection = Some(connection);
-        Ok(Answer { address, status, retry_after, body })
+        Ok(ControllerResponse { address, status, retry_after, body })
     }
 
-    fn request(&self, host: &str, question: &Question) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(question.body.clone().unwrap_or_default()));
-        *request.method_mut() = question.method.clone();
-        *request.uri_mut() = question.path.parse().expect("paths of the interface are paths");
+    fn request(&self, host: &str, controller_request: &ControllerRequest) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(controller_request.body.clone().unwrap_or_default()));
+        *request.method_mut() = controller_request.method.clone();
+        *request.uri_mut() = controller_request.path.parse().expect("paths of the interface are paths");
         let headers = request.headers_mut();
         if let Ok(host) = host.parse() {
             headers.insert(HOST, host);
         }
-        if question.body.is_some() {
+        if controller_request.body.is_some() {
             headers.insert(CONTENT_TYPE, "application/json".parse().expect("it is a header's value"));
         }
         let bearer = self.bearer.as_ref().and_then(|bearer| format!("Bearer {}", **bearer).parse().ok());
@@ -273,38 +292,43 @@ async fn read(response: Response<Incoming>) -> Result<(StatusCode, Option<Durati
     body.map(|body| (status, retry_after, body.to_bytes())).map_err(|error| error.to_string())
 }
 
-/// `Retry-After` (RFC 9110, section 10.2.3) in seconds, which is the only form that controllers use.
+/// Returns the pause that the controller asks for by `Retry-After` (RFC 9110, section 10.2.3).
+/// Controllers state it in seconds only.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
-fn useless(error: &io::Error) -> Useless {
-    if is_other_certificate(error) { Useless::OtherCertificate } else { Useless::Failed(error.to_string()) }
+fn connect_failure(error: &io::Error) -> ConnectFailure {
+    if is_other_certificate(error) {
+        ConnectFailure::OtherCertificate
+    } else {
+        ConnectFailure::Failed(error.to_string())
+    }
 }
 
-fn too_long(patience: Duration) -> String {
-    format!("no answer within {} s", patience.as_secs())
+fn timeout_message(limit: Duration) -> String {
+    format!("no reply within {} s", limit.as_secs())
 }
 
 fn json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).expect("requests have only texts and numbers").into()
 }
 
-fn parsed<T: DeserializeOwned>(answer: &Answer) -> Result<T, MembershipError> {
+fn parsed<T: DeserializeOwned>(answer: &ControllerResponse) -> Result<T, MembershipError> {
     serde_json::from_slice(&answer.body).map_err(|error| MembershipError::Unreadable {
         address: answer.address.clone(),
         problem: error.to_string(),
     })
 }
 
-/// The answer, if it is a success.
-fn succeeded(answer: Answer) -> Result<Answer, MembershipError> {
+/// Returns a response if its status is a success, and otherwise the error that it describes.
+fn into_success(answer: ControllerResponse) -> Result<ControllerResponse, MembershipError> {
     if answer.status.is_success() {
         return Ok(answer);
     }
     let refusal = parsed::<ErrorAnswer>(&answer).unwrap_or_else(|_| ErrorAnswer {
         error: ErrorCode::Unknown,
-        message: format!("{} answers with status {}", answer.address, answer.status),
+        message: format!("{} replied with status {}", answer.address, answer.status),
     });
     Err(MembershipError::refused(refusal.error, refusal.message, answer.retry_after))
 }

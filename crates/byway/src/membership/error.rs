@@ -1,4 +1,4 @@
-//! What may go wrong between a node and its controller.
+//! Errors of requests from a node to its controller.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,99 +10,99 @@ use super::files::FileError;
 use crate::exit::Cause;
 use crate::token::TokenError;
 
-/// Why the controller was of no help.
+/// Reason why a request to the controller failed.
 #[derive(Debug, Error)]
 pub(crate) enum MembershipError {
-    /// Nobody answers.
+    /// The controller does not answer at any of its addresses.
     #[error(
-        "the controller cannot be reached: {attempts}; check that it runs (`byway status` on its machine), and that TCP gets \
-         through to it from here"
+        "cannot reach the controller: {attempts}; check that it runs (`byway status` on its machine), \
+        and that TCP from here reaches it"
     )]
     Unreachable {
-        /// Each address with what came of it.
+        /// Each address of the controller, with the result of the attempt.
         attempts: String,
     },
-    /// Somebody else answers.
+    /// A server with another certificate than the controller's answers.
     #[error(
-        "the certificate at {address} is not the one that the token names: somebody else answers there, or the controller was \
-         set up anew; make a new token with `byway token create` on the controller's machine"
+        "certificate at {address} does not match the token: another server listens there, or the \
+        controller was set up anew; create a new token with `byway token create` on the controller's \
+        machine"
     )]
     OtherCertificate {
-        /// Where.
+        /// Address at which the other server answers.
         address: String,
     },
-    /// The token cannot be used, and the controller said why.
-    #[error("the controller does not take the token: {0}")]
+    /// The controller refuses the token, for this reason.
+    #[error("the controller refused the token: {0}")]
     Token(String),
-    /// The token is for another role.
-    #[error("the controller does not take the token: {0}")]
+    /// The token is for nodes of another role.
+    #[error("the controller refused the token: {0}")]
     WrongRole(String),
-    /// The node's key is somebody else's, or it does not have the key's secret.
-    #[error("the controller does not take this node's key: {0}")]
+    /// The node's key is registered for another node, or the node does not have the secret of the
+    /// key.
+    #[error("the controller refused the node's key: {0}")]
     Key(String),
-    /// The clocks differ.
+    /// The clocks of node and controller differ too much.
     #[error("{0}")]
     ClockOff(String),
-    /// Others ask, too.
-    #[error("the controller refuses: {message}")]
+    /// The controller's rate limit refuses the request.
+    #[error("the controller refused the request: {message}")]
     TooManyRequests {
-        /// For people.
+        /// Message for people.
         message: String,
-        /// When to ask again, if the controller said so.
+        /// Pause that the controller asks for; `None` if it names none.
         retry_after: Option<Duration>,
     },
-    /// The node is no member any more.
-    #[error("the controller does not know this node any more: {0}")]
+    /// The node is not, or no longer, a member.
+    #[error("the controller no longer knows this node: {0}")]
     Removed(String),
-    /// The controller's disk.
-    #[error("the controller cannot write: {0}")]
+    /// The controller could not write the change to its disk.
+    #[error("the controller cannot store the change: {0}")]
     ControllersDisk(String),
-    /// Something else that the controller does not do.
-    #[error("the controller refuses: {message}")]
+    /// The controller refuses the request for another reason.
+    #[error("the controller refused the request: {message}")]
     Refused {
-        /// For programs.
+        /// Code of the refusal, for programs.
         code: ErrorCode,
-        /// For people.
+        /// Message for people.
         message: String,
     },
-    /// The answer is none.
-    #[error(
-        "the answer from {address} cannot be read: {problem}; use the same version of Byway here and there"
-    )]
+    /// The controller's answer is not valid.
+    #[error("invalid reply from {address}: {problem}; use the same version of Byway here and there")]
     Unreadable {
-        /// Who answered.
+        /// Address of the server that answered.
         address: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// What came is not from who signs for the network.
+    /// The controller's key has not signed the map.
     #[error(
-        "the map is not signed by the network's controller: {0}; if the controller was set up anew, join with a new token, from \
-         `byway token create` on its machine"
+        "map not signed by the network's controller: {0}; if the controller was set up anew, join \
+        with a new token, from `byway token create` on its machine"
     )]
     BadMap(String),
-    /// There is neither a membership nor a token.
+    /// The node is not a member, and its settings have no token to join with.
     #[error(
-        "this {0} has joined no network yet: make a token with `byway token create --role {0}` on the controller's machine, and set \
-         `token` (--token)"
+        "this {0} has not joined a network: create a token with `byway token create --role {0}` on \
+        the controller's machine, and set `token` (--token)"
     )]
     NoToken(Role),
-    /// The administrator's token is missing.
+    /// The administrators' token does not exist in the controller's state directory.
     #[error(
-        "there is no {}: run this on the controller's machine, as the user that it runs as, with the `--state` that it has",
+        "{} not found: run this on the controller's machine, as the controller's user, with its `--state`",
         .0.display()
     )]
     NoAdminToken(PathBuf),
-    /// A token that is none.
+    /// The text of a token is invalid.
     #[error(transparent)]
     BadToken(#[from] TokenError),
-    /// The node's own files.
+    /// A file of the node could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl MembershipError {
-    /// What the controller said when it refused.
+    /// Creates the error of a refusal by the controller.
     pub(super) fn refused(code: ErrorCode, message: String, retry_after: Option<Duration>) -> Self {
         match code {
             ErrorCode::TokenUnknown | ErrorCode::TokenExpired | ErrorCode::TokenUsedUp => {
@@ -110,7 +110,7 @@ impl MembershipError {
             }
             ErrorCode::WrongRole => Self::WrongRole(message),
             ErrorCode::KeyRegistered | ErrorCode::ProofWrong => Self::Key(message),
-            ErrorCode::ClockOff => Self::ClockOff(message),
+            ErrorCode::ClockSkew => Self::ClockOff(message),
             ErrorCode::TooManyRequests => Self::TooManyRequests { message, retry_after },
             ErrorCode::NotAMember => Self::Removed(message),
             ErrorCode::Storage => Self::ControllersDisk(message),
@@ -118,7 +118,7 @@ impl MembershipError {
         }
     }
 
-    /// Whom it is up to.
+    /// Returns the kind of cause: the party that has to act.
     pub(crate) const fn cause(&self) -> Cause {
         match self {
             Self::Unreachable { .. } | Self::Unreadable { .. } | Self::ControllersDisk(_) => Cause::Network,
@@ -135,18 +135,18 @@ impl MembershipError {
         }
     }
 
-    /// Whether it may be otherwise without anybody doing anything about it here.
-    pub(super) const fn may_pass(&self) -> bool {
+    /// True if the error may disappear without a change at this node: the network, or a rate limit.
+    pub(super) const fn is_transient(&self) -> bool {
         matches!(self.cause(), Cause::Network) || matches!(self, Self::TooManyRequests { .. })
     }
 
-    /// Whether the controller does not know the relay that the node asks for: of what a node says of itself, it looks for
-    /// nothing else.
+    /// True if the controller refuses a report because it does not know the relay that the node
+    /// prefers. No other part of a report can be unknown.
     pub(super) const fn is_about_relay(&self) -> bool {
         matches!(self, Self::Refused { code: ErrorCode::NotFound, .. })
     }
 
-    /// When the controller wants to be asked again, if it said so.
+    /// Returns the pause that the controller asks for; `None` for errors without one.
     pub(crate) const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::TooManyRequests { retry_after, .. } => *retry_after,

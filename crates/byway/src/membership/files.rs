@@ -1,4 +1,4 @@
-//! Files that nobody else may read, written so that there is always an old or a new one.
+//! Private files, readable by their owner only and written atomically.
 
 #![allow(clippy::disallowed_methods, reason = "keeps a node's and the controller's state in files")]
 
@@ -11,12 +11,13 @@ use nix::libc::{ELOOP, O_NOFOLLOW, O_NONBLOCK};
 use rustix::process::geteuid;
 use thiserror::Error;
 
-/// No file that is read here is longer: the map of an agent with the most pairs has less than a megabyte.
+/// Longest file that is read here, in bytes. The map of an agent with the most pairs has less than
+/// a megabyte.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// A file could not be read or written.
+/// Error of an operation on a file, with the remedy.
 #[derive(Debug, Error)]
-#[error("{doing} {} fails: {cause}; {}", path.display(), remedy(cause.kind()))]
+#[error("cannot {doing} {}: {cause}; {}", path.display(), remedy(cause.kind()))]
 pub(crate) struct FileError {
     doing: &'static str,
     path: PathBuf,
@@ -24,83 +25,86 @@ pub(crate) struct FileError {
 }
 
 impl FileError {
-    /// Something was done to a file, and failed.
+    /// Creates the error of an operation on a file.
     pub(crate) fn new(doing: &'static str, path: &Path, cause: io::Error) -> Self {
         Self { doing, path: path.to_owned(), cause }
     }
 
-    /// Whether there is something already where nothing was to be.
-    pub(super) fn is_taken(&self) -> bool {
+    /// True if the operation failed because the file exists already.
+    pub(super) fn is_already_there(&self) -> bool {
         self.cause.kind() == ErrorKind::AlreadyExists
     }
 }
 
-/// What to do about an error.
+/// Returns the remedy for an error of the file system.
 pub(crate) const fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "the disk is full: free some space"
+            "disk full: free some space"
         }
-        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: mount it for writing",
-        ErrorKind::PermissionDenied => "give the user that Byway runs as the right to it",
+        ErrorKind::ReadOnlyFilesystem => "read-only file system: mount it for writing",
+        ErrorKind::PermissionDenied => "give the user of the Byway process access to it",
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::IsADirectory => {
-            "something else has the name: move that away, or name another folder in `state`"
+            "another file or folder has this name: move it away, or set another folder in `state`"
         }
-        ErrorKind::NotFound => "check `state`, the folder that it should be in",
+        ErrorKind::NotFound => "check `state`, its folder",
         ErrorKind::InvalidData => "remove the file, or restore it from a backup",
-        _ => "look at the disk and the folder",
+        _ => "check the disk and the folder",
     }
 }
 
-/// Makes a folder that is for its owner only, and those above it; one that exists is left as it is.
+/// Creates a folder and its missing parents, accessible to their owner only. An existing folder
+/// stays as it is.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If a folder cannot be created.
 pub(crate) fn make_folder(path: &Path) -> Result<(), FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|cause| FileError::new("making the folder", path, cause))
+    made.map_err(|cause| FileError::new("create the folder", path, cause))
 }
 
-/// Opens a file for reading and writing; a new one is for its owner only.
+/// Opens a file for reading and writing. A new file is accessible to its owner only.
 ///
 /// # Errors
-/// If that is not allowed.
+/// If the system refuses.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// The text in a file; none if there is no file.
+/// Reads the text of a file; `None` if it does not exist.
 ///
 /// # Errors
-/// If it cannot be read, is no text, or absurdly long.
+/// If the file is not readable, is no text, or is longer than [`FILE_BYTES_MAX`].
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
-    if_there(path, File::open(path).and_then(text_of))
+    if_exists(path, File::open(path).and_then(text_of))
 }
 
-/// The text in a file that only this user or root can have written; none if there is no file.
+/// Reads the text of a file that only this user or root can have written; `None` if it does not
+/// exist.
 ///
 /// # Errors
-/// If it is another user's, a link or no plain file (a pipe would keep its reader waiting), or cannot be read.
+/// If it belongs to another user, is a link or no plain file (a pipe would block its reader), or is
+/// not readable.
 pub(crate) fn read_own(path: &Path) -> Result<Option<String>, FileError> {
     let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
     let opened = opened.map_err(|error| match error.raw_os_error() {
-        Some(ELOOP) => invalid("it is a symbolic link"),
+        Some(ELOOP) => invalid("is a symbolic link"),
         _ => error,
     });
-    if_there(path, opened.and_then(own).and_then(text_of))
+    if_exists(path, opened.and_then(own).and_then(text_of))
 }
 
-/// A file, if it is a plain one of this user or root.
+/// Returns the file if it is a plain one that belongs to this user or root; fails otherwise.
 fn own(file: File) -> io::Result<File> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(invalid("it is no plain file"));
+        return Err(invalid("not a regular file"));
     }
     let owner = metadata.uid();
-    if is_trusted(owner) { Ok(file) } else { Err(invalid(&format!("it belongs to user {owner}"))) }
+    if is_trusted(owner) { Ok(file) } else { Err(invalid(&format!("belongs to user {owner}"))) }
 }
 
-/// Whether what belongs to this user is taken at its word: it is the one that this process works for, or root.
+/// True if files of this user are trusted: the process's own user, or root.
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }
@@ -109,28 +113,32 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// Why what is in a folder cannot be trusted: another user may put files there, or replace those that are there. `None` if it can be, or there is
-/// no folder.
+/// Returns the reason why a folder's files are not trusted: another user may add or replace them.
+/// `None` if the folder is safe, or does not exist.
 ///
 /// # Errors
-/// If nothing is to be learned of it.
-pub(crate) fn distrust(folder: &Path) -> Result<Option<String>, FileError> {
+/// If the folder's metadata is not readable.
+pub(crate) fn untrusted_reason(folder: &Path) -> Result<Option<String>, FileError> {
     let metadata = match fs::metadata(folder) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(FileError::new("reading", folder, cause)),
+        Err(cause) => return Err(FileError::new("read", folder, cause)),
     };
     let (owner, mode, shown) = (metadata.uid(), metadata.permissions().mode(), folder.display());
     if !is_trusted(owner) {
         return Ok(Some(format!(
-            "{shown} belongs to user {owner}, who may replace what is there: chown {} {shown}, if all that is in it is yours",
+            "folder {shown} belongs to user {owner}, who can replace its contents: run chown {} \
+             {shown}, if all files in it are yours",
             geteuid().as_raw()
         )));
     }
-    // With the sticky bit, as /tmp has it, each file stays its owner's, which is looked at.
+    // With the sticky bit, as on /tmp, files stay their owners', and the owner is checked.
     let is_open = mode & 0o022 != 0 && mode & 0o1000 == 0;
     Ok(is_open.then(|| {
-        format!("{shown} may be written to by others than its owner, who may replace what is there: chmod go-w {shown}, if all that is in it is yours")
+        format!(
+            "folder {shown} is writable for users other than its owner, who can replace its contents: \
+             run chmod go-w {shown}, if all files in it are yours"
+        )
     }))
 }
 
@@ -141,75 +149,77 @@ fn text_of(file: File) -> io::Result<String> {
     if is_whole { Ok(text) } else { Err(invalid("the file is too long")) }
 }
 
-fn if_there(path: &Path, read: io::Result<String>) -> Result<Option<String>, FileError> {
+fn if_exists(path: &Path, read: io::Result<String>) -> Result<Option<String>, FileError> {
     match read {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(FileError::new("reading", path, cause)),
+        Err(cause) => Err(FileError::new("read", path, cause)),
     }
 }
 
-/// The length of a file in bytes, if it can be learned.
+/// Returns the length of a file in bytes; `None` if its metadata is not readable.
 pub(crate) fn length(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|metadata| metadata.len())
 }
 
-/// Whether others than its owner may read a file or write to it.
+/// True if users other than the owner may read or write a file.
 ///
 /// # Errors
-/// If nothing is to be learned of it.
+/// If the file's metadata is not readable.
 pub(crate) fn is_open_to_others(path: &Path) -> Result<bool, FileError> {
-    let metadata = fs::metadata(path).map_err(|cause| FileError::new("reading", path, cause))?;
+    let metadata = fs::metadata(path).map_err(|cause| FileError::new("read", path, cause))?;
     Ok(metadata.permissions().mode() & 0o077 != 0)
 }
 
-/// Where a text is written before it takes its place: no other file's name.
+/// Returns the path of the temporary file that is written first and then renamed to `path`.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     name.into()
 }
 
-/// Puts a text into a file for its owner only. Whatever happens meanwhile, the file has the old text or the new one.
+/// Writes a text into a file that only its owner can access. At any time, the file has the old text
+/// or the new one.
 ///
 /// # Errors
-/// If the disk does not take it: the old one stays.
+/// If the disk fails. The old text then stays.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), FileError> {
     let temporary = temporary(path);
     let written = write_new(&temporary, text)
         .and_then(|()| fs::rename(&temporary, path))
         .and_then(|()| sync_folder_of(path));
-    written.map_err(|cause| FileError::new("writing", path, cause))
+    written.map_err(|cause| FileError::new("write", path, cause))
 }
 
-/// Puts a text into a file for its owner only, which must not exist yet.
+/// Writes a text into a new file that only its owner can access.
 ///
 /// # Errors
-/// If it does, or the disk does not take it.
+/// If the file exists, or the disk fails.
 pub(crate) fn create(path: &Path, text: &str) -> Result<(), FileError> {
     if path.symlink_metadata().is_ok() {
-        return Err(FileError::new("writing", path, ErrorKind::AlreadyExists.into()));
+        return Err(FileError::new("write", path, ErrorKind::AlreadyExists.into()));
     }
     let temporary = temporary(path);
-    // A link, unlike a rename, takes nobody's place, should the file have come meanwhile.
+    // Unlike a rename, a link replaces no file that was created meanwhile.
     let linked = write_new(&temporary, text).and_then(|()| fs::hard_link(&temporary, path));
     let removed = fs::remove_file(&temporary);
     let written = linked.and(removed).and_then(|()| sync_folder_of(path));
-    written.map_err(|cause| FileError::new("writing", path, cause))
+    written.map_err(|cause| FileError::new("write", path, cause))
 }
 
-/// Removes a file, if there is one.
+/// Removes a file, if it exists.
 ///
 /// # Errors
-/// If it stays.
+/// If it cannot be removed.
 pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
     match fs::remove_file(path) {
-        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(FileError::new("removing", path, cause)),
+        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(FileError::new("remove", path, cause)),
         _ => Ok(()),
     }
 }
 
-/// Writes a new file down to the disk, in the place of what an earlier attempt may have left.
+/// Writes a text into a new file, and waits until it is on the disk. Replaces the remains of an
+/// earlier attempt.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -236,7 +246,7 @@ mod tests {
         make_folder(path.parent().expect("it has one")).expect("a new folder");
         assert_eq!(read(&path).expect("no file is no error"), None);
         replace(&path, "old").expect("a new file");
-        // What a process leaves that is killed while it writes.
+        // The remains of a process that was killed while it wrote.
         fs::write(temporary(&path), "half").expect("another file");
         replace(&path, "new").expect("a file again");
         assert_eq!(read(&path).expect("a text").as_deref(), Some("new"));
@@ -256,14 +266,17 @@ mod tests {
         std::os::unix::fs::symlink(path("plain"), path("link")).expect("a link");
         let made = std::process::Command::new("mkfifo").arg(path("pipe")).status().expect("there is mkfifo");
         assert!(made.success());
-        for (name, why) in [("link", "symbolic link"), ("pipe", "no plain file")] {
-            let said = read_own(&path(name)).expect_err("it is none").to_string();
-            assert!(said.contains(name) && said.contains(why) && said.contains("remove the file"), "{said}");
+        for (name, why) in [("link", "symbolic link"), ("pipe", "not a regular file")] {
+            let message = read_own(&path(name)).expect_err("it is none").to_string();
+            assert!(
+                message.contains(name) && message.contains(why) && message.contains("remove the file"),
+                "{message}"
+            );
         }
-        // Only root gives files away.
+        // Only root changes owners.
         if std::os::unix::fs::chown(path("plain"), Some(65_534), None).is_ok() {
-            let said = read_own(&path("plain")).expect_err("it is another's").to_string();
-            assert!(said.contains("belongs to user 65534"), "{said}");
+            let message = read_own(&path("plain")).expect_err("it is another's").to_string();
+            assert!(message.contains("belongs to user 65534"), "{message}");
         }
     }
 
@@ -271,18 +284,18 @@ mod tests {
     fn a_folder_is_trusted_if_nobody_else_replaces_what_is_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path();
-        assert_eq!(distrust(&path.join("none")).expect("no folder is no error"), None);
+        assert_eq!(untrusted_reason(&path.join("none")).expect("no folder is no error"), None);
         for (mode, is_trusted) in
             [(0o700, true), (0o755, true), (0o1777, true), (0o770, false), (0o707, false)]
         {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
-            let why = distrust(path).expect("it is there");
+            let why = untrusted_reason(path).expect("it is there");
             assert_eq!(why.is_none(), is_trusted, "{mode:o}: {why:?}");
             assert!(why.is_none_or(|why| why.contains("chmod go-w")));
         }
         fs::set_permissions(path, fs::Permissions::from_mode(0o1777)).expect("it is ours");
         if std::os::unix::fs::chown(path, Some(65_534), None).is_ok() {
-            let why = distrust(path).expect("it is there").expect("it is another's");
+            let why = untrusted_reason(path).expect("it is there").expect("it is another's");
             assert!(why.contains("belongs to user 65534") && why.contains("chown"), "{why}");
         }
     }
@@ -294,7 +307,7 @@ mod tests {
             let path = folder.path().join(name);
             create(&path, "first").expect("a new file");
             let error = create(&path, "second").expect_err("there is one");
-            assert!(error.to_string().starts_with("writing "), "{error}");
+            assert!(error.to_string().starts_with("cannot write "), "{error}");
             assert_eq!(read(&path).expect("a text").as_deref(), Some("first"));
         }
         assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 2, "nothing else stays");
@@ -305,13 +318,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("nowhere").join("file");
         let error = replace(&path, "text").expect_err("no folder").to_string();
-        assert!(
-            error.contains("nowhere/file") && error.ends_with("the folder that it should be in"),
-            "{error}"
-        );
+        assert!(error.contains("nowhere/file") && error.ends_with("check `state`, its folder"), "{error}");
         let file = folder.path().join("file");
         replace(&file, "text").expect("a new file");
         let error = make_folder(&file).expect_err("a file is there").to_string();
-        assert!(error.contains("something else has the name"), "{error}");
+        assert!(error.contains("another file or folder has this name"), "{error}");
     }
 }

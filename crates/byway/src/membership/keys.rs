@@ -1,4 +1,4 @@
-//! A node's key, in a file of its own.
+//! Long-term key of a node, in a file of its own.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,38 +11,40 @@ use zeroize::Zeroizing;
 use super::files::{self, FileError};
 use super::random;
 
-/// Why there is no key.
+/// Reason why a node's key could not be loaded or created.
 #[derive(Debug, Error)]
 pub(crate) enum KeyFileError {
-    /// The file cannot be read or written.
+    /// The key file is not readable or writable.
     #[error(transparent)]
     File(#[from] FileError),
-    /// There is no file where one was named.
-    #[error("there is no key in {}: make one with `byway keygen {}`", .0.display(), .0.display())]
+    /// The key file does not exist.
+    #[error("key file {} not found: create a key with `byway keygen {}`", .0.display(), .0.display())]
     Missing(PathBuf),
-    /// There is one where a new one was to be.
+    /// The file for a new key exists already.
     #[error(
-        "{} exists, and may be the key of a node: name another file, or remove this one first if no node uses its key any more",
+        "{} already exists, and may be the key of a node: name another file, or remove this one first \
+        if no node uses its key any more",
         .0.display()
     )]
     Exists(PathBuf),
-    /// Others can read it.
+    /// Users other than the owner can access the key file.
     #[error(
-        "others than its owner may read or change the key in {}: run `chmod 600 {}`, and make a new key if it may have been read",
+        "key file {} accessible to users other than its owner: run `chmod 600 {}`, and create a new \
+        key if it may have been read",
         .0.display(), .0.display()
     )]
     OpenToOthers(PathBuf),
-    /// What is in it is no key.
+    /// The file's content is no key.
     #[error("{}: {cause}", path.display())]
     NoKey {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason why the content is no key.
         cause: HexError,
     },
 }
 
-/// A node's long-term key: an X25519 secret. Never shown.
+/// Long-term key of a node: an X25519 secret, never printed.
 #[derive(Clone)]
 pub(crate) struct NodeKey {
     bytes: Zeroizing<[u8; 32]>,
@@ -56,7 +58,7 @@ impl fmt::Debug for NodeKey {
 }
 
 impl NodeKey {
-    /// A new key.
+    /// Generates a new key from random bytes.
     pub(crate) fn generate() -> Self {
         Self::from_bytes(random::bytes())
     }
@@ -65,10 +67,10 @@ impl NodeKey {
         Self { bytes: Zeroizing::new(bytes), secret: StaticSecret::from_bytes(bytes) }
     }
 
-    /// The key in a file: 64 hexadecimal digits.
+    /// Loads a node's key from its file: 64 hexadecimal digits.
     ///
     /// # Errors
-    /// If there is no file, others may read it, or no key is in it.
+    /// If the file does not exist, other users may access it, or it contains no key.
     pub(crate) fn load(path: &Path) -> Result<Self, KeyFileError> {
         let text = files::read(path)?.ok_or_else(|| KeyFileError::Missing(path.to_owned()))?;
         let text = Zeroizing::new(text);
@@ -85,10 +87,10 @@ impl NodeKey {
         Ok(Self { bytes, secret })
     }
 
-    /// The key in a file, which is made with a new one if there is none.
+    /// Loads a node's key from its file, or generates a key and creates the file.
     ///
     /// # Errors
-    /// As [`NodeKey::load`], or if it cannot be written.
+    /// As [`NodeKey::load`], or if the file cannot be written.
     pub(crate) fn load_or_create(path: &Path) -> Result<Self, KeyFileError> {
         match Self::load(path) {
             Err(KeyFileError::Missing(_)) => {
@@ -105,14 +107,14 @@ impl NodeKey {
     /// Writes the key into a new file.
     ///
     /// # Errors
-    /// If there is one already, or it cannot be written.
+    /// If the file exists, or cannot be written.
     pub(crate) fn save(&self, path: &Path) -> Result<(), KeyFileError> {
         files::create(path, &self.to_text()).map_err(|error| {
-            if error.is_taken() { KeyFileError::Exists(path.to_owned()) } else { error.into() }
+            if error.is_already_there() { KeyFileError::Exists(path.to_owned()) } else { error.into() }
         })
     }
 
-    /// The key as it stands in a file.
+    /// Returns the key as the text of its file: hexadecimal digits and a line break.
     pub(crate) fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(65));
         HEXLOWER.encode_append(self.bytes.as_ref(), &mut text);
@@ -120,17 +122,17 @@ impl NodeKey {
         text
     }
 
-    /// The secret, for sessions.
+    /// Returns the secret key, for the handshakes of sessions.
     pub(crate) fn secret(&self) -> StaticSecret {
         self.secret.clone()
     }
 
-    /// The public key.
+    /// Returns the public key that belongs to the secret key.
     pub(crate) const fn public_key(&self) -> PublicKey {
         self.secret.public_key()
     }
 
-    /// The secret's bytes, for other agreements than those of sessions.
+    /// Returns the secret key's bytes, for other key agreements than those of sessions.
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.bytes
     }
@@ -159,8 +161,8 @@ mod tests {
         let path = folder.path().join("key");
         let key = NodeKey::generate();
         key.save(&path).expect("a new file");
-        let taken = key.save(&path).expect_err("there is one").to_string();
-        assert!(taken.contains("name another file, or remove this one"), "{taken}");
+        let refusal = key.save(&path).expect_err("there is one").to_string();
+        assert!(refusal.contains("name another file, or remove this one"), "{refusal}");
         files::remove(&path).expect("it is ours");
         let error = |path: &Path| NodeKey::load(path).expect_err("no good key").to_string();
         assert!(error(&path).contains("byway keygen"), "{}", error(&path));

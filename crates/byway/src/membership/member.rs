@@ -1,4 +1,4 @@
-//! Being a member.
+//! Membership of a node in a network with a controller: settings, start, reports and departure.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,92 +14,94 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
-use super::backoff::{Pace, in_turn};
+use super::backoff::{RetryPolicy, retry_if_throttled};
+use super::membership_files::{MembershipFiles, MembershipRecord, verify_map};
+use super::poller::{self, ControllerContact};
 use super::reporter::{self, Reporter};
-use super::tasks::{self, Contact};
-use super::verified::{Files, Record, verified};
-use super::{Client, Mark, MembershipError, NodeKey, WallClock, proof};
+use super::{Client, FirewallMark, MembershipError, NodeKey, WallClock, proof};
 use crate::token::Token;
 
-/// What a node is, and how it gets in.
+/// Settings of a node's membership: its role, properties and token.
 #[derive(Clone, Debug)]
 pub(crate) struct MembershipSettings {
-    /// The folder for membership and map.
+    /// State directory, in which the membership and the map are stored.
     pub(crate) state: PathBuf,
-    /// The token; needed until the node has joined.
+    /// Token, which the node needs until it has joined.
     pub(crate) token: Option<Token>,
-    /// What the node is.
+    /// Role of the node.
     pub(crate) role: Role,
-    /// Its name.
+    /// Name of the node.
     pub(crate) name: String,
-    /// Where it may be reached.
+    /// Addresses at which the node may be reached.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// How many shards it has; 1 for an agent.
+    /// Number of the node's shards; 1 for an agent.
     pub(crate) shards: u16,
-    /// The name of the relay near it; none: the nearest, as measured.
+    /// Name of the preferred relay; `None` for the nearest one by measurement.
     pub(crate) relay: Option<String>,
-    /// What its packets to the controller are marked with, so that it does not capture them.
-    pub(crate) mark: Mark,
+    /// Firewall mark of packets to the controller, by which captures exclude them.
+    pub(crate) mark: FirewallMark,
 }
 
-/// A node's membership of a network. When it is dropped, the node stays a member, but hears no news.
+/// Membership of a node in a network. If it is dropped, the node stays a member, but receives no
+/// more maps.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    record: Record,
-    mark: Mark,
+    record: MembershipRecord,
+    mark: FirewallMark,
     verifying_key: VerifyingKey,
-    files: Files,
+    files: MembershipFiles,
     maps: watch::Receiver<Arc<NetworkMap>>,
-    contact: watch::Receiver<Contact>,
-    news: watch::Sender<SelfUpdate>,
+    contact: watch::Receiver<ControllerContact>,
+    updates: watch::Sender<SelfUpdate>,
     _tasks: JoinSet<()>,
 }
 
-impl std::fmt::Debug for Record {
+impl std::fmt::Debug for MembershipRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Record(of node {} of \"{}\")", self.number, self.network)
     }
 }
 
 impl Membership {
-    /// Takes up the membership that the node has, or joins: the first time, with another token, name or number of shards.
+    /// Resumes the node's stored membership. Joins the network if there is none, or if token, name
+    /// or number of shards have changed.
     ///
-    /// A node that is a member starts whether or not the controller answers. One that joins waits while the controller has too
-    /// many requests.
+    /// A node that is a member starts even if the controller does not answer. A node that joins
+    /// waits while the controller's rate limit refuses it.
     ///
     /// # Errors
-    /// If the node is no member and does not become one.
+    /// If the node is not a member and cannot become one.
     pub(crate) async fn start(
         settings: MembershipSettings,
         key: &NodeKey,
         clock: &WallClock,
     ) -> Result<Self, MembershipError> {
-        Self::start_with(settings, key, clock, Pace::default()).await
+        Self::start_with(settings, key, clock, RetryPolicy::default()).await
     }
 
-    /// The same, at another pace.
+    /// Starts like [`Self::start`], with other intervals between attempts, for tests.
     pub(super) async fn start_with(
         settings: MembershipSettings,
         key: &NodeKey,
         clock: &WallClock,
-        pace: Pace,
+        policy: RetryPolicy,
     ) -> Result<Self, MembershipError> {
-        let (files, mark) = (Files::new(&settings.state), settings.mark.clone());
-        let record = member(&settings, &files, key, clock, pace).await?;
+        let (files, mark) = (MembershipFiles::new(&settings.state), settings.mark.clone());
+        let record = load_or_join(&settings, &files, key, clock, policy).await?;
         let verifying_key = verifying_key(&record)?;
         let map = match files.map(&verifying_key)? {
             Some(map) => map,
-            None => in_turn(pace, || first_map(&record, &mark, &verifying_key, &files)).await?,
+            None => retry_if_throttled(policy, || first_map(&record, &mark, &verifying_key, &files)).await?,
         };
         let (maps_sender, maps) = watch::channel(Arc::new(map));
-        let (contact_sender, contact) = watch::channel(Contact::Unknown);
-        let news = watch::Sender::new(SelfUpdate {
+        let (contact_sender, contact) = watch::channel(ControllerContact::Unknown);
+        let updates = watch::Sender::new(SelfUpdate {
             addresses: Some(settings.addresses),
             round_trips: None,
             relay: Some(settings.relay.unwrap_or_default()),
         });
         let mut tasks = JoinSet::new();
-        let poller = tasks::Poller {
+        let poller = poller::Poller {
             client: client(&record, &mark)?,
             verifying_key,
             files: files.clone(),
@@ -107,47 +109,49 @@ impl Membership {
             contact: contact_sender,
             failing: None,
         };
-        tasks.spawn(poller.run(pace));
-        tasks.spawn(Reporter::new(client(&record, &mark)?, news.clone(), pace).run());
-        Ok(Self { record, mark, verifying_key, files, maps, contact, news, _tasks: tasks })
+        tasks.spawn(poller.run(policy));
+        tasks.spawn(Reporter::new(client(&record, &mark)?, updates.clone(), policy).run());
+        Ok(Self { record, mark, verifying_key, files, maps, contact, updates, _tasks: tasks })
     }
 
-    /// The node's number.
+    /// Returns the node's number in the network.
     pub(crate) const fn number(&self) -> u32 {
         self.record.number
     }
 
-    /// Its tenant, if it is an agent.
+    /// Returns the name of the agent's tenant; `None` for a relay.
     pub(crate) fn tenant(&self) -> Option<&str> {
         self.record.tenant.as_deref()
     }
 
-    /// The network's name.
+    /// Returns the network's name.
     pub(crate) fn network(&self) -> &str {
         &self.record.network
     }
 
-    /// The key that the controller's grants are verified with.
+    /// Returns the controller's public key, which verifies maps and grants.
     pub(crate) const fn verifying_key(&self) -> VerifyingKey {
         self.verifying_key
     }
 
-    /// The map, and each that follows it.
+    /// Returns a receiver of the node's current map and of newer ones.
     pub(crate) fn maps(&self) -> watch::Receiver<Arc<NetworkMap>> {
         self.maps.clone()
     }
 
-    /// Whether the controller answers.
-    pub(crate) fn contact(&self) -> watch::Receiver<Contact> {
+    /// Returns a receiver of the state of the contact with the controller.
+    pub(crate) fn contact(&self) -> watch::Receiver<ControllerContact> {
         self.contact.clone()
     }
 
-    /// Tells the controller something new of the node, as soon as it can be told. What is absent stays as it was.
+    /// Queues an update of the node's record for the controller, which gets it as soon as it
+    /// answers. Absent fields stay unchanged there.
     pub(crate) fn report(&self, update: SelfUpdate) {
-        self.news.send_modify(|news| reporter::merge(news, update));
+        self.updates.send_modify(|updates| reporter::merge(updates, update));
     }
 
-    /// Has this agent paired with another one: by its name, or `tenant/name`. The map follows.
+    /// Requests the controller to pair this agent with another one: `peer` is its name, or
+    /// `tenant/name`. A new map follows.
     ///
     /// # Errors
     /// If the controller does not answer, or refuses.
@@ -156,7 +160,7 @@ impl Membership {
         client(&self.record, &self.mark)?.post("/v1/pairings", &request).await
     }
 
-    /// Leaves the network for good, and forgets it.
+    /// Leaves the network for good, and removes the stored membership.
     ///
     /// # Errors
     /// If the controller does not answer, refuses, or the files cannot be removed.
@@ -166,20 +170,23 @@ impl Membership {
     }
 }
 
-/// The membership that the node has, or one that it gets now.
-async fn member(
+/// Returns the stored membership of this key and role, if it fits the settings. Otherwise joins the
+/// network, and stores the new membership.
+async fn load_or_join(
     settings: &MembershipSettings,
-    files: &Files,
+    files: &MembershipFiles,
     key: &NodeKey,
     clock: &WallClock,
-    pace: Pace,
-) -> Result<Record, MembershipError> {
-    let own = |record: &Record| record.key == key.public_key().to_string() && record.role == settings.role;
+    policy: RetryPolicy,
+) -> Result<MembershipRecord, MembershipError> {
+    let own = |record: &MembershipRecord| {
+        record.key == key.public_key().to_string() && record.role == settings.role
+    };
     let known = files.membership()?.filter(own);
     let Some(token) = &settings.token else {
         return known.ok_or(MembershipError::NoToken(settings.role));
     };
-    let is_current = |record: &&Record| {
+    let is_current = |record: &&MembershipRecord| {
         record.name == settings.name
             && record.shards == settings.shards
             && record.token == fingerprint(token)
@@ -190,15 +197,15 @@ async fn member(
     }
     let joined = match &known {
         Some(_) => join(settings, token, key, clock).await,
-        None => in_turn(pace, || join(settings, token, key, clock)).await,
+        None => retry_if_throttled(policy, || join(settings, token, key, clock)).await,
     };
     match (joined, known) {
         (Ok(record), _) => {
-            files.keep_membership(&record)?;
+            files.save_membership(&record)?;
             Ok(record)
         }
-        (Err(error), Some(known)) if error.may_pass() => {
-            tracing::warn!("{error}; the node goes on as the member that it is");
+        (Err(error), Some(known)) if error.is_transient() => {
+            tracing::warn!("{error}; continuing with the stored membership");
             Ok(known)
         }
         (Err(error), _) => Err(error),
@@ -210,7 +217,7 @@ async fn join(
     token: &Token,
     key: &NodeKey,
     clock: &WallClock,
-) -> Result<Record, MembershipError> {
+) -> Result<MembershipRecord, MembershipError> {
     let mut client = Client::new(token.addresses().to_vec(), *token.pin()).with_mark(settings.mark.clone());
     let network: NetworkAnswer = client.get("/v1/network").await?;
     let mut request = JoinRequest {
@@ -225,7 +232,7 @@ async fn join(
     };
     request.proof = prove(&request, key, &network)?;
     let joined: JoinAnswer = client.post("/v1/join", &request).await?;
-    Ok(Record {
+    Ok(MembershipRecord {
         number: joined.number,
         role: settings.role,
         name: settings.name.clone(),
@@ -246,36 +253,37 @@ fn prove(request: &JoinRequest, key: &NodeKey, network: &NetworkAnswer) -> Resul
     let proof = join_key.and_then(|join_key| proof::proof(key.bytes(), join_key.bytes(), &request.proved()));
     proof.ok_or_else(|| MembershipError::Refused {
         code: ErrorCode::Unknown,
-        message: "its key to join with is none: set the controller up anew, with an empty `state`".to_owned(),
+        message: "the controller sent an invalid join key: set it up anew, with an empty `state`".to_owned(),
     })
 }
 
 async fn first_map(
-    record: &Record,
-    mark: &Mark,
+    record: &MembershipRecord,
+    mark: &FirewallMark,
     verifying_key: &VerifyingKey,
-    files: &Files,
+    files: &MembershipFiles,
 ) -> Result<NetworkMap, MembershipError> {
     let signed: SignedMap = client(record, mark)?.get("/v1/map").await?;
-    let map = verified(&signed, verifying_key)?;
-    files.keep_map(&signed)?;
+    let map = verify_map(&signed, verifying_key)?;
+    files.save_map(&signed)?;
     Ok(map)
 }
 
-/// What tells one token from another, and is no secret.
+/// Returns the SHA-256 of a token's secret, by which the node recognises the token.
 fn fingerprint(token: &Token) -> String {
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.secret_text().as_bytes());
     HEXLOWER.encode(hash.as_ref())
 }
 
-fn verifying_key(record: &Record) -> Result<VerifyingKey, MembershipError> {
+fn verifying_key(record: &MembershipRecord) -> Result<VerifyingKey, MembershipError> {
     record.verifying_key.parse().map_err(|error| MembershipError::BadMap(format!("{error}")))
 }
 
-/// A client that asks as this member.
-fn client(record: &Record, mark: &Mark) -> Result<Client, MembershipError> {
+/// Creates a client that authenticates to the controller as this member.
+fn client(record: &MembershipRecord, mark: &FirewallMark) -> Result<Client, MembershipError> {
     let pin = HEXLOWER_PERMISSIVE.decode(record.pin.as_bytes()).ok().and_then(|pin| pin.try_into().ok());
-    let pin = pin.ok_or_else(|| MembershipError::BadMap("the membership has no pin".to_owned()))?;
+    let pin =
+        pin.ok_or_else(|| MembershipError::BadMap("stored membership without certificate pin".to_owned()))?;
     let bearer = Zeroizing::new(record.bearer.clone());
     Ok(Client::new(record.controllers.clone(), pin).with_bearer(bearer).with_mark(mark.clone()))
 }

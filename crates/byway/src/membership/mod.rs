@@ -1,6 +1,8 @@
-//! A node's side of the controller: joining, the map as it changes, and what others have to know of the node.
+//! Client of the controller in a node: joins the network, follows changes of the map, and reports
+//! about the node.
 //!
-//! Start with [`Membership`]. What the controller said last is on the disk, so that a node starts and works without it.
+//! Start with [`Membership`]. The controller's latest map is on the disk. A node therefore starts
+//! and works without the controller.
 
 pub(crate) mod files;
 pub(crate) mod proof;
@@ -12,18 +14,18 @@ mod error;
 mod keys;
 mod limits;
 mod member;
+mod membership_files;
+mod poller;
 mod reporter;
-mod tasks;
 mod tls;
-mod verified;
 mod wall_clock;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use client::{Client, Mark};
+pub(crate) use client::{Client, FirewallMark};
 pub(crate) use error::MembershipError;
 pub(crate) use keys::{KeyFileError, NodeKey};
 pub(crate) use member::{Membership, MembershipSettings};
-pub(crate) use tasks::Contact;
+pub(crate) use poller::ControllerContact;
 pub(crate) use wall_clock::{Date, Span, WallClock};

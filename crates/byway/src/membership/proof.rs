@@ -1,18 +1,21 @@
-//! How a node proves to the controller that it has the secret of its key, without telling it.
+//! Proof of a joining node to the controller that it has its key's secret, without revealing the
+//! secret.
 
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::hmac;
 use byway_wire::seal::StaticSecret;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
-/// The proof that `text` comes from who has `secret`, for who has the secret of `peer`: HMAC-SHA-256 under what both agree
-/// on (RFC 7748). None if nothing can be agreed on with this key.
+/// Returns the proof for the owner of the public key `peer` that the owner of `secret` wrote
+/// `text`. It is an HMAC-SHA-256 with the key that both agree on (RFC 7748). `None` if `peer`
+/// allows no agreement.
 pub(crate) fn proof(secret: &[u8; 32], peer: &[u8; 32], text: &str) -> Option<String> {
     let tag = with_shared(secret, peer, |key| hmac::sign(key, text.as_bytes()))?;
     Some(HEXLOWER.encode(tag.as_ref()))
 }
 
-/// Whether the proof is right. The time it takes does not depend on what is wrong about it.
+/// True if `proof` shows that the owner of the public key `peer` wrote `text`. The comparison takes
+/// constant time.
 pub(crate) fn proves(secret: &[u8; 32], peer: &[u8; 32], text: &str, proof: &str) -> bool {
     let Ok(proof) = HEXLOWER_PERMISSIVE.decode(proof.as_bytes()) else {
         return false;
@@ -26,7 +29,7 @@ fn with_shared<T>(secret: &[u8; 32], peer: &[u8; 32], then: impl FnOnce(&hmac::K
     agree(&secret, peer, (), |shared| Ok(then(&hmac::Key::new(hmac::HMAC_SHA256, shared)))).ok()
 }
 
-/// The public key of a secret.
+/// Returns the X25519 public key of a secret.
 pub(crate) fn public_key(secret: &[u8; 32]) -> [u8; 32] {
     *StaticSecret::from_bytes(*secret).public_key().bytes()
 }

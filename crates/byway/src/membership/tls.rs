@@ -1,4 +1,4 @@
-//! TLS to a controller that is known by the public key of its certificate.
+//! TLS connections to a controller, which the public key of its certificate identifies.
 
 use std::io;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use rustls::{
 };
 use tokio_rustls::TlsConnector;
 
-/// The name that is asked for. Nobody looks at it.
+/// Returns the server name for the TLS handshake. It is a constant, because neither end checks it.
 pub(super) fn server_name() -> ServerName<'static> {
     ServerName::try_from("byway-controller").expect("it is a name")
 }
 
-/// Connects to who has a key with this SHA-256, and to nobody else: TLS 1.3 alone.
+/// Creates a TLS 1.3 connector that accepts only a server whose public key has this SHA-256.
 pub(super) fn connector(pin: [u8; 32]) -> TlsConnector {
     let provider = Arc::new(default_provider());
-    let verifier = Pinned { pin, provider: Arc::clone(&provider) };
+    let verifier = PinnedVerifier { pin, provider: Arc::clone(&provider) };
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13])
         .expect("the provider has suites of TLS 1.3")
@@ -34,20 +34,21 @@ pub(super) fn connector(pin: [u8; 32]) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Whether a handshake failed as somebody else answered.
+/// True if a TLS handshake failed because the server has another public key than the controller.
 pub(super) fn is_other_certificate(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     matches!(inner, Some(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)))
 }
 
-/// Accepts one public key, whatever name and dates stand beside it.
+/// Verifier of certificates that accepts one public key, and ignores the certificate's name and
+/// dates.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedVerifier {
     pin: [u8; 32],
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,

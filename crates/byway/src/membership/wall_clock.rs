@@ -1,4 +1,4 @@
-//! Wall-clock time: what grants and tokens end by.
+//! Wall-clock time, which decides about the end of grants and tokens.
 
 #![allow(clippy::disallowed_methods, reason = "reads the machine's clock for the controller and its members")]
 
@@ -8,12 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
-/// A clock that tells the time of day.
+/// Clock that shows the time of day.
 #[derive(Clone)]
 pub(crate) struct WallClock(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl WallClock {
-    /// The machine's. Before 1970 it shows 1970.
+    /// Returns the machine's clock. Before 1970, it shows 1970.
     pub(crate) fn system() -> Self {
         Self::new(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -21,17 +21,17 @@ impl WallClock {
         })
     }
 
-    /// One that shows what `unix_microseconds` says.
+    /// Creates a clock whose time is the value of `unix_microseconds`.
     pub(crate) fn new(unix_microseconds: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(unix_microseconds))
     }
 
-    /// Microseconds of Unix time.
+    /// Returns the time in microseconds of Unix time.
     pub(crate) fn unix_microseconds(&self) -> u64 {
         (self.0)()
     }
 
-    /// Seconds of Unix time.
+    /// Returns the time in seconds of Unix time.
     pub(crate) fn unix_seconds(&self) -> u64 {
         self.unix_microseconds() / 1_000_000
     }
@@ -43,7 +43,7 @@ impl fmt::Debug for WallClock {
     }
 }
 
-/// Seconds of Unix time, shown as RFC 3339 has it.
+/// Time in seconds of Unix time, formatted as in RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Date(pub(crate) u64);
 
@@ -56,7 +56,7 @@ impl fmt::Display for Date {
     }
 }
 
-/// A time in seconds, shown in its two largest units.
+/// Duration in seconds, formatted in its two largest units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) u64);
 
@@ -73,7 +73,8 @@ impl fmt::Display for Span {
     }
 }
 
-/// Year, month and day of a day since 1970, by counting from 1 March of the year 0: leap days then end years.
+/// Returns year, month and day of a day, by its number since 1 January 1970. The calculation counts
+/// from 1 March of the year 0, which puts leap days at the ends of years.
 fn civil(days: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970: u64 = 719_468;
     const DAYS_PER_ERA: u64 = 146_097;

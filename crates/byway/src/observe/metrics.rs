@@ -1,10 +1,10 @@
-//! Status as Prometheus has it (its text format).
+//! Metrics of nodes in the text format of Prometheus.
 
 use std::fmt;
 
 use byway_api::{
-    AgentStatus, ControllerStatus, Counted, FlowReceived, RelayReach, RelayStatus, RequestCount, TenantUse,
-    UplinkClass, UplinkStatus,
+    AgentStatus, ControllerStatus, FlowDeliveries, ReasonCount, RelayReach, RelayStatus, RequestCount,
+    TenantUse, UplinkClass, UplinkStatus,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -12,23 +12,23 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-/// An agent's metrics.
+/// Returns an agent's metrics as text.
 pub(crate) fn of_agent(status: AgentStatus) -> String {
     encode(AgentMetrics(status))
 }
 
-/// A relay's metrics.
+/// Returns a relay's metrics as text.
 pub(crate) fn of_relay(status: RelayStatus) -> String {
     encode(RelayMetrics(status))
 }
 
-/// A controller's metrics.
+/// Returns a controller's metrics as text.
 pub(crate) fn of_controller(status: ControllerStatus) -> String {
     encode(ControllerMetrics(status))
 }
 
-/// Adds the connections that ended early at the port where a node answers about itself to its metrics.
-pub(crate) fn with_connections(mut page: String, ended: Vec<Counted>) -> String {
+/// Adds the counters of connections to the status server that ended early to a page of metrics.
+pub(crate) fn with_connections(mut page: String, ended: Vec<ReasonCount>) -> String {
     const END: &str = "# EOF\n";
     page.truncate(page.strip_suffix(END).map_or(page.len(), str::len));
     page + &encode(ObserveMetrics(ended))
@@ -42,7 +42,7 @@ fn encode(metrics: impl Collector) -> String {
     page
 }
 
-/// The page on metrics, whose words the families have.
+/// Documentation of the metrics, from which counters get their descriptions.
 const METRICS: &str = include_str!("../../../../docs/metrics.md");
 
 #[derive(Debug)]
@@ -55,19 +55,19 @@ struct RelayMetrics(RelayStatus);
 struct ControllerMetrics(ControllerStatus);
 
 #[derive(Debug)]
-struct ObserveMetrics(Vec<Counted>);
+struct ObserveMetrics(Vec<ReasonCount>);
 
 impl Collector for ObserveMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Connections to this port that ended early, and requests that were refused, by reason";
+        let help = "Connections to this port that ended early, and refused requests, by reason";
         reasons(&mut encoder, "byway_observe_refused", help, &self.0)
     }
 }
 
-/// A row of a family: its labels and its value.
+/// One value of a family of counters: its labels and the count.
 type Row<'a> = (Vec<(&'static str, &'a str)>, u64);
 
-/// Writes one family of counters.
+/// Encodes one family of counters, or nothing if it has no rows.
 fn counters(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, rows: &[Row<'_>]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
@@ -80,7 +80,7 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, rows: &
     Ok(())
 }
 
-/// Writes one family of gauges.
+/// Encodes one family of gauges, or nothing if it has no rows.
 fn gauges(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -112,13 +112,13 @@ impl Collector for AgentMetrics {
         let status = &self.0;
         let received: Vec<_> =
             status.totals.iter().map(|totals| (totals.peer.as_str(), &totals.received)).collect();
-        flows(&mut encoder, "received", "what this agent received", &received)?;
+        flows(&mut encoder, "received", "flows that this agent received", &received)?;
         let sent: Vec<_> = status
             .totals
             .iter()
             .filter_map(|totals| Some((totals.peer.as_str(), totals.sent.as_ref()?)))
             .collect();
-        flows(&mut encoder, "sent", "what this agent sent, as the other end reports it", &sent)?;
+        flows(&mut encoder, "sent", "flows that this agent sent, as reported by the peer", &sent)?;
         repair_times(&mut encoder, &received)?;
         let bytes = &status.bytes;
         let segments = [
@@ -143,20 +143,20 @@ impl Collector for AgentMetrics {
             .iter()
             .map(|peer| (vec![("peer", peer.name.as_str())], f64::from(u8::from(peer.is_alive))))
             .collect();
-        gauges(&mut encoder, "byway_peer_alive", "Whether the peer answers", &peers)?;
+        gauges(&mut encoder, "byway_peer_alive", "1 if the peer answers", &peers)?;
         unprotected(&mut encoder, status)?;
         round_trips(&mut encoder, &status.relays)
     }
 }
 
-/// What should be protected and is not.
+/// Encodes an agent's metrics of traffic that should be protected and is not.
 fn unprotected(encoder: &mut DescriptorEncoder<'_>, status: &AgentStatus) -> fmt::Result {
     #[allow(clippy::cast_precision_loss, reason = "there are far fewer than 2^53")]
     let gauge = |count: usize| [(vec![], count as f64)];
-    let flows = status.mappings.iter().filter(|mapping| mapping.leaves_losses).count();
-    let help = "Flows of which all losses of late stayed unrepaired";
+    let flows = status.mappings.iter().filter(|mapping| mapping.losses_unrepaired).count();
+    let help = "Flows without any repaired loss in the last seconds";
     gauges(encoder, "byway_unrepaired_flows", help, &gauge(flows))?;
-    let help = "Whether a watched device sends and nothing of it goes by Byway";
+    let help = "1 if a watched device sends packets that are not captured";
     gauges(encoder, "byway_capture_blind", help, &gauge(status.notes.len()))
 }
 
@@ -174,14 +174,15 @@ fn round_trips(encoder: &mut DescriptorEncoder<'_>, relays: &[RelayReach]) -> fm
     gauges(encoder, "byway_relay_round_trip_seconds", "Round trip to a relay's shard", &rows)
 }
 
-/// Packets by what became of them, summed over the peers of one name: one that was removed may have come back as another.
+/// Encodes an agent's counters of packets by peer and fate. Peers of one name are added up, because
+/// a peer that was removed may be back under another number.
 fn flows(
     encoder: &mut DescriptorEncoder<'_>,
     direction: &str,
     help: &str,
-    flows: &[(&str, &FlowReceived)],
+    flows: &[(&str, &FlowDeliveries)],
 ) -> fmt::Result {
-    let mut by_peer: std::collections::BTreeMap<&str, FlowReceived> = std::collections::BTreeMap::new();
+    let mut by_peer: std::collections::BTreeMap<&str, FlowDeliveries> = std::collections::BTreeMap::new();
     for (peer, flow) in flows {
         let sum = by_peer.entry(peer).or_default();
         for (sum, count) in fates_mut(sum).into_iter().zip(fates(flow)) {
@@ -198,13 +199,13 @@ fn flows(
         encoder,
         &format!("byway_packets_{direction}"),
         &format!(
-            "Packets of {help}, by what became of them; lost_direct is the loss before repair, unrepaired the loss after it"
+            "Packets of {help}, by fate; lost_direct is the loss before repair, unrepaired the loss after it"
         ),
         &rows,
     )
 }
 
-const fn fates(flow: &FlowReceived) -> [(&'static str, u64); 9] {
+const fn fates(flow: &FlowDeliveries) -> [(&'static str, u64); 9] {
     [
         ("direct", flow.direct),
         ("lost_direct", flow.lost_direct),
@@ -218,7 +219,7 @@ const fn fates(flow: &FlowReceived) -> [(&'static str, u64); 9] {
     ]
 }
 
-const fn fates_mut(flow: &mut FlowReceived) -> [&mut u64; 9] {
+const fn fates_mut(flow: &mut FlowDeliveries) -> [&mut u64; 9] {
     [
         &mut flow.direct,
         &mut flow.lost_direct,
@@ -232,8 +233,8 @@ const fn fates_mut(flow: &mut FlowReceived) -> [&mut u64; 9] {
     ]
 }
 
-/// Repair times of all flows together.
-fn repair_times(encoder: &mut DescriptorEncoder<'_>, flows: &[(&str, &FlowReceived)]) -> fmt::Result {
+/// Encodes the histogram of repair times, of all an agent's flows together.
+fn repair_times(encoder: &mut DescriptorEncoder<'_>, flows: &[(&str, &FlowDeliveries)]) -> fmt::Result {
     let mut times = flows.iter().filter_map(|(_, flow)| flow.repair_times.as_ref());
     let Some(mut sum) = times.next().cloned() else {
         return Ok(());
@@ -245,7 +246,7 @@ fn repair_times(encoder: &mut DescriptorEncoder<'_>, flows: &[(&str, &FlowReceiv
     let bounds = sum.bounds_ms.iter().map(|bound| bound / 1_000.0).chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> = bounds.zip(sum.counts.iter().copied()).collect();
     let count = sum.counts.iter().sum();
-    let help = "Time from when a lost packet was due to its delivery";
+    let help = "Time from the due time of a lost packet to its delivery";
     let kind = prometheus_client::metrics::MetricType::Histogram;
     let mut metric = encoder.encode_descriptor("byway_repair_seconds", help, None, kind)?;
     metric.encode_histogram::<prometheus_client::encoding::NoLabelSet>(
@@ -262,7 +263,7 @@ impl Collector for RelayMetrics {
         work(&mut encoder, "relay", &status.counters)?;
         reasons(&mut encoder, "byway_dropped_packets", "Packets dropped by reason", &status.drops)?;
         #[allow(clippy::cast_precision_loss, reason = "counts of sessions and bytes are far below 2^53")]
-        let (sessions, held) = (status.sessions as f64, status.held_bytes as f64);
+        let (sessions, buffered_bytes) = (status.sessions as f64, status.buffered_bytes as f64);
         gauges(
             &mut encoder,
             "byway_relay_sessions",
@@ -271,29 +272,29 @@ impl Collector for RelayMetrics {
         )?;
         gauges(
             &mut encoder,
-            "byway_relay_held_bytes",
-            "Memory that is taken or set aside, in bytes",
-            &[(vec![], held)],
+            "byway_relay_buffered_bytes",
+            "Bytes of memory in use or reserved",
+            &[(vec![], buffered_bytes)],
         )?;
         status.uplink.as_ref().map_or(Ok(()), |uplink| uplink_metrics(&mut encoder, uplink))
     }
 }
 
-/// How a relay's uplink is shared.
+/// Encodes the metrics of a relay's uplink.
 fn uplink_metrics(encoder: &mut DescriptorEncoder<'_>, uplink: &UplinkStatus) -> fmt::Result {
     #[allow(clippy::cast_precision_loss, reason = "rates and bytes are far below 2^53")]
     let by_class = |of: fn(&UplinkClass) -> u64| {
         [("high-rate", &uplink.high_rate), ("low-delay", &uplink.low_delay)]
             .map(|(class, values)| (vec![("class", class)], of(values) as f64))
     };
-    let rows = by_class(|class| class.waiting_bytes);
-    gauges(encoder, "byway_relay_uplink_waiting_bytes", "Bytes that wait for the uplink", &rows)?;
+    let rows = by_class(|class| class.backlog_bytes);
+    gauges(encoder, "byway_relay_uplink_backlog_bytes", "Backlog of the uplink in bytes", &rows)?;
     let rows = by_class(|class| class.flows);
-    gauges(encoder, "byway_relay_uplink_flows", "About how many flows there are", &rows)?;
+    gauges(encoder, "byway_relay_uplink_flows", "Estimated number of flows", &rows)?;
     let rows = by_class(|class| class.rate_bits_per_second);
-    let help = "What a class gets while both have something to send";
+    let help = "Rate of a class while both classes are backlogged";
     gauges(encoder, "byway_relay_uplink_rate_bits_per_second", help, &rows)?;
-    let help = "What no low-delay packet waits longer than";
+    let help = "Upper bound of the sojourn time of low-delay packets";
     gauges(encoder, "byway_relay_uplink_delay_seconds", help, &[(vec![], uplink.delay_ms / 1_000.0)])
 }
 
@@ -310,20 +311,20 @@ impl Collector for ControllerMetrics {
         let members = by_role(status.agents, status.relays);
         gauges(&mut encoder, "byway_controller_members", "Members of the network", &members)?;
         let alive = by_role(status.agents_alive, status.relays_alive);
-        let help = "Members that were heard of within the last minute";
+        let help = "Members with contact within the last minute";
         gauges(&mut encoder, "byway_controller_members_alive", help, &alive)?;
         let pairs = [(vec![], count(status.pairs))];
         gauges(&mut encoder, "byway_controller_pairs", "Pairs of agents", &pairs)?;
         let polls = [(vec![], count(status.polls))];
-        gauges(&mut encoder, "byway_controller_polls", "Members that wait for news", &polls)?;
+        gauges(&mut encoder, "byway_controller_polls", "Members with a pending poll for a new map", &polls)?;
         let requests: Vec<Row<'_>> = status.requests.iter().map(requests_row).collect();
-        let help = "Requests by what came of them";
+        let help = "Requests by outcome";
         counters(&mut encoder, "byway_controller_requests", help, &requests)?;
         let connections = &status.connections;
         let rows = [("stranger", connections.strangers), ("member", connections.members)];
         let rows = rows.map(|(of, connections)| (vec![("of", of)], count(connections)));
         gauges(&mut encoder, "byway_controller_connections", "Connections", &rows)?;
-        let help = "Connections that ended early or were not let in, by reason";
+        let help = "Connections that ended early or were refused, by reason";
         reasons(&mut encoder, "byway_controller_connections_ended", help, &connections.ended)?;
         tenant_metrics(&mut encoder, &status.tenants)?;
         let commits = [("ok", status.commits), ("failed", status.commits_failed)];
@@ -332,12 +333,12 @@ impl Collector for ControllerMetrics {
         let bytes: Vec<_> = status.database_bytes.into_iter().map(|bytes| (vec![], gauge(bytes))).collect();
         gauges(&mut encoder, "byway_controller_database_bytes", "Size of the database", &bytes)?;
         let failing = [(vec![], f64::from(u8::from(status.storage_problem.is_some())))];
-        let help = "Whether changes cannot be written";
+        let help = "1 if the controller cannot store changes";
         gauges(&mut encoder, "byway_controller_storage_failing", help, &failing)
     }
 }
 
-/// Use of the shared tables by tenant, and requests that quotas refused.
+/// Encodes each tenant's use of the controller's tables, and the requests that its quotas refused.
 fn tenant_metrics(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantUse]) -> fmt::Result {
     #[allow(clippy::cast_precision_loss, reason = "counts of members and pairs are far below 2^53")]
     let uses = tenants.iter().flat_map(|tenant| {
@@ -351,8 +352,8 @@ fn tenant_metrics(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantUse]) ->
     counters(encoder, "byway_controller_tenant_refused", help, &refused.collect::<Vec<_>>())
 }
 
-/// Each counter of a role is a family of its own.
-fn work(encoder: &mut DescriptorEncoder<'_>, role: &str, counted: &[Counted]) -> fmt::Result {
+/// Encodes each work counter of an agent or a relay (`role`) as a family of its own.
+fn work(encoder: &mut DescriptorEncoder<'_>, role: &str, counted: &[ReasonCount]) -> fmt::Result {
     for counter in counted {
         let name = format!("byway_{role}_{}", counter.reason);
         counters(encoder, &name, documented(&name), &[(vec![], counter.count)])?;
@@ -360,10 +361,10 @@ fn work(encoder: &mut DescriptorEncoder<'_>, role: &str, counted: &[Counted]) ->
     Ok(())
 }
 
-/// What docs/metrics.md says of a counter.
+/// Returns the description of a counter in docs/metrics.md; empty if it has none.
 fn documented(name: &str) -> &'static str {
-    let begin = format!("| `{name}_total` |");
-    let row = METRICS.lines().find(|row| row.starts_with(&begin));
+    let row_start = format!("| `{name}_total` |");
+    let row = METRICS.lines().find(|row| row.starts_with(&row_start));
     row.and_then(|row| row.trim_end_matches([' ', '|']).rsplit('|').next()).unwrap_or_default().trim()
 }
 
@@ -376,7 +377,12 @@ fn requests_row(counted: &RequestCount) -> Row<'_> {
     (labels, counted.count)
 }
 
-fn reasons(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, counted: &[Counted]) -> fmt::Result {
+fn reasons(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    counted: &[ReasonCount],
+) -> fmt::Result {
     let rows: Vec<Row<'_>> =
         counted.iter().map(|counted| (vec![("reason", counted.reason.as_str())], counted.count)).collect();
     counters(encoder, name, help, &rows)
@@ -391,12 +397,12 @@ mod tests {
         let times = Histogram { bounds_ms: vec![10.0, 20.0], counts: vec![1, 2, 0], sum_ms: 40.0 };
         PeerTotals {
             peer: peer.to_owned(),
-            received: FlowReceived {
+            received: FlowDeliveries {
                 lost_direct: lost,
                 repair_times: Some(times),
-                ..FlowReceived::default()
+                ..FlowDeliveries::default()
             },
-            sent: Some(FlowReceived { late: lost, ..FlowReceived::default() }),
+            sent: Some(FlowDeliveries { late: lost, ..FlowDeliveries::default() }),
         }
     }
 
@@ -437,9 +443,9 @@ mod tests {
 
     #[test]
     fn counters_say_what_they_count() {
-        let counters = vec![Counted { reason: "ingress_copies".to_owned(), count: 5 }];
+        let counters = vec![ReasonCount { reason: "ingress_copies".to_owned(), count: 5 }];
         let page = of_relay(RelayStatus { counters, ..RelayStatus::default() });
-        assert!(page.contains("# HELP byway_relay_ingress_copies Copies taken from senders."), "{page}");
+        assert!(page.contains("# HELP byway_relay_ingress_copies Copies accepted from senders."), "{page}");
     }
 
     #[test]
@@ -447,8 +453,8 @@ mod tests {
         let class = |flows| UplinkClass {
             flows,
             rate_bits_per_second: 1_000 * flows,
-            waiting_bytes: 10 * flows,
-            room_bytes: 100 * flows,
+            backlog_bytes: 10 * flows,
+            buffer_bytes: 100 * flows,
         };
         let uplink = UplinkStatus {
             rate_bits_per_second: 10_000,
@@ -458,7 +464,7 @@ mod tests {
         };
         let page = of_relay(RelayStatus { uplink: Some(uplink), ..RelayStatus::default() });
         for row in [
-            "byway_relay_uplink_waiting_bytes{class=\"high-rate\"} 70.0",
+            "byway_relay_uplink_backlog_bytes{class=\"high-rate\"} 70.0",
             "byway_relay_uplink_flows{class=\"low-delay\"} 3.0",
             "byway_relay_uplink_rate_bits_per_second{class=\"high-rate\"} 7000.0",
             "byway_relay_uplink_delay_seconds{} 0.0125",
@@ -475,7 +481,7 @@ mod tests {
 
     #[test]
     fn refusals_of_the_port_stand_behind_the_metrics_of_its_node() {
-        let ended = vec![Counted { reason: "host".to_owned(), count: 2 }];
+        let ended = vec![ReasonCount { reason: "host".to_owned(), count: 2 }];
         let page = with_connections(of_relay(RelayStatus::default()), ended);
         assert!(page.ends_with("byway_observe_refused_total{reason=\"host\"} 2\n# EOF\n"), "{page}");
         assert_eq!(page.matches("# EOF").count(), 1);
@@ -483,7 +489,7 @@ mod tests {
 
     #[test]
     fn drops_have_their_reasons() {
-        let drops = vec![Counted { reason: "forged".to_owned(), count: 5 }];
+        let drops = vec![ReasonCount { reason: "forged".to_owned(), count: 5 }];
         let page = of_relay(RelayStatus { drops, ..RelayStatus::default() });
         assert!(page.contains("byway_dropped_packets_total{reason=\"forged\"} 5"), "{page}");
     }

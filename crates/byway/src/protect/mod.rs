@@ -1,67 +1,77 @@
-//! `byway protect`: an agent for a tunnel of `WireGuard` that is there already, and stays as it is.
+//! `byway protect`: an agent that captures an existing `WireGuard` tunnel, without changes to the
+//! tunnel.
 
-mod ask;
-mod derived;
+mod derivation;
+mod query;
 mod wireguard;
 
 use std::sync::Arc;
 
-use byway_typed::{TypedDuration, TypedRate};
+use byway_config_types::{DurationSetting, RateSetting};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::exit::{Cause, Failure};
 use crate::settings::{
-    self, AgentFlags, AgentSettings, TypedCopies, TypedFile, TypedPrefix, TypedService, TypedTraffic,
+    self, AgentFlags, AgentSettings, CopiesSetting, PrefixSetting, RawFile, ServiceSetting, TrafficSetting,
 };
 use crate::{agent, logs, node};
-use derived::{Derived, NamedPeer, Wish, derive};
+use derivation::{DerivedConfig, NamedPeer, ProtectRequest, derive};
 
-/// What `byway protect` takes.
+/// Flags of `byway protect`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct ProtectFlags {
-    /// The tunnel's device, as `wg show interfaces` names it.
+    /// Device of the tunnel, as `wg show interfaces` names it.
     #[arg(value_name = "DEVICE")]
     device: String,
-    /// The agent at the tunnel's other end. With several peers, each agent with the beginning of its peer's public key, as in
-    /// `--peer bob=xTIBA5 --peer carol=gN65Bk`. By default the only one that `[network]` pairs this agent with.
+    /// Agent at the tunnel's other end [default: the only one paired by `[network]`].
+    ///
+    /// With several peers, each agent with the beginning of its peer's public key, as in
+    /// `--peer bob=xTIBA5 --peer carol=gN65Bk`.
     #[arg(long, value_name = "NAME[=KEY]")]
     peer: Vec<NamedPeer>,
-    /// What both ends call the tunnel.
+    /// Name of the tunnel, the same at both ends.
     #[arg(long, value_name = "NAME", default_value = "wireguard")]
     tunnel: String,
-    /// Where the peers' packets may come from: addresses or prefixes. By default anywhere, as the tunnel checks by itself who sends.
-    #[arg(long, value_name = "PREFIX", value_parser = checked::<TypedPrefix>)]
+    /// Source addresses or prefixes of the peers' packets [default: any].
+    ///
+    /// The tunnel itself authenticates senders.
+    #[arg(long, value_name = "PREFIX", value_parser = checked::<PrefixSetting>)]
     from: Vec<String>,
-    /// Whether packets go to the peers as answers alone, as to those behind NATs. By default, each peer's agent says whether its
-    /// machine has the endpoint's address itself.
+    /// Capture only answers to the peers, as behind NATs [default: as each peer's agent reports].
+    ///
+    /// That agent knows whether its machine has the endpoint's address.
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     peer_behind_nat: Option<bool>,
-    /// What relays do for the tunnel.
+    /// Service of the relays for the tunnel.
     #[arg(long, default_value = "caching")]
-    service: TypedService,
-    /// What of it goes to the relay.
+    service: ServiceSetting,
+    /// Packets of the tunnel that go to the relay.
     #[arg(long, default_value = "usual")]
-    copies: TypedCopies,
-    /// What is in it: a mixture, of which losses are repaired unless packets queue on the direct path; datagrams where all losses are to
-    /// be repaired; congestion-controlled where nearly all is TCP, of which bulk data then is not copied.
+    copies: CopiesSetting,
+    /// Kind of the tunnel's packets.
+    ///
+    /// Losses of a mixture are repaired unless packets queue on the direct path. All losses of
+    /// datagrams are repaired. If nearly all is TCP, `congestion-controlled` avoids copies of bulk
+    /// data.
     #[arg(long, default_value = "mixture")]
-    traffic: TypedTraffic,
-    /// What comes later than this is lost; 250 ms by default.
-    #[arg(long, value_name = "TIME", value_parser = checked::<TypedDuration>)]
+    traffic: TrafficSetting,
+    /// Latency budget, after which a packet counts as lost [default: 250 ms].
+    #[arg(long, value_name = "TIME", value_parser = checked::<DurationSetting>)]
     latency_budget: Option<String>,
-    /// What the tunnel carries at most in each direction: relays drop copies beyond it. 100 Mbit/s by default.
-    #[arg(long, value_name = "RATE", value_parser = checked::<TypedRate>)]
+    /// Largest rate in each direction; relays drop copies beyond it [default: 100 Mbit/s].
+    #[arg(long, value_name = "RATE", value_parser = checked::<RateSetting>)]
     rate: Option<String>,
-    /// With --dry-run: as JSON.
+    /// Print JSON, with --dry-run.
     #[arg(long, requires = "dry_run")]
     json: bool,
     #[command(flatten)]
     agent: AgentFlags,
 }
 
-/// Text that is a quantity.
+/// Returns the text of a flag if it can be parsed as a `T`, such as a rate; otherwise the parser's
+/// error.
 fn checked<T: std::str::FromStr>(text: &str) -> Result<String, T::Err> {
     text.parse::<T>().map(|_| text.to_owned())
 }
@@ -70,18 +80,19 @@ const EXAMPLE: &str = "\
 Example: alice and bob have a tunnel, wg0 on both machines. Each machine has a file for its agent, as in docs/guide.md, without any
 [[capture]] or [[expose]]:
 
-  alice$ sudo byway protect wg0 --config agent.toml --peer bob --dry-run    # what would be done, and nothing else
+  alice$ sudo byway protect wg0 --config agent.toml --peer bob --dry-run    # show the settings, change nothing
   alice$ sudo byway protect wg0 --config agent.toml --peer bob
   bob$   sudo byway protect wg0 --config agent.toml --peer alice
 
-The tunnel goes on as it is: what it sends is captured on its way to the peer's endpoint while the other agent is there, and goes
-without Byway within a second of the end of either. It takes root, and `wg` (Debian: apt install wireguard-tools). Endpoints and
-addresses are read at the start, after wg-quick down and up, and on byway reload.";
+The tunnel stays unchanged. Its packets to the peer's endpoint are captured while the other agent is connected; within a second
+after either agent has ended, they bypass Byway. Needs root, and `wg` (Debian: apt install wireguard-tools). Endpoints and addresses
+are read at the start, after wg-quick down and up, and on byway reload.";
 
-/// Runs an agent for a tunnel until it is asked to stop.
+/// Runs an agent that captures the tunnel, until the process is asked to stop. A reload derives the
+/// captures again.
 ///
 /// # Errors
-/// If there is no such tunnel, it is not clear what goes where, or the agent cannot start.
+/// If the tunnel does not exist, its captures are ambiguous, or the agent cannot start.
 pub(crate) fn run(flags: ProtectFlags) -> Result<(), Failure> {
     let (derived, settings) = load(&flags)?;
     if settings.is_dry_run {
@@ -92,22 +103,23 @@ pub(crate) fn run(flags: ProtectFlags) -> Result<(), Failure> {
     for note in &derived.notes {
         tracing::warn!(device = flags.device, "{note}");
     }
-    agent::work(settings, Arc::new(move || Ok(load(&flags)?.1)))
+    agent::run_with_settings(settings, Arc::new(move || Ok(load(&flags)?.1)))
 }
 
-/// Reads the agent's settings, and adds what the tunnel needs as it is now.
-fn load(flags: &ProtectFlags) -> Result<(Derived, AgentSettings), Failure> {
-    let around = settings::surroundings(&flags.agent)?;
-    let facts = node::block_on(ask::facts(&flags.device))?;
-    let derived = derive(&facts, &flags.wish(), &around)?;
-    let addition: TypedFile = toml::from_str(&derived.tables)
+/// Reads the agent's settings, and adds the captures and exposed networks for the tunnel's present
+/// state.
+fn load(flags: &ProtectFlags) -> Result<(DerivedConfig, AgentSettings), Failure> {
+    let context = settings::agent_context(&flags.agent)?;
+    let facts = node::block_on(query::facts(&flags.device))?;
+    let derived = derive(&facts, &flags.request(), &context)?;
+    let addition: RawFile = toml::from_str(&derived.tables)
         .map_err(|error| Failure::new(Cause::Settings, format!("{}: {}", flags.device, error.message())))?;
     let settings = settings::agent_settings_with(&flags.agent, addition)?;
     Ok((derived, settings))
 }
 
 impl ProtectFlags {
-    fn wish(&self) -> Wish {
+    fn request(&self) -> ProtectRequest {
         let of_choice = |value: Option<clap::builder::PossibleValue>| {
             value.map(|value| value.get_name().to_owned()).unwrap_or_default()
         };
@@ -118,7 +130,7 @@ impl ProtectFlags {
         ];
         terms.extend(self.latency_budget.clone().map(|budget| ("latency_budget", budget)));
         terms.extend(self.rate.clone().map(|rate| ("rate", rate)));
-        Wish {
+        ProtectRequest {
             peers: self.peer.clone(),
             name: self.tunnel.clone(),
             from: self.from.clone(),
@@ -128,8 +140,8 @@ impl ProtectFlags {
     }
 }
 
-/// What would be done.
-fn show(flags: &ProtectFlags, derived: &Derived, settings: &AgentSettings) {
+/// Prints the derived settings and the changes to this machine, for `--dry-run`.
+fn show(flags: &ProtectFlags, derived: &DerivedConfig, settings: &AgentSettings) {
     let changes = agent::dry_run(settings);
     if flags.json {
         let tables: toml::Table = toml::from_str(&derived.tables).unwrap_or_default();
@@ -141,7 +153,7 @@ fn show(flags: &ProtectFlags, derived: &Derived, settings: &AgentSettings) {
     }
     let notes = derived.notes.iter().fold(String::new(), |notes, note| notes + "# Note: " + note + ".\n");
     print!(
-        "# What `byway protect {}` adds to the agent's settings:\n{notes}\n{}\n{changes}",
+        "# Settings that `byway protect {}` adds to the agent's:\n{notes}\n{}\n{changes}",
         flags.device, derived.tables
     );
 }

@@ -1,41 +1,43 @@
-//! What `wg show DEVICE dump` tells of a device of `WireGuard`, but for its secrets.
+//! Parser of `wg show DEVICE dump`. It ignores the secrets.
 
 use std::net::SocketAddr;
 
-/// A device.
+/// State of a `WireGuard` device, as `wg show DEVICE dump` reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dump {
-    /// The UDP port of its packets; 0 while it is down.
+    /// UDP port of the device's packets; 0 while the device is down.
     pub(super) port: u16,
-    /// What marks its packets, if anything does.
+    /// Firewall mark of the device's packets; `None` if they have none.
     pub(super) mark: Option<u32>,
     pub(super) peers: Vec<Peer>,
 }
 
-/// Another end of its tunnels.
+/// Peer of a `WireGuard` device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
-    /// Its public key, as `WireGuard` writes it.
+    /// Public key of the peer, as `WireGuard` writes it.
     pub(super) key: String,
-    /// Where its packets are sent; `None` before it has sent, where nobody has set it.
+    /// Address to which packets for the peer go; `None` if it is not configured and the peer has
+    /// not sent yet.
     pub(super) endpoint: Option<SocketAddr>,
 }
 
-/// Reads a dump: a line of the device with its private key, its public key, its port and its mark; then one for each peer with its public
-/// key, the shared secret, its endpoint, what it may send, and what is counted.
+/// Parses the output of `wg show DEVICE dump`. The first line has the device's private key, public
+/// key, port and mark. Each peer has a line with its public key, the shared secret, its endpoint,
+/// its allowed addresses, and counters.
 ///
 /// # Errors
-/// If it is no dump.
+/// If the text has another format.
 pub(super) fn parse(dump: &str) -> Result<Dump, String> {
     let mut lines = dump.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     let first = lines.next().unwrap_or_default();
     let [_private, _public, port, mark, ..] = first[..] else {
-        return Err("its first line does not have the device's keys, port and mark".to_owned());
+        return Err("first line without the device's keys, port and mark".to_owned());
     };
     let peers =
         lines.zip(2..).map(|(fields, line)| peer(&fields).map_err(|what| format!("line {line}: {what}")));
     Ok(Dump {
-        port: port.parse().map_err(|_| format!("{port:?} is no port"))?,
+        port: port.parse().map_err(|_| format!("invalid port {port:?}"))?,
         mark: parse_mark(mark)?,
         peers: peers.collect::<Result<_, _>>()?,
     })
@@ -43,16 +45,16 @@ pub(super) fn parse(dump: &str) -> Result<Dump, String> {
 
 fn peer(fields: &[&str]) -> Result<Peer, String> {
     let &[key, _shared, endpoint, ..] = fields else {
-        return Err("a peer has a key, a shared secret and an endpoint".to_owned());
+        return Err("line of a peer without key, shared secret and endpoint".to_owned());
     };
     let endpoint = match endpoint {
         "(none)" => None,
-        text => Some(parse_endpoint(text).ok_or_else(|| format!("{text:?} is no endpoint"))?),
+        text => Some(parse_endpoint(text).ok_or_else(|| format!("invalid endpoint {text:?}"))?),
     };
     Ok(Peer { key: key.to_owned(), endpoint })
 }
 
-/// An address with a port; the link of an address that is of one alone is left out.
+/// Parses an IP address with a port; ignores the zone of a link-local address.
 fn parse_endpoint(text: &str) -> Option<SocketAddr> {
     let Some((address, rest)) = text.split_once('%') else {
         return text.parse().ok();
@@ -67,7 +69,7 @@ fn parse_mark(text: &str) -> Result<Option<u32>, String> {
         (_, Some(digits)) => u32::from_str_radix(digits, 16),
         (_, None) => text.parse(),
     };
-    let number = number.map_err(|_| format!("{text:?} is no mark"))?;
+    let number = number.map_err(|_| format!("invalid mark {text:?}"))?;
     Ok((number != 0).then_some(number))
 }
 
@@ -120,10 +122,10 @@ mod tests {
         for (dump, expected) in [
             (String::new(), "first line"),
             ("interface: wg0\n".to_owned(), "first line"),
-            ("a\tb\tport\toff\n".to_owned(), "\"port\" is no port"),
-            ("a\tb\t1\ton\n".to_owned(), "\"on\" is no mark"),
-            (format!("{DEVICE}a2V5\n"), "line 2: a peer has"),
-            (format!("{DEVICE}a2V5\t(none)\there\n"), "line 2: \"here\" is no endpoint"),
+            ("a\tb\tport\toff\n".to_owned(), "invalid port \"port\""),
+            ("a\tb\t1\ton\n".to_owned(), "invalid mark \"on\""),
+            (format!("{DEVICE}a2V5\n"), "line 2: line of a peer"),
+            (format!("{DEVICE}a2V5\t(none)\there\n"), "line 2: invalid endpoint \"here\""),
         ] {
             let error = parse(&dump).expect_err(&dump);
             assert!(error.contains(expected), "{error}");

@@ -1,7 +1,7 @@
-//! `byway relay`.
+//! `byway relay`: starts a relay's shards, and runs them until the process is asked to stop.
 
+mod driver;
 mod node;
-mod role;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,27 +18,29 @@ use byway_wire::Shard;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use driver::{PeerRelays, RelayControl, RelayDriver, ShardStatus};
 use node::RelayNode;
-use role::{Others, RelayControl, RelayRole, ShardStatus};
 
 use crate::exit::Failure;
-use crate::membership::{Mark, NodeKey};
-use crate::names::{Names, Resolved};
-use crate::node::{About, block_on, close, follow_names, no_thread, one_ended, pass_on};
-use crate::observe::{self, Report, metrics};
-use crate::reload::{Load, Reloads};
-use crate::settings::{Belonging, RelaySettings, StaticNetwork};
-use crate::signals::Stop;
-use crate::standing::{Applicant, Bond, Standing};
-use crate::{listening, logs, platform, signals};
+use crate::membership::{FirewallMark, NodeKey};
+use crate::name_resolution::{NameResolver, ResolvedNames};
+use crate::node::{NodeInfo, any_ended, block_on, close, distribute_maps, follow_names, thread_failure};
+use crate::node_identity::{IdentitySource, NodeConfig, NodeIdentity};
+use crate::observe::{self, NodeReport, metrics};
+use crate::reload::{Load, ReloadRequests};
+use crate::settings::{NetworkSource, RelaySettings, StaticNetwork};
+use crate::signals::StopSignal;
+use crate::{listen_sockets, logs, platform, signals};
 
-/// Interval between two lookups of other relays' names: agents go by another path meanwhile.
-const RELAYS_LOOKED_UP_EVERY: Duration = Duration::from_secs(30);
+/// Interval between two lookups of other relays' DNS names, in static mode. Agents use another
+/// relay path meanwhile.
+const RELAY_LOOKUP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Runs a relay until it is asked to stop. `load` reads its settings, at first and whenever they are to be read again.
+/// Runs a relay until the process is asked to stop. `load` reads its settings, at the start and at
+/// each reload.
 ///
 /// # Errors
-/// If it cannot start, or a thread of it fails.
+/// If the relay cannot start, or one of its threads fails.
 pub(crate) fn run(load: Load<RelaySettings>) -> Result<(), Failure> {
     let settings = load()?;
     logs::start(settings.log);
@@ -46,63 +48,64 @@ pub(crate) fn run(load: Load<RelaySettings>) -> Result<(), Failure> {
 }
 
 async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(), Failure> {
-    let mut stop = Stop::listen()?;
-    let (reloads, asker) = Reloads::listen()?;
+    let mut stop = StopSignal::listen()?;
+    let (reloads, reload_handle) = ReloadRequests::listen()?;
     let key = NodeKey::load_or_create(&settings.key_file)?;
     let shards = |listen: &[SocketAddr]| bind_shards(listen, settings.shards);
-    let sockets =
-        listening::bind(&settings.listen, settings.listens_by_default, shards).map_err(Failure::machine)?;
+    let sockets = listen_sockets::bind(&settings.listen, settings.listens_by_default, shards)
+        .map_err(Failure::machine)?;
     let listen: Vec<SocketAddr> = sockets.first().map(OverlaySockets::addresses).unwrap_or_default();
     let observed = observe::bind(settings.observe).await?;
-    let hosts = match &settings.belonging {
-        Belonging::Static(network) => network.hosts_of_relays(),
-        Belonging::Managed(_) => BTreeSet::new(),
+    let hosts = match &settings.network_source {
+        NetworkSource::Static(network) => network.hosts_of_relays(),
+        NetworkSource::Managed(_) => BTreeSet::new(),
     };
     let names = tokio::select! {
-        names = Names::resolve(hosts.clone()) => names,
-        () = stop.asked() => return Ok(()),
+        names = NameResolver::resolve(hosts.clone()) => names,
+        () = stop.wait() => return Ok(()),
     };
     let resolved = names.resolved();
     let known = resolved.borrow().clone();
-    let standing = tokio::select! {
-        standing = Standing::of(applicant(&settings, &listen), &settings.belonging, &known, &key) => standing?,
-        () = stop.asked() => return Ok(()),
+    let identity = tokio::select! {
+        identity = NodeIdentity::of(node_config(&settings, &listen), &settings.network_source, &known, &key) => identity?,
+        () = stop.wait() => return Ok(()),
     };
     if settings.leaves {
-        return standing.leave().await;
+        return identity.leave().await;
     }
     let clock = Clock::start();
-    let handles = start(&settings, &key, sockets, &standing, clock)?;
+    let handles = start(&settings, &key, sockets, &identity, clock)?;
     let controls: Vec<Controls<RelayControl>> = handles.iter().map(Handle::controls).collect();
-    let about = About::new(&settings.name, &standing, &listen, clock, resolved.clone());
+    let about = NodeInfo::new(&settings.name, &identity, &listen, clock, resolved.clone());
     let shards = controls.clone();
-    let ask: observe::Ask = Arc::new(move || {
+    let query: observe::NodeQuery = Arc::new(move || {
         let (shards, about) = (shards.clone(), about.clone());
         Box::pin(async move { report(&shards, &about).await })
     });
-    tokio::spawn(observe::serve(observed, ask, asker));
-    if let Some(member) = standing.member() {
-        tokio::spawn(pass_on(member.maps(), controls.clone(), RelayControl::Map));
+    tokio::spawn(observe::serve(observed, query, reload_handle));
+    if let Some(member) = identity.member() {
+        tokio::spawn(distribute_maps(member.maps(), controls.clone(), RelayControl::Map));
     }
-    if let Bond::File(network) = &standing.bond {
-        follow(names, hosts, network.clone(), RelayId::new(standing.number), controls.clone());
+    if let IdentitySource::File(network) = &identity.source {
+        follow(names, hosts, network.clone(), RelayId::new(identity.number), controls.clone());
     }
-    let (number, network) = (standing.number, standing.network());
-    tracing::info!(name = settings.name, number, network, ?listen, "the relay works");
-    signals::tell_ready();
+    let (number, network) = (identity.number, identity.network());
+    tracing::info!(name = settings.name, number, network, ?listen, "relay started");
+    signals::notify_ready();
     let mut node = RelayNode { load, settings, controls };
     tokio::select! {
-        () = stop.asked() => {}
-        () = one_ended(&handles) => {}
+        () = stop.wait() => {}
+        () = any_ended(&handles) => {}
         () = reloads.follow(&mut node) => {}
     }
-    signals::tell_stopping();
+    signals::notify_stopping();
     close(handles, || RelayControl::Close).await
 }
 
-/// Has the names of other relays looked up now and then, and tells the shards of what they stand for.
+/// Starts the tasks that look up the DNS names of other relays repeatedly, and send new addresses
+/// to the shards as maps. Does nothing if no relay has a DNS name.
 fn follow(
-    names: Names,
+    names: NameResolver,
     hosts: BTreeSet<String>,
     network: StaticNetwork,
     number: RelayId,
@@ -111,82 +114,83 @@ fn follow(
     if hosts.is_empty() {
         return;
     }
-    let map = move |names: &Resolved| network.map_for_relay(number, names);
+    let map = move |names: &ResolvedNames| network.map_for_relay(number, names);
     let resolved = names.resolved();
     let changes = resolved.borrow().changes();
     tokio::spawn(follow_names((resolved, changes), map, controls, RelayControl::Map));
-    let mut due = Instant::now() + RELAYS_LOOKED_UP_EVERY;
+    let mut due = Instant::now() + RELAY_LOOKUP_INTERVAL;
     let all = watch::Sender::new(hosts);
     let known = all.subscribe();
     let silent = async move || {
         if Instant::now() < due {
             return BTreeSet::new();
         }
-        due = Instant::now() + RELAYS_LOOKED_UP_EVERY;
+        due = Instant::now() + RELAY_LOOKUP_INTERVAL;
         all.borrow().clone()
     };
     tokio::spawn(names.follow(known, silent));
 }
 
-/// Where it may be reached on port 0 is where the kernel has it listen.
-fn applicant(settings: &RelaySettings, listen: &[SocketAddr]) -> Applicant {
+/// Returns the relay's configuration as a node of the network. In its addresses, port 0 becomes the
+/// port on which the relay listens.
+fn node_config(settings: &RelaySettings, listen: &[SocketAddr]) -> NodeConfig {
     let port = listen.first().map_or(0, SocketAddr::port);
     let filled = |address: &SocketAddr| {
         let port = if address.port() == 0 { port } else { address.port() };
         SocketAddr::new(address.ip(), port)
     };
-    Applicant {
+    NodeConfig {
         role: Role::Relay,
         name: settings.name.clone(),
         state: settings.state.clone(),
         addresses: settings.addresses.iter().map(filled).collect(),
         shards: settings.shards,
         relay: None,
-        mark: Mark::default(),
+        mark: FirewallMark::default(),
     }
 }
 
-fn authority(bond: &Bond) -> Authority {
-    match bond {
-        Bond::File(network) => Authority::Static(network.grants()),
-        Bond::Member(member) => Authority::Controller(member.verifying_key()),
+fn authority(source: &IdentitySource) -> Authority {
+    match source {
+        IdentitySource::File(network) => Authority::Static(network.grants()),
+        IdentitySource::Member(member) => Authority::Controller(member.verifying_key()),
     }
 }
 
-/// Starts the threads of all shards.
+/// Starts a thread for each shard of the relay, each with its socket.
 fn start(
     settings: &RelaySettings,
     key: &NodeKey,
     sockets: Vec<OverlaySockets>,
-    standing: &Standing,
+    identity: &NodeIdentity,
     clock: Clock,
 ) -> Result<Vec<Handle<RelayControl>>, Failure> {
-    let number = RelayId::new(standing.number);
+    let number = RelayId::new(identity.number);
     let shards = (0_u8..).zip(sockets);
     let start = |(shard, sockets): (u8, OverlaySockets)| {
-        let others = Others::of(&standing.map, number, &sockets.addresses());
+        let others = PeerRelays::from_map(&identity.map, number, &sockets.addresses());
         let core = CoreSettings {
             number,
             shard: Shard::new(shard),
             secret: key.secret(),
             suite: platform::suite(),
             started_unix_nanos: clock.started_unix_nanos(),
-            authority: authority(&standing.bond),
-            relays: others.met.clone(),
+            authority: authority(&identity.source),
+            relays: others.reachable.clone(),
             follows_up: true,
             memory: settings.memory,
             tenant_limits: settings.tenant_limits,
             uplink: settings.uplink,
         };
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
-        let role = RelayRole::new(relay, number, Shard::new(shard), others);
+        let role = RelayDriver::new(relay, number, Shard::new(shard), others);
         let name = format!("{}-{shard}", settings.name);
-        spawn(&name, sockets, role, clock).map_err(|error| no_thread(&format!("shard {shard}"), &error))
+        spawn(&name, sockets, role, clock).map_err(|error| thread_failure(&format!("shard {shard}"), &error))
     };
     shards.map(start).collect()
 }
 
-async fn report(controls: &[Controls<RelayControl>], about: &About) -> Option<Report> {
+async fn report(controls: &[Controls<RelayControl>], about: &NodeInfo) -> Option<NodeReport> {
     let mut all = ShardStatus::default();
     for control in controls {
         let (answer, shard) = oneshot::channel();
@@ -196,11 +200,11 @@ async fn report(controls: &[Controls<RelayControl>], about: &About) -> Option<Re
     let status = RelayStatus {
         node: about.status(),
         sessions: all.sessions,
-        held_bytes: all.held_bytes,
+        buffered_bytes: all.buffered_bytes,
         uplink: all.uplink,
         counters: all.counts.work.counted(),
         drops: all.counts.drops.counted(),
     };
     let json = serde_json::to_value(&status).ok()?;
-    Some(Report { status: json, metrics: metrics::of_relay(status), is_ready: true })
+    Some(NodeReport { status: json, metrics: metrics::of_relay(status), is_ready: true })
 }

@@ -1,27 +1,27 @@
-//! A running relay whose settings may be read again.
+//! A running relay whose settings can be reloaded.
 
 use byway_net::{ControlError, Controls};
 
-use super::role::RelayControl;
+use super::driver::RelayControl;
 use crate::agent::is_other_network;
 use crate::exit::Failure;
-use crate::reload::{self, Load, Outcome, Reloadable, Report};
+use crate::reload::{self, Load, ReloadOutcome, ReloadReport, Reloadable};
 use crate::settings::RelaySettings;
 
-/// A running relay, as the rest of its process sees it.
+/// Handle of a running relay for the rest of its process.
 pub(super) struct RelayNode {
     pub(super) load: Load<RelaySettings>,
-    /// Those in force.
+    /// Settings of the relay that are in force.
     pub(super) settings: RelaySettings,
     pub(super) controls: Vec<Controls<RelayControl>>,
 }
 
 impl Reloadable for RelayNode {
-    async fn reload(&mut self) -> Outcome {
+    async fn reload(&mut self) -> ReloadOutcome {
         let read = reload::read(&self.load).await?;
-        let mut report = Report::new(&self.settings.name);
+        let mut report = ReloadReport::new(&self.settings.name);
         report_restarts(&self.settings, &read, &mut report);
-        // Of a promise for other shards than there are, each would have the wrong part.
+        // With another number of shards, each shard would get the wrong part of the rate.
         if self.settings.uplink != read.uplink && self.settings.shards == read.shards {
             self.change_uplink(&read)?;
             self.settings.uplink = read.uplink;
@@ -35,11 +35,11 @@ impl Reloadable for RelayNode {
 impl RelayNode {
     fn change_uplink(&self, read: &RelaySettings) -> Result<(), Failure> {
         let before = self.settings.uplink;
-        for (place, shard) in self.controls.iter().enumerate() {
+        for (index, shard) in self.controls.iter().enumerate() {
             let Err(error) = shard.control(RelayControl::Uplink(read.uplink)) else { continue };
-            // Those that were told are told the former promise again.
-            for told in &self.controls[..place] {
-                let _ = told.control(RelayControl::Uplink(before));
+            // The shards that were updated get the former promise again.
+            for updated in &self.controls[..index] {
+                let _ = updated.control(RelayControl::Uplink(before));
             }
             let ended = matches!(error, ControlError::Ended(_));
             let why =
@@ -50,7 +50,7 @@ impl RelayNode {
     }
 }
 
-fn report_restarts(old: &RelaySettings, read: &RelaySettings, report: &mut Report) {
+fn report_restarts(old: &RelaySettings, read: &RelaySettings, report: &mut ReloadReport) {
     for (setting, differs) in [
         ("relay.name", old.name != read.name),
         ("relay.state", old.state != read.state),
@@ -61,7 +61,7 @@ fn report_restarts(old: &RelaySettings, read: &RelaySettings, report: &mut Repor
         ("relay.memory", old.memory != read.memory),
         ("relay.tenant_sessions_max", old.tenant_limits.sessions != read.tenant_limits.sessions),
         ("relay.tenant_flows_max", old.tenant_limits.flows != read.tenant_limits.flows),
-        ("[network]", is_other_network(&old.belonging, &read.belonging)),
+        ("[network]", is_other_network(&old.network_source, &read.network_source)),
         ("observe.listen", old.observe != read.observe),
         ("log.format", old.log.format != read.log.format),
     ] {

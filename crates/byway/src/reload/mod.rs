@@ -1,7 +1,7 @@
-//! Reading settings again while a node works: by SIGHUP, and by `byway reload`.
+//! Reload of a node's settings while it works, by SIGHUP or `byway reload`.
 
 mod command;
-mod difference;
+mod diff;
 
 use std::sync::Arc;
 
@@ -10,66 +10,68 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use command::{ReloadFlags, run};
-pub(crate) use difference::{Report, kept, kept_by};
+pub(crate) use diff::{ReloadReport, match_by, match_unchanged};
 
 use crate::exit::{Cause, Failure};
 use crate::logs;
-use crate::settings::TypedLevel;
+use crate::settings::LogLevelSetting;
 
-/// Reloads that wait to be answered, at most: each takes milliseconds.
-const WAITING_MAX: usize = 16;
+/// Maximum number of pending reload requests; each takes milliseconds. Further senders wait.
+const PENDING_MAX: usize = 16;
 
-/// Reads a node's settings anew, as on its start.
+/// Function that reads a node's settings from its file, flags and environment.
 pub(crate) type Load<S> = Arc<dyn Fn() -> Result<S, Failure> + Send + Sync>;
 
-/// The outcome of a reload.
-pub(crate) type Outcome = Result<ReloadAnswer, Failure>;
+/// Outcome of a reload: a report about the changes, or the reason why the settings stay as they
+/// are.
+pub(crate) type ReloadOutcome = Result<ReloadAnswer, Failure>;
 
-/// A node whose settings may change while it works.
+/// Running node whose settings can be reloaded.
 pub(crate) trait Reloadable {
-    /// Reads the settings again and has the node work by them; all of them, or none.
-    async fn reload(&mut self) -> Outcome;
+    /// Reads the node's settings again and applies them: all, or none.
+    async fn reload(&mut self) -> ReloadOutcome;
 }
 
-/// The end that asks for reloads; copies may go to other tasks.
+/// Sender of reload requests to a running node. It may be cloned for other tasks.
 #[derive(Clone, Debug)]
-pub(crate) struct Asker(mpsc::Sender<oneshot::Sender<Outcome>>);
+pub(crate) struct ReloadHandle(mpsc::Sender<oneshot::Sender<ReloadOutcome>>);
 
-impl Asker {
-    /// Asks for a reload, and waits for its outcome.
+impl ReloadHandle {
+    /// Requests a reload of the node's settings, and waits for its outcome.
     ///
     /// # Errors
-    /// As the reload, or if the node ends.
-    pub(crate) async fn ask(&self) -> Outcome {
-        let ends = || Failure::new(Cause::Network, "the node is about to end");
+    /// If the reload fails, or the node ends.
+    pub(crate) async fn request(&self) -> ReloadOutcome {
+        let ends = || Failure::new(Cause::Network, "the node is shutting down");
         let (answer, outcome) = oneshot::channel();
         self.0.send(answer).await.map_err(|_| ends())?;
         outcome.await.map_err(|_| ends())?
     }
 }
 
-/// Requests for reloads.
-pub(crate) struct Reloads {
+/// Receiver of reload requests, by SIGHUP or from a [`ReloadHandle`].
+pub(crate) struct ReloadRequests {
     hangup: Signal,
-    requests: mpsc::Receiver<oneshot::Sender<Outcome>>,
+    requests: mpsc::Receiver<oneshot::Sender<ReloadOutcome>>,
 }
 
-impl Reloads {
-    /// Takes requests from now on: SIGHUP no longer ends the process.
+impl ReloadRequests {
+    /// Starts to receive reload requests. From then on, SIGHUP does not end the process.
     ///
     /// # Errors
-    /// If the operating system does not let it.
-    pub(crate) fn listen() -> Result<(Self, Asker), Failure> {
+    /// If the operating system refuses the signal handler.
+    pub(crate) fn listen() -> Result<(Self, ReloadHandle), Failure> {
         let hangup = signal(SignalKind::hangup()).map_err(|error| {
             Failure::machine(format!(
-                "SIGHUP cannot be waited for: {error}; give the process more file descriptors (LimitNOFILE)"
+                "cannot wait for SIGHUP: {error}; give the process more file descriptors (LimitNOFILE)"
             ))
         })?;
-        let (asker, requests) = mpsc::channel(WAITING_MAX);
-        Ok((Self { hangup, requests }, Asker(asker)))
+        let (sender, requests) = mpsc::channel(PENDING_MAX);
+        Ok((Self { hangup, requests }, ReloadHandle(sender)))
     }
 
-    /// Has the node read its settings again each time that somebody asks, one after another, for as long as it works.
+    /// Reloads the node's settings at each request, one after another, and logs and returns the
+    /// outcomes. Runs until it is dropped.
     pub(crate) async fn follow(mut self, node: &mut impl Reloadable) {
         loop {
             let answer = tokio::select! {
@@ -78,26 +80,24 @@ impl Reloads {
             };
             let outcome = node.reload().await;
             log(&outcome);
-            // Whoever asked may have gone.
+            // The receiver may have been dropped.
             let _ = answer.map(|answer| answer.send(outcome));
         }
     }
 }
 
-/// Reads settings on a thread that may wait for files and other programs.
+/// Reads a node's settings on a thread that may block on files and other programs.
 ///
 /// # Errors
-/// If they are wrong.
+/// If a setting is invalid.
 pub(crate) async fn read<S: Send + 'static>(load: &Load<S>) -> Result<S, Failure> {
     let load = load.clone();
     let read = tokio::task::spawn_blocking(move || load()).await;
-    read.unwrap_or_else(|error| {
-        Err(Failure::new(Cause::Byway, format!("reading the settings failed: {error}")))
-    })
+    read.unwrap_or_else(|error| Err(Failure::new(Cause::Byway, format!("cannot read the settings: {error}"))))
 }
 
-/// Has messages of this level be logged from now on, and notes it.
-pub(crate) fn change_level(level: &mut TypedLevel, new: TypedLevel, report: &mut Report) {
+/// Sets the log level to `new`, and records the change in the report, if it differs.
+pub(crate) fn change_level(level: &mut LogLevelSetting, new: LogLevelSetting, report: &mut ReloadReport) {
     if *level != new {
         report.changed("log.level");
         logs::set_level(new);
@@ -105,20 +105,21 @@ pub(crate) fn change_level(level: &mut TypedLevel, new: TypedLevel, report: &mut
     }
 }
 
-fn log(outcome: &Outcome) {
+fn log(outcome: &ReloadOutcome) {
     match outcome {
         Ok(answer) => {
             let changes = answer.changes.iter();
             let changes: Vec<String> =
                 changes.map(|change| format!("{} {}", change.change, change.setting)).collect();
-            let changes =
-                if changes.is_empty() { "nothing has changed".to_owned() } else { changes.join(", ") };
-            tracing::info!(unchanged = answer.unchanged, "the settings were read again: {changes}");
+            let changes = if changes.is_empty() { "no changes".to_owned() } else { changes.join(", ") };
+            tracing::info!(unchanged = answer.unchanged, "settings reloaded: {changes}");
             if !answer.needs_restart.is_empty() {
                 let settings = answer.needs_restart.join(", ");
-                tracing::warn!("these settings take effect when the node is started again: {settings}");
+                tracing::warn!("settings that take effect after a restart of the node: {settings}");
             }
         }
-        Err(failure) => tracing::error!("the settings stay as they were: {failure}"),
+        Err(failure) => {
+            tracing::error!("cannot reload the settings, continuing with the current ones: {failure}")
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Where something is: an address and a port, or a DNS name and a port.
+//! Endpoint in the settings: an address and a port, or a DNS name and a port.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -7,10 +7,10 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
-/// Longest DNS name in characters (RFC 1035, 2.3.4, without the dot at the end).
+/// Longest DNS name in characters, without the dot at the end (RFC 1035, section 2.3.4).
 const NAME_CHARACTERS_MAX: usize = 253;
 
-/// Longest label of one.
+/// Longest label of a DNS name, in characters (RFC 1035, section 2.3.4).
 const LABEL_CHARACTERS_MAX: usize = 63;
 
 /// An address and a port, or a DNS name and a port.
@@ -18,11 +18,11 @@ const LABEL_CHARACTERS_MAX: usize = 63;
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub(crate) enum Endpoint {
-    /// An address and a port.
+    /// Address and port.
     Address(SocketAddr),
-    /// A name that the system's resolver knows, and a port.
+    /// Name that the system's resolver knows, and port.
     Name {
-        /// The name, in lower case.
+        /// Name, in lower case.
         host: String,
         /// The port.
         port: u16,
@@ -30,7 +30,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the name that has to be resolved.
+    /// Returns the endpoint's DNS name, which has to be resolved; `None` for an address.
     pub(crate) fn host(&self) -> Option<&str> {
         match self {
             Self::Address(_) => None,
@@ -38,7 +38,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the addresses, where its name stands for these.
+    /// Returns the endpoint's addresses: its own one, or those of `of_name`, to which its DNS name
+    /// resolves, with its port.
     pub(crate) fn addresses(&self, of_name: &[IpAddr]) -> Vec<SocketAddr> {
         match self {
             Self::Address(address) => vec![*address],
@@ -48,7 +49,7 @@ impl Endpoint {
         }
     }
 
-    /// Says why nothing can be sent there, and the remedy.
+    /// Returns the reason why no datagram can be sent to the endpoint, with the remedy.
     pub(super) fn problem(&self) -> Option<&'static str> {
         match self {
             Self::Address(address) if address.port() == 0 => Some(NO_PORT),
@@ -59,15 +60,15 @@ impl Endpoint {
     }
 }
 
-const NO_PORT: &str = "port 0 is none: write the port that the receiver listens on";
+const NO_PORT: &str = "invalid port 0: write the port that the receiver listens on";
 
-/// Says why an address stands for no single interface, and the remedy.
+/// Returns the reason why an address does not identify a single interface, with the remedy.
 pub(super) fn unicast_problem(address: &SocketAddr) -> Option<&'static str> {
     match address {
         SocketAddr::V4(v4) if v4.ip().is_multicast() => Some(A_GROUP),
-        SocketAddr::V4(v4) if v4.ip().is_broadcast() => Some(
-            "is the broadcast address, for which Byway carries nothing: write the address of one machine",
-        ),
+        SocketAddr::V4(v4) if v4.ip().is_broadcast() => {
+            Some("is the broadcast address, which Byway does not support: write the address of one machine")
+        }
         SocketAddr::V6(v6) if v6.ip().is_multicast() => Some(A_GROUP),
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => Some(
             "is a link-local address without its interface: write it as in \"[fe80::1%eth0]:5000\" (ip -6 address shows both)",
@@ -76,8 +77,7 @@ pub(super) fn unicast_problem(address: &SocketAddr) -> Option<&'static str> {
     }
 }
 
-const A_GROUP: &str =
-    "is a multicast group, for which Byway carries nothing: write the address of one machine";
+const A_GROUP: &str = "is a multicast group, which Byway does not support: write the address of one machine";
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,8 +105,8 @@ impl FromStr for Endpoint {
         let named = named.and_then(|(host, port)| Some((host, port.parse().ok()?)));
         let (host, port) = named.ok_or_else(|| {
             format!(
-                "{text:?} is no endpoint: write an address or a DNS name with its port, as in \"192.0.2.1:5000\", \
-                 \"[2001:db8::1]:5000\" or \"media.example.org:5000\""
+                "invalid endpoint {text:?}: write an address or a DNS name with its port, as in \
+                 \"192.0.2.1:5000\", \"[2001:db8::1]:5000\" or \"media.example.org:5000\""
             )
         })?;
         Ok(Self::Name { host: host.to_ascii_lowercase(), port })
@@ -121,16 +121,18 @@ impl TryFrom<String> for Endpoint {
     }
 }
 
-/// Parses an address and a port, whose zone may be the name of an interface.
+/// Parses an address and a port. An IPv6 zone may be the name of an interface.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     parse(text).unwrap_or_else(|| {
         Err(format!(
-            "{text:?} is no address with its port: write it as in \"192.0.2.1:5000\" or \"[2001:db8::1]:5000\""
+            "invalid address {text:?}: write it with its port, as in \"192.0.2.1:5000\" or \
+             \"[2001:db8::1]:5000\""
         ))
     })
 }
 
-/// The same; `None` if the text looks like neither.
+/// Parses an address like [`address`]. Returns `None` if the text is neither an address nor similar
+/// to one.
 fn parse(text: &str) -> Option<Result<SocketAddr, String>> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Some(Ok(address));
@@ -140,11 +142,12 @@ fn parse(text: &str) -> Option<Result<SocketAddr, String>> {
     let (ip, port) = (ip.parse().ok()?, port.parse().ok()?);
     let index = nix::net::if_::if_nametoindex(zone);
     Some(index.map(|index| SocketAddrV6::new(ip, port, 0, index).into()).map_err(|_| {
-        format!("{text:?} names an interface that this machine does not have (ip link shows all): {zone:?}")
+        format!("interface of {text:?} not found on this machine (ip link shows all): {zone:?}")
     }))
 }
 
-/// True for names as hosts have them (RFC 1123, 2.1), underscores allowed. What ends in a number is a mistyped address.
+/// True for valid names of hosts (RFC 1123, section 2.1), with underscores allowed. A name that
+/// ends in a number is a mistyped address.
 fn is_name(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
@@ -160,18 +163,18 @@ fn is_name(host: &str) -> bool {
         && !last.chars().all(|letter| letter.is_ascii_digit())
 }
 
-/// Reads an address whose zone may be the name of an interface.
+/// Deserializes an address and a port. An IPv6 zone may be the name of an interface.
 pub(super) fn read_address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr, D::Error> {
     address(&String::deserialize(source)?).map_err(serde::de::Error::custom)
 }
 
-/// Reads several.
+/// Deserializes a list of addresses with ports.
 pub(super) fn read_addresses<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<SocketAddr>, D::Error> {
     let texts = Vec::<String>::deserialize(source)?;
     texts.iter().map(|text| address(text).map_err(serde::de::Error::custom)).collect()
 }
 
-/// Reads several, where the key is there.
+/// Deserializes a list of addresses with ports, whose key may be absent.
 pub(super) fn read_some_addresses<'de, D: Deserializer<'de>>(
     source: D,
 ) -> Result<Option<Vec<SocketAddr>>, D::Error> {
@@ -205,7 +208,7 @@ mod tests {
             "a b:1",
         ] {
             let error = shown(text).expect_err(text);
-            assert!(error.contains("is no endpoint: write"), "{error}");
+            assert!(error.contains(": write"), "{error}");
         }
     }
 

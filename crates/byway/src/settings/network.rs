@@ -1,4 +1,4 @@
-//! A static network: who is who by the file alone.
+//! Validated static network, whose members come from the configuration file alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use byway_wire::{
     Shard, TenantId,
 };
 
-use super::additions::Other;
 use super::endpoint::Endpoint;
-use super::meaning::{checked_shards, named_as};
-use super::typed::{TypedNetwork, TypedPair};
+use super::overlay::OtherAgent;
+use super::raw::{RawNetwork, RawPair};
+use super::validated::{checked_shards, validated_name};
 use crate::controller::ControllerSettings;
-use crate::names::Resolved;
-use byway_typed::{KeyPath, Problem, Source};
+use crate::name_resolution::ResolvedNames;
+use byway_config_types::{KeyPath, Problem, Source};
 
-/// A network that is written down in a file, checked.
+/// Validated static network of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StaticNetwork {
     relays: Vec<StaticRelay>,
@@ -27,32 +27,32 @@ pub(crate) struct StaticNetwork {
     pairs: Vec<StaticPair>,
 }
 
-/// A relay whose entry has no addresses yet.
+/// Relay of a static network. Its map entry has no addresses until its endpoints are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StaticRelay {
     entry: RelayEntry,
     addresses: Vec<Endpoint>,
 }
 
-/// An agent whose entry has no addresses yet.
+/// Agent of a static network. Its map entry has no addresses until its endpoints are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StaticAgent {
     entry: AgentEntry,
     addresses: Vec<Endpoint>,
     key: PublicKey,
-    /// Places of its relays.
+    /// Indices of the relays near the agent, best first.
     relays: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StaticPair {
-    /// Places of the two agents.
+    /// Indices of the pair's two agents.
     agents: [usize; 2],
     group: u32,
     rate: Rate,
 }
 
-/// One direction of a pair, by places.
+/// One direction of a pair: from a sender to a receiver.
 #[derive(Clone, Copy, Debug)]
 struct Direction<'a> {
     sender: &'a StaticAgent,
@@ -61,27 +61,27 @@ struct Direction<'a> {
 }
 
 impl StaticNetwork {
-    /// Checks what was typed.
+    /// Validates the `[network]` tables of a file.
     ///
     /// # Errors
-    /// If a name, number or key stands for two, a name for nobody, or a value is out of its range.
-    pub(crate) fn check(typed: &TypedNetwork, source: &Source) -> Result<Self, Problem> {
-        let at = Checker { source, root: KeyPath::of("network") };
-        let relays = at.relays(typed)?;
-        let relay_places = places(relays.iter().map(|relay| relay.entry.name.clone()));
-        let agents = at.agents(typed, &relay_places)?;
-        let agent_places = places(agents.iter().map(|agent| agent.entry.name.clone()));
-        let pairs = at.pairs(typed, &agent_places)?;
+    /// If a name, number or key is ambiguous, a name is unknown, or a value is out of its range.
+    pub(crate) fn check(typed: &RawNetwork, source: &Source) -> Result<Self, Problem> {
+        let checker = Checker { source, root: KeyPath::of("network") };
+        let relays = checker.relays(typed)?;
+        let relay_indices = index_by_name(relays.iter().map(|relay| relay.entry.name.clone()));
+        let agents = checker.agents(typed, &relay_indices)?;
+        let agent_indices = index_by_name(agents.iter().map(|agent| agent.entry.name.clone()));
+        let pairs = checker.pairs(typed, &agent_indices)?;
         Ok(Self { relays, agents, pairs })
     }
 
-    /// The number and the key that the file has for an agent.
+    /// Returns the number and the public key of the agent with this name.
     pub(crate) fn agent(&self, name: &str) -> Option<(AgentId, PublicKey)> {
         let agent = self.agents.iter().find(|agent| agent.entry.name == name)?;
         Some((AgentId::new(agent.entry.number), agent.key))
     }
 
-    /// Whether the file has a node of this role and name.
+    /// True if the network has a node of this role and name.
     pub(crate) fn has(&self, role: Role, name: &str) -> bool {
         match role {
             Role::Agent => self.agent(name).is_some(),
@@ -89,34 +89,34 @@ impl StaticNetwork {
         }
     }
 
-    /// The agents that are paired with one.
-    pub(crate) fn others(&self, name: &str) -> Vec<Other> {
+    /// Returns the agents with which the agent of this name is paired.
+    pub(crate) fn others(&self, name: &str) -> Vec<OtherAgent> {
         let of_pair = self.pairs.iter().filter_map(|pair| {
-            let [one, other] = pair.agents.map(|place| &self.agents[place]);
+            let [one, other] = pair.agents.map(|index| &self.agents[index]);
             if one.entry.name == name { Some(other) } else { (other.entry.name == name).then_some(one) }
         });
-        of_pair.map(|agent| Other { name: agent.entry.name.clone() }).collect()
+        of_pair.map(|agent| OtherAgent { name: agent.entry.name.clone() }).collect()
     }
 
-    /// A relay of the file.
+    /// Returns the map entry of the relay with this name, without addresses.
     pub(crate) fn relay(&self, name: &str) -> Option<&RelayEntry> {
         self.relays.iter().map(|relay| &relay.entry).find(|relay| relay.name == name)
     }
 
-    /// Returns the DNS names of all relays and agents.
+    /// Returns the DNS names in the addresses of all relays and agents.
     pub(crate) fn hosts(&self) -> BTreeSet<String> {
         let relays = self.relays.iter().flat_map(|relay| &relay.addresses);
         let agents = self.agents.iter().flat_map(|agent| &agent.addresses);
         relays.chain(agents).filter_map(Endpoint::host).map(str::to_owned).collect()
     }
 
-    /// Returns the DNS names of all relays.
+    /// Returns the DNS names in the addresses of all relays.
     pub(crate) fn hosts_of_relays(&self) -> BTreeSet<String> {
         let addresses = self.relays.iter().flat_map(|relay| &relay.addresses);
         addresses.filter_map(Endpoint::host).map(str::to_owned).collect()
     }
 
-    /// Returns the DNS names of a relay, or of an agent.
+    /// Returns the DNS names in the addresses of the node of this role and name.
     pub(crate) fn hosts_of(&self, role: Role, name: &str) -> BTreeSet<String> {
         let of_relays = self.relays.iter().filter(|relay| role == Role::Relay && relay.entry.name == name);
         let of_agents = self.agents.iter().filter(|agent| role == Role::Agent && agent.entry.name == name);
@@ -125,39 +125,43 @@ impl StaticNetwork {
         addresses.filter_map(Endpoint::host).map(str::to_owned).collect()
     }
 
-    /// What an agent has to know.
-    pub(crate) fn map_for_agent(&self, number: AgentId, names: &Resolved) -> NetworkMap {
+    /// Returns the map of the agent with this number: its peers, all relays, and its pairings. The
+    /// revision grows with each change of resolved addresses.
+    pub(crate) fn map_for_agent(&self, number: AgentId, names: &ResolvedNames) -> NetworkMap {
         let own = |agent: &StaticAgent| agent.entry.number == number.number();
         let directions: Vec<_> =
-            self.directions().filter(|way| own(way.sender) || own(way.receiver)).collect();
-        let agents = directions.iter().flat_map(|way| [way.sender, way.receiver]);
+            self.directions().filter(|direction| own(direction.sender) || own(direction.receiver)).collect();
+        let agents = directions.iter().flat_map(|direction| [direction.sender, direction.receiver]);
         let agents: BTreeMap<u32, &StaticAgent> =
             agents.filter(|agent| !own(agent)).map(|agent| (agent.entry.number, agent)).collect();
         NetworkMap {
             revision: 1 + names.changes(),
             relays: self.relays.iter().map(|relay| relay.entry(names)).collect(),
             agents: agents.into_values().map(|agent| agent.entry(names)).collect(),
-            pairings: directions.iter().map(|way| self.pairing(*way)).collect(),
+            pairings: directions.iter().map(|direction| self.pairing(*direction)).collect(),
         }
     }
 
-    /// What a relay has to know: all others.
-    pub(crate) fn map_for_relay(&self, number: RelayId, names: &Resolved) -> NetworkMap {
+    /// Returns the map of the relay with this number, which lists all other relays.
+    pub(crate) fn map_for_relay(&self, number: RelayId, names: &ResolvedNames) -> NetworkMap {
         let others = self.relays.iter().filter(|relay| relay.entry.number != number.number());
         let relays = others.map(|relay| relay.entry(names)).collect();
         NetworkMap { revision: 1 + names.changes(), relays, ..NetworkMap::default() }
     }
 
-    /// What the file lets agents do at relays.
+    /// Returns the grants of all pairs, which relays of a static network take from their own files.
     pub(crate) fn grants(&self) -> Vec<Grant> {
-        let grants_of =
-            |way| self.ways(way).into_iter().map(move |(ingress, egress)| grant(way, ingress, egress));
+        let grants_of = |direction| {
+            self.relay_paths(direction)
+                .into_iter()
+                .map(move |(ingress, egress)| grant(direction, ingress, egress))
+        };
         self.directions().flat_map(grants_of).collect()
     }
 
     fn directions(&self) -> impl Iterator<Item = Direction<'_>> + use<'_> {
         self.pairs.iter().flat_map(|pair| {
-            let [one, other] = pair.agents.map(|place| &self.agents[place]);
+            let [one, other] = pair.agents.map(|index| &self.agents[index]);
             [
                 Direction { sender: one, receiver: other, pair },
                 Direction { sender: other, receiver: one, pair },
@@ -165,55 +169,58 @@ impl StaticNetwork {
         })
     }
 
-    /// Ingress and egress relays of each way.
-    fn ways(&self, way: Direction<'_>) -> Vec<(RelayShard, RelayShard)> {
-        let place = |relay: usize| {
+    /// Returns the ingress and the egress relay of each relay path in a direction of a pair, best
+    /// first.
+    fn relay_paths(&self, direction: Direction<'_>) -> Vec<(RelayShard, RelayShard)> {
+        let shard_at = |relay: usize| {
             let relay = &self.relays[relay].entry;
-            let shard = shard_of(relay.shards, way.pair.group);
+            let shard = shard_of(relay.shards, direction.pair.group);
             RelayShard { relay: relay.number, shard: shard.number() }
         };
-        let paths = relay_paths(&way.sender.relays, &way.receiver.relays).into_iter();
-        paths.map(|(ingress, egress)| (place(ingress), place(egress))).collect()
+        let paths = relay_paths(&direction.sender.relays, &direction.receiver.relays).into_iter();
+        paths.map(|(ingress, egress)| (shard_at(ingress), shard_at(egress))).collect()
     }
 
-    /// How many pairings of a group use these relays in this order.
+    /// Returns the number of pairings in a coding group whose paths use these relays, as ingress
+    /// and egress.
     fn pairings_of(&self, group: u32, relays: (RelayShard, RelayShard)) -> usize {
-        let of_group = self.directions().filter(|way| way.pair.group == group);
-        of_group.filter(|way| self.ways(*way).contains(&relays)).count()
+        let of_group = self.directions().filter(|direction| direction.pair.group == group);
+        of_group.filter(|direction| self.relay_paths(*direction).contains(&relays)).count()
     }
 
-    fn pairing(&self, way: Direction<'_>) -> Pairing {
+    fn pairing(&self, direction: Direction<'_>) -> Pairing {
         let path = |(ingress, egress)| PairingPath {
             ingress,
             egress,
             grant: String::new(),
             expires_unix_seconds: None,
-            has_company: self.pairings_of(way.pair.group, (ingress, egress)) > 1,
+            has_coding_peers: self.pairings_of(direction.pair.group, (ingress, egress)) > 1,
         };
         Pairing {
-            sender: way.sender.entry.number,
-            receiver: way.receiver.entry.number,
-            paths: self.ways(way).into_iter().map(path).collect(),
+            sender: direction.sender.entry.number,
+            receiver: direction.receiver.entry.number,
+            paths: self.relay_paths(direction).into_iter().map(path).collect(),
         }
     }
 }
 
 impl StaticRelay {
-    fn entry(&self, names: &Resolved) -> RelayEntry {
+    fn entry(&self, names: &ResolvedNames) -> RelayEntry {
         let addresses = self.addresses.iter().flat_map(|endpoint| names.addresses(endpoint)).collect();
         RelayEntry { addresses, ..self.entry.clone() }
     }
 }
 
 impl StaticAgent {
-    fn entry(&self, names: &Resolved) -> AgentEntry {
+    fn entry(&self, names: &ResolvedNames) -> AgentEntry {
         let addresses = self.addresses.iter().flat_map(|endpoint| names.addresses(endpoint)).collect();
         AgentEntry { addresses, ..self.entry.clone() }
     }
 }
 
-/// What the file implies for one direction of a pair and one way: all services and flow numbers, for ever.
-fn grant(way: Direction<'_>, ingress: RelayShard, egress: RelayShard) -> Grant {
+/// Returns the grant for one direction of a pair and one relay path. It permits all services and
+/// flow numbers, and never ends.
+fn grant(direction: Direction<'_>, ingress: RelayShard, egress: RelayShard) -> Grant {
     let granted =
         |relay: RelayShard| GrantedRelay { relay: RelayId::new(relay.relay), shard: Shard::new(relay.shard) };
     let services = [Service::Internet, Service::Coding, Service::Caching, Service::Forwarding, Service::Both];
@@ -224,37 +231,37 @@ fn grant(way: Direction<'_>, ingress: RelayShard, egress: RelayShard) -> Grant {
         egress: granted(egress),
         first_flow: FlowId::new(0),
         last_flow: FlowId::new(u16::MAX),
-        sender: AgentId::new(way.sender.entry.number),
-        receiver: Receiver::Agent(AgentId::new(way.receiver.entry.number)),
-        coding_group: CodingGroupId::new(way.pair.group),
+        sender: AgentId::new(direction.sender.entry.number),
+        receiver: Receiver::Agent(AgentId::new(direction.receiver.entry.number)),
+        coding_group: CodingGroupId::new(direction.pair.group),
         tenant: TenantId::new(1),
-        rate: KilobitsPerSecond::from_rate(way.pair.rate),
+        rate: KilobitsPerSecond::from_rate(direction.pair.rate),
         not_after_unix_seconds: u64::MAX,
-        sender_key: *way.sender.key.bytes(),
-        receiver_key: *way.receiver.key.bytes(),
+        sender_key: *direction.sender.key.bytes(),
+        receiver_key: *direction.receiver.key.bytes(),
         signature: [0; SIGNATURE_BYTES],
     }
 }
 
-fn places(names: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
-    names.enumerate().map(|(place, name)| (name, place)).collect()
+fn index_by_name(names: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
+    names.enumerate().map(|(index, name)| (name, index)).collect()
 }
 
-/// Checks the tables of a network, and says where something is wrong.
+/// Validator of the `[network]` tables, which reports the location of an error.
 struct Checker<'a> {
     source: &'a Source,
     root: KeyPath,
 }
 
 impl Checker<'_> {
-    fn relays(&self, typed: &TypedNetwork) -> Result<Vec<StaticRelay>, Problem> {
+    fn relays(&self, typed: &RawNetwork) -> Result<Vec<StaticRelay>, Problem> {
         let root = self.root.key("relays");
         self.distinct(&root, typed.relays.iter().map(|relay| (&relay.name, relay.number, &relay.key)))?;
-        let entries = typed.relays.iter().enumerate().map(|(place, relay)| {
-            let here = root.place(place);
+        let entries = typed.relays.iter().enumerate().map(|(index, relay)| {
+            let here = root.index(index);
             self.key(&here, &relay.key)?;
             if relay.addresses.is_empty() {
-                return Err(self.source.problem(&here.key("addresses"), "name at least one address"));
+                return Err(self.source.problem(&here.key("addresses"), "no address: name at least one"));
             }
             let shards = checked_shards(&here, relay.shards.unwrap_or(1), self.source)?;
             let entry = RelayEntry {
@@ -271,16 +278,16 @@ impl Checker<'_> {
 
     fn agents(
         &self,
-        typed: &TypedNetwork,
+        typed: &RawNetwork,
         relays: &BTreeMap<String, usize>,
     ) -> Result<Vec<StaticAgent>, Problem> {
         let root = self.root.key("agents");
         self.distinct(&root, typed.agents.iter().map(|agent| (&agent.name, agent.number, &agent.key)))?;
-        let entries = typed.agents.iter().enumerate().map(|(place, agent)| {
-            let here = root.place(place);
+        let entries = typed.agents.iter().enumerate().map(|(index, agent)| {
+            let here = root.index(index);
             let key = self.key(&here, &agent.key)?;
             let near = agent.relays.iter().enumerate().map(|(number, name)| {
-                let path = here.key("relays").place(number);
+                let path = here.key("relays").index(number);
                 relays.get(name).copied().ok_or_else(|| self.unknown(&path, "relay", name, relays))
             });
             Ok(StaticAgent {
@@ -292,7 +299,7 @@ impl Checker<'_> {
                 },
                 addresses: self.addresses(&here, &agent.addresses)?,
                 key,
-                relays: self.once(&here.key("relays"), near.collect::<Result<_, _>>()?)?,
+                relays: self.check_unique(&here.key("relays"), near.collect::<Result<_, _>>()?)?,
             })
         });
         entries.collect()
@@ -300,21 +307,19 @@ impl Checker<'_> {
 
     fn pairs(
         &self,
-        typed: &TypedNetwork,
+        typed: &RawNetwork,
         agents: &BTreeMap<String, usize>,
     ) -> Result<Vec<StaticPair>, Problem> {
         let root = self.root.key("pairs");
         let mut found: Vec<StaticPair> = Vec::new();
-        for (place, pair) in typed.pairs.iter().enumerate() {
-            let checked = self.pair(&root.place(place), pair, agents)?;
+        for (index, pair) in typed.pairs.iter().enumerate() {
+            let checked = self.pair(&root.index(index), pair, agents)?;
             let same = |known: &StaticPair| {
                 known.agents == checked.agents || known.agents == [checked.agents[1], checked.agents[0]]
             };
             if found.iter().any(same) {
-                let path = root.place(place).key("agents");
-                return Err(self
-                    .source
-                    .problem(&path, "these two are a pair already: delete one of the entries"));
+                let path = root.index(index).key("agents");
+                return Err(self.source.problem(&path, "duplicate pair: delete one of the entries"));
             }
             found.push(checked);
         }
@@ -324,16 +329,18 @@ impl Checker<'_> {
     fn pair(
         &self,
         here: &KeyPath,
-        pair: &TypedPair,
+        pair: &RawPair,
         agents: &BTreeMap<String, usize>,
     ) -> Result<StaticPair, Problem> {
-        let place = |number: usize| {
-            let (path, name) = (here.key("agents").place(number), &pair.agents[number]);
+        let agent_index = |number: usize| {
+            let (path, name) = (here.key("agents").index(number), &pair.agents[number]);
             agents.get(name).copied().ok_or_else(|| self.unknown(&path, "agent", name, agents))
         };
-        let agents = [place(0)?, place(1)?];
+        let agents = [agent_index(0)?, agent_index(1)?];
         if agents[0] == agents[1] {
-            return Err(self.source.problem(&here.key("agents"), "name two different agents"));
+            return Err(self
+                .source
+                .problem(&here.key("agents"), "pair of an agent with itself: name two different agents"));
         }
         Ok(StaticPair {
             agents,
@@ -342,25 +349,25 @@ impl Checker<'_> {
         })
     }
 
-    /// The addresses of a node, if others can send to each.
+    /// Returns the addresses of a node. Fails if others cannot send to one of them.
     fn addresses(&self, here: &KeyPath, typed: &[Endpoint]) -> Result<Vec<Endpoint>, Problem> {
         let path = here.key("addresses");
         let problem =
-            typed.iter().enumerate().find_map(|(place, endpoint)| Some((place, endpoint.problem()?)));
+            typed.iter().enumerate().find_map(|(index, endpoint)| Some((index, endpoint.problem()?)));
         match problem {
-            Some((place, problem)) => Err(self.source.problem(&path.place(place), problem)),
+            Some((index, problem)) => Err(self.source.problem(&path.index(index), problem)),
             None => Ok(typed.to_vec()),
         }
     }
 
-    /// The places of an agent's relays, if none stands there twice.
-    fn once(&self, path: &KeyPath, places: Vec<usize>) -> Result<Vec<usize>, Problem> {
-        let again = (0..places.len()).find(|number| places[..*number].contains(&places[*number]));
+    /// Returns the indices of an agent's relays. Fails if one occurs twice.
+    fn check_unique(&self, path: &KeyPath, indices: Vec<usize>) -> Result<Vec<usize>, Problem> {
+        let again = (0..indices.len()).find(|number| indices[..*number].contains(&indices[*number]));
         match again {
             Some(number) => {
-                Err(self.source.problem(&path.place(number), "is named before: name each relay once"))
+                Err(self.source.problem(&path.index(number), "duplicate relay: name each relay once"))
             }
-            None => Ok(places),
+            None => Ok(indices),
         }
     }
 
@@ -370,20 +377,21 @@ impl Checker<'_> {
 
     fn unknown(&self, path: &KeyPath, what: &str, name: &str, known: &BTreeMap<String, usize>) -> Problem {
         let names: Vec<&str> = known.keys().map(String::as_str).collect();
-        let message = format!("there is no {what} {name:?} in [network]; there are: {}", names.join(", "));
+        let message = format!("{what} {name:?} not found in [network], only: {}", names.join(", "));
         self.source.problem(path, message)
     }
 
-    /// That names, numbers and keys are there, and stand for one each.
+    /// Checks that the names, numbers and keys of a table's entries are valid, and that none occurs
+    /// twice.
     fn distinct<'a>(
         &self,
         root: &KeyPath,
         entries: impl Iterator<Item = (&'a String, u32, &'a String)>,
     ) -> Result<(), Problem> {
         let mut known: [BTreeMap<String, usize>; 3] = Default::default();
-        for (place, (name, number, key)) in entries.enumerate() {
-            let here = root.place(place);
-            named_as(&here.key("name"), name.clone(), self.source)?;
+        for (index, (name, number, key)) in entries.enumerate() {
+            let here = root.index(index);
+            validated_name(&here.key("name"), name.clone(), self.source)?;
             if !(1..=i32::MAX.unsigned_abs()).contains(&number) {
                 return Err(self
                     .source
@@ -391,8 +399,8 @@ impl Checker<'_> {
             }
             let values = [("name", name.clone()), ("number", number.to_string()), ("key", key.clone())];
             for (known, (field, value)) in known.iter_mut().zip(values) {
-                if let Some(other) = known.insert(value.clone(), place) {
-                    let message = format!("{value} is that of {root}[{other}] too: each needs its own");
+                if let Some(other) = known.insert(value.clone(), index) {
+                    let message = format!("{value} already used by {root}[{other}]: each needs its own");
                     return Err(self.source.problem(&here.key(field), message));
                 }
             }

@@ -1,73 +1,78 @@
-//! What is captured, and where it may go at the other end, as meant.
+//! Validated settings of an agent's captures and TUN device, and of exposed networks at the other
+//! end.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use byway_proto::limits::{DATAGRAM_BYTES_MAX, PIECE_BYTES_MAX};
+use byway_config_types::{KeyPath, PortsSetting, Problem, Protocol, Source};
+use byway_proto::limits::{DATAGRAM_BYTES_MAX, FRAGMENT_BYTES_MAX};
 use byway_proto::marking::Mark;
-use byway_typed::{KeyPath, Problem, Protocol, Source, TypedPorts};
 use byway_units::Rate;
 use byway_wire::ip::Headers;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::flows::{Defaults, Wanted, wanted};
-use super::selectors::TypedPrefix;
-use super::typed::{TypedCapture, TypedExpose, TypedTunnel};
+use super::flows::{FlowDefaults, FlowSpec, flow_spec};
+use super::raw::{RawCapture, RawExpose, RawTunnel};
+use super::selectors::PrefixSetting;
 use crate::capture::priorities;
 
-/// The least MTU of IPv6 (RFC 8200, section 5).
+/// Minimum MTU of IPv6 (RFC 8200, section 5).
 pub(crate) const MTU_MIN: u16 = 1_280;
 
-/// The routing table and so on, unless a file says otherwise.
+/// Default number of the agent's routing table, of the first rule priority, and of the firewall
+/// mark.
 pub(super) const TABLE: u32 = 4_600;
 
-/// Tables and priorities that are the system's own: main is 254, and its priority 32,766.
+/// Permitted numbers of routing tables and rule priorities. The system's own are outside: its main
+/// table is 254, and the priority of its rule 32,766.
 const TABLES: RangeInclusive<u32> = 256..=32_000;
 
-/// The bytes of a device's name (Linux, `IFNAMSIZ` with its end).
+/// Longest name of a network device, in bytes (Linux, `IFNAMSIZ` without its terminator).
 const DEVICE_BYTES_MAX: usize = 15;
 
-/// What a capture asks for: all TCP connections share one flow.
-const OF_CAPTURES: Defaults<'_> =
-    Defaults { rate: Rate::from_megabits_per_second(100), traffic: None, marks: &MARKS };
+/// Default settings of a capture's flows. The rate is higher than a forward's, because all TCP
+/// connections share one flow.
+const CAPTURE_DEFAULTS: FlowDefaults<'_> =
+    FlowDefaults { rate: Rate::from_megabits_per_second(100), traffic: None, marks: &MARKS };
 
-/// What is marked of captured packets: what is not bulk.
+/// Default marks of captured packets, which get a copy: those that are not bulk data.
 const MARKS: [Mark; 3] = [Mark::TcpHandshakes, Mark::TcpEnds, Mark::ShortFlows];
 
-/// The device of an agent that captures packets, or exposes networks.
+/// Validated settings of an agent's TUN device, and of its captures.
 #[derive(Clone, Debug)]
 pub(crate) struct Tunnel {
     pub(crate) device: String,
-    /// The number of the routing table, of the first priority of rules, and the mark of Byway's own packets.
+    /// Number of the agent's routing table, of the first rule priority, and of the firewall mark on
+    /// Byway's own packets.
     pub(crate) table: u32,
     pub(crate) mtu: u16,
-    /// By which Byway's own packets go; `None`: as all others.
+    /// Routing table of Byway's own packets; `None` for the same one as of other packets.
     pub(crate) own_table: Option<u32>,
     pub(crate) addresses: Vec<IpNet>,
-    /// A device whose packets captures carry.
-    pub(crate) watches: Option<String>,
+    /// Device whose packets the captures should transport, which the watchdog observes.
+    pub(crate) watched_device: Option<String>,
     pub(crate) captures: Vec<Capture>,
 }
 
-/// Packets that go to a peer.
+/// Validated settings of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture {
     pub(crate) selection: Selection,
-    /// Of which users; empty: of all.
+    /// Numbers of the users whose packets are captured; empty for all.
     pub(crate) users: Vec<RangeInclusive<u32>>,
-    /// Of which control groups; empty: of all.
+    /// Control groups whose packets are captured, by their path; empty for all.
     pub(crate) cgroups: Vec<String>,
-    /// With which firewall marks; empty: with any and none.
+    /// Firewall marks whose packets are captured; empty for packets with any mark, or with none.
     pub(crate) firewall_marks: Vec<u32>,
-    /// What rules of the firewall put there, and nothing else.
+    /// NFQUEUE that the operator's firewall rules fill. It excludes all other selectors.
     pub(crate) queue: Option<u16>,
-    /// Whether programs pin packets to a device, for which rules of routing do not count.
+    /// True if programs pin the packets to a device, which bypasses routing rules.
     pub(crate) pinned: bool,
-    pub(crate) wanted: Wanted,
+    pub(crate) spec: FlowSpec,
 }
 
 impl Capture {
-    /// The address that all packets go to, if there is one alone.
+    /// Returns the only address to which the capture's packets go; `None` if there are several.
     pub(crate) fn only_destination(&self) -> Option<IpAddr> {
         match &self.selection.prefixes[..] {
             [only] => (only.prefix_len() == only.max_prefix_len()).then(|| only.addr()),
@@ -76,26 +81,27 @@ impl Capture {
     }
 }
 
-/// Where packets go, as far as they show it themselves.
+/// Selection of packets by their address and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
     pub(crate) prefixes: Vec<IpNet>,
-    /// Empty: all packets.
-    pub(crate) ports: Vec<TypedPorts>,
+    /// Protocols with their ports; empty for packets of any protocol.
+    pub(crate) ports: Vec<PortsSetting>,
 }
 
-/// Where packets of peers may go here, and where they may come from.
+/// Network that an agent exposes: destinations and sources of the packets that peers may send to
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Network {
+pub(crate) struct ExposedNetwork {
     pub(crate) selection: Selection,
     pub(crate) sources: Vec<IpNet>,
-    /// Which packets of the way back are marked.
+    /// Kinds of packets that get a copy in the return direction.
     pub(crate) marks: Vec<Mark>,
 }
 
-/// Whether a packet is of the protocol, and has this port. Of later fragments, ports are unknown: without their first one, they
-/// are of no use.
-fn have(ports: &TypedPorts, headers: &Headers, port: Option<u16>) -> bool {
+/// True if a packet has the protocol of `ports`, and `port` is among them. `None` matches, because
+/// later fragments have no ports, and are useless without the first one.
+fn has_matching_port(ports: &PortsSetting, headers: &Headers, port: Option<u16>) -> bool {
     let is_of_protocol = match ports.protocol {
         Protocol::Tcp => headers.is_tcp(),
         Protocol::Udp => headers.is_udp(),
@@ -104,8 +110,8 @@ fn have(ports: &TypedPorts, headers: &Headers, port: Option<u16>) -> bool {
     is_of_protocol && ports.ports.as_ref().is_none_or(has_port)
 }
 
-/// Whether a port may be one of both.
-fn overlap(one: &TypedPorts, other: &TypedPorts) -> bool {
+/// True if a packet can have a protocol and port of both.
+fn overlap(one: &PortsSetting, other: &PortsSetting) -> bool {
     let ends = |ports: &Option<RangeInclusive<u16>>| {
         ports.as_ref().map_or((0, u16::MAX), |ports| (*ports.start(), *ports.end()))
     };
@@ -114,22 +120,23 @@ fn overlap(one: &TypedPorts, other: &TypedPorts) -> bool {
 }
 
 impl Selection {
-    /// Whether a packet goes there.
+    /// True if a packet's destination is in the selection.
     pub(crate) fn has(&self, headers: &Headers) -> bool {
         self.has_end(headers, headers.destination, headers.ports.map(|ports| ports.destination))
     }
 
-    /// Whether a packet comes from there.
+    /// True if a packet's source is in the selection, as in an answer.
     pub(crate) fn is_source_of(&self, headers: &Headers) -> bool {
         self.has_end(headers, headers.source, headers.ports.map(|ports| ports.source))
     }
 
     fn has_end(&self, headers: &Headers, address: IpAddr, port: Option<u16>) -> bool {
-        let has_port = self.ports.is_empty() || self.ports.iter().any(|ports| have(ports, headers, port));
+        let has_port =
+            self.ports.is_empty() || self.ports.iter().any(|ports| has_matching_port(ports, headers, port));
         has_port && contains(&self.prefixes, address)
     }
 
-    /// Whether a packet may go to both.
+    /// True if a packet can be in both selections.
     fn overlaps(&self, other: &Self) -> bool {
         let is_within = |one: &IpNet, other: &IpNet| one.contains(other) || other.contains(one);
         let prefixes =
@@ -140,42 +147,44 @@ impl Selection {
     }
 }
 
-/// Whether an address has one of these prefixes.
+/// True if one of the prefixes contains the address.
 pub(crate) fn contains(prefixes: &[IpNet], address: IpAddr) -> bool {
     prefixes.iter().any(|prefix| prefix.contains(&address))
 }
 
-impl Network {
-    /// Whether a packet of a peer may go through here.
+impl ExposedNetwork {
+    /// True if a peer may send this packet to the exposed network.
     pub(crate) fn permits(&self, headers: &Headers) -> bool {
         self.selection.has(headers) && self.is_source(headers.source)
     }
 
-    /// Whether packets may come from an address: of all addresses, from those that are not the networks' own.
+    /// True if packets to the network may have this source address. A source of all addresses does
+    /// not include the network's own.
     fn is_source(&self, address: IpAddr) -> bool {
         contains(&self.sources, address) && !contains(&self.selection.prefixes, address)
     }
 
-    /// Whether a packet may be the answer to one of a peer.
+    /// True if a packet of the network may be an answer to a peer's packet.
     pub(crate) fn answers(&self, headers: &Headers) -> bool {
         self.selection.is_source_of(headers) && self.is_source(headers.destination)
     }
 }
 
-/// The device, if anything needs it.
+/// Validates the settings of an agent's TUN device and captures. Returns `None` if no table needs a
+/// device.
 pub(super) fn tunnel(
-    typed: Option<&TypedTunnel>,
-    captures: &[TypedCapture],
-    exposed: &[TypedExpose],
+    typed: Option<&RawTunnel>,
+    captures: &[RawCapture],
+    exposed: &[RawExpose],
     source: &Source,
 ) -> Result<Option<Tunnel>, Problem> {
     let root = KeyPath::of("tunnel");
     let is_needed = !captures.is_empty() || exposed.iter().any(|exposed| !exposed.networks.is_empty());
-    let Some(typed) = typed.cloned().or_else(|| is_needed.then(TypedTunnel::default)) else {
+    let Some(typed) = typed.cloned().or_else(|| is_needed.then(RawTunnel::default)) else {
         return Ok(None);
     };
     if !is_needed {
-        let message = "nothing uses it: there is no [[capture]], and no [[expose]] has networks";
+        let message = "table without use: add a [[capture]], or an [[expose]] with networks";
         return Err(source.problem(&root, message));
     }
     let device = device(typed.device, &root.key("device"), source)?;
@@ -187,7 +196,8 @@ pub(super) fn tunnel(
     let mtu = mtu(typed.mtu, &root.key("mtu"), source)?;
     if let Some(own) = typed.own_table.filter(|own| *own == 0 || *own == table) {
         let message = format!(
-            "{own} is none, or the agent's own table: name the system's main one, 254, or another that has a way out"
+            "invalid table {own}, 0 or the agent's own: name the system's main table, 254, or another \
+             with a default route"
         );
         return Err(source.problem(&root.key("own_table"), message));
     }
@@ -199,25 +209,26 @@ pub(super) fn tunnel(
             source.problem(&root.key("addresses"), "name one IPv4 address, one IPv6 address, or one of each")
         );
     }
-    let is_late = |capture: &TypedCapture| {
+    let is_late = |capture: &RawCapture| {
         !capture.cgroups.is_empty() || !capture.firewall_marks.is_empty() || capture.queue.is_some()
     };
     if !addresses.is_empty() && captures.iter().any(is_late) {
-        let message = "packets of control groups and queues, and those with firewall marks, have their address before they are captured: leave it \
-                       out, or capture by destinations, ports and users";
+        let message = "packets of control groups and queues, and those with firewall marks, have a \
+                       source address before they are captured: omit this key, or capture by \
+                       destinations, ports and users";
         return Err(source.problem(&root.key("addresses"), message));
     }
     let captures = all_captures(captures, source)?;
-    let taken = priorities(table);
-    if let Some(place) =
-        captures.iter().position(|capture| capture.firewall_marks.iter().any(|mark| taken.contains(mark)))
+    let own_marks = priorities(table);
+    if let Some(index) =
+        captures.iter().position(|capture| capture.firewall_marks.iter().any(|mark| own_marks.contains(mark)))
     {
         let message = format!(
-            "{} to {} are Byway's own marks: take others, or another table in [tunnel]",
-            taken.start(),
-            taken.end()
+            "{} to {} are Byway's own marks: use others, or set another `table` in [tunnel]",
+            own_marks.start(),
+            own_marks.end()
         );
-        return Err(source.problem(&KeyPath::of("capture").place(place).key("firewall_marks"), message));
+        return Err(source.problem(&KeyPath::of("capture").index(index).key("firewall_marks"), message));
     }
     Ok(Some(Tunnel {
         device,
@@ -225,23 +236,23 @@ pub(super) fn tunnel(
         mtu,
         own_table: typed.own_table,
         addresses,
-        watches: typed.watches,
+        watched_device: typed.watched_device,
         captures,
     }))
 }
 
-/// The device's longest packet.
+/// Validates the MTU of the TUN device.
 fn mtu(typed: Option<u16>, path: &KeyPath, source: &Source) -> Result<u16, Problem> {
-    let mtu = typed.unwrap_or(u16::try_from(PIECE_BYTES_MAX).expect("a packet is shorter than 2^16"));
+    let mtu = typed.unwrap_or(u16::try_from(FRAGMENT_BYTES_MAX).expect("a packet is shorter than 2^16"));
     if !(MTU_MIN..=u16::try_from(DATAGRAM_BYTES_MAX).expect("so is this")).contains(&mtu) {
         let message =
-            format!("{mtu} is out of range: {MTU_MIN}, the least of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
+            format!("{mtu} is out of range: {MTU_MIN}, the minimum of IPv6, to {DATAGRAM_BYTES_MAX} bytes");
         return Err(source.problem(path, message));
     }
     Ok(mtu)
 }
 
-/// The device's name.
+/// Validates the name of the TUN device.
 fn device(typed: Option<String>, path: &KeyPath, source: &Source) -> Result<String, Problem> {
     let device = typed.unwrap_or_else(|| "byway0".to_owned());
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -251,22 +262,22 @@ fn device(typed: Option<String>, path: &KeyPath, source: &Source) -> Result<Stri
         || device.starts_with('.')
     {
         let message = format!(
-            "{device:?} is no name of a device: up to {DEVICE_BYTES_MAX} letters, digits, \"-\" and \"_\""
+            "invalid device name {device:?}: use up to {DEVICE_BYTES_MAX} letters, digits, \"-\" and \"_\""
         );
         return Err(source.problem(path, message));
     }
     Ok(device)
 }
 
-fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>, Problem> {
+fn all_captures(typed: &[RawCapture], source: &Source) -> Result<Vec<Capture>, Problem> {
     let root = KeyPath::of("capture");
     let mut found: Vec<Capture> = Vec::new();
-    for (place, typed) in typed.iter().enumerate() {
-        let here = root.place(place);
+    for (index, typed) in typed.iter().enumerate() {
+        let here = root.index(index);
         let capture = capture(&here, typed, source)?;
         if let Some(other) = found.iter().position(|other| other.selection.overlaps(&capture.selection)) {
             let message = format!(
-                "some packets fit this and the capture number {}: what reaches the device shows where it goes and not whose it is, so \
+                "overlaps with the capture number {}: at the device, packets of both look alike; \
                  captures must differ in destinations or ports",
                 other + 1
             );
@@ -275,7 +286,7 @@ fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>,
         let has_same = |other: &Capture| other.queue.is_some() && other.queue == capture.queue;
         if let Some(other) = found.iter().position(has_same) {
             let message =
-                format!("the capture number {} has this queue: each takes one of its own", other + 1);
+                format!("queue already used by the capture number {}: give each capture its own", other + 1);
             return Err(source.problem(&here.key("queue"), message));
         }
         found.push(capture);
@@ -283,20 +294,20 @@ fn all_captures(typed: &[TypedCapture], source: &Source) -> Result<Vec<Capture>,
     Ok(found)
 }
 
-fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capture, Problem> {
+fn capture(here: &KeyPath, typed: &RawCapture, source: &Source) -> Result<Capture, Problem> {
     for (number, group) in typed.cgroups.iter().enumerate() {
         if group.is_empty() || group.split('/').any(|part| part == ".." || part.contains(char::is_whitespace))
         {
             let message = format!(
-                "{group:?} is no path of a control group: write it as below /sys/fs/cgroup, without \"..\""
+                "invalid path of a control group {group:?}: write it as below /sys/fs/cgroup, without \"..\""
             );
-            return Err(source.problem(&here.key("cgroups").place(number), message));
+            return Err(source.problem(&here.key("cgroups").index(number), message));
         }
     }
     if typed.firewall_marks.contains(&0) {
-        return Err(source.problem(&here.key("firewall_marks"), "0 is the mark of packets that have none"));
+        return Err(source.problem(&here.key("firewall_marks"), "0 means no mark: name marks above 0"));
     }
-    usable(&here.key("ports"), &typed.ports, source)?;
+    check_ports(&here.key("ports"), &typed.ports, source)?;
     let queue = queue(here, typed, source)?;
     let prefixes = match &typed.destinations[..] {
         [] if queue.is_some() => vec![],
@@ -310,16 +321,17 @@ fn capture(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Capt
         firewall_marks: typed.firewall_marks.clone(),
         queue,
         pinned: typed.pinned,
-        wanted: wanted(here, &typed.wish(), &OF_CAPTURES, source)?,
+        spec: flow_spec(here, &typed.wish(), &CAPTURE_DEFAULTS, source)?,
     })
 }
 
-/// The queue of a capture, in whose rules everything is said that chooses packets.
-fn queue(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Option<u16>, Problem> {
+/// Returns the NFQUEUE of a capture, if it has one. Fails if the capture has other selectors,
+/// because the queue's firewall rules alone select the packets.
+fn queue(here: &KeyPath, typed: &RawCapture, source: &Source) -> Result<Option<u16>, Problem> {
     let Some(queue) = typed.queue else {
         return Ok(None);
     };
-    let chooses = [
+    let selectors = [
         ("destinations", !typed.destinations.is_empty()),
         ("ports", !typed.ports.is_empty()),
         ("users", !typed.users.is_empty()),
@@ -327,8 +339,9 @@ fn queue(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Option
         ("firewall_marks", !typed.firewall_marks.is_empty()),
         ("pinned", typed.pinned),
     ];
-    if let Some((key, _)) = chooses.into_iter().find(|(_, is_there)| *is_there) {
-        let message = "what is captured of a queue is for the firewall's rules to say that put packets there: leave this out, or the queue";
+    if let Some((key, _)) = selectors.into_iter().find(|(_, is_set)| *is_set) {
+        let message = "not allowed beside `queue`, whose firewall rules select the packets: omit this \
+                       key, or the queue";
         return Err(source.problem(&here.key(key), message));
     }
     let number = u16::try_from(queue).map_err(|_| {
@@ -337,45 +350,48 @@ fn queue(here: &KeyPath, typed: &TypedCapture, source: &Source) -> Result<Option
     Ok(Some(number))
 }
 
-/// Where packets may go that come for what is exposed.
-pub(super) fn network(here: &KeyPath, typed: &TypedExpose, source: &Source) -> Result<Network, Problem> {
+/// Validates the settings of an exposed network.
+pub(super) fn network(here: &KeyPath, typed: &RawExpose, source: &Source) -> Result<ExposedNetwork, Problem> {
     if typed.sources.is_empty() {
-        let message = "say where the packets may come from, as in sources = [\"192.0.2.7\"]: what goes there goes back through the device";
+        let message = "sources missing: set them, as in sources = [\"192.0.2.7\"]; packets to them \
+                       return through the device";
         return Err(source.problem(&here.key("networks"), message));
     }
-    usable(&here.key("ports"), &typed.ports, source)?;
+    check_ports(&here.key("ports"), &typed.ports, source)?;
     let (networks, sources) = (prefixes(&typed.networks), prefixes(&typed.sources));
-    // Anywhere is meant as anywhere else.
+    // "Any" means any other address.
     let has = |from: &IpNet, to: &IpNet| from.prefix_len() > 0 && from.contains(to);
     if let Some(both) =
         sources.iter().find(|from| networks.iter().any(|to| to.contains(*from) || has(from, to)))
     {
         let message =
-            format!("{both} is one of the networks, or has one of them in it: packets come from elsewhere");
+            format!("{both} overlaps with one of the networks: sources must lie outside the networks");
         return Err(source.problem(&here.key("sources"), message));
     }
     let marks = typed.marks.as_ref().map(|marks| marks.iter().map(|mark| mark.0).collect());
-    Ok(Network {
+    Ok(ExposedNetwork {
         selection: Selection { prefixes: networks, ports: typed.ports.clone() },
         sources,
         marks: marks.unwrap_or_else(|| MARKS.to_vec()),
     })
 }
 
-fn prefixes(typed: &[TypedPrefix]) -> Vec<IpNet> {
+fn prefixes(typed: &[PrefixSetting]) -> Vec<IpNet> {
     typed.iter().map(|prefix| prefix.0).collect()
 }
 
-/// Ports that rules of the system can name.
-fn usable(path: &KeyPath, ports: &[TypedPorts], source: &Source) -> Result<(), Problem> {
-    let is_usable = |ports: &TypedPorts| {
+/// Checks that routing rules can match the ports, which excludes 0 and 65535.
+fn check_ports(path: &KeyPath, ports: &[PortsSetting], source: &Source) -> Result<(), Problem> {
+    let is_usable = |ports: &PortsSetting| {
         ports.ports.as_ref().is_none_or(|ports| *ports.start() > 0 && *ports.end() < u16::MAX)
     };
     if ports.iter().all(is_usable) {
         return Ok(());
     }
-    Err(source
-        .problem(path, "ports of rules are 1 to 65534: leave 0 and 65535 out, or name the protocol alone"))
+    Err(source.problem(
+        path,
+        "routing rules match ports 1 to 65534 only: omit 0 and 65535, or name the protocol alone",
+    ))
 }
 
 fn anywhere() -> Vec<IpNet> {
@@ -384,13 +400,13 @@ fn anywhere() -> Vec<IpNet> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flows::{ExposedAt, exposed};
-    use super::super::typed::TypedFile;
+    use super::super::flows::{ExposedKind, exposed};
+    use super::super::raw::RawFile;
     use super::*;
 
-    /// What a file says of captures and networks.
+    /// Reads the captures and networks of a file.
     fn read(text: &str) -> Result<Option<Tunnel>, String> {
-        let file: TypedFile = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let file: RawFile = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let source = Source::default();
         exposed(&file.expose, &source).map_err(|problem| problem.to_string())?;
         let read = tunnel(file.tunnel.as_ref(), &file.capture, &file.expose, &source);
@@ -412,7 +428,7 @@ mod tests {
         assert_eq!((tunnel.device.as_str(), tunnel.table, tunnel.mtu), ("byway0", 4_600, 1_354));
         let capture = &tunnel.captures[0];
         assert!(capture.selection.has(&packet(6, [192, 0, 2, 1], 80)), "it takes everything");
-        assert_eq!((capture.wanted.traffic, capture.wanted.marks.len()), (None, 3));
+        assert_eq!((capture.spec.traffic, capture.spec.marks.len()), (None, 3));
         let exposing = "[[expose]]\nname = \"all\"\nnetworks = [\"10.0.0.2\"]\nsources = [\"10.0.0.1\"]";
         assert!(read(exposing).expect("a network").is_some());
     }
@@ -455,9 +471,9 @@ mod tests {
     #[test]
     fn packets_from_anywhere_come_from_elsewhere() {
         let text = "[[expose]]\nname = \"all\"\nnetworks = [\"10.0.0.2\"]\nsources = [\"0.0.0.0/0\"]\nports = [\"udp:7\"]";
-        let file: TypedFile = toml::from_str(text).expect("it is right");
+        let file: RawFile = toml::from_str(text).expect("it is right");
         let exposed = exposed(&file.expose, &Source::default()).expect("anywhere is anywhere else");
-        let ExposedAt::Network(network) = &exposed[0].at else { panic!("it has networks") };
+        let ExposedKind::Network(network) = &exposed[0].at else { panic!("it has networks") };
         let packet = packet(17, [10, 0, 0, 2], 7);
         assert!(network.permits(&packet), "10.0.0.1 is not 10.0.0.2");
         assert!(!network.permits(&Headers { source: [10, 0, 0, 2].into(), ..packet }));
@@ -470,15 +486,15 @@ mod tests {
         for (text, expected) in [
             (format!("[tunnel]\nmtu = 1279\n{CAPTURE}"), "out of range: 1280"),
             (format!("[tunnel]\nmtu = 1501\n{CAPTURE}"), "to 1500"),
-            (format!("[tunnel]\nown_table = 4600\n{CAPTURE}"), "the agent's own table"),
+            (format!("[tunnel]\nown_table = 4600\n{CAPTURE}"), "0 or the agent's own"),
             (format!("[tunnel]\ntable = 254\n{CAPTURE}"), "out of range: 256"),
-            (format!("[tunnel]\ndevice = \"a device\"\n{CAPTURE}"), "no name of a device"),
-            ("[tunnel]\nmtu = 1300".to_owned(), "nothing uses it"),
+            (format!("[tunnel]\ndevice = \"a device\"\n{CAPTURE}"), "invalid device name"),
+            ("[tunnel]\nmtu = 1300".to_owned(), "table without use"),
             (format!("{CAPTURE}{CAPTURE}"), "must differ in destinations or ports"),
-            (format!("{CAPTURE}cgroups = [\"../x\"]"), "no path of a control group"),
-            (format!("{CAPTURE}firewall_marks = [0]"), "packets that have none"),
-            (format!("{CAPTURE}ports = [\"80\"]"), "are no ports"),
-            (format!("{CAPTURE}ports = [\"udp:49152-65535\"]"), "are 1 to 65534"),
+            (format!("{CAPTURE}cgroups = [\"../x\"]"), "invalid path of a control group"),
+            (format!("{CAPTURE}firewall_marks = [0]"), "0 means no mark"),
+            (format!("{CAPTURE}ports = [\"80\"]"), "invalid ports"),
+            (format!("{CAPTURE}ports = [\"udp:49152-65535\"]"), "ports 1 to 65534"),
             (format!("{CAPTURE}firewall_marks = [4601]"), "Byway's own marks"),
             (
                 format!("[tunnel]\naddresses = [\"10.9.0.1/24\", \"10.9.0.2/24\"]\n{CAPTURE}"),
@@ -489,29 +505,26 @@ mod tests {
                 "before they are captured",
             ),
             (format!("{CAPTURE}queue = 65536"), "65536 is out of range: 0 to 65535"),
-            (format!("{CAPTURE}queue = 7\nports = [\"tcp:80\"]"), "for the firewall's rules to say"),
+            (format!("{CAPTURE}queue = 7\nports = [\"tcp:80\"]"), "whose firewall rules select"),
             (format!("{CAPTURE}queue = 7\nfirewall_marks = [9]"), "firewall_marks"),
-            (format!("{CAPTURE}queue = 7\n{CAPTURE}queue = 7"), "number 1 has this queue"),
+            (format!("{CAPTURE}queue = 7\n{CAPTURE}queue = 7"), "queue already used by the capture number 1"),
             (
                 format!("[tunnel]\naddresses = [\"10.9.0.1/24\"]\n{CAPTURE}queue = 7"),
                 "before they are captured",
             ),
-            (format!("{CAPTURE}destinations = [\"10.0.0.1/8\"]"), "is no prefix"),
-            (format!("{CAPTURE}marks = [\"ends\"]"), "marks nothing"),
-            (EXPOSE.to_owned(), "say where"),
-            (format!("{EXPOSE}networks = [\"10.0.0.2\"]"), "say where the packets may come from"),
+            (format!("{CAPTURE}destinations = [\"10.0.0.1/8\"]"), "invalid prefix"),
+            (format!("{CAPTURE}marks = [\"ends\"]"), "is not a mark"),
+            (EXPOSE.to_owned(), "target missing"),
+            (format!("{EXPOSE}networks = [\"10.0.0.2\"]"), "sources missing"),
             (
                 format!("{EXPOSE}networks = [\"10.0.0.0/8\"]\nsources = [\"10.0.0.1\"]"),
-                "is one of the networks",
+                "overlaps with one of the networks",
             ),
             (
                 format!("{EXPOSE}networks = [\"0.0.0.0/0\"]\nsources = [\"0.0.0.0/0\"]"),
-                "is one of the networks",
+                "overlaps with one of the networks",
             ),
-            (
-                format!("{EXPOSE}target = \"127.0.0.1:1\"\nnetworks = [\"10.0.0.2\"]"),
-                "there are networks too",
-            ),
+            (format!("{EXPOSE}target = \"127.0.0.1:1\"\nnetworks = [\"10.0.0.2\"]"), "`networks` is set too"),
         ] {
             let problem = read(&text).expect_err(&text);
             assert!(problem.contains(expected), "{problem}");

@@ -9,35 +9,38 @@ use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use byway_config_types::DurationSetting;
 use byway_scenario::change::Change;
 use byway_scenario::{
-    BuildError, Captured, Halt, ImportError, MeasuredFormat, Outcome, Progress, Scenario, Subject, Trace,
-    Verdict, Watching, import_delays, import_trace,
+    BuildError, CaptureFilter, ImportError, MeasurementFormat, Outcome, Progress, RecordOptions, Scenario,
+    StopReason, Subject, TraceLevel, Verdict, import_delays, import_trace,
 };
-use byway_typed::TypedDuration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use render::Summary;
 
-use crate::allowance::{Allowance, Guard};
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
 use crate::parallel;
+use crate::run_limits::{RunLimits, RunMonitor};
 
-/// Which scenario, and what is different in it.
+/// Scenario to run, and changes of it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ScenarioFlags {
-    /// The scenario; what it may say is in docs/scenario-format.md.
+    /// Scenario file; docs/scenario-format.md describes the format.
     pub(crate) file: PathBuf,
-    /// Has another value there than the file: `--set flow.web.copies=syn`, `--set "length=90 s"`, `--set node.client.count=3`. Of several tables, one
-    /// is meant by its name or, from 0 on, its place, and `*` means all. May be given several times.
+    /// Override a scenario value, as in `--set flow.web.copies=syn`, `--set "length=90 s"`,
+    /// `--set node.client.count=3`; may be repeated. Select one of several tables by its name or
+    /// index, from 0 on, or all by `*`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     changes: Vec<Change>,
 }
 
 impl ScenarioFlags {
+    /// Reads the scenario and applies the changes.
+    ///
     /// # Errors
-    /// If the file is not there, or something in it, or in what is changed, is wrong.
+    /// If the file is not found, or the file or a change is invalid.
     pub(crate) fn read(&self) -> Result<Scenario, Failure> {
         Ok(Scenario::read_changed(&self.file, &self.changes, &text)?)
     }
@@ -46,100 +49,106 @@ impl ScenarioFlags {
 /// Networks in virtual time.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum SimCommand {
-    /// Runs a scenario, and says what came of it. Exit code 6: not what it expects.
+    /// Run a scenario and show its results. Exit code 6: an expectation is not met.
     Run {
         #[command(flatten)]
         scenario: ScenarioFlags,
-        /// What chance begins with; by default what the scenario says.
+        /// Random seed [default: the scenario's]
         #[arg(long)]
         seed: Option<u64>,
-        /// Runs so many seeds, one after the other, from that one on; on all cores.
+        /// Run N consecutive seeds, in parallel.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), default_value_t = 1)]
         seeds: u32,
-        /// As JSON, one line for each seed.
+        /// Print JSON, one line for each seed.
         #[arg(long)]
         json: bool,
-        /// A table of the links, too: packets, losses by reason, how full they were. The JSON has it anyway.
+        /// Add a table of links: packets, losses by reason, utilisation. JSON always contains it.
         #[arg(long)]
         links: bool,
         #[command(flatten)]
-        allowance: Allowance,
+        allowance: RunLimits,
     },
-    /// Prints what happens in a scenario, one line each.
+    /// Print the events of a scenario, one a line.
     Trace {
-        /// The scenario.
+        /// Scenario file.
         file: PathBuf,
-        /// What chance begins with; by default what the scenario says.
+        /// Random seed [default: the scenario's]
         #[arg(long)]
         seed: Option<u64>,
-        /// Each step of each packet, too.
+        /// Print each step of each packet as well.
         #[arg(long)]
         packets: bool,
     },
-    /// Writes what goes over links into a file for Wireshark.
+    /// Write the packets of links into a file for Wireshark.
     Capture {
-        /// The scenario.
+        /// Scenario file.
         file: PathBuf,
-        /// The capture, in pcapng's format.
+        /// Capture file, in the pcapng format.
         output: PathBuf,
-        /// What chance begins with; by default what the scenario says.
+        /// Random seed [default: the scenario's]
         #[arg(long)]
         seed: Option<u64>,
-        /// Only the link between these two, as in `alice.1,bob.1`; may be given several times.
+        /// Capture only the link between these two machines, as in `alice.1,bob.1`; may be
+        /// repeated.
         #[arg(long = "link", value_name = "MACHINE,MACHINE", value_parser = two_machines)]
         links: Vec<[String; 2]>,
     },
-    /// Says whether a scenario is right, without running it.
+    /// Check a scenario without running it.
     Check {
-        /// The scenario.
+        /// Scenario file.
         file: PathBuf,
     },
-    /// Makes a trace for scenarios from measured delays: of losses, or of the delays themselves.
+    /// Convert measured delays into a trace for scenarios: of losses, or with `--delays` of the
+    /// delays.
     Import {
-        /// What was measured.
+        /// File with the measurements.
         file: PathBuf,
-        /// What it looks like: the output of `ping`, or columns of numbers and delays in milliseconds.
+        /// Format of the file: the output of `ping`, or columns of sequence numbers and delays in
+        /// milliseconds.
         #[arg(long, value_enum, default_value_t = ImportFormat::Ping)]
         format: ImportFormat,
-        /// What takes longer is lost, too.
+        /// Count packets with a longer delay as lost.
         #[arg(long, value_name = "TIME")]
-        late: Option<TypedDuration>,
-        /// Makes a trace of delays, for `delays` of a link, and not of losses.
+        late: Option<DurationSetting>,
+        /// Make a trace of delays, for `delays` of a link, instead of losses.
         #[arg(long)]
         delays: bool,
-        /// Halves the delays: round trips were measured, of which each way takes half.
+        /// Halve the delays, because round trips were measured.
         #[arg(long, requires = "delays")]
         half: bool,
     },
-    /// Runs random scenarios, and says whether all is as it must be whatever happens. Exit code 6 if not.
+    /// Run random scenarios and check the invariants of all runs. Exit code 6: one is violated.
     Swarm(swarm::SwarmFlags),
-    /// Prints the reference of everything that a scenario may say, as Markdown.
+    /// Print the reference of the scenario format, as Markdown.
     Format,
 }
 
-/// Does it.
+/// Runs a subcommand of `byway sim`.
 ///
 /// # Errors
-/// If the scenario is wrong, or does not come out as it expects.
+/// If the scenario is invalid, or an expectation is not met.
 pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
         SimCommand::Run { scenario: flags, seed, seeds, json, links, allowance } => {
             let scenario = flags.read()?;
-            note_what_is_of_labs(&scenario);
+            warn_lab_only_keys(&scenario);
             let first = seed.unwrap_or(scenario.seed());
-            let form = if *json { Form::Json } else { Form::Text { links: *links } };
-            let batch = Batch::new(&scenario, first, *seeds, form, *allowance);
+            let form = if *json { OutputFormat::Json } else { OutputFormat::Text { links: *links } };
+            let batch = SeedBatch::new(&scenario, first, *seeds, form, *allowance);
             run_seeds(&flags.file, &batch)
         }
         SimCommand::Trace { file, seed, packets } => {
             let scenario = read(file)?;
-            let trace = if *packets { Trace::Packets } else { Trace::Changes };
+            let trace = if *packets { TraceLevel::Packets } else { TraceLevel::Changes };
             print_trace(&scenario, seed.unwrap_or(scenario.seed()), trace)
         }
         SimCommand::Capture { file, output, seed, links } => {
             let scenario = read(file)?;
-            let captured =
-                if links.is_empty() { Captured::Everything } else { Captured::Links(links.clone()) };
+            let captured = if links.is_empty() {
+                CaptureFilter::Everything
+            } else {
+                CaptureFilter::Links(links.clone())
+            };
             capture(&scenario, seed.unwrap_or(scenario.seed()), captured, output)
         }
         SimCommand::Check { file } => {
@@ -147,7 +156,7 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
             scenario.check().map_err(|error| not_built(&error))?;
             let nodes = scenario.node_names().count();
             println!(
-                "{}: right: {} ({nodes} machines, {})",
+                "{}: valid: {} ({nodes} machines, {})",
                 file.display(),
                 scenario.title(),
                 scenario.length()
@@ -172,35 +181,37 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), Failure> {
     }
 }
 
-/// Says what of a scenario no run in virtual time has.
-fn note_what_is_of_labs(scenario: &Scenario) {
+/// Warns on standard error about commands and expectations of a scenario that only `byway lab run`
+/// supports.
+fn warn_lab_only_keys(scenario: &Scenario) {
     let commands = scenario.commands().len();
     if commands > 0 {
-        eprintln!("note: {commands} commands are passed over, as a lab alone runs programs: byway lab run");
+        eprintln!("note: ignoring {commands} commands, which only byway lab run executes");
     }
     let of_command = |verdict: &Verdict| matches!(verdict.of, Subject::Command(_));
     if scenario.expectations().iter().any(of_command) {
-        eprintln!("note: what is expected of commands is not judged: byway lab run does");
+        eprintln!("note: expectations of commands are not judged; byway lab run judges them");
     }
 }
 
-/// What measured delays look like.
+/// Format of a file with measured delays.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum ImportFormat {
-    /// Lines with `icmp_seq=` and `time=`; what is missing is lost.
+    /// Lines with `icmp_seq=` and `time=`; missing sequence numbers are lost.
     Ping,
-    /// A number and a delay in each line, as in `17, 41.2`; a lost packet has `lost`, or no delay, as in `18, lost` or `18`.
+    /// A sequence number and a delay in each line, as in `17, 41.2`; a lost packet has `lost` or no
+    /// delay, as in `18, lost` or `18`.
     Columns,
 }
 
 fn import(
     file: &Path,
     format: ImportFormat,
-    make: impl FnOnce(&str, MeasuredFormat) -> Result<String, ImportError>,
+    make: impl FnOnce(&str, MeasurementFormat) -> Result<String, ImportError>,
 ) -> Result<(), Failure> {
     let format = match format {
-        ImportFormat::Ping => MeasuredFormat::Ping,
-        ImportFormat::Columns => MeasuredFormat::Columns,
+        ImportFormat::Ping => MeasurementFormat::Ping,
+        ImportFormat::Columns => MeasurementFormat::Columns,
     };
     let wrong = |message: String| Failure::new(Cause::Settings, format!("{}: {message}", file.display()));
     let text = text(file).map_err(|error| wrong(format!("{error}; name a text file")))?;
@@ -208,10 +219,11 @@ fn import(
     shown(io::stdout().lock().write_all(trace.as_bytes()))
 }
 
-/// Longest file that a scenario or a trace is read from: a loss trace of ten million slots.
+/// Longest file of a scenario or a trace: a loss trace of ten million slots.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// A file's text.
+/// Reads a scenario, experiment or trace file as text. Returns an error for files longer than
+/// [`FILE_BYTES_MAX`].
 #[allow(
     clippy::disallowed_methods,
     reason = "this is where scenarios, experiments and their traces are read"
@@ -233,45 +245,46 @@ fn not_built(error: &BuildError) -> Failure {
     Failure::new(Cause::Settings, error)
 }
 
-fn print_trace(scenario: &Scenario, seed: u64, trace: Trace) -> Result<(), Failure> {
+fn print_trace(scenario: &Scenario, seed: u64, trace: TraceLevel) -> Result<(), Failure> {
     let (mut out, mut written) = (io::stdout().lock(), Ok(()));
-    let watching = Watching { trace, ..Watching::default() };
-    let outcome = scenario.run_watched(seed, &watching, |progress| {
+    let watching = RecordOptions { trace, ..RecordOptions::default() };
+    let outcome = scenario.run_observed(seed, &watching, |progress| {
         written = out.write_all(progress.lines.as_bytes());
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(Halt::Unwanted) }
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(StopReason::Cancelled) }
     });
     outcome.map_err(|error| not_built(&error))?;
     shown(written)
 }
 
-/// Whoever reads along may have seen enough; all else is an error.
+/// Maps an error of writing to standard output to a failure. A closed pipe is no failure, because
+/// its reader needs no more.
 fn shown(written: io::Result<()>) -> Result<(), Failure> {
     match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::machine(format!("the output: {error}; write to a disk with room")))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::machine(format!(
+            "cannot write the output: {error}; write to a disk with free space"
+        ))),
         _ => Ok(()),
     }
 }
 
 fn two_machines(text: &str) -> Result<[String; 2], String> {
     let two = text.split_once(',').map(|(one, other)| [one.trim().to_owned(), other.trim().to_owned()]);
-    two.ok_or_else(|| "name two machines and a comma between, as in alice.1,bob.1".to_owned())
+    two.ok_or_else(|| "name two machines with a comma between them, as in alice.1,bob.1".to_owned())
 }
 
-fn capture(scenario: &Scenario, seed: u64, captured: Captured, output: &Path) -> Result<(), Failure> {
+fn capture(scenario: &Scenario, seed: u64, captured: CaptureFilter, output: &Path) -> Result<(), Failure> {
     interrupt::listen()?;
     #[allow(clippy::disallowed_methods, reason = "this is where captures are written")]
     let mut written = fs::File::create(output).map(io::BufWriter::new);
-    let watching = Watching { capture: captured, ..Watching::default() };
-    let outcome = scenario.run_watched(seed, &watching, |progress| {
+    let watching = RecordOptions { capture: captured, ..RecordOptions::default() };
+    let outcome = scenario.run_observed(seed, &watching, |progress| {
         if let Ok(out) = &mut written
             && let Err(error) = out.write_all(&progress.capture)
         {
             written = Err(error);
         }
         if written.is_err() || interrupt::check().is_err() {
-            ControlFlow::Break(Halt::Unwanted)
+            ControlFlow::Break(StopReason::Cancelled)
         } else {
             ControlFlow::Continue(())
         }
@@ -279,75 +292,78 @@ fn capture(scenario: &Scenario, seed: u64, captured: Captured, output: &Path) ->
     outcome.map_err(|error| not_built(&error))?;
     let ended = written.and_then(|mut out| out.flush());
     ended.map_err(|error| {
-        Failure::machine(format!("{}: {error}; name a file on a disk with room", output.display()))
+        Failure::machine(format!("{}: {error}; name a file on a disk with free space", output.display()))
     })?;
     interrupt::check().map_err(|interrupted| Failure::new(Cause::Interrupted, interrupted))
 }
 
-/// Seeds under way on several threads; what comes of them is shown in their order.
-struct Batch<'a> {
+/// Seeds of a scenario that run on several threads. Their outcomes are printed in the order of the
+/// seeds.
+struct SeedBatch<'a> {
     scenario: &'a Scenario,
     first: u64,
     seeds: u32,
-    form: Form,
-    allowance: Allowance,
+    form: OutputFormat,
+    allowance: RunLimits,
     bar: ProgressBar,
 }
 
-/// How outcomes are shown.
+/// Output format of a seed's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum OutputFormat {
     Json,
     Text { links: bool },
 }
 
-/// What came of seeds so far.
+/// Outcomes of the seeds that have run so far.
 #[derive(Default)]
 struct Results {
-    /// Those whose turn to be shown has not come.
-    waiting: BTreeMap<usize, Outcome>,
+    /// Outcomes by index of the seed that cannot be printed yet, because an earlier seed still
+    /// runs.
+    pending: BTreeMap<usize, Outcome>,
     shown: usize,
     summary: Summary,
     failed: Option<Failure>,
 }
 
-/// The parts of a run that a bar shows.
+/// Steps of the progress bar for one seed.
 const PARTS: u64 = 1_000;
 
-impl<'a> Batch<'a> {
-    fn new(scenario: &'a Scenario, first: u64, seeds: u32, form: Form, allowance: Allowance) -> Self {
+impl<'a> SeedBatch<'a> {
+    fn new(scenario: &'a Scenario, first: u64, seeds: u32, form: OutputFormat, allowance: RunLimits) -> Self {
         Self { scenario, first, seeds, form, allowance, bar: bar(seeds) }
     }
 
-    /// Runs a seed; `None` if nobody waits for it any more.
-    fn run(&self, place: usize) -> Option<Result<Outcome, Failure>> {
+    /// Runs the seed at this index of the batch; `None` after an interrupt.
+    fn run(&self, index: usize) -> Option<Result<Outcome, Failure>> {
         interrupt::check().ok()?;
-        let (mut shown, guard) = (0, self.allowance.begin(parallel::at_a_time(self.seeds as usize)));
-        let seed = self.first.wrapping_add(place as u64);
+        let (mut shown, guard) = (0, self.allowance.start(parallel::concurrent_jobs(self.seeds as usize)));
+        let seed = self.first.wrapping_add(index as u64);
         let show = |progress| self.show(&progress, &mut shown, guard);
-        let outcome = self.scenario.run_watched(seed, &Watching::default(), show);
+        let outcome = self.scenario.run_observed(seed, &RecordOptions::default(), show);
         Some(outcome.map_err(|error| not_built(&error)))
     }
 
-    /// Shows those whose turn it is.
+    /// Prints the pending outcomes that are next in the order of the seeds, and adds them to the
+    /// summary.
     fn show_next(&self, results: &mut Results) {
-        while let Some(outcome) = results.waiting.remove(&results.shown) {
+        while let Some(outcome) = results.pending.remove(&results.shown) {
             results.shown += 1;
             results.summary.add(&outcome);
             let text = match self.form {
-                Form::Json => serde_json::to_string(&outcome).expect("an outcome is JSON") + "\n",
-                Form::Text { links } => render::outcome(&outcome, links),
+                OutputFormat::Json => serde_json::to_string(&outcome).expect("an outcome is JSON") + "\n",
+                OutputFormat::Text { links } => render::outcome(&outcome, links),
             };
             let written = self.bar.suspend(|| io::stdout().lock().write_all(text.as_bytes()));
             results.failed = results.failed.take().or(shown(written).err());
         }
     }
 
-    fn show(&self, progress: &Progress, shown: &mut u64, guard: Guard) -> ControlFlow<Halt> {
+    fn show(&self, progress: &Progress, shown: &mut u64, guard: RunMonitor) -> ControlFlow<StopReason> {
         let part = progress.now.as_nanos() / (progress.length.as_nanos() / PARTS).max(1);
         self.bar.inc(part.saturating_sub(*shown));
         *shown = part;
-        guard.look(progress)
+        guard.check(progress)
     }
 }
 
@@ -357,19 +373,19 @@ fn bar(seeds: u32) -> ProgressBar {
     } else {
         ProgressBar::hidden()
     };
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar:.cyan} {percent} %, {eta} to go") {
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar:.cyan} {percent} %, {eta} left") {
         bar.set_style(style);
     }
     bar
 }
 
-fn run_seeds(file: &Path, batch: &Batch<'_>) -> Result<(), Failure> {
+fn run_seeds(file: &Path, batch: &SeedBatch<'_>) -> Result<(), Failure> {
     interrupt::listen()?;
     let mut results = Results::default();
-    let each = |place| batch.run(place);
-    parallel::each(batch.seeds as usize, each, |place, outcome| {
+    let each = |index| batch.run(index);
+    parallel::run_jobs(batch.seeds as usize, each, |index, outcome| {
         match outcome {
-            Some(Ok(outcome)) => drop(results.waiting.insert(place, outcome)),
+            Some(Ok(outcome)) => drop(results.pending.insert(index, outcome)),
             Some(Err(failure)) => results.failed = Some(failure),
             None => return false,
         }
@@ -377,7 +393,7 @@ fn run_seeds(file: &Path, batch: &Batch<'_>) -> Result<(), Failure> {
         results.failed.is_none()
     });
     batch.bar.finish_and_clear();
-    let is_text = batch.form != Form::Json;
+    let is_text = batch.form != OutputFormat::Json;
     let Results { shown: count, summary, failed, .. } = results;
     if let Some(failure) = failed {
         return Err(failure);
@@ -389,7 +405,7 @@ fn run_seeds(file: &Path, batch: &Batch<'_>) -> Result<(), Failure> {
     match summary.unmet() {
         0 => Ok(()),
         unmet => {
-            let message = format!("{}: not as expected with {unmet} of {count} seeds", file.display());
+            let message = format!("{}: expectations not met by {unmet} of {count} seeds", file.display());
             Err(Failure::new(Cause::Unmet, message))
         }
     }

@@ -1,4 +1,4 @@
-//! What came of scenarios, for people.
+//! Tables of outcomes for the terminal.
 
 use std::fmt::Write as _;
 
@@ -6,28 +6,19 @@ use byway_scenario::{FlowOutcome, LinkOutcome, Outcome, TransfersOutcome, Verdic
 
 use crate::classes;
 use crate::table::aligned;
-use crate::verdicts::{percent, verdict_line};
+use crate::verdicts::{describe_verdict, percent};
 
-/// What came of one seed; with a table of its links, if that is wanted.
+/// Renders the outcome of one seed for the terminal; with a table of its links if `with_links`.
 pub(super) fn outcome(outcome: &Outcome, with_links: bool) -> String {
     let mut text = format!("{}, seed {}\n\n", outcome.title, outcome.seed);
     if let Some(stopped) = &outcome.stopped {
         let (at, of, why) = (stopped.seconds, outcome.seconds, &stopped.why);
-        let again = if stopped.is_repeatable { "" } else { ", and not the same each time" };
+        let again = if stopped.is_repeatable { "" } else { ", and not repeatable" };
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "STOPPED after {at} s of {of} s, as {why}: this is what there was by then{again}.
-"
-        );
+        let _ = writeln!(text, "STOPPED after {at} s of {of} s, because {why}: results up to then{again}.\n");
     }
     if outcome.unroutable > 0 {
-        let _ = writeln!(
-            text,
-            "{} packets went to addresses to which no way leads.
-",
-            outcome.unroutable
-        );
+        let _ = writeln!(text, "{} packets had destinations without a route.\n", outcome.unroutable);
     }
     let heads = [
         "flows",
@@ -54,7 +45,7 @@ pub(super) fn outcome(outcome: &Outcome, with_links: bool) -> String {
         text.push_str(&classes::table(with_classes));
     }
     for verdict in &outcome.expectations {
-        let _ = writeln!(text, "{}", verdict_line(verdict));
+        let _ = writeln!(text, "{}", describe_verdict(verdict));
     }
     text.push('\n');
     text
@@ -79,11 +70,11 @@ fn flow_row(flow: &FlowOutcome) -> [String; 11] {
     ]
 }
 
-/// What came of TCP; nothing if there is none.
+/// Renders the table of TCP transfers; empty if the scenario has none.
 fn transfers(outcome: &Outcome) -> String {
     let heads = [
         "transfers",
-        "begun",
+        "started",
         "finished",
         "failed",
         "p50 ms",
@@ -92,7 +83,7 @@ fn transfers(outcome: &Outcome) -> String {
         "max ms",
         "Mbit/s",
         "segments",
-        "resent",
+        "retransmitted",
         "timeouts",
     ];
     let mut rows = vec![heads.map(str::to_owned)];
@@ -121,7 +112,7 @@ fn transfers_row(name: &str, transfers: &TransfersOutcome) -> [String; 12] {
     ]
 }
 
-/// The links, each direction by itself.
+/// Renders the table of links, each direction separately.
 fn links(outcome: &Outcome) -> String {
     let heads =
         ["links", "sent", "MB", "delivered", "queue full", "random", "outage", "other", "used", "queue kB"];
@@ -160,13 +151,13 @@ fn share(part: u64, whole: u64) -> String {
     if whole == 0 { "–".to_owned() } else { percent(part as f64 / whole as f64) }
 }
 
-/// What came of all seeds: the median and the worst of each expectation.
+/// Summary of all seeds: the median and the worst value of each expectation.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     seeds: usize,
     stopped: usize,
     unmet: usize,
-    /// By expectation: its verdicts, of seeds that came to their end.
+    /// Verdicts of each expectation, one for each seed that ran to its end.
     verdicts: Vec<Vec<Verdict>>,
 }
 
@@ -184,7 +175,7 @@ impl Summary {
         }
     }
 
-    /// How many seeds did not come out as expected.
+    /// Returns the number of seeds with an unmet expectation.
     pub(super) const fn unmet(&self) -> usize {
         self.unmet
     }
@@ -192,7 +183,7 @@ impl Summary {
     pub(super) fn text(&self) -> String {
         let mut text = format!("All {} seeds\n\n", self.seeds);
         if self.stopped > 0 {
-            let _ = writeln!(text, "{} were stopped, and are not among these:", self.stopped);
+            let _ = writeln!(text, "{} were stopped, and are excluded from these numbers:", self.stopped);
         }
         for verdicts in &self.verdicts {
             let Some(first) = verdicts.first() else {
@@ -202,13 +193,13 @@ impl Summary {
             values.sort_by(f64::total_cmp);
             let worst = if first.at_least.is_some() { values.first() } else { values.last() };
             let median = values.get(values.len().saturating_sub(1) / 2);
-            // A seed with nothing to measure is worse than any other.
+            // A seed without a value is worse than any other.
             let worst = worst.copied().filter(|_| values.len() == verdicts.len());
             for (name, value) in [("median", median.copied()), ("worst", worst)] {
-                let _ = writeln!(text, "{name:<6} {}", verdict_line(&first.with(value)));
+                let _ = writeln!(text, "{name:<6} {}", describe_verdict(&first.with(value)));
             }
             let met = verdicts.iter().filter(|verdict| verdict.is_met).count();
-            let _ = writeln!(text, "       met with {met} of {} seeds", verdicts.len());
+            let _ = writeln!(text, "       met by {met} of {} seeds", verdicts.len());
         }
         text
     }

@@ -1,4 +1,4 @@
-//! `byway status`: what a node says of itself, for people.
+//! `byway status`: queries nodes for their status, and prints it for people.
 
 mod render;
 
@@ -18,40 +18,40 @@ use crate::node;
 use crate::observe::COMMAND_HEADER;
 use crate::settings::OBSERVE_PORTS;
 
-/// No status is longer: 4,096 mappings, as many as an agent may have, take 4 MB.
+/// Longest answer of a status server, in bytes. 4,096 mappings, the maximum of an agent, take 4 MB.
 const STATUS_BYTES_MAX: usize = 16 << 20;
 
-/// How long a node may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a status server's answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What `byway status` takes.
+/// Flags of `byway status`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StatusFlags {
-    /// Where the node answers: its observe.listen. By default all nodes at the usual ports of this machine.
+    /// The node's observe.listen [default: all nodes at the usual ports of this machine].
     #[arg(long, env = "BYWAY_OBSERVE", value_name = "ADDRESS:PORT")]
     at: Option<SocketAddr>,
-    /// As JSON: one line for each node.
+    /// Print JSON, one line for each node.
     #[arg(long)]
     json: bool,
-    /// Shows it anew every second, until Ctrl-C.
+    /// Refresh the status every second, until Ctrl-C.
     #[arg(long, short)]
     watch: bool,
 }
 
-/// Shows the status of one node, or of those of this machine.
+/// Prints the status of one node, or of all nodes of this machine.
 ///
 /// # Errors
-/// If none answers.
+/// If no node answers.
 pub(crate) fn run(flags: &StatusFlags) -> Result<(), Failure> {
     node::block_on(async {
         loop {
             let page = page(flags).await?;
             if flags.watch && !flags.json {
-                // Home, and nothing below.
+                // Moves the cursor home, and clears the screen.
                 print!("\x1b[H\x1b[2J");
             }
             print!("{page}");
-            // A reader that has gone needs nothing more.
+            // The reader of the output may have ended.
             if std::io::stdout().flush().is_err() || !flags.watch {
                 return Ok(());
             }
@@ -60,7 +60,7 @@ pub(crate) fn run(flags: &StatusFlags) -> Result<(), Failure> {
     })
 }
 
-/// Where nodes are asked: at one address, or at the usual ports of this machine.
+/// Returns the addresses of the status servers to query: `at`, or the usual ports of this machine.
 pub(crate) fn addresses(at: Option<SocketAddr>) -> Vec<SocketAddr> {
     let usual = || OBSERVE_PORTS.map(|port| SocketAddr::from(([127, 0, 0, 1], port))).to_vec();
     at.map_or_else(usual, |address| vec![address])
@@ -71,82 +71,86 @@ async fn page(flags: &StatusFlags) -> Result<String, Failure> {
     let mut silent = Vec::new();
     for address in addresses(flags.at) {
         match fetch(address).await {
-            Ok(status) => page.push_str(&shown(&status, flags.json)),
+            Ok(status) => page.push_str(&render_status(&status, flags.json)),
             Err(error) => silent.push((address, error)),
         }
     }
-    if page.is_empty() { Err(Failure::new(Cause::Network, nobody(&silent))) } else { Ok(page) }
+    if page.is_empty() { Err(Failure::new(Cause::Network, no_answer_message(&silent))) } else { Ok(page) }
 }
 
-/// What is said when nobody answers: everywhere that was tried, and what to do.
-pub(crate) fn nobody(silent: &[(SocketAddr, String)]) -> String {
+/// Returns the error message if no node answers: the addresses tried, and the remedy.
+pub(crate) fn no_answer_message(silent: &[(SocketAddr, String)]) -> String {
     let attempts: Vec<String> = silent.iter().map(|(address, error)| format!("{address}: {error}")).collect();
     format!(
-        "no node answers at {}; start one (`systemctl status byway-agent byway-relay byway-controller` shows why it ended), or say \
-         --at with its observe.listen",
-        attempts.join(", nor at ")
+        "cannot reach a node at {}; start one (`systemctl status byway-agent byway-relay \
+         byway-controller` shows why it ended), or give its observe.listen with --at",
+        attempts.join(", or at ")
     )
 }
 
-fn shown(status: &serde_json::Value, json: bool) -> String {
+fn render_status(status: &serde_json::Value, json: bool) -> String {
     if json { format!("{status}\n") } else { render::text(status) }
 }
 
-/// The status of the node that answers here.
+/// Fetches the status of the node whose status server has this address.
 ///
 /// # Errors
-/// If it does not answer, or with something else.
+/// If it does not answer, or with invalid content.
 pub(crate) async fn fetch(address: SocketAddr) -> Result<serde_json::Value, String> {
     let body = get(address, "/v1/status").await?;
-    serde_json::from_slice(&body).map_err(|error| format!("the answer is no status: {error}"))
+    serde_json::from_slice(&body).map_err(|error| format!("invalid status in the reply: {error}"))
 }
 
-/// Whether a node says that it can do its work; waits for the answer.
+/// True if the node at this address reports that it is ready. Blocks until the answer.
 pub(crate) fn is_ready(address: SocketAddr) -> bool {
     runtime().is_ok_and(|runtime| runtime.block_on(get(address, "/v1/ready")).is_ok())
 }
 
-/// What a node says of itself; waits for the answer.
+/// Returns the status of the node at this address. Blocks until the answer.
 pub(crate) fn of(address: SocketAddr) -> anyhow::Result<serde_json::Value> {
     let status = runtime()?.block_on(fetch(address));
-    status.map_err(|error| anyhow::anyhow!("asking {address} for its status: {error}"))
+    status.map_err(|error| anyhow::anyhow!("cannot query {address} for its status: {error}"))
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// What a node answers to a question about itself.
+/// Sends a GET request to a node's status server; returns the answer's body.
 ///
 /// # Errors
-/// If it does not answer in time, or not with success.
+/// If it does not answer within [`ANSWER_TIMEOUT`], or not with success.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<Bytes, String> {
     exchange(address, Method::GET, path).await.map_err(|error| match error {
         NoAnswer::Silent(error) => error,
-        NoAnswer::Refused(status, _) => format!("it answers {status}"),
+        NoAnswer::Refused(status, _) => format!("status {status}"),
     })
 }
 
-/// Why there is no answer of success.
+/// Reason why a request to a status server had no success.
 pub(crate) enum NoAnswer {
-    /// Nobody answers.
+    /// The node does not answer, for this reason.
     Silent(String),
-    /// The answer is another one, with this body.
+    /// The node answers with this status, which is no success, and with this body.
     Refused(StatusCode, Bytes),
 }
 
-/// Asks a node for something, or to do something.
+/// Sends a request to a node's status server; returns the answer's body.
 ///
 /// # Errors
-/// If it does not answer in time, or not with success.
+/// If it does not answer within [`ANSWER_TIMEOUT`], or not with success.
 pub(crate) async fn exchange(address: SocketAddr, method: Method, path: &str) -> Result<Bytes, NoAnswer> {
-    let answer = tokio::time::timeout(PATIENCE, ask(address, method, path)).await;
-    let silent = || Err("no answer within 5 s".to_owned());
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, send_request(address, method, path)).await;
+    let silent = || Err("no reply within 5 s".to_owned());
     let (status, body) = answer.unwrap_or_else(|_| silent()).map_err(NoAnswer::Silent)?;
     if status.is_success() { Ok(body) } else { Err(NoAnswer::Refused(status, body)) }
 }
 
-async fn ask(address: SocketAddr, method: Method, path: &str) -> Result<(StatusCode, Bytes), String> {
+async fn send_request(
+    address: SocketAddr,
+    method: Method,
+    path: &str,
+) -> Result<(StatusCode, Bytes), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let stream = TcpStream::connect(address).await.map_err(|error| text(&error))?;
     let (mut sender, connection) =
@@ -172,10 +176,10 @@ mod tests {
     #[test]
     fn all_that_were_tried_are_named_with_the_remedy() {
         let silent = OBSERVE_PORTS.map(|port| (([127, 0, 0, 1], port).into(), format!("refused {port}")));
-        let said = nobody(&silent);
+        let message = no_answer_message(&silent);
         for port in OBSERVE_PORTS {
-            assert!(said.contains(&format!("127.0.0.1:{port}: refused {port}")), "{said}");
+            assert!(message.contains(&format!("127.0.0.1:{port}: refused {port}")), "{message}");
         }
-        assert!(said.contains("--at with its observe.listen"), "{said}");
+        assert!(message.contains("give its observe.listen with --at"), "{message}");
     }
 }

@@ -1,16 +1,16 @@
-//! Status as text.
+//! Formatting of nodes' status as text, for `byway status`.
 
 use std::fmt::Write as _;
 
 use byway_api::{
-    AgentStatus, ControllerState, ControllerStatus, Counted, FlowReceived, MappingStatus, NodeStatus,
+    AgentStatus, ControllerState, ControllerStatus, FlowDeliveries, MappingStatus, NodeStatus, ReasonCount,
     RelayStatus, UplinkStatus,
 };
 use byway_units::{Bytes, Rate};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// The status of whatever node it is.
+/// Formats the status of a node of any role for people.
 pub(super) fn text(status: &Value) -> String {
     if let Ok(agent) = AgentStatus::deserialize(status) {
         return agent_text(&agent);
@@ -28,7 +28,7 @@ fn controller_text(status: &ControllerStatus) -> String {
     let problem = status.storage_problem.as_ref();
     let problem = problem.map(|problem| format!("  storage: {problem}\n")).unwrap_or_default();
     let mut page = format!(
-        "controller of {}, byway {}; agents: {}, relays: {}, pairs: {}, members that wait for news: {}\n{problem}",
+        "controller of {}, byway {}; agents: {}, relays: {}, pairs: {}, pending polls: {}\n{problem}",
         status.network, status.version, status.agents, status.relays, status.pairs, status.polls
     );
     let connections = &status.connections;
@@ -41,7 +41,7 @@ fn controller_text(status: &ControllerStatus) -> String {
     page
 }
 
-/// What agents and relays both say of themselves.
+/// Formats the part of the status that agents and relays have in common.
 fn node_text(role: &str, node: &NodeStatus) -> String {
     let mut page = format!(
         "{role} {} (number {}), byway {}, up {}, controller {}, map {}\n",
@@ -82,16 +82,16 @@ fn agent_text(status: &AgentStatus) -> String {
     for peer in &status.peers {
         let state = match (peer.is_alive, peer.address, peer.is_relayed) {
             (false, ..) => "no session".to_owned(),
-            (true, _, true) => "through relays only".to_owned(),
-            (true, Some(address), false) => format!("directly at {address}"),
+            (true, _, true) => "relay paths only".to_owned(),
+            (true, Some(address), false) => format!("direct path to {address}"),
             (true, None, false) => "alive".to_owned(),
         };
         let _ = writeln!(page, "  peer {}: {state}{}", peer.name, round_trip(peer.round_trip_ms));
     }
     for totals in &status.totals {
-        let _ = writeln!(page, "  all that came from {}: {}", totals.peer, flow_text(&totals.received));
+        let _ = writeln!(page, "  received from {} in total: {}", totals.peer, flow_text(&totals.received));
         if let Some(sent) = &totals.sent {
-            let _ = writeln!(page, "  all that went to {}, as it says: {}", totals.peer, flow_text(sent));
+            let _ = writeln!(page, "  sent to {} in total, as it reports: {}", totals.peer, flow_text(sent));
         }
     }
     for forward in &status.forwards {
@@ -100,9 +100,12 @@ fn agent_text(status: &AgentStatus) -> String {
         let _ = writeln!(page, "  forward {listen} to {}/{}{problem}", forward.peer, forward.to);
     }
     for capture in &status.captures {
-        let state = if capture.is_open { "takes packets" } else { "packets go without Byway" };
-        let _ =
-            writeln!(page, "  capture to {}/{}: {state}, {} taken", capture.peer, capture.to, capture.taken);
+        let state = if capture.is_active { "active" } else { "inactive, packets bypass Byway" };
+        let _ = writeln!(
+            page,
+            "  capture to {}/{}: {state}, {} captured",
+            capture.peer, capture.to, capture.captured
+        );
     }
     for mapping in &status.mappings {
         mapping_text(&mut page, mapping);
@@ -110,8 +113,8 @@ fn agent_text(status: &AgentStatus) -> String {
     for note in &status.notes {
         let _ = writeln!(page, "  note: {note}");
     }
-    counted(&mut page, "did", &status.counters);
-    counted(&mut page, "dropped or left out", &status.drops);
+    counted(&mut page, "counters", &status.counters);
+    counted(&mut page, "dropped or suppressed", &status.drops);
     page
 }
 
@@ -120,23 +123,23 @@ fn mapping_text(page: &mut String, mapping: &MappingStatus) {
     let arrow = if mapping.is_from_here { "to" } else { "from" };
     let _ = writeln!(
         page,
-        "  flow {} {arrow} {}: {} at {}, {}, {}",
+        "  flow {} {arrow} {}: {} at {}, {}, consent {}",
         mapping.flow, mapping.peer, mapping.to, endpoint, mapping.service, mapping.consent
     );
     for path in &mapping.paths {
         let used = if path.is_in_use { " (in use)" } else { "" };
-        let _ = writeln!(page, "    by {} and {}: {}{used}", path.ingress, path.egress, path.state);
+        let _ = writeln!(page, "    via {} and {}: {}{used}", path.ingress, path.egress, path.state);
     }
     let _ = writeln!(page, "    received: {}", flow_text(&mapping.received));
     if let Some(sent) = &mapping.sent {
-        let _ = writeln!(page, "    sent, as the peer says: {}", flow_text(sent));
+        let _ = writeln!(page, "    sent, as the peer reports: {}", flow_text(sent));
     }
     if let Some(note) = &mapping.note {
         let _ = writeln!(page, "    note: {note}");
     }
 }
 
-fn flow_text(flow: &FlowReceived) -> String {
+fn flow_text(flow: &FlowDeliveries) -> String {
     let delivered = flow.direct + flow.forwarded + flow.in_stream + flow.cooperative + flow.cached;
     let all = delivered + flow.unrepaired;
     format!(
@@ -162,32 +165,33 @@ fn relay_text(status: &RelayStatus) -> String {
     let mut page = node_text("relay", &status.node);
     let _ = writeln!(
         page,
-        "  listens on {}; {} sessions; {} bytes of memory taken",
+        "  listens on {}; {} sessions; {} bytes of memory in use",
         joined(&status.node.listen),
         status.sessions,
-        status.held_bytes
+        status.buffered_bytes
     );
     if let Some(uplink) = &status.uplink {
         page += &uplink_text(uplink);
     }
-    counted(&mut page, "did", &status.counters);
-    counted(&mut page, "dropped or left out", &status.drops);
+    counted(&mut page, "counters", &status.counters);
+    counted(&mut page, "dropped or suppressed", &status.drops);
     page
 }
 
 fn uplink_text(uplink: &UplinkStatus) -> String {
     let rate = Rate::from_bits_per_second(uplink.rate_bits_per_second);
-    let mut page = format!("  sends {rate} at most; low-delay packets wait {} ms at most\n", uplink.delay_ms);
+    let mut page = format!("  uplink {rate}; low-delay sojourn time at most {} ms\n", uplink.delay_ms);
     for (name, class) in [("high-rate", &uplink.high_rate), ("low-delay", &uplink.low_delay)] {
         let rate = Rate::from_bits_per_second(class.rate_bits_per_second);
-        let (waiting, room) = (Bytes::new(class.waiting_bytes), Bytes::new(class.room_bytes));
-        let _ = writeln!(page, "    {name}: {} flows at {rate}; {waiting} of {room} wait", class.flows);
+        let (backlog, capacity) = (Bytes::new(class.backlog_bytes), Bytes::new(class.buffer_bytes));
+        let _ =
+            writeln!(page, "    {name}: {} flows at {rate}; backlog {backlog} of {capacity}", class.flows);
     }
     page
 }
 
-/// What happened at least once, in one line.
-fn counted(page: &mut String, what: &str, counts: &[Counted]) {
+/// Adds a line with the counters that are not zero to a page; none if all are zero.
+fn counted(page: &mut String, what: &str, counts: &[ReasonCount]) {
     let some: Vec<String> = counts
         .iter()
         .filter(|counted| counted.count > 0)
@@ -206,8 +210,8 @@ const fn kebab(state: ControllerState) -> &'static str {
     match state {
         ControllerState::None => "none",
         ControllerState::Connected => "connected",
-        ControllerState::Unknown => "not asked yet",
-        ControllerState::Away => "away",
+        ControllerState::Unknown => "not contacted yet",
+        ControllerState::Disconnected => "disconnected",
     }
 }
 
@@ -215,7 +219,7 @@ fn round_trip(millis: Option<f64>) -> String {
     millis.map(|millis| format!(", round trip {millis:.1} ms")).unwrap_or_default()
 }
 
-/// A time for people.
+/// Formats a duration in seconds for people.
 fn seconds(seconds: f64) -> String {
     #[allow(
         clippy::cast_possible_truncation,
@@ -256,17 +260,17 @@ mod tests {
         let mut uplink =
             UplinkStatus { rate_bits_per_second: 10_000_000, delay_ms: 10.0, ..UplinkStatus::default() };
         uplink.low_delay.flows = 3;
-        uplink.high_rate.waiting_bytes = 1_500;
+        uplink.high_rate.backlog_bytes = 1_500;
         relay.uplink = Some(uplink);
         let page = page(&relay);
-        assert!(page.contains("sends 10 Mbit/s at most; low-delay packets wait 10 ms at most"), "{page}");
-        assert!(page.contains("low-delay: 3 flows") && page.contains("1.5 kB of 0 B wait"), "{page}");
+        assert!(page.contains("uplink 10 Mbit/s; low-delay sojourn time at most 10 ms"), "{page}");
+        assert!(page.contains("low-delay: 3 flows") && page.contains("backlog 1.5 kB of 0 B"), "{page}");
     }
 
     #[test]
     fn why_the_controller_is_of_no_help_is_said_of_agents_and_relays() {
         let node = NodeStatus {
-            controller: ControllerState::Away,
+            controller: ControllerState::Disconnected,
             controller_problem: Some("the node was removed: join with a new token".to_owned()),
             ..NodeStatus::default()
         };
@@ -275,7 +279,8 @@ mod tests {
         for status in [serde_json::to_value(&agent), serde_json::to_value(&relay)] {
             let page = text(&status.expect("JSON"));
             assert!(
-                page.contains("controller away") && page.contains(": the node was removed: join with"),
+                page.contains("controller disconnected")
+                    && page.contains(": the node was removed: join with"),
                 "{page}"
             );
         }
@@ -283,28 +288,28 @@ mod tests {
 
     #[test]
     fn totals_and_counters_that_are_not_0_are_shown() {
-        let received = FlowReceived { direct: 7, ..FlowReceived::default() };
+        let received = FlowDeliveries { direct: 7, ..FlowDeliveries::default() };
         let totals = PeerTotals { peer: "bob".to_owned(), received, sent: None };
-        let counters = [("copies", 3), ("originals", 0), ("session_moves", 1)];
-        let counters = counters.map(|(name, count)| Counted { reason: name.to_owned(), count });
+        let counters = [("copies", 3), ("source_packets", 0), ("session_moves", 1)];
+        let counters = counters.map(|(name, count)| ReasonCount { reason: name.to_owned(), count });
         let agent =
             AgentStatus { totals: vec![totals], counters: counters.to_vec(), ..AgentStatus::default() };
         let page = text(&serde_json::to_value(&agent).expect("JSON"));
-        assert!(page.contains("  all that came from bob: 7 packets;"), "{page}");
-        assert!(page.contains("  did: copies 3, session moves 1\n"), "{page}");
+        assert!(page.contains("  received from bob in total: 7 packets;"), "{page}");
+        assert!(page.contains("  counters: copies 3, session moves 1\n"), "{page}");
     }
 
     #[test]
     fn loss_before_and_after_repair_is_said() {
-        let flow = FlowReceived {
+        let flow = FlowDeliveries {
             direct: 990,
             lost_direct: 10,
             cooperative: 9,
             unrepaired: 1,
-            ..FlowReceived::default()
+            ..FlowDeliveries::default()
         };
-        let line = flow_text(&flow);
-        assert!(line.contains("lost 10 (1.00 %) before repair, 1 (0.10 %) after"), "{line}");
+        let text = flow_text(&flow);
+        assert!(text.contains("lost 10 (1.00 %) before repair, 1 (0.10 %) after"), "{text}");
     }
 
     #[test]

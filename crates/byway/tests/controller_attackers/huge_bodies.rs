@@ -1,4 +1,4 @@
-//! Bodies without an end, as fast as the controller takes them.
+//! Attack with request bodies without end, sent as fast as the controller reads them.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! Connections on which nothing comes, not even the beginning of TLS.
+//! Attack with idle connections, which do not even begin TLS.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ const CONNECTIONS: usize = 2_000;
 pub const ATTACK: Attack = Attack {
     name: "idle connections",
     begin: |target| {
-        // Without TLS, they cost little: a small size has as many.
+        // Without TLS, connections are cheap, so the small size has as many.
         let connections = (0..CONNECTIONS).map(|number| target.connect(number).ok()).collect();
         Box::new(Idle { target, connections, next: 0 })
     },

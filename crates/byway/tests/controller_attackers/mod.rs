@@ -27,23 +27,23 @@ use rustls::{
 };
 use socket2::{Domain, Socket, Type};
 
-/// A client waits for a write or an answer so long: what takes longer counts as not answered.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of a client's write or answer; slower ones count as not answered.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The head of a request but for its last line.
+/// Head of a request without its last line.
 pub const HEAD: &str = "POST /v1/join HTTP/1.1\r\nhost: controller\r\ncontent-type: application/json\r\n";
 
-/// The controller, and the addresses that an attacker may use.
+/// Controller under attack, and the addresses of an attacker.
 #[derive(Clone)]
 pub struct Target {
     pub controller: SocketAddr,
     pub from: Vec<IpAddr>,
-    /// Connections that an attacker holds at a time.
+    /// Number of concurrent connections of an attacker.
     pub connections: usize,
     tls: Arc<ClientConfig>,
 }
 
-/// A connection with TLS.
+/// Connection with TLS.
 pub type Connection = StreamOwned<ClientConnection, TcpStream>;
 
 impl Target {
@@ -55,16 +55,16 @@ impl Target {
     pub fn connect(&self, number: usize) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(self.controller), Type::STREAM, None)?;
         socket.bind(&SocketAddr::new(self.from[number % self.from.len()], 0).into())?;
-        socket.connect_timeout(&self.controller.into(), PATIENCE)?;
+        socket.connect_timeout(&self.controller.into(), TIMEOUT)?;
         let stream = TcpStream::from(socket);
-        // As a node does: otherwise, a request waits 40 ms for the kernel's delayed acknowledgement.
+        // As a node does. Otherwise a request waits 40 ms for the kernel's delayed acknowledgement.
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(stream)
     }
 
-    /// Connects with TLS, and sends this.
+    /// Connects with TLS, and sends this text.
     pub fn open(&self, number: usize, text: &str) -> io::Result<Connection> {
         let name = ServerName::try_from("byway-controller").expect("it is a name");
         let session = ClientConnection::new(Arc::clone(&self.tls), name).map_err(io::Error::other)?;
@@ -74,21 +74,22 @@ impl Target {
         Ok(connection)
     }
 
-    /// Sends a request by a connection of its own, and reads the answer.
+    /// Sends a request over a new connection, and reads the answer.
     pub fn ask(&self, number: usize, request: &str) -> io::Result<String> {
         let mut connection = self.open(number, request)?;
         let mut answer = Vec::new();
         match connection.read_to_end(&mut answer) {
-            // A peer that ends without a word of TLS has answered all the same.
+            // A peer that closes without TLS's close message has still answered.
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof || answer.is_empty() => Err(error),
             _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
         }
     }
 }
 
-/// An attacker at work.
+/// Attacker with open connections.
 pub trait Attacker: Send {
-    /// Does the next of what it does again and again, in some milliseconds; returns how many attempts that was.
+    /// Performs the next step of the attack in some milliseconds, and returns its number of
+    /// attempts.
     fn step(&mut self) -> u32;
 }
 
@@ -98,7 +99,7 @@ pub struct Attack {
     pub name: &'static str,
     /// Opens its connections.
     pub begin: fn(Target) -> Box<dyn Attacker>,
-    /// Connections that it holds at full size.
+    /// Number of connections at full size.
     pub connections: usize,
 }
 
@@ -122,33 +123,33 @@ pub const ATTACKS: &[Attack] = &[
     token_guesses::ATTACK,
 ];
 
-/// Connections that get a piece now and then, and are opened again when they are closed.
+/// Connections that get a piece of data regularly, and are reopened after they are closed.
 pub struct Held {
     target: Target,
-    /// Sent at the beginning.
+    /// Data sent at the beginning.
     first: String,
-    /// Sent now and then.
+    /// Data sent regularly.
     piece: &'static [u8],
     connections: Vec<Option<Connection>>,
     next: usize,
 }
 
 impl Held {
-    /// Opens all.
+    /// Opens all connections.
     pub fn open(target: Target, first: String, piece: &'static [u8]) -> Self {
         let connections = (0..target.connections).map(|number| target.open(number, &first).ok()).collect();
         Self { target, first, piece, connections, next: 0 }
     }
 
-    /// Sends a piece by some of the connections, each about once a second.
+    /// Sends a piece over some of the connections, over each about once a second.
     pub fn send_pieces(&mut self) -> u32 {
         let count = (self.connections.len() / 50).max(1);
         for _ in 0..count {
             self.next = (self.next + 1) % self.connections.len();
-            let place = &mut self.connections[self.next];
-            let is_open = place.as_mut().is_some_and(|open| open.write_all(self.piece).is_ok());
+            let connection = &mut self.connections[self.next];
+            let is_open = connection.as_mut().is_some_and(|open| open.write_all(self.piece).is_ok());
             if !is_open {
-                *place = self.target.open(self.next, &self.first).ok();
+                *connection = self.target.open(self.next, &self.first).ok();
             }
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -156,7 +157,8 @@ impl Held {
     }
 }
 
-/// TLS 1.3 with whatever certificate: what is measured is who answers in time.
+/// Returns a configuration of TLS 1.3 that accepts any certificate, because only timely answers are
+/// measured.
 fn tls() -> ClientConfig {
     let provider = Arc::new(default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -170,7 +172,7 @@ fn tls() -> ClientConfig {
     config
 }
 
-/// Accepts any certificate.
+/// Verifier that accepts any certificate.
 #[derive(Debug)]
 struct Anybody;
 

@@ -1,4 +1,4 @@
-//! Bodies of requests that come byte by byte.
+//! Attack with request bodies sent byte by byte.
 
 use super::{Attack, Attacker, HEAD, Held};
 

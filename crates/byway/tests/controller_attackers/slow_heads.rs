@@ -1,4 +1,4 @@
-//! Heads of requests that come byte by byte.
+//! Attack with request heads sent byte by byte.
 
 use super::{Attack, Attacker, HEAD, Held};
 

@@ -1,4 +1,4 @@
-//! Guesses of tokens and of members' secrets, from one address.
+//! Attack with guesses of tokens and of members' secrets, from one address.
 
 use super::{Attack, Attacker, HEAD, Target};
 

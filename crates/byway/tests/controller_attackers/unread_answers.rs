@@ -1,8 +1,8 @@
-//! Requests in a row whose answers nobody reads.
+//! Attack with requests whose answers are never read.
 
 use super::{Attack, Attacker, Held};
 
-/// Requests by one connection at first: their answers take 6 MB, which no buffers take.
+/// Number of requests in a row on a connection: their answers take 6 MB, which exceeds all buffers.
 const PIPELINED: usize = 100;
 
 const REQUEST: &str = "GET /openapi.json HTTP/1.1\r\nhost: controller\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Members of another tenant that flood a relay process, over sockets of the relay's own machine.
+//! Members of another tenant that flood a relay process, over sockets in the relay's machine.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -6,38 +6,38 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use byway_api::{NetworkMap, SignedMap};
-use byway_fuzz_targets::attacks::{Attack, Attacker, Credentials, Part, Scene};
+use byway_fuzz_targets::attacks::{Attack, Attacker, Credentials, Role, Testbed};
 use byway_lab::addresses;
 use byway_units::{AgentId, RelayId, Time};
 use byway_wire::{GrantedRelay, Shard};
 use data_encoding::BASE64;
 
-use super::sites::{EAST, PATIENCE, Sites, WEST};
+use super::sites::{EAST, Sites, TIMEOUT, WEST};
 
-/// The port of the attacker and its mate, beside that of the relay in the same machine.
+/// Port of the attacker and its accomplice, in the same machine as the relay.
 const PORT: u16 = 4_601;
 
-/// Interval of reads from the relay while nothing is sent.
+/// Interval of reads from the relay while no packets are sent.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Names of the parts, and the machines in which they are.
-const PARTS: [(Part, &str, usize); 2] = [(Part::Attacker, "mallory", WEST), (Part::Mate, "mate", EAST)];
+/// Roles with their names and machines.
+const PARTS: [(Role, &str, usize); 2] = [(Role::Attacker, "mallory", WEST), (Role::Accomplice, "mate", EAST)];
 
-/// A socket that does not wait.
-struct Line {
+/// Non-blocking socket.
+struct RelaySocket {
     socket: UdpSocket,
     relay: SocketAddr,
 }
 
-/// The attacker and its mate at two relays.
+/// The attacker and its accomplice at two relays.
 pub struct Members {
     credentials: Vec<Credentials>,
-    lines: Vec<Line>,
-    players: Vec<Attacker>,
+    sockets: Vec<RelaySocket>,
+    attackers: Vec<Attacker>,
     begun: Instant,
 }
 
-/// An agent's process, ended with this.
+/// Process of an agent, killed when dropped.
 struct Agent(Child);
 
 impl Drop for Agent {
@@ -46,7 +46,7 @@ impl Drop for Agent {
     }
 }
 
-/// Has a member join as an agent does, until its map has grants for both directions; its map and number.
+/// Starts a member as a real agent, which joins and gets its map.
 fn join(sites: &Sites, tables: &str, name: &str, machine: usize) -> Agent {
     let token = sites.token_with(&["--role", "agent", "--tenant", "attackers"]);
     let state = sites.folder().join(name);
@@ -58,22 +58,23 @@ fn join(sites: &Sites, tables: &str, name: &str, machine: usize) -> Agent {
         state.display()
     );
     let file = sites.folder().join(format!("{name}.toml"));
-    std::fs::write(&file, text).expect("room on the disk");
-    let log = std::fs::File::create(sites.folder().join(format!("{name}.log"))).expect("room on the disk");
+    std::fs::write(&file, text).expect("space on the disk");
+    let log = std::fs::File::create(sites.folder().join(format!("{name}.log"))).expect("space on the disk");
     let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
     command.args(["agent", "--config"]).arg(file).stdin(Stdio::null());
     command.stdout(log.try_clone().expect("a file")).stderr(log);
     Agent(sites.within(machine, move || command.spawn().expect("it starts")))
 }
 
-/// The map that a member kept; `None` before there is one.
+/// Reads the map that a member stored; `None` before there is one.
 fn map(sites: &Sites, name: &str) -> Option<NetworkMap> {
     let text = std::fs::read_to_string(sites.folder().join(name).join("map.json")).ok()?;
     let signed: SignedMap = serde_json::from_str(&text).ok()?;
     serde_json::from_str(&signed.map).ok()
 }
 
-/// Identity of a member as its files have it, once it has grants for both directions by both relays.
+/// Reads the identity of a member from its files, if it has grants for both directions at both
+/// relays.
 fn credentials(sites: &Sites, name: &str, other: &str, machine: usize) -> Option<Credentials> {
     let map = map(sites, name)?;
     let number = |name: &str| map.agents.iter().find(|agent| agent.name == name).map(|agent| agent.number);
@@ -104,14 +105,14 @@ fn credentials(sites: &Sites, name: &str, other: &str, machine: usize) -> Option
 }
 
 impl Members {
-    /// Both join as agents do, and are played by hand from then on.
+    /// Joins both members as real agents. Afterwards the test acts in their place.
     pub fn join(sites: &Sites) -> Self {
         let tables = "[[expose]]\nname = \"app\"\ntarget = \"127.0.0.1:9\"\n";
         let mate = join(sites, tables, "mate", EAST);
         let tables = "[[forward]]\nlisten = \"127.0.0.1:5900\"\npeer = \"mate\"\nto = \"app\"\n";
         let mallory = join(sites, tables, "mallory", WEST);
         let all = || {
-            let of = |(_, name, machine): &(Part, &str, usize)| {
+            let of = |(_, name, machine): &(Role, &str, usize)| {
                 let other = if *name == "mate" { "mallory" } else { "mate" };
                 credentials(sites, name, other, *machine)
             };
@@ -120,33 +121,33 @@ impl Members {
         sites.wait_for("the attackers have grants", || all().is_some());
         let credentials = all().expect("as waited for");
         drop((mallory, mate));
-        let line = |((_, _, machine), credentials): (&(Part, &str, usize), &Credentials)| {
+        let line = |((_, _, machine), credentials): (&(Role, &str, usize), &Credentials)| {
             let [ip, _] = addresses(*machine);
             let socket = sites.within(*machine, move || UdpSocket::bind((ip, PORT)).expect("a free port"));
             socket.set_nonblocking(true).expect("a socket");
-            Line { socket, relay: credentials.relay_address }
+            RelaySocket { socket, relay: credentials.relay_address }
         };
         let lines = PARTS.iter().zip(&credentials).map(line).collect();
-        let mut members = Self { credentials, lines, players: Vec::new(), begun: Instant::now() };
-        members.players = members.fresh();
+        let mut members = Self { credentials, sockets: lines, attackers: Vec::new(), begun: Instant::now() };
+        members.attackers = members.fresh();
         members
     }
 
-    /// Members that have just started.
+    /// Makes members in the state after a start.
     fn fresh(&self) -> Vec<Attacker> {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
         let started = u64::try_from(since_1970.as_nanos()).expect("before 2554");
-        let new = |((part, ..), credentials): (&(Part, &str, usize), &Credentials)| {
+        let new = |((part, ..), credentials): (&(Role, &str, usize), &Credentials)| {
             Attacker::new(*part, credentials.clone(), started)
         };
         PARTS.iter().zip(&self.credentials).map(new).collect()
     }
 
-    /// Begins new sessions, with the flows of this attack.
+    /// Establishes new sessions, with the flows of this attack.
     pub fn set_up(&mut self, attack: &Attack, flows: u16) {
-        self.players = self.fresh();
+        self.attackers = self.fresh();
         let begun = Instant::now();
-        while !self.players.iter().all(Attacker::is_established) {
+        while !self.attackers.iter().all(Attacker::is_established) {
             for (part, ..) in PARTS {
                 if !self.member(part).is_established() {
                     let initiation = self.member(part).initiate();
@@ -154,7 +155,7 @@ impl Members {
                 }
             }
             self.pass(byway_units::Duration::from_millis(100));
-            assert!(begun.elapsed() < PATIENCE, "the attackers get no session");
+            assert!(begun.elapsed() < TIMEOUT, "the attackers get no session");
         }
         attack.set_up(self, flows);
     }
@@ -165,14 +166,14 @@ impl Members {
         let begun = Instant::now();
         while begun.elapsed() < time {
             let due = (begun.elapsed().as_secs_f64() * f64::from(rate)) as u32;
-            // What a busy machine misses is not made up for.
+            // A busy machine does not catch up on missed datagrams.
             nth = nth.max(due.saturating_sub(rate / 50));
             while nth < due {
-                if let Some(packet) = attack.datagram(&mut self.players[0], nth, &first) {
+                if let Some(packet) = attack.datagram(&mut self.attackers[0], nth, &first) {
                     if first.is_empty() {
                         first.clone_from(&packet);
                     }
-                    let line = &self.lines[0];
+                    let line = &self.sockets[0];
                     sent += u32::from(line.socket.send_to(&packet, line.relay).is_ok());
                 }
                 nth += 1;
@@ -183,13 +184,13 @@ impl Members {
         sent
     }
 
-    /// Takes and answers what the relays say.
+    /// Receives and answers the relays' packets.
     fn listen(&mut self) {
         let now = Time::START + byway_units::Duration::from_micros(self.begun.elapsed().as_micros() as u64);
         let mut packet = [0; 2_000];
-        for (place, (part, ..)) in PARTS.iter().enumerate() {
-            while let Ok((bytes, _)) = self.lines[place].socket.recv_from(&mut packet) {
-                if let Some(answer) = self.players[place].take(&packet[..bytes], now) {
+        for (index, (part, ..)) in PARTS.iter().enumerate() {
+            while let Ok((bytes, _)) = self.sockets[index].socket.recv_from(&mut packet) {
+                if let Some(answer) = self.attackers[index].on_packet(&packet[..bytes], now) {
                     self.send(*part, answer);
                 }
             }
@@ -197,14 +198,14 @@ impl Members {
     }
 }
 
-impl Scene for Members {
-    fn member(&mut self, part: Part) -> &mut Attacker {
-        &mut self.players[usize::from(part == Part::Mate)]
+impl Testbed for Members {
+    fn member(&mut self, part: Role) -> &mut Attacker {
+        &mut self.attackers[usize::from(part == Role::Accomplice)]
     }
 
-    fn send(&mut self, part: Part, packet: Vec<u8>) {
-        let line = &self.lines[usize::from(part == Part::Mate)];
-        // What a full buffer does not take is lost, as on any line.
+    fn send(&mut self, part: Role, packet: Vec<u8>) {
+        let line = &self.sockets[usize::from(part == Role::Accomplice)];
+        // A datagram that a full buffer refuses is lost, as on any link.
         let _ = line.socket.send_to(&packet, line.relay);
     }
 

@@ -1,33 +1,34 @@
-//! A page of the documentation as a script: its fenced blocks, with the machines that its info strings name.
+//! A page of the documentation as a script: its fenced blocks, with the machines in their info
+//! strings.
 
-/// A fenced block.
+/// Fenced block.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// The heading above it.
     pub heading: String,
-    /// The line of its fence, from 1.
+    /// Number of the line with its fence, from 1.
     pub line: usize,
     /// The first word of its info string.
     pub language: String,
-    /// The other words: machines of a `console` or `sh` block, `machine:/path` of a file, with `+` behind where the
-    /// block is added to the file.
-    pub places: Vec<String>,
-    /// The lines between its fences.
+    /// Other words of its info string: machines of a `console` or `sh` block, `machine:/path` of a
+    /// file. A final `+` means that the block is appended to the file.
+    pub targets: Vec<String>,
+    /// Text between its fences.
     pub text: String,
 }
 
-/// A command of a `console` block.
+/// Command of a `console` block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Typed {
-    /// The machine that its prompt names.
+pub struct ConsoleCommand {
+    /// Machine in its prompt.
     pub host: Option<String>,
-    /// The command.
+    /// Text of the command.
     pub line: String,
-    /// The lines that the page shows below it.
+    /// Output below it on the page.
     pub shown: Vec<String>,
 }
 
-/// The fenced blocks of a page, in order.
+/// Returns the fenced blocks of a page, in order.
 pub fn blocks(page: &str) -> Vec<Block> {
     let (mut blocks, mut heading) = (Vec::new(), String::new());
     let mut open: Option<Block> = None;
@@ -37,7 +38,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
                 let mut words = info.split_whitespace().map(str::to_owned);
                 let language = words.next().unwrap_or_default();
                 let heading = heading.clone();
-                open = Some(Block { heading, line, language, places: words.collect(), text: String::new() });
+                open = Some(Block { heading, line, language, targets: words.collect(), text: String::new() });
             }
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (Some(block), None) => block.text.extend([text, "\n"]),
@@ -51,12 +52,12 @@ pub fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The commands of a `console` block.
-pub fn commands(block: &Block) -> Vec<Typed> {
-    let mut commands: Vec<Typed> = Vec::new();
+/// Returns the commands of a `console` block.
+pub fn commands(block: &Block) -> Vec<ConsoleCommand> {
+    let mut commands: Vec<ConsoleCommand> = Vec::new();
     for line in block.text.lines() {
         if let Some((host, command)) = prompt(line) {
-            commands.push(Typed { host, line: command.to_owned(), shown: Vec::new() });
+            commands.push(ConsoleCommand { host, line: command.to_owned(), shown: Vec::new() });
         } else {
             let last = commands.last_mut().unwrap_or_else(|| panic!("line {}: no prompt", block.line));
             last.shown.push(line.to_owned());
@@ -69,7 +70,7 @@ pub fn commands(block: &Block) -> Vec<Typed> {
     commands
 }
 
-/// What a prompt names, and what is typed behind it.
+/// Splits a prompt into its machine and the command after it.
 fn prompt(line: &str) -> Option<(Option<String>, &str)> {
     let (host, command) = line.split_once('$')?;
     let is_name = host.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
@@ -77,7 +78,7 @@ fn prompt(line: &str) -> Option<(Option<String>, &str)> {
     is_name.then(|| ((!host.is_empty()).then(|| host.to_owned()), command.trim_start()))
 }
 
-/// The cells of the rows of the table below a heading, without its head.
+/// Returns the cells of the rows of the table below a heading, without its head.
 pub fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
     let below = page.split(&format!("\n## {heading}\n")).nth(1).expect("the page has this heading");
     let rows = below.lines().skip_while(|line| !line.starts_with('|'));
@@ -86,7 +87,7 @@ pub fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
     rows.map(cells).collect()
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 pub fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -101,9 +102,9 @@ mod tests {
             "# A\n```console east west\n$ one\nshown\nbob$ two\n```\n## B\n```toml bob:/etc/x+\na = 1\n```\n";
         let blocks = blocks(page);
         let [first, second] = &blocks[..] else { panic!("{blocks:?}") };
-        assert_eq!((first.heading.as_str(), first.line, first.places.len()), ("A", 2, 2));
+        assert_eq!((first.heading.as_str(), first.line, first.targets.len()), ("A", 2, 2));
         assert_eq!((second.heading.as_str(), second.text.as_str()), ("B", "a = 1\n"));
-        let typed = |host: Option<&str>, line: &str, shown: &[&str]| Typed {
+        let typed = |host: Option<&str>, line: &str, shown: &[&str]| ConsoleCommand {
             host: host.map(str::to_owned),
             line: line.to_owned(),
             shown: shown.iter().map(|line| (*line).to_owned()).collect(),

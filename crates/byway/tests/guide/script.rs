@@ -1,4 +1,5 @@
-//! The guide played: files written and commands typed at the machines that it names, and output compared with the page.
+//! Execution of the guide: writes files and runs commands on the machines that it names, and
+//! compares output with the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,35 +7,36 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::page::{Block, Typed, blocks, commands};
+use crate::page::{Block, ConsoleCommand, blocks, commands};
 use crate::shape::differs;
 use crate::stand_ins::{self, StandIn};
 use crate::traffic::Listener;
-use crate::units::{self, Running};
+use crate::units::{self, RunningProgram};
 use crate::world::{HOSTS, Sites, World};
-use crate::{GUIDE, PATIENCE};
+use crate::{GUIDE, TIMEOUT};
 
-/// Commands that no test runs, and why.
+/// Commands that no test runs, with the reason.
 const NOT_RUN: [(&str, &str); 1] =
     [("make build", "cargo has built the program that tests run; this builds the same, optimised")];
 
-/// The page, and the machines on which it is played.
+/// The page, and the machines on which it is executed.
 pub struct Guide {
     pub text: String,
     blocks: Vec<Block>,
-    /// By machine and unit; dropped before the machines.
-    pub running: BTreeMap<(String, String), Running>,
-    /// Applications that were started by a command of the page.
+    /// Running programs by machine and unit; dropped before the machines.
+    pub running: BTreeMap<(String, String), RunningProgram>,
+    /// Applications started by commands of the page.
     pub listeners: Vec<Listener>,
-    /// What stands on the page for a secret or key of today.
+    /// Secrets and keys of the page, with today's in their place.
     known: BTreeMap<String, String>,
-    /// The public key of each machine.
+    /// Public keys of the machines.
     keys: BTreeMap<String, String>,
     pub world: World,
 }
 
 impl Guide {
-    /// A page of the repository, and machines where nothing runs; `None` where this machine makes none.
+    /// Reads a page of the repository, and makes idle machines; `None` if this machine cannot make
+    /// them.
     pub fn new(page: &str, sites: Sites) -> Option<Self> {
         let world = World::new(sites)?;
         let text = read(page);
@@ -53,26 +55,27 @@ impl Guide {
         Some(guide)
     }
 
-    /// Has a machine's home be the folder of a repository that was built.
+    /// Makes a machine's home look like a built repository, with links to the program and to
+    /// `packaging`.
     fn check_out(&self, host: &str) {
         let home = self.world.path(host, "");
-        fs::create_dir_all(home.join("target/release")).expect("room on the disk");
+        fs::create_dir_all(home.join("target/release")).expect("space on the disk");
         let program = Path::new(env!("CARGO_BIN_EXE_byway"));
-        symlink(program, home.join("target/release/byway")).expect("room on the disk");
-        symlink(root().join("packaging"), home.join("packaging")).expect("room on the disk");
+        symlink(program, home.join("target/release/byway")).expect("space on the disk");
+        symlink(root().join("packaging"), home.join("packaging")).expect("space on the disk");
     }
 
-    /// What the section `Install` does, but for the copy of the program.
+    /// Performs the steps of the section `Install`, without copying the program.
     pub fn install(&mut self) {
         let program = self.world.folder.path().join("bin/byway");
-        symlink(env!("CARGO_BIN_EXE_byway"), program).expect("room on the disk");
+        symlink(env!("CARGO_BIN_EXE_byway"), program).expect("space on the disk");
         let mut all = blocks(&read(GUIDE));
         all.retain(|block| block.heading == "Install");
         let [_, units] = &all[..] else { panic!("Install has two blocks: {all:?}") };
-        self.play_block(units, &mut |_, _| {});
+        self.run_block(units, &mut |_, _| {});
     }
 
-    /// The blocks below a heading.
+    /// Returns the blocks below a heading.
     pub fn blocks_of(&self, heading: &str) -> Vec<Block> {
         let found: Vec<Block> =
             self.blocks.iter().filter(|block| block.heading == heading).cloned().collect();
@@ -80,25 +83,25 @@ impl Guide {
         found
     }
 
-    /// Plays the blocks below a heading.
-    pub fn play(&mut self, heading: &str) {
-        self.play_with(heading, |_, _| {});
+    /// Runs the blocks below a heading.
+    pub fn run_section(&mut self, heading: &str) {
+        self.run_section_with(heading, |_, _| {});
     }
 
-    /// Plays the blocks below a heading, and does something after each command.
-    pub fn play_with(&mut self, heading: &str, mut after: impl FnMut(&mut Self, &Typed)) {
+    /// Runs the blocks below a heading, and calls `after` after each command.
+    pub fn run_section_with(&mut self, heading: &str, mut after: impl FnMut(&mut Self, &ConsoleCommand)) {
         for block in self.blocks_of(heading) {
-            self.play_block(&block, &mut after);
+            self.run_block(&block, &mut after);
         }
     }
 
-    /// Plays one block.
-    pub fn play_block(&mut self, block: &Block, after: &mut dyn FnMut(&mut Self, &Typed)) {
+    /// Runs one block.
+    pub fn run_block(&mut self, block: &Block, after: &mut dyn FnMut(&mut Self, &ConsoleCommand)) {
         match block.language.as_str() {
-            "toml" | "ini" => block.places.iter().for_each(|place| self.write(place, &block.text)),
+            "toml" | "ini" => block.targets.iter().for_each(|target| self.write(target, &block.text)),
             "console" => {
                 for command in commands(block) {
-                    let hosts = command.host.clone().map_or_else(|| block.places.clone(), |host| vec![host]);
+                    let hosts = command.host.clone().map_or_else(|| block.targets.clone(), |host| vec![host]);
                     assert!(!hosts.is_empty(), "line {}: no machine is named", block.line);
                     for host in hosts {
                         self.type_in(&host, &command);
@@ -110,18 +113,18 @@ impl Guide {
         }
     }
 
-    /// Writes a file: `machine:/path`, or adds to it with `+` behind.
-    pub fn write(&mut self, place: &str, text: &str) {
-        let (host, path) = place.split_once(':').unwrap_or_else(|| panic!("{place} is no machine:/path"));
+    /// Writes a file `machine:/path`, or appends to it with a final `+`.
+    pub fn write(&mut self, target: &str, text: &str) {
+        let (host, path) = target.split_once(':').unwrap_or_else(|| panic!("{target} is no machine:/path"));
         let (path, adds) = path.strip_suffix('+').map_or((path, false), |path| (path, true));
         let file = self.world.path(host, path);
         let before =
             if adds { fs::read_to_string(&file).expect("a file to add to") + "\n" } else { String::new() };
-        fs::create_dir_all(file.parent().expect("a file is in a folder")).expect("room on the disk");
-        fs::write(&file, before + &self.filled(text)).expect("room on the disk");
+        fs::create_dir_all(file.parent().expect("a file is in a folder")).expect("space on the disk");
+        fs::write(&file, before + &self.filled(text)).expect("space on the disk");
     }
 
-    /// A text with today's secrets and keys in the places of those of the page.
+    /// Replaces the page's secrets and keys in a text by today's.
     fn filled(&self, text: &str) -> String {
         let mut filled = String::new();
         let mut name = "";
@@ -137,30 +140,30 @@ impl Guide {
         self.known.iter().fold(filled, |text, (shown, known)| text.replace(shown, known))
     }
 
-    /// Types a command at a machine, and compares what it prints with what the page shows.
-    pub fn type_in(&mut self, host: &str, command: &Typed) {
+    /// Runs a command on a machine, and compares its output with the page.
+    pub fn type_in(&mut self, host: &str, command: &ConsoleCommand) {
         let line = self.filled(&command.line);
         let line = line.trim_end();
         if NOT_RUN.iter().any(|(not_run, _)| *not_run == line) {
             return;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let output = match stand_ins::of(line) {
-                Some(stand_in) => self.stand_in(host, stand_in, command),
+                Some(stand_in) => self.run_stand_in(host, stand_in, command),
                 None => self.world.shell(host, line),
             };
             self.learn(host, command, &output);
             let difference = differs(&command.shown, &output).filter(|_| !command.shown.is_empty());
             let Some(difference) = difference else { return };
-            // What a node says becomes what the page shows, when paths have opened.
+            // A node's status matches the page only after its paths have opened.
             let is_status = line == "byway status" && Instant::now() < until;
             assert!(is_status, "{host}$ {line}\n{difference}");
             std::thread::sleep(Duration::from_millis(200));
         }
     }
 
-    fn stand_in(&mut self, host: &str, stand_in: StandIn, command: &Typed) -> String {
+    fn run_stand_in(&mut self, host: &str, stand_in: StandIn, command: &ConsoleCommand) -> String {
         let key = |unit: &str| (host.to_owned(), unit.to_owned());
         match stand_in {
             StandIn::Start(unit) => {
@@ -186,8 +189,8 @@ impl Guide {
                 log.lines().next_back().unwrap_or_default().to_owned()
             }
             StandIn::Reload => stand_ins::verify(&self.world, host),
-            StandIn::Weather(weather) => {
-                self.world.weather_towards_bob(weather);
+            StandIn::Impairments(weather) => {
+                self.world.set_impairments_towards_bob(weather);
                 String::new()
             }
             StandIn::Echo(address) => {
@@ -198,15 +201,15 @@ impl Guide {
         }
     }
 
-    /// Remembers the secrets and keys that a command has made.
-    fn learn(&mut self, host: &str, command: &Typed, output: &str) {
+    /// Records the secrets and keys that a command has made.
+    fn learn(&mut self, host: &str, command: &ConsoleCommand, output: &str) {
         for (shown, line) in command.shown.iter().zip(output.lines()) {
             if shown.starts_with("byway1.") {
                 self.known.insert(shown.clone(), line.to_owned());
             }
         }
         if output.starts_with("byway1.") && command.shown.is_empty() {
-            // The page shows tokens only where they are used, in the same order.
+            // The page shows tokens only in later blocks, in the same order.
             let mut shown = self.text.split([' ', '\n', '"']).filter(|word| word.starts_with("byway1."));
             let next = shown.find(|word| !self.known.contains_key(*word)).expect("the page uses each token");
             self.known.insert(next.to_owned(), output.trim().to_owned());
@@ -216,24 +219,24 @@ impl Guide {
         }
     }
 
-    /// Starts a unit, and what it says.
+    /// Restarts a unit as a typed command does.
     pub fn start(&mut self, host: &str, unit: &str) {
         let line = format!("sudo systemctl restart {unit}");
-        self.type_in(host, &Typed { host: None, line, shown: Vec::new() });
+        self.type_in(host, &ConsoleCommand { host: None, line, shown: Vec::new() });
     }
 }
 
-/// The repository's root.
+/// Returns the repository's root.
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// A file of the repository.
+/// Reads a file of the repository.
 pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The headings of the guide that have blocks.
+/// Returns the headings of a page that have blocks.
 pub fn headings(page: &str) -> BTreeSet<String> {
     blocks(page).into_iter().map(|block| block.heading).collect()
 }

@@ -1,10 +1,10 @@
-//! Output that a page shows beside output of today: the same words, whatever the numbers.
+//! Comparison of a page's output with today's: the words must match, the numbers may differ.
 
 /// Units of times, sizes and rates, which differ with the numbers before them.
 const UNITS: [&str; 12] = ["us", "ms", "s", "min", "h", "d", "B", "kB", "MB", "bit/s", "kbit/s", "Mbit/s"];
 
-/// Fails unless output has the shape that a page shows. A line of `...` stands for any lines, and `...` at the end of a
-/// line for any rest of it.
+/// Returns the difference if output does not have the shape of the page's. A line `...` matches any
+/// lines, and a final `...` the rest of a line.
 pub fn differs(shown: &[String], output: &str) -> Option<String> {
     let shown: Vec<&str> = shown.iter().map(|line| line.trim_end()).collect();
     let output: Vec<&str> = output.trim_end().lines().map(str::trim_end).collect();
@@ -12,7 +12,7 @@ pub fn differs(shown: &[String], output: &str) -> Option<String> {
         .then(|| format!("the page shows:\n{}\ntoday's output is:\n{}", shown.join("\n"), output.join("\n")))
 }
 
-/// Fails unless the numbers of output are those that a page shows, but for this share of each.
+/// Returns a difference if numbers of output differ from the page's by more than this share.
 pub fn numbers_differ(shown: &[String], output: &str, tolerance: f64) -> Option<String> {
     let [one, other] = [shown.join("\n"), output.to_owned()].map(|text| numbers(&text));
     let is_far = |(one, other): &(&f64, &f64)| (*one - *other).abs() > tolerance * one.abs();
@@ -51,23 +51,23 @@ fn matches(shown: &str, output: &str) -> bool {
         && one.iter().zip(&other).all(|(one, other)| is_same(one, other))
 }
 
-/// True of two words that differ in numbers, units of time or what is secret alone.
+/// True if two words differ only in numbers, units of time or secrets.
 fn is_same(shown: &str, output: &str) -> bool {
     if let Some(begin) = shown.strip_suffix("...") {
-        // A secret's own beginning differs, but for the word that says what it is.
+        // A secret differs except for the word that names its kind.
         let kind = begin.split_once('.').map_or(begin, |(kind, _)| kind);
         return masked(output).starts_with(&masked(kind));
     }
     masked(shown) == masked(output)
 }
 
-/// A word with N in the place of each number, key and unit of time.
+/// Replaces numbers, keys and units of time in a word by N.
 fn masked(word: &str) -> String {
     if word.len() >= 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return "KEY".to_owned();
     }
     if word.chars().all(|sign| sign == '─') {
-        // As wide as the table.
+        // The rule has the table's width.
         return "RULE".to_owned();
     }
     let (bare, end) = word.split_at(word.trim_end_matches([',', ';', ':']).len());
@@ -130,7 +130,7 @@ mod tests {
             ("a", "a\nb"),
             ("a\nb", "a"),
             ("  a", "a"),
-            ("token 2 is revoked", "token 2 is revoked already"),
+            ("token 2 revoked", "token 2 revoked already"),
             ("a\n...\nd", "a\nb"),
         ] {
             assert!(differs(&lines(shown), output).is_some(), "{shown} is {output}");

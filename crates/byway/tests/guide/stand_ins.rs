@@ -1,33 +1,33 @@
-//! Programs that the guide types and a test cannot run: what does the same here.
+//! Replacements for programs of the guide that a test cannot run.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::PATIENCE;
-use crate::world::{Weather, World};
+use crate::TIMEOUT;
+use crate::world::{Impairments, World};
 
-/// What is done in the place of a command.
+/// Action in place of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StandIn {
-    /// `systemctl`: the unit's own command runs as its file says.
+    /// `systemctl`: runs the unit's own command, as in its file.
     Start(String),
-    /// `systemctl daemon-reload`: units are verified.
+    /// `systemctl daemon-reload`: verifies the units.
     Reload,
-    /// `systemctl reload`: the unit's own commands run.
+    /// `systemctl reload`: runs the unit's own reload commands.
     Again(String),
     /// `journalctl`: the last line of the unit's log.
     LastOfLog(String),
-    /// A node in a terminal of its own.
+    /// Node in a terminal of its own.
     Run { name: String, line: String },
-    /// `iptables`: the emulated path drops what the rule would.
-    Weather(Weather),
+    /// `iptables`: the emulated path drops the packets that match the rule.
+    Impairments(Impairments),
     /// `socat` that answers at an address.
     Echo(String),
-    /// `socat` that sends a line to an address, and prints what comes back.
+    /// `socat` that sends a line to an address, and prints the answer.
     Ask(String),
 }
 
-/// What stands in for a command, if it is none that runs here as it is.
+/// Returns the replacement of a command; `None` for commands that run unchanged.
 pub fn of(line: &str) -> Option<StandIn> {
     let line = line.strip_prefix("sudo ").unwrap_or(line);
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -38,7 +38,7 @@ pub fn of(line: &str) -> Option<StandIn> {
         }
         ["systemctl", "reload", unit] => Some(StandIn::Again((*unit).to_owned())),
         ["journalctl", "-u", unit, "-n", "1", "-o", "cat"] => Some(StandIn::LastOfLog((*unit).to_owned())),
-        ["iptables", rule @ ..] => Some(StandIn::Weather(weather(rule))),
+        ["iptables", rule @ ..] => Some(StandIn::Impairments(parse_impairments(rule))),
         ["socat", from, "EXEC:cat"] => Some(StandIn::Echo(listened(from))),
         ["socat", "-", to] => Some(StandIn::Ask(to.strip_prefix("UDP4:").expect("UDP").to_owned())),
         ["byway", "link", "attach", ..] => {
@@ -53,20 +53,20 @@ pub fn of(line: &str) -> Option<StandIn> {
     }
 }
 
-/// What a rule drops of what comes from Alice's public address.
-fn weather(rule: &[&str]) -> Weather {
-    let after = |key: &str| rule.iter().position(|word| *word == key).map(|place| rule[place + 1]);
+/// Parses a rule into the impairments of packets from Alice's public address.
+fn parse_impairments(rule: &[&str]) -> Impairments {
+    let after = |key: &str| rule.iter().position(|word| *word == key).map(|index| rule[index + 1]);
     let source = (after("-s"), after("-p"), after("-j"));
     assert_eq!(source, (Some("198.51.100.21"), Some("udp"), Some("DROP")), "{rule:?}");
     match (rule[0], after("--probability")) {
-        ("-D", _) => Weather::Clear,
-        ("-A", Some(share)) => Weather::Lossy(share.parse().expect("a share")),
-        ("-A", None) => Weather::Dark,
+        ("-D", _) => Impairments::Clear,
+        ("-A", Some(share)) => Impairments::Lossy(share.parse().expect("a share")),
+        ("-A", None) => Impairments::Outage,
         _ => panic!("no rule of the guide: {rule:?}"),
     }
 }
 
-/// Where `UDP4-LISTEN:6000,bind=127.0.0.1,fork` listens.
+/// Returns the address of `UDP4-LISTEN:6000,bind=127.0.0.1,fork`.
 fn listened(address: &str) -> String {
     let mut parts = address.strip_prefix("UDP4-LISTEN:").expect("UDP").split(',');
     let port = parts.next().expect("a port");
@@ -74,14 +74,14 @@ fn listened(address: &str) -> String {
     format!("{host}:{port}")
 }
 
-/// Sends the first line that the page shows until an answer comes; both.
+/// Sends the first line of the page's output until an answer arrives, and returns both.
 pub fn ask(world: &World, host: &str, address: &str, shown: &[String]) -> String {
     let line = shown.first().expect("a line that is typed").clone() + "\n";
     let to: SocketAddr = address.parse().expect("an address and a port");
     world.at(host, move || {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
-        let (until, mut answer) = (Instant::now() + PATIENCE, [0; 2_000]);
+        let (until, mut answer) = (Instant::now() + TIMEOUT, [0; 2_000]);
         while Instant::now() < until {
             socket.send_to(line.as_bytes(), to).expect("it leaves");
             if let Ok(length) = socket.recv(&mut answer) {
@@ -92,13 +92,13 @@ pub fn ask(world: &World, host: &str, address: &str, shown: &[String]) -> String
     })
 }
 
-/// Has systemd's own tool look at the units of a machine, where there is one.
+/// Verifies the units of a machine with systemd's own tool, if the system has it.
 pub fn verify(world: &World, host: &str) -> String {
     let line = "command -v systemd-analyze >/dev/null || exit 0
         systemd-analyze verify --man=no --recursive-errors=no /etc/systemd/system/byway-*.service 2>&1";
     let output = world.try_shell(host, line);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.is_empty(), "{host}: systemd-analyze verify: {said}");
+    let message = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && message.is_empty(), "{host}: systemd-analyze verify: {message}");
     String::new()
 }
 
@@ -111,7 +111,7 @@ mod tests {
         let rule = "sudo iptables -A INPUT -p udp -s 198.51.100.21 -m statistic --mode random --probability 0.05 -j DROP";
         for (line, stand_in) in [
             ("sudo systemctl enable --now byway-relay", Some(StandIn::Start("byway-relay".into()))),
-            (rule, Some(StandIn::Weather(Weather::Lossy(0.05)))),
+            (rule, Some(StandIn::Impairments(Impairments::Lossy(0.05)))),
             (
                 "socat UDP4-LISTEN:6000,bind=127.0.0.1,fork EXEC:cat",
                 Some(StandIn::Echo("127.0.0.1:6000".into())),

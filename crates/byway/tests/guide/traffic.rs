@@ -1,4 +1,4 @@
-//! Applications of the guide: one that sends as a call does, one that receives and answers, and what became of a flow.
+//! Applications of the guide: a caller, a listener that may answer, and the counts of a flow.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -9,28 +9,29 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::PATIENCE;
-use crate::world::{Weather, World};
+use crate::TIMEOUT;
+use crate::world::{Impairments, World};
 
-/// How much of what a path loses is lost at random, beside the outage.
+/// Rate of random losses besides the outage.
 pub const LOSS: f64 = 0.06;
 
-/// The time between two packets of a call.
+/// Interval of a call's packets.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Packets of a call: six seconds of it.
+/// Number of packets of a call: six seconds.
 pub const PACKETS: u32 = 300;
 
-/// Bytes of a packet: a call is shorter than what captures copy of each connection that may be bulk.
+/// Bytes of a packet. A call is shorter than the part that captures copy of each possible bulk
+/// connection.
 const BYTES: usize = 150;
 
-/// Bytes that a client of TCP sends and gets back.
+/// Bytes that a TCP client sends and gets back.
 const FETCHED: usize = 20_000;
 
-/// An application that receives at a port, and answers if it is to.
+/// Application that receives at a port, and may answer.
 pub struct Listener {
-    /// The ends that sent, and the numbers that came of each.
-    heard: Arc<Mutex<BTreeSet<(SocketAddr, u32)>>>,
+    /// Received sequence numbers, by sender.
+    received: Arc<Mutex<BTreeSet<(SocketAddr, u32)>>>,
 }
 
 impl Listener {
@@ -46,33 +47,33 @@ impl Listener {
                 let number = buffer.first_chunk().map_or(0, |number| u32::from_be_bytes(*number));
                 noted.lock().expect("nobody panics with it").insert((from, number));
                 if answers {
-                    // One that has gone misses nothing.
+                    // The sender may have closed its socket.
                     let _ = socket.send_to(&buffer[..length], from);
                 }
             }
         });
-        Self { heard }
+        Self { received: heard }
     }
 
-    /// How many different packets came, of all.
+    /// Counts the different packets received from all senders.
     pub fn count(&self) -> usize {
-        self.heard.lock().expect("nobody panics with it").len()
+        self.received.lock().expect("nobody panics with it").len()
     }
 }
 
-/// An application that calls.
+/// Application that sends a call.
 pub struct Caller {
     socket: UdpSocket,
     to: SocketAddr,
 }
 
 impl Caller {
-    /// One at a machine that sends there.
+    /// Makes a caller on a machine with this destination.
     pub fn new(world: &World, host: &str, to: &str) -> Self {
         Self::from_port(world, host, 0, to)
     }
 
-    /// One that sends from a port of its own.
+    /// Makes a caller that sends from this port.
     pub fn from_port(world: &World, host: &str, port: u16, to: &str) -> Self {
         let to: SocketAddr = to.parse().expect("an address and a port");
         let socket = world.at(host, move || UdpSocket::bind(("0.0.0.0", port)).expect("nobody has the port"));
@@ -80,12 +81,12 @@ impl Caller {
         Self { socket, to }
     }
 
-    /// Its port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.socket.local_addr().expect("it is bound").port()
     }
 
-    /// Sends until an answer comes.
+    /// Sends until an answer arrives.
     pub fn reach(&self) {
         let (begun, mut buffer) = (Instant::now(), [0; 2_000]);
         loop {
@@ -93,11 +94,11 @@ impl Caller {
             if self.socket.recv(&mut buffer).is_ok() {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "nobody answers at {}", self.to);
+            assert!(begun.elapsed() < TIMEOUT, "nobody answers at {}", self.to);
         }
     }
 
-    /// Sends so many packets of a call.
+    /// Sends this number of a call's packets.
     pub fn call(&self, packets: u32) {
         self.send(packets, EVERY).join().expect("all is sent");
     }
@@ -117,39 +118,40 @@ impl Caller {
     }
 }
 
-/// Sends a call from each caller at the same time, over a path that loses packets, and none passes for a second.
+/// Sends a call from each caller at the same time, over a path with losses and an outage of a
+/// second.
 pub fn call_through_an_outage(world: &World, callers: &[&Caller]) {
-    world.weather(Weather::Lossy(LOSS));
+    world.set_impairments(Impairments::Lossy(LOSS));
     let sending: Vec<_> = callers.iter().map(|caller| caller.send(PACKETS, EVERY)).collect();
     std::thread::sleep(EVERY * PACKETS / 3);
-    world.weather(Weather::Dark);
+    world.set_impairments(Impairments::Outage);
     std::thread::sleep(Duration::from_secs(1));
     end_in_losses(world, callers, sending);
 }
 
-/// Sends a third of a call from each caller at the same time, over a path that loses packets.
+/// Sends a third of a call from each caller at the same time, over a path with losses.
 pub fn call_through_losses(world: &World, callers: &[&Caller]) {
     let sending = callers.iter().map(|caller| caller.send(PACKETS / 3, EVERY)).collect();
     end_in_losses(world, callers, sending);
 }
 
-/// Loses packets until all have sent theirs, and shows the receivers which the last ones were.
+/// Continues losses until all packets are sent, then sends more to reveal the last losses.
 fn end_in_losses(world: &World, callers: &[&Caller], sending: Vec<JoinHandle<()>>) {
-    world.weather(Weather::Lossy(LOSS));
+    world.set_impairments(Impairments::Lossy(LOSS));
     for sender in sending {
         sender.join().expect("all is sent");
     }
-    world.weather(Weather::Clear);
-    // The last losses are noticed by what follows them.
+    world.set_impairments(Impairments::Clear);
+    // Only later packets reveal the last losses.
     let sending: Vec<_> = callers.iter().map(|caller| caller.send(5, EVERY)).collect();
     for sender in sending {
         sender.join().expect("all is sent");
     }
 }
 
-/// What the receiver says of a flow.
+/// A receiver's counts of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct FlowCounts {
     pub direct: u64,
     pub lost: u64,
     pub in_stream: u64,
@@ -159,8 +161,8 @@ pub struct Fate {
     pub missing: u64,
 }
 
-impl Fate {
-    /// That of received packets in the words of the API.
+impl FlowCounts {
+    /// Parses the counts of received packets from the API.
     pub fn new(received: &Value) -> Self {
         let count = |name: &str| received[name].as_u64().unwrap_or_else(|| panic!("{name} of {received}"));
         Self {
@@ -174,13 +176,13 @@ impl Fate {
         }
     }
 
-    /// Of what the direct path lost, the share that was repaired.
+    /// Returns the share of the direct path's losses that was repaired.
     #[allow(clippy::cast_precision_loss, reason = "a share")]
     pub fn repaired(&self) -> f64 {
         1.0 - self.missing as f64 / self.lost as f64
     }
 
-    /// What came since then.
+    /// Returns the counts since an earlier state.
     pub const fn since(&self, before: Self) -> Self {
         Self {
             direct: self.direct - before.direct,
@@ -193,36 +195,36 @@ impl Fate {
         }
     }
 
-    /// All that came or was lost.
+    /// Returns the number of all packets, received or lost.
     pub const fn all(&self) -> u64 {
         self.direct + self.in_stream + self.cooperative + self.cached + self.forwarded + self.missing
     }
 }
 
-/// What became of a caller's flow, when nothing more becomes of it.
-pub fn fate(world: &World, caller: &Caller) -> Fate {
+/// Returns the final counts of a caller's flow.
+pub fn flow_counts(world: &World, caller: &Caller) -> FlowCounts {
     let number = flow_of(world, caller);
     settled(|| {
         let status = world.status("bob");
         let mappings = status["mappings"].as_array().into_iter().flatten();
         let mapping = mappings.into_iter().find(|mapping| mapping["flow"] == number);
-        Fate::new(&mapping.unwrap_or_else(|| panic!("flow {number} is not in {status}"))["received"])
+        FlowCounts::new(&mapping.unwrap_or_else(|| panic!("flow {number} is not in {status}"))["received"])
     })
 }
 
-/// What became of all that came to an agent, when nothing more becomes of it.
-pub fn fate_of_all(world: &World, host: &str) -> Fate {
-    settled(|| Fate::new(&world.status(host)["totals"][0]["received"]))
+/// Returns the final counts of all packets to an agent.
+pub fn total_counts(world: &World, host: &str) -> FlowCounts {
+    settled(|| FlowCounts::new(&world.status(host)["totals"][0]["received"]))
 }
 
-/// What an agent has counted under a name.
+/// Returns an agent's counter of this name.
 pub fn counted(world: &World, host: &str, name: &str) -> u64 {
     let status = world.status(host);
     let mut counters = status["counters"].as_array().into_iter().flatten();
     counters.find(|counted| counted["reason"] == name).and_then(|found| found["count"].as_u64()).unwrap_or(0)
 }
 
-/// The number of a caller's flow.
+/// Returns the number of a caller's flow.
 fn flow_of(world: &World, caller: &Caller) -> Value {
     let status = world.status("alice");
     let end = format!(":{}", caller.port());
@@ -231,7 +233,7 @@ fn flow_of(world: &World, caller: &Caller) -> Value {
     mapping.unwrap_or_else(|| panic!("port {end} is not in {status}"))["flow"].clone()
 }
 
-/// Has connections of TCP to a machine have what they send sent back.
+/// Serves TCP connections on a machine: echoes all bytes.
 pub fn serve_tcp(world: &World, host: &str, address: &str) {
     let address: SocketAddr = address.parse().expect("an address and a port");
     let listener = world.at(host, move || TcpListener::bind(address).expect("nobody has the port"));
@@ -239,29 +241,29 @@ pub fn serve_tcp(world: &World, host: &str, address: &str) {
         for mut stream in listener.incoming().flatten() {
             let mut bytes = vec![0; FETCHED];
             if stream.read_exact(&mut bytes).is_ok() {
-                // A client that has gone misses nothing.
+                // The client may have closed its connection.
                 let _ = stream.write_all(&bytes);
             }
         }
     });
 }
 
-/// Sends something by TCP, and gets it back.
+/// Sends bytes over TCP, and checks the echo.
 pub fn fetch_tcp(world: &World, host: &str, address: &str) {
     let address: SocketAddr = address.parse().expect("an address and a port");
     let stream =
-        world.at(host, move || TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens"));
+        world.at(host, move || TcpStream::connect_timeout(&address, TIMEOUT).expect("somebody listens"));
     let (mut stream, sent) = (stream, vec![7; FETCHED]);
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     stream.write_all(&sent).expect("it is taken");
     let mut back = vec![0; FETCHED];
     stream.read_exact(&mut back).expect("it comes back");
     assert!(back == sent, "other bytes came back");
 }
 
-/// What is counted once it stays the same for half a second.
+/// Returns a count after it has been constant for half a second.
 pub fn settled<T: PartialEq>(count: impl Fn() -> T) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let (mut last, mut since) = (count(), Instant::now());
     while since.elapsed() < Duration::from_millis(500) {
         std::thread::sleep(Duration::from_millis(100));

@@ -1,4 +1,5 @@
-//! Units of systemd without systemd: the command, user, rights, folders and credentials that a unit's file names.
+//! systemd units without systemd: the command, user, rights, folders and credentials of a unit's
+//! file.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -8,27 +9,27 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::world::World;
 
-/// The user of units: in the place of one that systemd makes for the time.
+/// User of units, in place of systemd's dynamic user.
 const USER: u32 = 65_534;
 
-/// A program in the background, killed when dropped.
-pub struct Running {
+/// Program in the background, killed when dropped.
+pub struct RunningProgram {
     child: Child,
     log: PathBuf,
-    /// What it is called: a unit's name, or a program's.
+    /// Name of the unit or program.
     pub name: String,
 }
 
-impl Running {
-    /// What it logged.
+impl RunningProgram {
+    /// Returns its log.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Has it end as a user does; it has to end well.
+    /// Terminates the program by SIGTERM, and asserts success.
     pub fn stop(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it is ours");
         let ended = self.child.wait().expect("it is ours");
@@ -36,9 +37,9 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
-        // One that has ended already needs no end.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
@@ -47,7 +48,7 @@ impl Drop for Running {
     }
 }
 
-/// The text of a unit and of its drop-ins.
+/// Text of a unit and of its drop-ins.
 struct Unit {
     name: String,
     text: String,
@@ -58,12 +59,12 @@ impl Unit {
         Self { name: name.to_owned(), text: text_of(&world.path(host, "/etc/systemd/system"), name) }
     }
 
-    /// The values of a key, in order.
+    /// Returns the values of a key, in order.
     fn all<'a>(&'a self, key: &'a str) -> impl DoubleEndedIterator<Item = &'a str> {
         self.text.lines().filter_map(move |line| Some(line.strip_prefix(key)?.strip_prefix('=')?.trim()))
     }
 
-    /// The value of a key; of several, the last.
+    /// Returns the value of a key; with several, the last.
     fn get<'a>(&'a self, key: &'a str) -> Option<&'a str> {
         self.all(key).next_back()
     }
@@ -76,7 +77,7 @@ impl Unit {
         format!("/var/lib/credentials/{}", self.name)
     }
 
-    /// A command as systemd starts it, but for its user.
+    /// Returns a command as systemd starts it, without changing the user.
     fn command(&self, value: &str) -> String {
         let line = [("%d", self.credentials().as_str()), ("%t", "/run"), ("%%", "%"), ("$$", "$")]
             .into_iter()
@@ -84,14 +85,14 @@ impl Unit {
         line.trim_start_matches('+').to_owned()
     }
 
-    /// Makes the folders that the unit names, its user's, and what they have in them.
+    /// Makes the unit's folders for its user, with their contents.
     fn prepare(&self, world: &World, host: &str) {
         let state = Some(format!("/var/lib/{}", self.need("StateDirectory")));
         let run = self.get("RuntimeDirectory").map(|name| format!("/run/{name}"));
         let loaded = self.get("LoadCredential").and_then(|loaded| loaded.split_once(':'));
         let folders = [state, run, loaded.map(|_| self.credentials())];
         for folder in folders.iter().flatten() {
-            fs::create_dir_all(world.path(host, folder)).expect("room on the disk");
+            fs::create_dir_all(world.path(host, folder)).expect("space on the disk");
         }
         if let Some((name, from)) = loaded {
             let to = world.path(host, &self.credentials()).join(name);
@@ -106,8 +107,8 @@ impl Unit {
     }
 }
 
-/// Starts a unit as its file says, and waits until it is ready.
-pub fn start(world: &World, host: &str, name: &str) -> Running {
+/// Starts a unit as in its file, and waits until it is ready.
+pub fn start(world: &World, host: &str, name: &str) -> RunningProgram {
     let unit = Unit::of(world, host, name);
     assert_eq!(unit.need("Type"), "notify", "{name}");
     unit.prepare(world, host);
@@ -122,8 +123,8 @@ pub fn start(world: &World, host: &str, name: &str) -> Running {
     spawn(world, host, name, &format!("export STATE_DIRECTORY=/var/lib/{state}; {line}"))
 }
 
-/// Has a unit read its settings again, as its file says.
-pub fn reload(world: &World, host: &str, name: &str, running: &Running) {
+/// Reloads a unit as in its file.
+pub fn reload(world: &World, host: &str, name: &str, running: &RunningProgram) {
     let unit = Unit::of(world, host, name);
     let commands: Vec<String> = unit.all("ExecReload").map(|value| unit.command(value)).collect();
     assert!(!commands.is_empty(), "{name} has no ExecReload");
@@ -143,21 +144,21 @@ fn text_of(folder: &Path, unit: &str) -> String {
     text
 }
 
-/// Starts a program in the background, and waits until it says that it is ready.
-pub fn spawn(world: &World, host: &str, name: &str, line: &str) -> Running {
+/// Starts a program in the background, and waits until it reports readiness.
+pub fn spawn(world: &World, host: &str, name: &str, line: &str) -> RunningProgram {
     let notify = world.path(host, &format!("/var/lib/{name}.notify"));
-    // One of an earlier start.
+    // The socket may remain from an earlier start.
     let _ = fs::remove_file(&notify);
     let socket = UnixDatagram::bind(&notify).expect("a socket for the node's news");
     fs::set_permissions(&notify, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("it is ours");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let log = world.path(host, &format!("{name}.log"));
-    let to = fs::OpenOptions::new().create(true).append(true).open(&log).expect("room on the disk");
+    let to = fs::OpenOptions::new().create(true).append(true).open(&log).expect("space on the disk");
     let mut command = world.command(host, "bash");
     command.args(["-c", line]).env("NOTIFY_SOCKET", format!("/var/lib/{name}.notify"));
     command.stdin(Stdio::null()).stdout(to.try_clone().expect("a file")).stderr(to);
     let child = world.at(host, move || command.spawn().expect("there is a shell"));
-    let running = Running { child, log, name: format!("{host}: {name}") };
+    let running = RunningProgram { child, log, name: format!("{host}: {name}") };
     let mut news = [0; 256];
     let length = socket.recv(&mut news);
     let length = length.unwrap_or_else(|error| panic!("{} is not ready: {error}", running.name));
@@ -165,9 +166,9 @@ pub fn spawn(world: &World, host: &str, name: &str, line: &str) -> Running {
     running
 }
 
-/// The longest that a program may take to say something: a guard, not a measure.
-pub fn wait_for(running: &Running, words: &str) {
-    let until = std::time::Instant::now() + PATIENCE;
+/// Waits until a program's log has these words; the time limit is a guard, not a measure.
+pub fn wait_for(running: &RunningProgram, words: &str) {
+    let until = std::time::Instant::now() + TIMEOUT;
     while !running.log().contains(words) {
         assert!(std::time::Instant::now() < until, "{} does not say {words}", running.name);
         std::thread::sleep(Duration::from_millis(20));

@@ -1,60 +1,60 @@
-//! The machines of the guide's example: network namespaces with the addresses, host names and folders that the page
-//! names, over emulated links, with routers that translate addresses before the two homes.
+//! Machines of the guide's example: network namespaces with the page's addresses, host names and
+//! folders, over emulated links, with NAT routers in front of the two homes.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use byway_lab::{Carrier, LabError, Machine};
+use byway_lab::{EmulatorThread, LabError, Machine};
 use byway_net::Clock;
 use byway_scenario::{Network, NetworkChange, NetworkLink, Scenario};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// Where the two endpoints are.
+/// Locations of the two endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sites {
-    /// Both behind routers that translate addresses, as in the guide's example.
+    /// Both behind NAT routers, as in the guide's example.
     Homes,
-    /// Alice behind such a router, Bob not.
+    /// Alice behind a NAT router, Bob not.
     OneHome,
     /// Both with public addresses.
     Public,
 }
 
-/// What the direct path does to packets.
+/// Impairments of the direct path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Weather {
-    /// All pass.
+pub enum Impairments {
+    /// None.
     Clear,
-    /// This share is lost, in bursts of two packets in the mean.
+    /// Random losses with this rate, in bursts of two packets on average.
     Lossy(f64),
-    /// None passes.
-    Dark,
+    /// Outage: all packets are lost.
+    Outage,
 }
 
-/// Names of machines with programs; a router's place is behind them.
+/// Names of machines with programs; routers have the indices after them.
 pub const HOSTS: [&str; 4] = ["alice", "bob", "east", "west"];
 
-/// A machine and its folders.
+/// Machine with its folders.
 pub struct Host {
     pub name: &'static str,
     machine: Machine,
-    /// Its `/etc`, `/var/lib` and home are below.
+    /// Parent folder of its `/etc`, `/var/lib` and home.
     pub root: PathBuf,
 }
 
-/// The machines and what is between them.
+/// Machines and the emulator between them.
 pub struct World {
     pub folder: tempfile::TempDir,
     pub hosts: Vec<Host>,
-    carrier: Carrier,
+    carrier: EmulatorThread,
     sites: Sites,
 }
 
 impl Sites {
-    /// The scenario's text: what is between the ends of the direct path is given.
+    /// Returns the scenario's text, with these keys of the direct link.
     fn scenario(self, direct: &str) -> String {
         let (alice, bob) = self.ends();
         let home = |name: &str, end: &str| {
@@ -93,21 +93,21 @@ step = [{{ at = "1 s", do = "cut", between = ["{alice}", "{bob}"] }}]
         )
     }
 
-    /// The machines between which the direct path is.
+    /// Returns the machines at the ends of the direct link.
     const fn ends(self) -> (&'static str, &'static str) {
         match self {
-            // What translates addresses has nothing but its machines behind it.
+            // A NAT router has only its own machines behind it.
             Self::Homes | Self::OneHome => ("alice-router", "bob-router"),
             Self::Public => ("alice", "bob"),
         }
     }
 
-    /// True of a router that translates addresses.
+    /// True for a NAT router.
     fn translates(self, name: &str) -> bool {
         name == "alice-router" || (name == "bob-router" && self == Self::Homes)
     }
 
-    /// A machine's address.
+    /// Returns a machine's address.
     pub fn address(self, name: &str) -> Ipv4Addr {
         match (name, self) {
             ("east", _) => Ipv4Addr::new(203, 0, 113, 11),
@@ -122,10 +122,10 @@ step = [{{ at = "1 s", do = "cut", between = ["{alice}", "{bob}"] }}]
         }
     }
 
-    fn network(self, weather: Weather) -> Network {
+    fn network(self, weather: Impairments) -> Network {
         let direct = match weather {
-            Weather::Clear | Weather::Dark => String::new(),
-            Weather::Lossy(share) => {
+            Impairments::Clear | Impairments::Outage => String::new(),
+            Impairments::Lossy(share) => {
                 format!(", loss = [{{ share = \"{} %\", burst = 2.0, every = \"20 ms\" }}]", share * 100.0)
             }
         };
@@ -133,15 +133,15 @@ step = [{{ at = "1 s", do = "cut", between = ["{alice}", "{bob}"] }}]
         scenario.expect("a scenario").network(1).expect("all are joined")
     }
 
-    /// The links of the direct path, first that to Bob.
-    fn direct_links(self, weather: Weather) -> Vec<NetworkLink> {
+    /// Returns the links of the direct path; the first is that to Bob.
+    fn direct_links(self, weather: Impairments) -> Vec<NetworkLink> {
         let network = self.network(weather);
         let (alice, bob) = self.ends();
-        let place =
+        let index =
             |name| network.machines.iter().position(|machine| machine.name == name).expect("it is there");
-        let ends = [(place(alice), place(bob)), (place(bob), place(alice))];
+        let ends = [(index(alice), index(bob)), (index(bob), index(alice))];
         let mut links = network.links;
-        if weather == Weather::Dark {
+        if weather == Impairments::Outage {
             let cut = network.steps.into_iter().find_map(|step| match step.change {
                 NetworkChange::Links(links) => Some(links),
                 _ => None,
@@ -155,16 +155,16 @@ step = [{{ at = "1 s", do = "cut", between = ["{alice}", "{bob}"] }}]
 }
 
 impl World {
-    /// The machines, with nothing running; `None` where this machine makes none.
+    /// Makes idle machines; `None` if this machine cannot make them.
     pub fn new(sites: Sites) -> Option<Self> {
         if let Some(missing) = missing() {
             eprintln!("skipped: {missing}");
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let network = sites.network(Weather::Clear);
+        let network = sites.network(Impairments::Clear);
         let (mut hosts, mut devices, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, machine) in network.machines.iter().enumerate() {
+        for (index, machine) in network.machines.iter().enumerate() {
             let ipv4 = sites.address(&machine.name);
             let host = HOSTS.into_iter().find(|name| *name == machine.name);
             let has_address = host.is_some() || sites.translates(&machine.name);
@@ -173,7 +173,7 @@ impl World {
                 devices.push(None);
                 continue;
             };
-            let ipv6 = Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 1, u16::try_from(place).expect("few machines"));
+            let ipv6 = Ipv6Addr::new(0xFD77, 0, 0, 0, 0, 0, 1, u16::try_from(index).expect("few machines"));
             match Machine::new([ipv4.into(), ipv6.into()]) {
                 Ok((machine, device)) => {
                     devices.push(Some(device));
@@ -186,28 +186,28 @@ impl World {
                 Err(other) => panic!("{other}"),
             }
         }
-        let carrier = Carrier::start(network, devices, &addresses, &[], 1, Clock::start(), None);
+        let carrier = EmulatorThread::start(network, devices, &addresses, &[], 1, Clock::start(), None);
         let world = Self { folder, hosts, carrier: carrier.expect("a thread"), sites };
-        world.hosts.iter().for_each(|host| world.furnish(host));
+        world.hosts.iter().for_each(|host| world.make_folders(host));
         Some(world)
     }
 
-    /// Gives a machine folders of its own in the places that the guide and the units name.
-    fn furnish(&self, host: &Host) {
+    /// Mounts a machine's own folders at the paths of the guide and the units.
+    fn make_folders(&self, host: &Host) {
         let root = &host.root;
         for folder in ["etc/systemd/system", "lib", "home", "tools", "run"] {
-            fs::create_dir_all(root.join(folder)).expect("room on the disk");
+            fs::create_dir_all(root.join(folder)).expect("space on the disk");
         }
         let bin = self.folder.path().join("bin");
-        fs::create_dir_all(&bin).expect("room on the disk");
+        fs::create_dir_all(&bin).expect("space on the disk");
         for name in ["passwd", "group", "nsswitch.conf", "ld.so.cache", "alternatives"] {
             let from = Path::new("/etc").join(name);
-            // What a system does not have is not missed.
+            // Some systems do not have all of these files.
             let _ = Command::new("cp").arg("-a").arg(from).arg(root.join("etc")).output();
         }
         let east = self.sites.address("east");
         let names = format!("127.0.0.1 localhost\n::1 localhost\n{east} ctl.example.net\n");
-        fs::write(root.join("etc/hosts"), names).expect("room on the disk");
+        fs::write(root.join("etc/hosts"), names).expect("space on the disk");
         let below = |name: &str| root.join(name);
         let binds = [
             (below("etc"), "/etc"),
@@ -224,7 +224,7 @@ impl World {
         mounted.expect("this process makes namespaces");
         self.tool(host.name, "sudo", "exec \"$@\"\n");
         self.shell(host.name, "ip route add default dev wan0 && ip -6 route add default dev wan0");
-        // As on most systems, everybody may open it.
+        // On most systems, all users may open the device.
         let tun = root.join("tun").display().to_string();
         self.shell(
             host.name,
@@ -232,10 +232,10 @@ impl World {
         );
     }
 
-    /// Puts a program before those of the system, at one machine.
+    /// Installs a program that shadows the system's, on one machine.
     pub fn tool(&self, host: &str, name: &str, script: &str) {
         let tool = self.host(host).root.join("tools").join(name);
-        fs::write(&tool, format!("#!/bin/sh\n{script}")).expect("room on the disk");
+        fs::write(&tool, format!("#!/bin/sh\n{script}")).expect("space on the disk");
         let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(tool, runs).expect("it is ours");
     }
@@ -245,7 +245,7 @@ impl World {
         host.unwrap_or_else(|| panic!("{name} is no machine of the example"))
     }
 
-    /// Where a file of a machine is, seen from outside.
+    /// Returns the path of a machine's file, as seen from outside.
     pub fn path(&self, host: &str, path: &str) -> PathBuf {
         let root = &self.host(host).root;
         match path.strip_prefix("/var/lib/") {
@@ -255,12 +255,12 @@ impl World {
         }
     }
 
-    /// Does something at a machine.
+    /// Runs a task on a machine.
     pub fn at<T: Send + 'static>(&self, host: &str, task: impl FnOnce() -> T + Send + 'static) -> T {
         self.host(host).machine.run(task)
     }
 
-    /// A command with the surroundings of a machine's root.
+    /// Returns a command that runs in a machine's environment.
     pub fn command(&self, host: &str, program: &str) -> Command {
         let root = &self.host(host).root;
         let mut command = Command::new(program);
@@ -270,14 +270,14 @@ impl World {
         command
     }
 
-    /// What a line of shell does.
+    /// Runs a line of shell.
     pub fn try_shell(&self, host: &str, line: &str) -> Output {
         let mut command = self.command(host, "bash");
         command.args(["-o", "pipefail", "-ec", line]);
         self.at(host, move || command.output().expect("there is a shell"))
     }
 
-    /// What a line of shell prints, which has to succeed.
+    /// Runs a line of shell that must succeed, and returns its output.
     pub fn shell(&self, host: &str, line: &str) -> String {
         let output = self.try_shell(host, line);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -285,25 +285,25 @@ impl World {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// The status of the agent of a machine.
+    /// Returns the status of a machine's agent.
     pub fn status(&self, host: &str) -> serde_json::Value {
         serde_json::from_str(&self.shell(host, "byway status --at 127.0.0.1:4680 --json")).expect("JSON")
     }
 
-    /// Has the direct path do this to packets from now on, in both directions.
-    pub fn weather(&self, weather: Weather) {
+    /// Sets the impairments of the direct path in both directions.
+    pub fn set_impairments(&self, weather: Impairments) {
         self.carrier.change(self.sites.direct_links(weather));
     }
 
-    /// The same, of packets to Bob.
-    pub fn weather_towards_bob(&self, weather: Weather) {
+    /// Sets the impairments of packets to Bob.
+    pub fn set_impairments_towards_bob(&self, weather: Impairments) {
         let mut links = self.sites.direct_links(weather);
         links.truncate(1);
         self.carrier.change(links);
     }
 }
 
-/// What this machine does not have and the tests need.
+/// Returns the name of a required program that this machine lacks.
 fn missing() -> Option<String> {
     let lacks = |program: &&str| Command::new(program).arg("--version").output().is_err();
     let program = ["bash", "setpriv"].into_iter().find(lacks);

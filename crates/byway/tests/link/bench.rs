@@ -1,4 +1,4 @@
-//! A machine with a link, and a controller at it.
+//! Machine with a link, and processes that control it.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -9,40 +9,40 @@ use byway_lab::{LabError, Machine, addresses};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// What nothing here takes when all is well: a guard, not a measure.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time of any step: a guard, not a measure.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a controller logs then.
-const ATTACHED: &str = "the link is attached";
+/// Log message of an attached controller.
+const ATTACHED: &str = "link attached";
 
-/// A machine with a link: `v0`, whose other end is `v1`, where nobody listens. Beside it, there is `wan0`, a TUN device.
+/// Machine with a link from `v0` to `v1`, where no socket listens, and with a TUN device `wan0`.
 pub(crate) struct Bench {
     pub(crate) machine: Machine,
     pub(crate) folder: tempfile::TempDir,
     _device: Box<dyn std::any::Any>,
 }
 
-/// A controller, killed when dropped.
-pub(crate) struct Attached {
+/// Process that controls the link, killed when dropped.
+pub(crate) struct AttachedLink {
     process: Child,
-    /// What it logged until it was attached.
-    pub(crate) said: String,
+    /// Log until it was attached.
+    pub(crate) startup_log: String,
     log: BufReader<ChildStderr>,
 }
 
-impl Drop for Attached {
+impl Drop for AttachedLink {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-impl Attached {
+impl AttachedLink {
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).expect("it is ours");
     }
 
-    /// Its exit code, when it has ended, and what it had still to say.
+    /// Waits for its end, and returns its exit code and the rest of its log.
     pub(crate) fn ended(mut self) -> (Option<i32>, String) {
         let status = self.process.wait().expect("it is ours");
         let mut rest = String::new();
@@ -52,7 +52,7 @@ impl Attached {
 }
 
 impl Bench {
-    /// `None` where the kernel makes none.
+    /// Makes the machine; `None` if the kernel refuses it.
     pub(crate) fn new() -> Option<Self> {
         let has_tc = Command::new("tc").arg("-V").output().is_ok_and(|output| output.status.success());
         if !has_tc {
@@ -84,7 +84,7 @@ impl Bench {
         ));
     }
 
-    /// What a script says.
+    /// Runs a script and returns its output.
     pub(crate) fn shell(&self, script: &str) -> String {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -103,43 +103,44 @@ impl Bench {
         self.machine.run(move || command.output().expect("it starts"))
     }
 
-    /// What is said when that works.
+    /// Runs a command that must succeed, and returns its output.
     pub(crate) fn done(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The code and the words with which that is refused.
+    /// Runs a command that must fail, and returns its exit code and message.
     pub(crate) fn refused(&self, words: &[&str]) -> (Option<i32>, String) {
         let output = self.run(words);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Attaches; waits until that is done.
-    pub(crate) fn attach(&self, words: &[&str]) -> Attached {
+    /// Attaches the link, and waits until it is attached.
+    pub(crate) fn attach(&self, words: &[&str]) -> AttachedLink {
         self.attach_by(self.command(&[&["attach"], words].concat()))
     }
 
-    pub(crate) fn attach_by(&self, mut command: Command) -> Attached {
+    pub(crate) fn attach_by(&self, mut command: Command) -> AttachedLink {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = self.machine.run(move || command.spawn().expect("it starts"));
         let mut log = BufReader::new(process.stderr.take().expect("it is a pipe"));
-        let mut said = String::new();
-        while !said.contains(ATTACHED) {
-            let length = log.read_line(&mut said).expect("text");
-            assert!(length > 0, "it has ended: {said}");
+        let mut message = String::new();
+        while !message.contains(ATTACHED) {
+            let length = log.read_line(&mut message).expect("text");
+            assert!(length > 0, "it has ended: {message}");
         }
-        Attached { process, said, log }
+        AttachedLink { process, startup_log: message, log }
     }
 
-    pub(crate) fn usual(&self) -> Attached {
+    pub(crate) fn usual(&self) -> AttachedLink {
         self.attach(&["v0", "--rate", "100 Mbit/s"])
     }
 
-    /// All that could be changed, as the system's own tools show it.
+    /// Returns all changeable state, as the system's own tools show it.
     pub(crate) fn seen(&self, device: &str) -> String {
-        // HTB shows how many packets it did not sort: neighbours are looked for at any time.
+        // HTB counts packets that it did not classify, and neighbour discovery may send some at any
+        // time.
         self.shell(&format!(
             "tc qdisc show | sed 's/direct_packets_stat [0-9]*//'; tc class show dev '{device}'; tc filter show dev '{device}' egress; tc filter show dev '{device}' ingress
              ip -d link show dev '{device}'; ethtool -k '{device}' 2>/dev/null"
@@ -150,9 +151,9 @@ impl Bench {
         serde_json::from_str(&self.done(&["status", "v0", "--json"])).expect("JSON")
     }
 
-    /// The status when it is as expected.
+    /// Waits until the status is as expected, and returns it.
     pub(crate) fn status_when(&self, is_expected: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let status = self.status();
             if is_expected(&status) {
@@ -162,7 +163,7 @@ impl Bench {
         }
     }
 
-    /// Sockets of the machine's, each a flow, with this byte of traffic class.
+    /// Opens sockets on the machine, each a flow with this traffic class.
     pub(crate) fn flows(&self, traffic_class: u8, to: &[&str], each: u16) -> Vec<(UdpSocket, SocketAddr)> {
         let to: Vec<IpAddr> = to.iter().map(|to| to.parse().expect("an address")).collect();
         self.machine.run(move || {

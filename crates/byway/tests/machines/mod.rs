@@ -1,4 +1,5 @@
-//! Two machines and a relay over emulated links, in namespaces of their own, with agents that capture packets.
+//! Two machines and a relay over emulated links, in namespaces of their own, with agents that
+//! capture packets.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(
@@ -15,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use byway_lab::{Carrier, LabError, Machine, addresses};
+use byway_lab::{EmulatorThread, LabError, Machine, addresses};
 use byway_net::Clock;
 use byway_scenario::Scenario;
 
-/// Two agents, the relay near both, and bursts of losses between the two.
+/// Scenario of two agents, a relay near both, and bursts of losses between the agents.
 const SCENARIO: &str = r#"
 title = "Two machines and a relay"
 length = "60 s"
@@ -43,40 +44,40 @@ pub const ALICE: usize = 0;
 pub const BOB: usize = 1;
 pub const RELAY: usize = 2;
 
-/// What is captured, TCP and UDP; and a port of each that is not.
+/// Port whose TCP and UDP packets are captured, and a port whose packets are not.
 pub const PORT: u16 = 8_000;
 pub const OTHER_PORT: u16 = 8_001;
 
-/// What nothing here takes when all is well: a guard, not a measure.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time of any step: a guard, not a measure.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Lab {
     pub folder: tempfile::TempDir,
     pub machines: Vec<Machine>,
-    _carrier: Carrier,
+    _carrier: EmulatorThread,
     pub nodes: Vec<Option<Child>>,
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        (0..self.nodes.len()).for_each(|place| self.kill(place));
+        (0..self.nodes.len()).for_each(|index| self.kill(index));
     }
 }
 
 impl Lab {
-    /// The machines, with nothing in them but files; `None` where the kernel makes none.
+    /// Makes the machines with their files, without nodes; `None` if the kernel refuses them.
     pub fn new() -> Option<Self> {
         let destinations = addresses(BOB).map(|address| address.to_string());
         Self::capturing(&format!("destinations = {destinations:?}\nports = {}", ports()))
     }
 
-    /// The same where alice's agent captures by these keys.
+    /// Makes the machines with these keys of alice's capture.
     pub fn capturing(keys: &str) -> Option<Self> {
         let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
-        let all: Vec<Vec<IpAddr>> = (0..3).map(|place| addresses(place).to_vec()).collect();
+        let all: Vec<Vec<IpAddr>> = (0..3).map(|index| addresses(index).to_vec()).collect();
         let (mut machines, mut devices) = (Vec::new(), Vec::new());
-        for place in 0..3 {
-            match Machine::new(addresses(place)) {
+        for index in 0..3 {
+            match Machine::new(addresses(index)) {
                 Ok((machine, device)) => {
                     machines.push(machine);
                     devices.push(Some(device));
@@ -88,7 +89,8 @@ impl Lab {
                 Err(other) => panic!("{other}"),
             }
         }
-        let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
+        let carrier =
+            EmulatorThread::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
         let lab = Self {
             folder: tempfile::tempdir().expect("a folder"),
             machines,
@@ -99,22 +101,22 @@ impl Lab {
         Some(lab)
     }
 
-    pub fn file(&self, place: usize) -> PathBuf {
-        self.folder.path().join(format!("{}.toml", NAMES[place]))
+    pub fn file(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("{}.toml", NAMES[index]))
     }
 
     fn write_files(&self, keys_of_capture: &str) {
         let keys: Vec<String> = NAMES.iter().map(|name| key(&self.folder.path().join(name))).collect();
-        let at = |place: usize| {
-            let [ipv4, ipv6] = addresses(place).map(|address| SocketAddr::new(address, 4_600).to_string());
+        let at = |index: usize| {
+            let [ipv4, ipv6] = addresses(index).map(|address| SocketAddr::new(address, 4_600).to_string());
             format!("[\"{ipv4}\", \"{ipv6}\"]")
         };
-        let own = |place: usize| addresses(place).map(|address| address.to_string());
-        let agent = |place: usize| {
-            let (name, key, at) = (NAMES[place], &keys[place], at(place));
+        let own = |index: usize| addresses(index).map(|address| address.to_string());
+        let agent = |index: usize| {
+            let (name, key, at) = (NAMES[index], &keys[index], at(index));
             format!(
                 "{{ name = \"{name}\", number = {}, key = \"{key}\", addresses = {at}, relays = [\"relay\"] }}",
-                place + 1
+                index + 1
             )
         };
         let network = format!(
@@ -133,103 +135,104 @@ impl Lab {
             own(BOB),
             own(ALICE)
         );
-        for (place, (role, tables)) in
+        for (index, (role, tables)) in
             [("agent", capture), ("agent", expose), ("relay", String::new())].into_iter().enumerate()
         {
-            let (name, state) = (NAMES[place], self.folder.path().join(NAMES[place]));
-            let listen = at(place);
+            let (name, state) = (NAMES[index], self.folder.path().join(NAMES[index]));
+            let listen = at(index);
             let node =
                 format!("[{role}]\nname = \"{name}\"\nstate = \"{}\"\nlisten = {listen}\n", state.display());
             let observe = "[observe]\nlisten = \"127.0.0.1:4680\"\n";
-            std::fs::write(self.file(place), format!("{node}{tables}{observe}{network}"))
-                .expect("room on the disk");
+            std::fs::write(self.file(index), format!("{node}{tables}{observe}{network}"))
+                .expect("space on the disk");
         }
     }
 
-    /// A command of the program.
+    /// Returns a command of the program.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
         command.args(arguments).current_dir(self.folder.path());
         command
     }
 
-    pub fn run(&self, place: usize, arguments: &[&str]) -> Output {
+    pub fn run(&self, index: usize, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
-        self.machines[place].run(move || command.output().expect("it starts"))
+        self.machines[index].run(move || command.output().expect("it starts"))
     }
 
-    /// What becomes of an agent that has no rights; `None` where nobody but root may run the program.
-    pub fn run_as_nobody(&self, place: usize) -> Option<Output> {
-        let (file, state) = (self.file(place), tempfile::tempdir().expect("a folder"));
+    /// Runs an agent without rights; `None` if only root can run the program.
+    pub fn run_as_nobody(&self, index: usize) -> Option<Output> {
+        let (file, state) = (self.file(index), tempfile::tempdir().expect("a folder"));
         let mut stranger = self.command(&["agent", "--config"]);
         let all =
             |path: &Path| std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777));
         let key = state.path().join("key");
-        std::fs::copy(self.folder.path().join(NAMES[place]).join("key"), &key).expect("room on the disk");
+        std::fs::copy(self.folder.path().join(NAMES[index]).join("key"), &key).expect("space on the disk");
         std::os::unix::fs::chown(&key, Some(65_534), Some(65_534)).expect("this process may");
         [state.path(), self.folder.path()].into_iter().try_for_each(all).expect("they are ours");
         stranger.arg(file).arg("--state").arg(state.path()).uid(65_534).gid(65_534);
-        self.machines[place].run(move || stranger.output()).ok()
+        self.machines[index].run(move || stranger.output()).ok()
     }
 
-    pub fn start(&mut self, place: usize) {
-        let role = if place == RELAY { "relay" } else { "agent" };
-        let log = std::fs::File::create(self.folder.path().join(format!("{role}-{place}.log")))
-            .expect("room on the disk");
+    pub fn start(&mut self, index: usize) {
+        let role = if index == RELAY { "relay" } else { "agent" };
+        let log = std::fs::File::create(self.folder.path().join(format!("{role}-{index}.log")))
+            .expect("space on the disk");
         let mut command = self.command(&[role, "--config"]);
         command
-            .arg(self.file(place))
+            .arg(self.file(index))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file"))
             .stderr(log);
-        self.nodes[place] = Some(self.machines[place].run(move || command.spawn().expect("it starts")));
+        self.nodes[index] = Some(self.machines[index].run(move || command.spawn().expect("it starts")));
     }
 
-    /// All of them, until what is captured goes through.
+    /// Starts all nodes, and waits until captured packets arrive.
     pub fn start_all(&mut self) {
-        for place in [RELAY, BOB, ALICE] {
-            self.start(place);
+        for index in [RELAY, BOB, ALICE] {
+            self.start(index);
         }
-        self.wait(ALICE, "packets are captured");
+        self.wait(ALICE, "capture active");
     }
 
-    /// Until the log of an agent says so.
-    pub fn wait(&self, place: usize, words: &str) {
-        let log = self.folder.path().join(format!("agent-{place}.log"));
-        let until = Instant::now() + PATIENCE;
+    /// Waits until the log of an agent has these words.
+    pub fn wait(&self, index: usize, words: &str) {
+        let log = self.folder.path().join(format!("agent-{index}.log"));
+        let until = Instant::now() + TIMEOUT;
         loop {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            if said.contains(words) {
+            let message = std::fs::read_to_string(&log).unwrap_or_default();
+            if message.contains(words) {
                 return;
             }
-            assert!(Instant::now() < until, "{words} is not in: {said}");
+            assert!(Instant::now() < until, "{words} is not in: {message}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    pub fn kill(&mut self, place: usize) {
-        if let Some(mut node) = self.nodes[place].take() {
+    pub fn kill(&mut self, index: usize) {
+        if let Some(mut node) = self.nodes[index].take() {
             node.kill().and_then(|()| node.wait().map(drop)).expect("it was ours");
         }
     }
 
-    /// What an agent has counted under this name.
-    pub fn counted(&self, place: usize, name: &str) -> u64 {
-        let output = self.run(place, &["status", "--json"]);
+    /// Returns an agent's counter of this name.
+    pub fn counted(&self, index: usize, name: &str) -> u64 {
+        let output = self.run(index, &["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let found =
             status["counters"].as_array().into_iter().flatten().find(|counted| counted["reason"] == name);
         found.and_then(|counted| counted["count"].as_u64()).unwrap_or(0)
     }
 
-    /// How many of the packets that came to an agent a cache repaired.
-    pub fn repaired(&self, place: usize) -> u64 {
-        let output = self.run(place, &["status", "--json"]);
+    /// Counts the packets to an agent that a cache repaired.
+    pub fn repaired(&self, index: usize) -> u64 {
+        let output = self.run(index, &["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         status["totals"][0]["received"]["cached"].as_u64().unwrap_or(0)
     }
 
-    /// Serves at a port of bob: TCP connections have what they send sent back, or are pushed something for two seconds.
+    /// Serves at a port of bob: echoes the bytes of TCP connections, or pushes data to them for two
+    /// seconds.
     pub fn serve(&self, address: IpAddr, port: u16) {
         let listener =
             self.machines[BOB].run(move || TcpListener::bind((address, port)).expect("it is bob's"));
@@ -251,22 +254,22 @@ impl Lab {
         });
     }
 
-    /// A connection of alice to bob.
+    /// Connects from alice to bob.
     pub fn connect(&self, address: IpAddr, port: u16) -> TcpStream {
         let stream = self.machines[ALICE].run(move || {
-            TcpStream::connect_timeout(&SocketAddr::new(address, port), PATIENCE).expect("somebody listens")
+            TcpStream::connect_timeout(&SocketAddr::new(address, port), TIMEOUT).expect("somebody listens")
         });
-        stream.set_read_timeout(Some(PATIENCE)).expect("more than nothing");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("more than nothing");
         stream
     }
 }
 
-/// Those of bob, as settings name them.
+/// Returns bob's ports in the syntax of the settings.
 fn ports() -> String {
     format!("[\"tcp:{PORT}\", \"udp:{PORT}\"]")
 }
 
-/// What a client says that wants something pushed, and how much that is.
+/// Request of a client for pushed data, and the amount.
 pub const PUSH: &[u8] = b"push";
 pub const PUSHED: usize = 400;
 
@@ -279,9 +282,9 @@ fn push(stream: &mut TcpStream) {
     }
 }
 
-/// Makes a node's key; its public part.
+/// Makes a node's key, and returns its public part.
 fn key(folder: &Path) -> String {
-    std::fs::create_dir(folder).expect("room on the disk");
+    std::fs::create_dir(folder).expect("space on the disk");
     let output = Command::new(env!("CARGO_BIN_EXE_byway"))
         .arg("keygen")
         .arg(folder.join("key"))
@@ -291,7 +294,7 @@ fn key(folder: &Path) -> String {
     made["public_key"].as_str().expect("a key").to_owned()
 }
 
-/// Sends so many bytes and reads them back.
+/// Sends this number of bytes and reads the echo.
 pub fn talk(stream: &mut TcpStream, count: usize) {
     let sent: Vec<u8> = (0..=250).cycle().take(count).collect();
     let mut writer = stream.try_clone().expect("a socket");

@@ -1,4 +1,4 @@
-//! A local user without rights who holds abstract names, as a process of its own.
+//! Local user without rights that binds abstract names, as a process of its own.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 /// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Listens at each of its arguments, says so, and waits.
+/// Program that listens at each of its arguments, reports so, and waits.
 const LISTENS: &str = "
 import socket, sys, time
 held = []
@@ -19,25 +19,25 @@ print('ready', flush=True)
 time.sleep(1000)
 ";
 
-/// A stranger who holds names until it is dropped.
+/// Process that binds names until it is dropped.
 pub(crate) struct Stranger(Child);
 
 impl Stranger {
-    /// Takes these names; `None` if there is no python3. Runs in the network namespace of this thread.
+    /// Binds these names in the network namespace of this thread; `None` without python3.
     pub(crate) fn hold(names: &[&str]) -> Option<Self> {
         let mut command = Command::new("python3");
         command.args(["-c", LISTENS]).args(names).uid(NOBODY).gid(NOBODY).current_dir("/");
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
-        let mut said = String::new();
-        let listens = BufReader::new(process.stdout.take().expect("it is a pipe")).read_line(&mut said);
-        assert!(listens.is_ok() && said == "ready\n", "the stranger says {said:?}");
+        let mut message = String::new();
+        let listens = BufReader::new(process.stdout.take().expect("it is a pipe")).read_line(&mut message);
+        assert!(listens.is_ok() && message == "ready\n", "the stranger says {message:?}");
         Some(Self(process))
     }
 }
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

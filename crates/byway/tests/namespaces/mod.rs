@@ -1,4 +1,4 @@
-//! Machines as network namespaces at one network, and others behind NATs.
+//! Machines as network namespaces in one network, some behind NATs.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(
@@ -15,12 +15,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Networks of this process so far.
+/// Number of networks of this process so far.
 static NETWORKS: AtomicU16 = AtomicU16::new(0);
 
-/// Machines at a network of IPv4 and IPv6, `198.51.100.0/24` and `2001:db8::/64`; all are gone when it is dropped.
+/// Machines in a network with IPv4 and IPv6, `198.51.100.0/24` and `2001:db8::/64`. Dropping it
+/// removes them.
 pub struct Network {
-    /// What the names of this network's namespaces begin with.
+    /// Prefix of the names of this network's namespaces.
     prefix: String,
     machines: Vec<String>,
 }
@@ -35,7 +36,7 @@ impl Drop for Network {
 }
 
 impl Network {
-    /// A network without machines; `None` where the kernel makes none.
+    /// Makes a network without machines; `None` if the kernel refuses it.
     pub fn new() -> Option<Self> {
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("byway-{}-{number}", std::process::id());
@@ -50,21 +51,21 @@ impl Network {
         Some(network)
     }
 
-    /// The namespace of a machine.
+    /// Returns the namespace of a machine.
     pub fn namespace(&self, machine: &str) -> String {
         format!("{}-{machine}", self.prefix)
     }
 
-    /// The folder whose files the programs of a machine find in `/etc`.
+    /// Returns the folder of a machine's files in `/etc`.
     pub fn settings(&self, machine: &str) -> String {
         format!("/etc/netns/{}", self.namespace(machine))
     }
 
-    /// Writes one of those files; what runs already sees it change.
+    /// Writes one of these files; running programs see the change.
     pub fn write_setting(&self, machine: &str, name: &str, text: &str) {
         let folder = self.settings(machine);
         fs::create_dir_all(&folder).expect("root may");
-        // In place: programs have the file itself bound over theirs.
+        // The file is written in place, because it is bind-mounted over the system's.
         fs::write(format!("{folder}/{name}"), text).expect("root may");
     }
 
@@ -78,7 +79,8 @@ impl Network {
         is_made
     }
 
-    /// Adds a machine with the addresses `198.51.100.HOST` and `2001:db8::HOST`, at the device `eth0`.
+    /// Adds a machine with the addresses `198.51.100.HOST` and `2001:db8::HOST`, at the device
+    /// `eth0`.
     pub fn add(&mut self, machine: &str, host: u8) {
         assert!(self.add_namespace(machine), "there is one more");
         let (switch, own) = (self.namespace("switch"), self.namespace(machine));
@@ -90,7 +92,8 @@ impl Network {
         ));
     }
 
-    /// Adds a machine with the address 192.168.1.2 behind a NAT that has the address `198.51.100.HOST`.
+    /// Adds a machine with the address 192.168.1.2 behind a NAT that has the address
+    /// `198.51.100.HOST`.
     pub fn add_behind_nat(&mut self, machine: &str, host: u8) {
         let router = format!("{machine}-nat");
         self.add(&router, host);
@@ -108,12 +111,12 @@ impl Network {
         );
     }
 
-    /// What a script says that runs on a machine, to its end.
+    /// Runs a script on a machine to its end, and returns its output.
     pub fn shell(&self, machine: &str, script: &str) -> String {
-        said(self.command(machine, "sh").args(["-c", script]), script)
+        output_of(self.command(machine, "sh").args(["-c", script]), script)
     }
 
-    /// A command of the program on a machine.
+    /// Returns a command of the program on a machine.
     pub fn byway(&self, machine: &str, arguments: &[&str]) -> Command {
         let mut command = self.command(machine, env!("CARGO_BIN_EXE_byway"));
         command.args(arguments);
@@ -126,7 +129,7 @@ impl Network {
         command
     }
 
-    /// What `work` returns, done by a thread on a machine: sockets that it opens stay there.
+    /// Runs `work` in a thread on a machine; the sockets that it opens belong there.
     pub fn run<R: Send>(&self, machine: &str, work: impl FnOnce() -> R + Send) -> R {
         let namespace = fs::File::open(format!("/var/run/netns/{}", self.namespace(machine)));
         let namespace = namespace.expect("the machine is there");
@@ -139,12 +142,12 @@ impl Network {
     }
 }
 
-/// What a script says that works.
+/// Runs a script that must succeed, and returns its output.
 fn shell(script: &str) -> String {
-    said(Command::new("sh").args(["-c", script]), script)
+    output_of(Command::new("sh").args(["-c", script]), script)
 }
 
-fn said(command: &mut Command, script: &str) -> String {
+fn output_of(command: &mut Command, script: &str) -> String {
     let Output { status, stdout, stderr } = command.output().expect("there is a shell");
     assert!(status.success(), "{script}: {}", String::from_utf8_lossy(&stderr));
     String::from_utf8_lossy(&stdout).into_owned()

@@ -1,5 +1,5 @@
-//! Two agents, each near a relay of its own, in namespaces of their own over emulated links; with a controller or without.
-//! Each exposes `app`, and forwards to the other's.
+//! Two agents, each near a relay of its own, in namespaces over emulated links, with or without a
+//! controller. Each exposes `app`, and forwards to the other's.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use byway_lab::{Carrier, LabError, Machine, addresses};
+use byway_lab::{EmulatorThread, LabError, Machine, addresses};
 use byway_net::Clock;
 use byway_scenario::Scenario;
 use nix::sys::socket::setsockopt;
@@ -32,88 +32,89 @@ pub const WEST: usize = 3;
 pub const CONTROLLER: usize = 4;
 const NAMES: [&str; 5] = ["alice", "bob", "east", "west", "controller"];
 
-/// The program of this build.
+/// Program of this build.
 pub const BYWAY: &str = env!("CARGO_BIN_EXE_byway");
 
-/// A router between alice and all others, where her access line has keys of its own.
+/// Name of the router between alice and all others, if her access link has keys of its own.
 const GATE: &str = "gate";
 
-/// The first port at which an agent listens for an application, and that of the application of the other one.
+/// First port at which an agent listens for applications, and the port of the other agent's
+/// application.
 const FORWARD: u16 = 5_000;
 const APP: u16 = 7;
 
-/// What nothing here takes when all is well: a guard, not a measure.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time of any step: a guard, not a measure.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The length of its packets.
+/// Bytes of a stream's packets.
 const BYTES: usize = 200;
 
-/// Between two packets of an application.
+/// Interval of an application's packets.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How nodes know of one another.
+/// Source of the nodes' knowledge of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Static,
     Managed,
 }
 
-/// What a test varies.
+/// Parameters of a test's sites.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub mode: Mode,
-    /// Keys of the direct link beside its delay.
+    /// Keys of the direct link besides its delay.
     pub direct: String,
-    /// Keys of alice's links to both relays beside their delay.
+    /// Keys of alice's links to both relays besides their delay.
     pub uplink: String,
-    /// Keys of the access line that alice shares among all her links, if she has one.
+    /// Keys of the access link that all of alice's links share, if she has one.
     pub access: Option<String>,
-    /// Keys of each `[[forward]]` beside where it listens and leads; the same at both agents.
+    /// Keys of each `[[forward]]` besides its addresses; the same at both agents.
     pub forwards: Vec<String>,
 }
 
 /// Receiver of a burst.
 #[derive(Clone, Copy, Debug)]
 pub enum BurstTo {
-    /// The application of bob's to which a forward of alice's leads.
+    /// Bob's application, through a forward of alice's.
     Forward(usize),
-    /// A port of bob's machine, without Byway.
+    /// Port of bob's machine, without Byway.
     Machine,
 }
 
-/// Receive buffer of a burst's receiver: 1,000 datagrams take 768 bytes of it each, and more if they are longer.
+/// Receive buffer of a burst's receiver: each of 1,000 datagrams occupies at least 768 bytes.
 const BURST_BUFFER_BYTES: usize = 8 << 20;
 
 pub struct Sites {
     folder: tempfile::TempDir,
     plan: Plan,
-    /// The program that each node runs.
+    /// Program of each node.
     programs: [PathBuf; NAMES.len()],
     machines: Vec<Machine>,
-    carrier: Carrier,
+    carrier: EmulatorThread,
     begun: Instant,
     nodes: Vec<Option<Child>>,
 }
 
 impl Drop for Sites {
     fn drop(&mut self) {
-        (0..self.nodes.len()).for_each(|place| self.kill(place));
+        (0..self.nodes.len()).for_each(|index| self.kill(index));
     }
 }
 
 impl Sites {
-    /// All nodes run; `None` where the kernel makes no machines for this process.
+    /// Starts all nodes; `None` if the kernel refuses machines to this process.
     pub fn start(plan: Plan) -> Option<Self> {
         Self::start_with(plan, std::array::from_fn(|_| PathBuf::from(BYWAY)))
     }
 
-    /// The same with a program for each node.
+    /// Starts all nodes, with a program for each.
     pub fn start_with(plan: Plan, programs: [PathBuf; NAMES.len()]) -> Option<Self> {
         let network =
             Scenario::parse(&scenario(&plan)).expect("a scenario").network(1).expect("all are joined");
         let (mut machines, mut devices) = (Vec::new(), Vec::new());
-        for place in 0..NAMES.len() {
-            match Machine::new(addresses(place)) {
+        for index in 0..NAMES.len() {
+            match Machine::new(addresses(index)) {
                 Ok((machine, device)) => {
                     machines.push(machine);
                     devices.push(Some(device));
@@ -126,9 +127,10 @@ impl Sites {
             }
         }
         devices.extend(plan.access.as_ref().map(|_| None));
-        let all: Vec<Vec<IpAddr>> = (0..devices.len()).map(|place| addresses(place).to_vec()).collect();
+        let all: Vec<Vec<IpAddr>> = (0..devices.len()).map(|index| addresses(index).to_vec()).collect();
         let begun = Instant::now();
-        let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
+        let carrier =
+            EmulatorThread::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
         let mut sites = Self {
             folder: tempfile::tempdir().expect("a folder"),
             plan,
@@ -147,115 +149,117 @@ impl Sites {
             Mode::Static => self.write_static_files(),
             Mode::Managed => self.write_managed_files(),
         }
-        for place in [EAST, WEST, BOB, ALICE] {
-            self.revive(place);
+        for index in [EAST, WEST, BOB, ALICE] {
+            self.revive(index);
         }
-        for place in [EAST, WEST, BOB, ALICE] {
-            self.wait_for(&format!("{} serves its status", NAMES[place]), || self.status(place).is_object());
+        for index in [EAST, WEST, BOB, ALICE] {
+            self.wait_for(&format!("{} serves its status", NAMES[index]), || self.status(index).is_object());
         }
     }
 
-    /// Begins the time of the links anew, with the outages and losses that the plan has for it.
+    /// Restarts the time of the links, with the outages and losses of the plan.
     pub fn begin_links(&mut self) {
         self.begun = Instant::now();
         self.carrier.begin().expect("it carries");
     }
 
-    /// How long the links have worked.
+    /// Returns the time since the begin of the links.
     pub fn age(&self) -> Duration {
         self.begun.elapsed()
     }
 
     /// Starts a node.
-    pub fn revive(&mut self, place: usize) {
-        let role = role(place);
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_file(place));
-        let log = log.expect("room on the disk");
-        let mut command = Command::new(&self.programs[place]);
-        command.args([role, "--config"]).arg(self.file(place)).stdin(Stdio::null());
+    pub fn revive(&mut self, index: usize) {
+        let role = role(index);
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_file(index));
+        let log = log.expect("space on the disk");
+        let mut command = Command::new(&self.programs[index]);
+        command.args([role, "--config"]).arg(self.file(index)).stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a file")).stderr(log);
-        self.nodes[place] = Some(self.machines[place].run(move || command.spawn().expect("it starts")));
+        self.nodes[index] = Some(self.machines[index].run(move || command.spawn().expect("it starts")));
     }
 
-    /// Runs something in a machine.
-    pub fn within<T: Send + 'static>(&self, place: usize, task: impl FnOnce() -> T + Send + 'static) -> T {
-        self.machines[place].run(task)
+    /// Runs a task in a machine.
+    pub fn within<T: Send + 'static>(&self, index: usize, task: impl FnOnce() -> T + Send + 'static) -> T {
+        self.machines[index].run(task)
     }
 
-    /// The process of a node that runs.
-    pub fn process(&self, place: usize) -> u32 {
-        self.nodes[place].as_ref().expect("it runs").id()
+    /// Returns the process of a running node.
+    pub fn process(&self, index: usize) -> u32 {
+        self.nodes[index].as_ref().expect("it runs").id()
     }
 
-    /// The folder of all files.
+    /// Returns the folder of all files.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Adds keys to a node's own table, and starts it again with them.
-    pub fn restart_with(&mut self, place: usize, keys: &str) {
-        let table = format!("[{}]\n", role(place));
-        let text = std::fs::read_to_string(self.file(place)).expect("it was written");
-        self.write(place, &text.replacen(&table, &format!("{table}{keys}\n"), 1));
-        self.kill(place);
-        self.revive(place);
+    /// Adds keys to a node's own table, and restarts it with them.
+    pub fn restart_with(&mut self, index: usize, keys: &str) {
+        let table = format!("[{}]\n", role(index));
+        let text = std::fs::read_to_string(self.file(index)).expect("it was written");
+        self.write(index, &text.replacen(&table, &format!("{table}{keys}\n"), 1));
+        self.kill(index);
+        self.revive(index);
     }
 
-    /// SIGKILL.
-    pub fn kill(&mut self, place: usize) {
-        if let Some(mut node) = self.nodes[place].take() {
+    /// Kills a node by SIGKILL.
+    pub fn kill(&mut self, index: usize) {
+        if let Some(mut node) = self.nodes[index].take() {
             node.kill().and_then(|()| node.wait().map(drop)).expect("it was ours");
         }
     }
 
-    /// Stops a node by SIGTERM, and starts it with another program; what its machine runs is of that one from then on.
-    pub fn replace(&mut self, place: usize, program: &Path) {
-        let mut node = self.nodes[place].take().expect("it runs");
+    /// Stops a node by SIGTERM, and starts it with another program, which its machine uses from
+    /// then on.
+    pub fn replace(&mut self, index: usize, program: &Path) {
+        let mut node = self.nodes[index].take().expect("it runs");
         let process = rustix::process::Pid::from_child(&node);
         rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it is ours");
         let ended = node.wait().expect("it was ours");
-        assert_eq!(ended.code(), Some(0), "{}: {}", NAMES[place], self.log(place));
-        program.clone_into(&mut self.programs[place]);
-        self.revive(place);
+        assert_eq!(ended.code(), Some(0), "{}: {}", NAMES[index], self.log(index));
+        program.clone_into(&mut self.programs[index]);
+        self.revive(index);
     }
 
-    pub fn log(&self, place: usize) -> String {
-        std::fs::read_to_string(self.log_file(place)).unwrap_or_default()
+    pub fn log(&self, index: usize) -> String {
+        std::fs::read_to_string(self.log_file(index)).unwrap_or_default()
     }
 
-    fn log_file(&self, place: usize) -> PathBuf {
-        self.folder.path().join(format!("{}.log", NAMES[place]))
+    fn log_file(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("{}.log", NAMES[index]))
     }
 
-    fn file(&self, place: usize) -> PathBuf {
-        self.folder.path().join(format!("{}.toml", NAMES[place]))
+    fn file(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("{}.toml", NAMES[index]))
     }
 
     /// Runs the program in a machine.
-    pub fn run(&self, place: usize, arguments: &[&str]) -> Output {
-        let mut command = Command::new(&self.programs[place]);
+    pub fn run(&self, index: usize, arguments: &[&str]) -> Output {
+        let mut command = Command::new(&self.programs[index]);
         command.args(arguments).current_dir(self.folder.path());
-        self.machines[place].run(move || command.output().expect("it starts"))
+        self.machines[index].run(move || command.output().expect("it starts"))
     }
 
-    /// What a node says of itself; null before it does.
-    pub fn status(&self, place: usize) -> serde_json::Value {
-        serde_json::from_slice(&self.run(place, &["status", "--json"]).stdout).unwrap_or_default()
+    /// Returns the status of a node; null before it answers.
+    pub fn status(&self, index: usize) -> serde_json::Value {
+        serde_json::from_slice(&self.run(index, &["status", "--json"]).stdout).unwrap_or_default()
     }
 
-    /// Until something holds.
+    /// Waits until a condition is true.
     pub fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !holds() {
             if Instant::now() > until {
-                let logs: Vec<String> = (0..NAMES.len()).map(|place| self.log(place)).collect();
+                let logs: Vec<String> = (0..NAMES.len()).map(|index| self.log(index)).collect();
                 panic!("{what}: it does not; alice: {}\nlogs: {}", self.status(ALICE), logs.join("\n"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// The mapping of a forward, as the agent that listens for it sees it; null if there is none.
+    /// Returns the mapping of a forward, from the status of the agent that listens for it; null if
+    /// there is none.
     pub fn mapping(&self, from: usize, forward: usize) -> serde_json::Value {
         let status = self.status(from);
         let endpoint = |mapping: &&serde_json::Value| {
@@ -265,7 +269,8 @@ impl Sites {
         status["mappings"].as_array().into_iter().flatten().find(endpoint).cloned().unwrap_or_default()
     }
 
-    /// Begins to send packets by a forward of an agent, and to note those that come to the other's application.
+    /// Starts to send packets through a forward of an agent, and to record the arrivals at the
+    /// other's application.
     pub fn begin(&self, from: usize, forward: usize) -> Stream {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let sender = self.machines[from]
@@ -276,11 +281,12 @@ impl Sites {
         Stream::begin(sender, address(forward_port(forward)), receiver, BYTES)
     }
 
-    /// Sends datagrams at once from a new port of alice's, to her forward or to bob's machine by itself; returns the number that
-    /// arrive. No queue or buffer of the machines is shorter than the burst.
+    /// Sends a burst of datagrams from a new port of alice's, to her forward or directly to bob's
+    /// machine, and returns the number that arrive. All queues and buffers of the machines can hold
+    /// the burst.
     pub fn burst(&self, to: BurstTo, count: u32, bytes: usize) -> usize {
-        for place in [ALICE, BOB] {
-            self.machines[place].run(|| {
+        for index in [ALICE, BOB] {
+            self.machines[index].run(|| {
                 let mut command = Command::new("ip");
                 command.args(["link", "set", "dev", "wan0", "txqueuelen", "10000"]);
                 let set = command.output().expect("ip is there");
@@ -319,14 +325,14 @@ impl Sites {
         arrived.len()
     }
 
-    fn write(&self, place: usize, text: &str) {
-        std::fs::write(self.file(place), text).expect("room on the disk");
+    fn write(&self, index: usize, text: &str) {
+        std::fs::write(self.file(index), text).expect("space on the disk");
     }
 
-    /// What an agent's file says whatever the mode.
-    fn agent_tables(&self, place: usize) -> String {
+    /// Returns the parts of an agent's file that do not depend on the mode.
+    fn agent_tables(&self, index: usize) -> String {
         let mut tables = String::new();
-        let peer = NAMES[1 - place];
+        let peer = NAMES[1 - index];
         for (number, keys) in self.plan.forwards.iter().enumerate() {
             let (listen, target) = (forward_port(number), app_port(number));
             let _ = write!(
@@ -338,10 +344,10 @@ impl Sites {
         tables
     }
 
-    fn node(&self, place: usize, rest: &str) -> String {
-        let (role, name, state) = (role(place), NAMES[place], self.folder.path().join(NAMES[place]));
-        let [ipv4, ipv6] = sockets(place);
-        let tables = if place < EAST { self.agent_tables(place) } else { String::new() };
+    fn node(&self, index: usize, rest: &str) -> String {
+        let (role, name, state) = (role(index), NAMES[index], self.folder.path().join(NAMES[index]));
+        let [ipv4, ipv6] = sockets(index);
+        let tables = if index < EAST { self.agent_tables(index) } else { String::new() };
         format!(
             "[{role}]\nname = \"{name}\"\nstate = \"{}\"\nlisten = [\"{ipv4}\", \"{ipv6}\"]\n{rest}\n{tables}\
              [observe]\nlisten = \"127.0.0.1:4680\"\n",
@@ -351,39 +357,39 @@ impl Sites {
 
     fn write_static_files(&self) {
         let mut network = String::new();
-        for place in [EAST, WEST, ALICE, BOB] {
-            let key = key(&self.folder.path().join(NAMES[place]));
-            let [ipv4, ipv6] = sockets(place);
-            let (table, number) = if place < EAST { ("agents", place + 1) } else { ("relays", place - 1) };
+        for index in [EAST, WEST, ALICE, BOB] {
+            let key = key(&self.folder.path().join(NAMES[index]));
+            let [ipv4, ipv6] = sockets(index);
+            let (table, number) = if index < EAST { ("agents", index + 1) } else { ("relays", index - 1) };
             let _ = write!(
                 network,
                 "[[network.{table}]]\nname = \"{}\"\nnumber = {number}\nkey = \"{key}\"\naddresses = [\"{ipv4}\", \"{ipv6}\"]\n",
-                NAMES[place]
+                NAMES[index]
             );
-            if place < EAST {
-                let _ = writeln!(network, "relays = [\"{}\", \"{}\"]", NAMES[place + 2], NAMES[3 - place]);
+            if index < EAST {
+                let _ = writeln!(network, "relays = [\"{}\", \"{}\"]", NAMES[index + 2], NAMES[3 - index]);
             }
         }
         network += "[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n";
-        for place in [EAST, WEST, ALICE, BOB] {
-            self.write(place, &format!("{}{network}", self.node(place, "")));
+        for index in [EAST, WEST, ALICE, BOB] {
+            self.write(index, &format!("{}{network}", self.node(index, "")));
         }
     }
 
     fn write_managed_files(&mut self) {
         let [ipv4, _] = addresses(CONTROLLER);
         let state = self.folder.path().join(NAMES[CONTROLLER]);
-        std::fs::create_dir(&state).expect("room on the disk");
+        std::fs::create_dir(&state).expect("space on the disk");
         self.write(
             CONTROLLER,
             &format!("[controller]\nstate = \"{}\"\nlisten = [\"{ipv4}:4443\"]\n", state.display()),
         );
         self.revive(CONTROLLER);
-        for place in [EAST, WEST, ALICE, BOB] {
-            let token = self.token(role(place));
+        for index in [EAST, WEST, ALICE, BOB] {
+            let token = self.token(role(index));
             let near =
-                if place < EAST { format!("relay = \"{}\"\n", NAMES[place + 2]) } else { String::new() };
-            self.write(place, &self.node(place, &format!("token = \"{token}\"\n{near}")));
+                if index < EAST { format!("relay = \"{}\"\n", NAMES[index + 2]) } else { String::new() };
+            self.write(index, &self.node(index, &format!("token = \"{token}\"\n{near}")));
         }
     }
 
@@ -391,7 +397,7 @@ impl Sites {
         self.token_with(&["--role", role])
     }
 
-    /// A token of the controller, made with these flags.
+    /// Requests a token of the controller with these flags.
     pub fn token_with(&self, flags: &[&str]) -> String {
         let state = self.folder.path().join(NAMES[CONTROLLER]);
         let mut token = String::new();
@@ -405,7 +411,8 @@ impl Sites {
     }
 }
 
-/// The machines and their links: the direct path takes 40 ms, and so does the one by both relays.
+/// Returns the scenario of the machines and links. The direct path takes 40 ms, and so does the
+/// relay path.
 fn scenario(plan: &Plan) -> String {
     let Plan { direct, uplink, access, .. } = plan;
     let alice = if access.is_some() { GATE } else { NAMES[ALICE] };
@@ -437,12 +444,12 @@ fn scenario(plan: &Plan) -> String {
     )
 }
 
-fn role(place: usize) -> &'static str {
-    ["agent", "agent", "relay", "relay", "controller"][place]
+fn role(index: usize) -> &'static str {
+    ["agent", "agent", "relay", "relay", "controller"][index]
 }
 
-fn sockets(place: usize) -> [SocketAddr; 2] {
-    addresses(place).map(|address| SocketAddr::new(address, 4_600))
+fn sockets(index: usize) -> [SocketAddr; 2] {
+    addresses(index).map(|address| SocketAddr::new(address, 4_600))
 }
 
 fn port(base: u16, forward: usize) -> u16 {
@@ -461,89 +468,95 @@ fn source_port(forward: usize) -> u16 {
     port(FORWARD + 100, forward)
 }
 
-/// Makes a node's key; its public part.
+/// Makes a node's key, and returns its public part.
 pub fn key(folder: &Path) -> String {
-    std::fs::create_dir(folder).expect("room on the disk");
+    std::fs::create_dir(folder).expect("space on the disk");
     let mut command = Command::new(BYWAY);
     let output = command.arg("keygen").arg(folder.join("key")).arg("--json").output().expect("it starts");
     let made: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     made["public_key"].as_str().expect("a key").to_owned()
 }
 
-/// Packets on their way from one application to another, a hundred a second.
+/// Stream of packets from one application to another, a hundred a second.
 pub struct Stream {
     ends: Arc<AtomicBool>,
     sending: JoinHandle<Vec<Instant>>,
     receiving: JoinHandle<()>,
-    came: Arc<Mutex<Vec<Came>>>,
+    arrivals: Arc<Mutex<Vec<ArrivalCount>>>,
 }
 
 /// Outcome of a packet.
 #[derive(Clone, Copy, Default)]
-struct Came {
+struct ArrivalCount {
     count: u32,
     first: Option<Instant>,
 }
 
-/// What became of the packets of a stream.
+/// Fate of a stream's packets.
 pub struct Fate {
-    /// When each was sent.
+    /// Sending times.
     pub sent: Vec<Instant>,
-    /// How often each came.
-    pub came: Vec<u32>,
-    /// How long each took that came.
+    /// Number of arrivals of each packet.
+    pub arrivals: Vec<u32>,
+    /// Delay of each packet that arrived.
     pub took: Vec<Option<Duration>>,
 }
 
 impl Stream {
-    /// Begins to send packets of this length, and to note those that come.
+    /// Starts to send packets of this length, and to record arrivals.
     pub fn begin(sender: UdpSocket, to: SocketAddr, receiver: UdpSocket, bytes: usize) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
-        let came = Arc::new(Mutex::new(Vec::new()));
+        let arrived = Arc::new(Mutex::new(Vec::new()));
         let sending = {
             let ends = Arc::clone(&ends);
             std::thread::spawn(move || send_all(&sender, to, bytes, &ends))
         };
         let receiving = {
-            let (ends, came) = (Arc::clone(&ends), Arc::clone(&came));
-            std::thread::spawn(move || receive_all(&receiver, &ends, &came))
+            let (ends, arrived) = (Arc::clone(&ends), Arc::clone(&arrived));
+            std::thread::spawn(move || receive_all(&receiver, &ends, &arrived))
         };
-        Self { ends, sending, receiving, came }
+        Self { ends, sending, receiving, arrivals: arrived }
     }
 
-    /// How many packets have come.
+    /// Counts the packets that have arrived.
     pub fn count(&self) -> usize {
-        self.came.lock().expect("nobody panicked").iter().filter(|came| came.count > 0).count()
+        self.arrivals.lock().expect("nobody panicked").iter().filter(|arrived| arrived.count > 0).count()
     }
 
-    /// Ends it, and waits for what is still under way.
+    /// Ends the stream, and waits for packets in flight.
     pub fn finish(self) -> Fate {
         self.ends.store(true, Ordering::Relaxed);
         let sent = self.sending.join().expect("it was sent");
         self.receiving.join().expect("it came");
-        let mut came = std::mem::take(&mut *self.came.lock().expect("nobody panicked"));
-        came.resize(sent.len(), Came::default());
-        let took = sent.iter().zip(&came).map(|(sent, came)| came.first.map(|first| first - *sent)).collect();
-        Fate { sent, took, came: came.iter().map(|came| came.count).collect() }
+        let mut arrived = std::mem::take(&mut *self.arrivals.lock().expect("nobody panicked"));
+        arrived.resize(sent.len(), ArrivalCount::default());
+        let took = sent
+            .iter()
+            .zip(&arrived)
+            .map(|(sent, arrived)| arrived.first.map(|first| first - *sent))
+            .collect();
+        Fate { sent, took, arrivals: arrived.iter().map(|arrived| arrived.count).collect() }
     }
 }
 
 impl Fate {
-    /// How many packets of a span of time never came.
+    /// Counts the packets sent in a period that never arrived.
     pub fn missing(&self, from: Instant, until: Instant) -> usize {
-        let all = self.sent.iter().zip(&self.came);
-        all.filter(|(sent, came)| (from..until).contains(*sent) && **came == 0).count()
+        let all = self.sent.iter().zip(&self.arrivals);
+        all.filter(|(sent, arrived)| (from..until).contains(*sent) && **arrived == 0).count()
     }
 
-    /// When the last packet of a span of time that never came was sent.
+    /// Returns the sending time of the last packet in a period that never arrived.
     pub fn last_missing(&self, from: Instant, until: Instant) -> Option<Instant> {
-        let all = self.sent.iter().zip(&self.came).rev();
-        all.filter(|(sent, came)| (from..until).contains(*sent) && **came == 0).map(|(sent, _)| *sent).next()
+        let all = self.sent.iter().zip(&self.arrivals).rev();
+        all.filter(|(sent, arrived)| (from..until).contains(*sent) && **arrived == 0)
+            .map(|(sent, _)| *sent)
+            .next()
     }
 
-    /// How many packets came more than once.
+    /// Counts the packets that arrived more than once.
     pub fn twice(&self) -> usize {
-        self.came.iter().filter(|came| **came > 1).count()
+        self.arrivals.iter().filter(|arrived| **arrived > 1).count()
     }
 }
 
@@ -561,8 +574,8 @@ fn send_all(sender: &UdpSocket, to: SocketAddr, bytes: usize, ends: &AtomicBool)
     sent
 }
 
-/// Takes what comes, and half a second longer than anything is sent.
-fn receive_all(receiver: &UdpSocket, ends: &AtomicBool, came: &Mutex<Vec<Came>>) {
+/// Receives packets until half a second after the last one was sent.
+fn receive_all(receiver: &UdpSocket, ends: &AtomicBool, arrived: &Mutex<Vec<ArrivalCount>>) {
     receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let mut packet = [0; 2_000];
     loop {
@@ -570,12 +583,12 @@ fn receive_all(receiver: &UdpSocket, ends: &AtomicBool, came: &Mutex<Vec<Came>>)
             Ok(_) => {
                 let now = Instant::now();
                 let number = u32::from_be_bytes([packet[0], packet[1], packet[2], packet[3]]) as usize;
-                let mut came = came.lock().expect("nobody panicked");
-                if came.len() <= number {
-                    came.resize(number + 1, Came::default());
+                let mut arrived = arrived.lock().expect("nobody panicked");
+                if arrived.len() <= number {
+                    arrived.resize(number + 1, ArrivalCount::default());
                 }
-                came[number].count += 1;
-                came[number].first.get_or_insert(now);
+                arrived[number].count += 1;
+                arrived[number].first.get_or_insert(now);
             }
             Err(_) if ends.load(Ordering::Relaxed) => return,
             Err(_) => {}

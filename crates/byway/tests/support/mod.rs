@@ -1,4 +1,4 @@
-//! Real processes of the program, on addresses of this machine that no other test has.
+//! Real processes of the program, on addresses of this machine that no other test uses.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::print_stderr, reason = "what nodes logged is shown when a test fails")]
@@ -18,20 +18,21 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What nothing here takes when all is well: a guard, not a measure.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time of any step: a guard, not a measure.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Tests of one process so far.
+/// Number of tests of this process so far.
 static TESTS: AtomicU16 = AtomicU16::new(0);
 
-/// A folder and a loopback network for one test.
+/// Folder and loopback network of one test.
 pub struct Bench {
     folder: tempfile::TempDir,
     network: [u8; 2],
 }
 
 impl Bench {
-    /// An empty one. Test files run one after another, and the tests of one file each have their own network.
+    /// Makes an empty bench. Test files run one after another, and each test of a file has its own
+    /// network.
     pub fn new() -> Self {
         let number = TESTS.fetch_add(1, Ordering::Relaxed);
         let process = std::process::id().to_be_bytes();
@@ -39,17 +40,17 @@ impl Bench {
         Self { folder: tempfile::tempdir().expect("a folder"), network }
     }
 
-    /// A host's address.
+    /// Returns a host's address.
     pub fn host(&self, host: u8) -> Ipv4Addr {
         Ipv4Addr::new(127, self.network[0], self.network[1], host)
     }
 
-    /// A host's port.
+    /// Returns a host's port.
     pub fn at(&self, host: u8, port: u16) -> SocketAddr {
         SocketAddr::from((self.host(host), port))
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -61,7 +62,7 @@ impl Bench {
         path
     }
 
-    /// Makes a key; the public half.
+    /// Makes a key, and returns its public part.
     pub fn key(&self, name: &str) -> String {
         let output = byway(&["keygen", &self.path(&format!("{name}.key")).display().to_string(), "--json"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -69,7 +70,7 @@ impl Bench {
         made["public_key"].as_str().expect("a key").to_owned()
     }
 
-    /// Starts a node, and waits until it says that it is ready.
+    /// Starts a node, and waits until it reports readiness.
     pub fn start(&self, name: &str, arguments: &[&str]) -> Node {
         let node = self.spawn(name, arguments);
         node.wait_until_ready();
@@ -83,12 +84,12 @@ impl Bench {
         self.spawn_command(name, command)
     }
 
-    /// Starts a node by a command.
+    /// Starts a node with a command.
     pub fn spawn_command(&self, name: &str, mut command: Command) -> Node {
         let socket = self.path(&format!("{name}.notify"));
         let _ = fs::remove_file(&socket);
         let notify = UnixDatagram::bind(&socket).expect("a socket for the node's news");
-        notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        notify.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let log = self.path(&format!("{name}.log"));
         let stderr = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log");
         let child = command
@@ -112,7 +113,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Waits for the node's word that it is ready.
+    /// Waits until the node reports readiness.
     pub fn wait_until_ready(&self) {
         let mut news = [0; 256];
         let length = self
@@ -122,30 +123,30 @@ impl Node {
         assert!(news[..length].starts_with(b"READY=1"), "{}", text(&news[..length]));
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number of its process.
+    /// Returns its process identifier.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// SIGKILL.
+    /// Kills the node by SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().expect("the node runs");
         self.child.wait().expect("the node ends");
     }
 
-    /// SIGTERM; the exit code.
+    /// Stops the node by SIGTERM, and returns its exit code.
     pub fn stop(&mut self) -> Option<i32> {
         let process = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the node runs");
         self.child.wait().expect("the node ends").code()
     }
 
-    /// SIGHUP.
+    /// Sends SIGHUP to the node.
     pub fn hang_up(&self) {
         let process = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(process, rustix::process::Signal::HUP).expect("the node runs");
@@ -153,19 +154,19 @@ impl Node {
 
     /// Waits until the log has these words so many times.
     pub fn wait_for(&self, words: &str, times: usize) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while self.log().matches(words).count() < times {
             assert!(Instant::now() < until, "{words:?} is not {times} times in the log of {}", self.name);
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// The exit code of a node that ends by itself.
+    /// Waits for the end of a node, and returns its exit code.
     pub fn code(&mut self) -> Option<i32> {
         self.child.wait().expect("the node ends").code()
     }
 
-    /// What it logged.
+    /// Returns its log.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -173,7 +174,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // One that has ended already needs no end.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
@@ -187,8 +188,8 @@ pub fn byway(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_byway")).args(arguments).output().expect("the program runs")
 }
 
-/// The program where files take nothing more beyond so many blocks of 512 bytes, as on a disk that is full: the kernel says
-/// EFBIG instead of ENOSPC, once its signal is out of the way.
+/// Returns a command of the program with a limit on file sizes, in blocks of 512 bytes, as on a
+/// full disk. The kernel reports EFBIG instead of ENOSPC, because the signal is ignored.
 pub fn on_a_full_disk(blocks: u32, arguments: &[&str]) -> Command {
     let limits = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
     let mut shell = Command::new("sh");
@@ -196,15 +197,15 @@ pub fn on_a_full_disk(blocks: u32, arguments: &[&str]) -> Command {
     shell
 }
 
-/// Bytes as text.
+/// Converts bytes to text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A node's answer to a question about itself.
+/// Requests a path of a node's status interface.
 pub fn ask(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the node answers");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -231,26 +232,26 @@ fn unchunked(body: &str) -> String {
     whole
 }
 
-/// A node's status.
+/// Returns a node's status.
 pub fn status(address: SocketAddr) -> serde_json::Value {
     serde_json::from_str(&ask(address, "/v1/status")).expect("JSON")
 }
 
-/// The number of the next datagram of a call.
+/// Number of the next datagram of a call.
 static NEXT_CALL: AtomicU32 = AtomicU32::new(0);
 
-/// An application's socket.
+/// Socket of an application.
 pub struct App(UdpSocket);
 
 impl App {
-    /// One at this address.
+    /// Binds a socket at this address.
     pub fn at(address: SocketAddr) -> Self {
         let socket = UdpSocket::bind(address).expect("the address is free");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         Self(socket)
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.0.local_addr().expect("it is bound")
     }
@@ -260,7 +261,7 @@ impl App {
         self.0.send_to(datagram, to).expect("the datagram leaves");
     }
 
-    /// The next datagram, and where it came from.
+    /// Receives a datagram, and returns it with its source.
     pub fn receive(&self) -> (Vec<u8>, SocketAddr) {
         let mut buffer = vec![0; 65_536];
         let (length, from) = self.0.recv_from(&mut buffer).expect("a datagram comes");
@@ -268,19 +269,19 @@ impl App {
         (buffer, from)
     }
 
-    /// The next datagram, if one comes in this time.
+    /// Receives a datagram within this time.
     pub fn receive_within(&self, time: Duration) -> Option<(Vec<u8>, SocketAddr)> {
         self.0.set_read_timeout(Some(time)).expect("a timeout");
         let mut buffer = vec![0; 65_536];
         let received = self.0.recv_from(&mut buffer).ok();
-        self.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        self.0.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let (length, from) = received?;
         buffer.truncate(length);
         Some((buffer, from))
     }
 
-    /// Sends until an answer comes, as an application does that does not give up; how long it took. Answers to an earlier
-    /// call, which may come late, do not count.
+    /// Sends until an answer arrives, like a persistent application, and returns the time. Late
+    /// answers to an earlier call do not count.
     pub fn call(&self, to: SocketAddr) -> Duration {
         let (begun, first) = (Instant::now(), NEXT_CALL.load(Ordering::Relaxed));
         loop {
@@ -294,12 +295,12 @@ impl App {
                     return begun.elapsed();
                 }
             }
-            assert!(begun.elapsed() < PATIENCE, "nobody answers at {to}");
+            assert!(begun.elapsed() < TIMEOUT, "nobody answers at {to}");
         }
     }
 }
 
-/// Sends everything back to where it came from, until the end of the process.
+/// Echoes every datagram until the end of the process.
 pub fn echo(address: SocketAddr) {
     let app = App::at(address);
     app.0.set_read_timeout(None).expect("no timeout");
@@ -314,7 +315,7 @@ pub fn echo(address: SocketAddr) {
 /// Two agents, alice and bob, each near a relay of its own, in static mode; bob exposes `echo`.
 pub struct TwoSites {
     pub bench: Bench,
-    /// The tables of `[network]`.
+    /// Tables of `[network]`.
     pub network: String,
     /// The port in alice's `listen`: 0 for any.
     pub alice_port: u16,
@@ -395,14 +396,14 @@ impl TwoSites {
     }
 }
 
-/// The same with a controller: a network of one.
-pub struct Managed {
+/// The same sites with a controller.
+pub struct ManagedNetwork {
     pub bench: Bench,
 }
 
-/// Hosts of [`Managed`]: the controller 9, relays 1 and 2, alice 11, bob 12, the echo 20.
-impl Managed {
-    /// A network whose controller has just been started, with tokens for two relays and two agents.
+/// Hosts of [`ManagedNetwork`]: the controller 9, relays 1 and 2, alice 11, bob 12, the echo 20.
+impl ManagedNetwork {
+    /// Makes a network with a new controller, and tokens for two relays and two agents.
     pub fn new() -> (Self, Node) {
         let managed = Self { bench: Bench::new() };
         let controller = managed.controller();
@@ -476,7 +477,7 @@ impl Managed {
     }
 }
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub fn path(path: &Path) -> &str {
     path.to_str().expect("paths of tests are UTF-8")
 }

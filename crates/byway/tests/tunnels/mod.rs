@@ -1,4 +1,5 @@
-//! Two machines with a tunnel's device each, and a relay, over emulated links, in namespaces of their own.
+//! Two machines with a tunnel's device each, and a relay, over emulated links, in namespaces of
+//! their own.
 
 #![allow(unreachable_pub, reason = "the tests use it")]
 #![allow(
@@ -18,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use byway_lab::{Carrier, LabError, Machine, addresses};
+use byway_lab::{EmulatorThread, LabError, Machine, addresses};
 use byway_net::{Clock, Device, DeviceSettings};
 use byway_scenario::Scenario;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
-/// Two agents, the relay near both, and bursts of losses between the two.
+/// Scenario of two agents, a relay near both, and bursts of losses between the agents.
 pub const SCENARIO: &str = r#"
 title = "Two machines and a relay"
 length = "60 s"
@@ -46,50 +47,50 @@ pub const NAMES: [&str; 4] = ["alice", "bob", "relay", "controller"];
 pub const ALICE: usize = 0;
 pub const BOB: usize = 1;
 pub const RELAY: usize = 2;
-/// On the relay's machine.
+/// Index of the controller, on the relay's machine.
 pub const CONTROLLER: usize = 3;
 
-/// The tunnel's ports at both ends.
+/// Ports of the tunnel at both ends.
 pub const PORTS: [u16; 2] = [51_821, 51_820];
 
-/// What a tunnel at its usual MTU, 1,420 bytes, sends at most.
+/// Longest packet of a tunnel with its usual MTU of 1,420 bytes.
 pub const LONGEST: usize = 1_420 + 32;
 
-/// What nothing here takes when all is well: a guard, not a measure.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time of any step: a guard, not a measure.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What an agent logs then.
-pub const CAPTURED: &str = "packets are captured";
+/// Log message of an agent that captures.
+pub const CAPTURED: &str = "capture active";
 
 pub struct Lab {
     pub folder: tempfile::TempDir,
     pub machines: Vec<Machine>,
-    pub carrier: Carrier,
-    /// Those of the tunnel, while it is up.
+    pub carrier: EmulatorThread,
+    /// Devices of the tunnel, while it is up.
     devices: [Option<Device>; 2],
     nodes: Vec<Option<Child>>,
-    /// Whether there is a controller, on the relay's machine.
+    /// True with a controller, on the relay's machine.
     is_managed: bool,
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        (0..self.nodes.len()).for_each(|place| self.kill(place));
+        (0..self.nodes.len()).for_each(|index| self.kill(index));
     }
 }
 
 impl Lab {
-    /// The machines, with a tunnel's device at both ends; `None` where the kernel makes none.
+    /// Makes the machines, with a tunnel's device at both ends; `None` if the kernel refuses them.
     pub fn new() -> Option<Self> {
         Self::of(SCENARIO)
     }
 
     pub fn of(scenario: &str) -> Option<Self> {
         let network = Scenario::parse(scenario).expect("a scenario").network(1).expect("all are joined");
-        let all: Vec<Vec<IpAddr>> = (0..3).map(|place| addresses(place).to_vec()).collect();
+        let all: Vec<Vec<IpAddr>> = (0..3).map(|index| addresses(index).to_vec()).collect();
         let (mut machines, mut devices) = (Vec::new(), Vec::new());
-        for place in 0..3 {
-            match Machine::new(addresses(place)) {
+        for index in 0..3 {
+            match Machine::new(addresses(index)) {
                 Ok((machine, device)) => {
                     machines.push(machine);
                     devices.push(Some(device));
@@ -101,7 +102,8 @@ impl Lab {
                 Err(other) => panic!("{other}"),
             }
         }
-        let carrier = Carrier::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
+        let carrier =
+            EmulatorThread::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
         let mut lab = Self {
             devices: [None, None],
             folder: tempfile::tempdir().expect("a folder"),
@@ -110,50 +112,50 @@ impl Lab {
             nodes: (0..=CONTROLLER).map(|_| None).collect(),
             is_managed: false,
         };
-        for place in [ALICE, BOB] {
-            lab.take_up(place);
+        for index in [ALICE, BOB] {
+            lab.add_tunnel_device(index);
         }
         lab.write_files();
-        lab.says(ALICE, &[&endpoint(BOB)]);
-        lab.says(BOB, &[&endpoint(ALICE)]);
+        lab.set_wg_output(ALICE, &[&endpoint(BOB)]);
+        lab.set_wg_output(BOB, &[&endpoint(ALICE)]);
         Some(lab)
     }
 
-    /// Makes an end's device of the tunnel, and takes it up.
-    pub fn take_up(&mut self, place: usize) {
-        let inside = IpAddr::from([10, 7, 0, u8::try_from(place + 1).expect("two ends")]);
+    /// Makes an end's device of the tunnel, and enables it.
+    pub fn add_tunnel_device(&mut self, index: usize) {
+        let inside = IpAddr::from([10, 7, 0, u8::try_from(index + 1).expect("two ends")]);
         let settings = DeviceSettings { name: "wg0".into(), mtu: 1_420, addresses: vec![(inside, 24)] };
         let make = move || Device::create(&settings).expect("a machine has devices");
-        self.devices[place] = Some(self.machines[place].run(make));
+        self.devices[index] = Some(self.machines[index].run(make));
     }
 
     /// Removes an end's device of the tunnel.
-    pub fn take_down(&mut self, place: usize) {
-        self.devices[place] = None;
+    pub fn remove_tunnel_device(&mut self, index: usize) {
+        self.devices[index] = None;
     }
 
-    pub fn file(&self, place: usize) -> PathBuf {
-        self.folder.path().join(format!("{}.toml", NAMES[place]))
+    pub fn file(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("{}.toml", NAMES[index]))
     }
 
-    /// The folder of what stands in the place of `WireGuard`'s tool.
-    pub fn tools(&self, place: usize) -> PathBuf {
-        self.folder.path().join(NAMES[place]).join("tools")
+    /// Returns the folder of the program in place of `WireGuard`'s tool.
+    pub fn tools(&self, index: usize) -> PathBuf {
+        self.folder.path().join(NAMES[index]).join("tools")
     }
 
     pub fn write_files(&self) {
         let keys: Vec<String> = NAMES.iter().map(|name| key(&self.folder.path().join(name))).collect();
-        let at = |place: usize| {
-            let [ipv4, ipv6] = addresses(place).map(|address| SocketAddr::new(address, 4_600).to_string());
+        let at = |index: usize| {
+            let [ipv4, ipv6] = addresses(index).map(|address| SocketAddr::new(address, 4_600).to_string());
             format!("[\"{ipv4}\", \"{ipv6}\"]")
         };
-        let agent = |place: usize| {
+        let agent = |index: usize| {
             format!(
                 "[[network.agents]]\nname = \"{}\"\nnumber = {}\nkey = \"{}\"\naddresses = {}\nrelays = [\"relay\"]\n",
-                NAMES[place],
-                place + 1,
-                keys[place],
-                at(place)
+                NAMES[index],
+                index + 1,
+                keys[index],
+                at(index)
             )
         };
         let network = format!(
@@ -163,25 +165,25 @@ impl Lab {
             keys[RELAY],
             at(RELAY),
         );
-        for place in [ALICE, BOB, RELAY] {
-            self.write_file(place, "", &network);
+        for index in [ALICE, BOB, RELAY] {
+            self.write_file(index, "", &network);
         }
     }
 
-    /// A node's own table with these keys, and the tables behind it.
-    pub fn write_file(&self, place: usize, keys: &str, tables: &str) {
-        let (name, state) = (NAMES[place], self.folder.path().join(NAMES[place]));
-        let listen = addresses(place).map(|address| SocketAddr::new(address, 4_600).to_string());
+    /// Writes a node's file: its own table with these keys, and further tables.
+    pub fn write_file(&self, index: usize, keys: &str, tables: &str) {
+        let (name, state) = (NAMES[index], self.folder.path().join(NAMES[index]));
+        let listen = addresses(index).map(|address| SocketAddr::new(address, 4_600).to_string());
         let node = format!(
             "[{}]\nname = \"{name}\"\nstate = \"{}\"\nlisten = {listen:?}\n{keys}",
-            if place == RELAY { "relay" } else { "agent" },
+            if index == RELAY { "relay" } else { "agent" },
             state.display()
         );
         let observe = "[observe]\nlisten = \"127.0.0.1:4680\"\n";
-        fs::write(self.file(place), format!("{node}{observe}{tables}")).expect("room on the disk");
+        fs::write(self.file(index), format!("{node}{observe}{tables}")).expect("space on the disk");
     }
 
-    /// The same machines with a controller.
+    /// Makes the same machines with a controller.
     pub fn managed() -> Option<Self> {
         let mut lab = Self::new()?;
         lab.is_managed = true;
@@ -190,54 +192,54 @@ impl Lab {
         let observe = "[observe]\nlisten = \"127.0.0.1:4681\"\n";
         let own =
             format!("[controller]\nlisten = [\"{listen}\"]\nstate = \"{}\"\n{observe}", state.display());
-        fs::write(lab.file(CONTROLLER), own).expect("room on the disk");
+        fs::write(lab.file(CONTROLLER), own).expect("space on the disk");
         lab.start(CONTROLLER);
-        for (place, role) in [(ALICE, "agent"), (BOB, "agent"), (RELAY, "relay")] {
+        for (index, role) in [(ALICE, "agent"), (BOB, "agent"), (RELAY, "relay")] {
             let state = state.to_str().expect("text");
             let made = lab.run(RELAY, &["token", "create", "--role", role, "--uses", "1", "--state", state]);
             let token = String::from_utf8(made.stdout).expect("text");
             let near = if role == "agent" { "relay = \"relay\"\n" } else { "" };
-            lab.write_file(place, &format!("{near}token = \"{}\"\n", token.trim()), "");
+            lab.write_file(index, &format!("{near}token = \"{}\"\n", token.trim()), "");
         }
         Some(lab)
     }
 
-    /// What `WireGuard`'s tool says from now on: a device with peers of these endpoints.
-    pub fn says(&self, place: usize, endpoints: &[&str]) {
-        self.says_of_port(place, PORTS[place], endpoints);
+    /// Sets the output of `WireGuard`'s tool: a device with peers at these endpoints.
+    pub fn set_wg_output(&self, index: usize, endpoints: &[&str]) {
+        self.set_wg_output_of_port(index, PORTS[index], endpoints);
     }
 
-    /// The same of a device that has another port.
-    pub fn says_of_port(&self, place: usize, port: u16, endpoints: &[&str]) {
+    /// Sets the output for a device with another port.
+    pub fn set_wg_output_of_port(&self, index: usize, port: u16, endpoints: &[&str]) {
         let mut dump = format!("cHJpdmF0ZQ==\tcHVibGlj\t{port}\toff\n");
         for (number, endpoint) in endpoints.iter().enumerate() {
             let _ = writeln!(dump, "a2V5{number}AAAAAAA=\t(none)\t{endpoint}\t10.7.0.0/24\t0\t0\t0\toff");
         }
-        self.tool(place, &format!("[ \"$*\" = 'show wg0 dump' ] || exit 1\ncat <<'END'\n{dump}END\n"));
+        self.tool(index, &format!("[ \"$*\" = 'show wg0 dump' ] || exit 1\ncat <<'END'\n{dump}END\n"));
     }
 
-    pub fn tool(&self, place: usize, script: &str) {
-        let tools = self.tools(place);
-        fs::create_dir_all(&tools).expect("room on the disk");
-        fs::write(tools.join("wg"), format!("#!/bin/sh\n{script}")).expect("room on the disk");
+    pub fn tool(&self, index: usize, script: &str) {
+        let tools = self.tools(index);
+        fs::create_dir_all(&tools).expect("space on the disk");
+        fs::write(tools.join("wg"), format!("#!/bin/sh\n{script}")).expect("space on the disk");
         fs::set_permissions(tools.join("wg"), fs::Permissions::from_mode(0o755)).expect("it is ours");
     }
 
-    /// A command of the program.
-    pub fn command(&self, place: usize, arguments: &[&str]) -> Command {
+    /// Returns a command of the program.
+    pub fn command(&self, index: usize, arguments: &[&str]) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
-        command.env("PATH", format!("{}:{path}", self.tools(place).display()));
+        command.env("PATH", format!("{}:{path}", self.tools(index).display()));
         command.args(arguments).current_dir(self.folder.path());
         command
     }
 
-    pub fn run(&self, place: usize, arguments: &[&str]) -> Output {
-        let mut command = self.command(place, arguments);
-        self.machines[place].run(move || command.output().expect("it starts"))
+    pub fn run(&self, index: usize, arguments: &[&str]) -> Output {
+        let mut command = self.command(index, arguments);
+        self.machines[index].run(move || command.output().expect("it starts"))
     }
 
-    /// What is said about a tunnel that cannot be protected.
+    /// Runs a command on a tunnel that cannot be protected, and returns its exit code and message.
     pub fn refusal(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let config = self.file(ALICE);
         let config = config.to_str().expect("text");
@@ -245,52 +247,52 @@ impl Lab {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    pub fn start(&mut self, place: usize) {
-        let role = ["agent", "agent", "relay", "controller"][place];
-        let words = if place < RELAY { &["protect", "wg0"] } else { &[role][..] };
-        self.spawn(place, words, &format!("the {role} works"));
+    pub fn start(&mut self, index: usize) {
+        let role = ["agent", "agent", "relay", "controller"][index];
+        let words = if index < RELAY { &["protect", "wg0"] } else { &[role][..] };
+        self.spawn(index, words, &format!("the {role} works"));
     }
 
-    pub fn spawn(&mut self, place: usize, words: &[&str], says: &str) {
-        let log = fs::File::create(self.log(place)).expect("room on the disk");
-        let mut command = self.command(place, words);
-        if self.is_managed && place < RELAY {
-            command.args(["--peer", NAMES[1 - place]]);
+    pub fn spawn(&mut self, index: usize, words: &[&str], says: &str) {
+        let log = fs::File::create(self.log(index)).expect("space on the disk");
+        let mut command = self.command(index, words);
+        if self.is_managed && index < RELAY {
+            command.args(["--peer", NAMES[1 - index]]);
         }
-        command.arg("--config").arg(self.file(place));
+        command.arg("--config").arg(self.file(index));
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
-        let machine = &self.machines[place.min(RELAY)];
-        self.nodes[place] = Some(machine.run(move || command.spawn().expect("it starts")));
-        self.wait(place, says);
+        let machine = &self.machines[index.min(RELAY)];
+        self.nodes[index] = Some(machine.run(move || command.spawn().expect("it starts")));
+        self.wait(index, says);
     }
 
     pub fn start_all(&mut self) {
-        for place in [RELAY, BOB, ALICE] {
-            self.start(place);
+        for index in [RELAY, BOB, ALICE] {
+            self.start(index);
         }
     }
 
-    pub fn log(&self, place: usize) -> PathBuf {
-        self.folder.path().join(format!("{}.log", NAMES[place]))
+    pub fn log(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("{}.log", NAMES[index]))
     }
 
-    /// Until the log of a node says so.
-    pub fn wait(&self, place: usize, words: &str) {
-        let until = Instant::now() + PATIENCE;
+    /// Waits until the log of a node has these words.
+    pub fn wait(&self, index: usize, words: &str) {
+        let until = Instant::now() + TIMEOUT;
         loop {
-            let said = fs::read_to_string(self.log(place)).unwrap_or_default();
-            if said.contains(words) {
+            let message = fs::read_to_string(self.log(index)).unwrap_or_default();
+            if message.contains(words) {
                 return;
             }
-            assert!(Instant::now() < until, "{words} is not in: {said}");
+            assert!(Instant::now() < until, "{words} is not in: {message}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// The code with which a node ends by itself; `None` if it was killed.
-    pub fn exit_code(&mut self, place: usize) -> Option<i32> {
-        let mut node = self.nodes[place].take().expect("it was started");
-        let until = Instant::now() + PATIENCE;
+    /// Waits for the end of a node, and returns its exit code; `None` if it was killed.
+    pub fn exit_code(&mut self, index: usize) -> Option<i32> {
+        let mut node = self.nodes[index].take().expect("it was started");
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = node.try_wait().expect("it was ours") {
                 return status.code();
@@ -303,42 +305,42 @@ impl Lab {
         }
     }
 
-    pub fn kill(&mut self, place: usize) {
-        if let Some(mut node) = self.nodes[place].take() {
+    pub fn kill(&mut self, index: usize) {
+        if let Some(mut node) = self.nodes[index].take() {
             node.kill().and_then(|()| node.wait().map(drop)).expect("it was ours");
         }
     }
 
-    pub fn status(&self, place: usize) -> serde_json::Value {
-        let output = self.run(place, &["status", "--json"]);
+    pub fn status(&self, index: usize) -> serde_json::Value {
+        let output = self.run(index, &["status", "--json"]);
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// What an agent has counted under this name.
-    pub fn counted(&self, place: usize, name: &str) -> u64 {
-        let status = self.status(place);
+    /// Returns an agent's counter of this name.
+    pub fn counted(&self, index: usize, name: &str) -> u64 {
+        let status = self.status(index);
         let found =
             status["counters"].as_array().into_iter().flatten().find(|counted| counted["reason"] == name);
         found.and_then(|counted| counted["count"].as_u64()).unwrap_or(0)
     }
 
-    /// How many of the packets that came to an agent a cache repaired.
-    pub fn repaired(&self, place: usize) -> u64 {
-        self.status(place)["totals"][0]["received"]["cached"].as_u64().unwrap_or(0)
+    /// Counts the packets to an agent that a cache repaired.
+    pub fn repaired(&self, index: usize) -> u64 {
+        self.status(index)["totals"][0]["received"]["cached"].as_u64().unwrap_or(0)
     }
 
-    /// What a person should know of what is not protected.
-    pub fn notes(&self, place: usize) -> Vec<String> {
-        serde_json::from_value(self.status(place)["notes"].clone()).unwrap_or_default()
+    /// Returns the notes of an agent on unprotected traffic.
+    pub fn notes(&self, index: usize) -> Vec<String> {
+        serde_json::from_value(self.status(index)["notes"].clone()).unwrap_or_default()
     }
 
-    /// The only mapping of an agent.
-    pub fn mapping(&self, place: usize) -> serde_json::Value {
-        self.status(place)["mappings"][0].clone()
+    /// Returns the only mapping of an agent.
+    pub fn mapping(&self, index: usize) -> serde_json::Value {
+        self.status(index)["mappings"][0].clone()
     }
 
-    pub fn metrics(&self, place: usize) -> String {
-        self.machines[place].run(|| {
+    pub fn metrics(&self, index: usize) -> String {
+        self.machines[index].run(|| {
             let mut stream = TcpStream::connect("127.0.0.1:4680").expect("the agent answers");
             stream
                 .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -349,18 +351,19 @@ impl Lab {
         })
     }
 
-    /// More tables for a node's file.
-    pub fn append(&self, place: usize, tables: &str) {
-        let text = fs::read_to_string(self.file(place)).expect("it is there");
-        fs::write(self.file(place), format!("{text}{tables}")).expect("room on the disk");
+    /// Appends tables to a node's file.
+    pub fn append(&self, index: usize, tables: &str) {
+        let text = fs::read_to_string(self.file(index)).expect("it is there");
+        fs::write(self.file(index), format!("{text}{tables}")).expect("space on the disk");
     }
 
     /// Starts an agent that protects no device.
-    pub fn spawn_agent(&mut self, place: usize) {
-        self.spawn(place, &["agent"], "the agent works");
+    pub fn spawn_agent(&mut self, index: usize) {
+        self.spawn(index, &["agent"], "agent started");
     }
 
-    /// What a `WireGuard` in user space does: takes a packet from alice's device and sends it to bob, pinned in this way.
+    /// Sends a packet of alice's device to bob as a `WireGuard` in user space does, pinned to the
+    /// device in this manner.
     pub fn send_by_tunnel(&self, [alice, bob]: &[UdpSocket; 2], pin: Pin) {
         let device: &'static str = byway_lab::DEVICE;
         let socket = alice.try_clone().expect("a socket");
@@ -369,7 +372,7 @@ impl Lab {
         let inside = self.machines[ALICE].run(|| UdpSocket::bind(("10.7.0.1", 0)).expect("it is alice's"));
         inside.send_to(&[7; 100], ("10.7.0.2", 9)).expect("the tunnel is up");
         let mut packet = [0; 2_000];
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let length = loop {
             match rustix::io::read(self.devices[ALICE].as_ref().expect("it is up"), &mut packet) {
                 Ok(length) => break length,
@@ -379,26 +382,26 @@ impl Lab {
         let packet = packet[..length].to_vec();
         let pinned = pin == Pin::Packets;
         self.machines[ALICE].run(move || send(&socket, &packet, pinned));
-        // Whether it comes is for others to say: the path loses some.
+        // Callers check the arrival, because the path loses some packets.
         let _ = bob.recv(&mut [0; 2_000]);
     }
 
-    /// What stands in the place of `WireGuard` at both ends.
+    /// Opens sockets in place of `WireGuard` at both ends.
     pub fn ends(&self) -> [UdpSocket; 2] {
-        [ALICE, BOB].map(|place| {
-            let socket = self.machines[place]
-                .run(move || UdpSocket::bind(("0.0.0.0", PORTS[place])).expect("nobody has it"));
+        [ALICE, BOB].map(|index| {
+            let socket = self.machines[index]
+                .run(move || UdpSocket::bind(("0.0.0.0", PORTS[index])).expect("nobody has it"));
             socket.set_read_timeout(Some(Duration::from_millis(500))).expect("more than nothing");
             socket
         })
     }
 }
 
-pub fn endpoint(place: usize) -> String {
-    SocketAddr::new(addresses(place)[0], PORTS[place]).to_string()
+pub fn endpoint(index: usize) -> String {
+    SocketAddr::new(addresses(index)[0], PORTS[index]).to_string()
 }
 
-/// How a program keeps its packets to one device, if it does.
+/// Method by which a program pins its packets to one device, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     Nothing,
@@ -424,9 +427,9 @@ pub fn send(socket: &UdpSocket, packet: &[u8], pinned: bool) {
         .expect("it is sent");
 }
 
-/// Makes a node's key; its public part.
+/// Makes a node's key, and returns its public part.
 pub fn key(folder: &Path) -> String {
-    fs::create_dir(folder).expect("room on the disk");
+    fs::create_dir(folder).expect("space on the disk");
     let output = Command::new(env!("CARGO_BIN_EXE_byway"))
         .arg("keygen")
         .arg(folder.join("key"))
@@ -436,7 +439,8 @@ pub fn key(folder: &Path) -> String {
     made["public_key"].as_str().expect("a key").to_owned()
 }
 
-/// Has one end send so many datagrams to the other's endpoint, and the other answer each to where it came from; how many answers came.
+/// Sends datagrams from one end to the other's endpoint, which answers each to its source; returns
+/// the number of answers.
 pub fn talk([one, other]: [&UdpSocket; 2], from: usize, count: usize) -> usize {
     let to = SocketAddr::new(addresses(1 - from)[0], PORTS[1 - from]);
     let (mut buffer, mut answered) = ([0; 2_000], 0);

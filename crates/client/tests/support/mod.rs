@@ -1,4 +1,4 @@
-//! Clients and relays in a simulated world.
+//! Clients and relays in the simulator.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
@@ -12,10 +12,10 @@ use byway_code::Engine;
 use byway_proto::LocalAddress;
 use byway_proto::agent::Delivery;
 use byway_proto::relay::{Authority, Relay, RelayInput};
-use byway_sim::overlay::cast::{self, AgentCard, RelayCard};
+use byway_sim::overlay::topology::{self, AgentNode, RelayNode};
 use byway_sim::{Datagram, GilbertElliott, Host, Link, Loss, Marks, NodeId, Script, Seed, Transmit};
 use byway_units::{AgentId, Duration, FlowId, Probability, RelayId, Time};
-use byway_wire::seal::{Portable, StaticSecret, Suite};
+use byway_wire::seal::{PortableProvider, StaticSecret, Suite};
 
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -25,7 +25,7 @@ pub fn at(millis: u64) -> Time {
     Time::START + ms(millis)
 }
 
-/// A node of the world.
+/// A node of the simulated world.
 pub enum Node {
     Client {
         client: Box<Client>,
@@ -110,21 +110,21 @@ fn secret(number: u8) -> StaticSecret {
 
 /// Alice and Bob are agents 1 and 2 in network 3, East and West relays 1 and 2 in networks 1 and 2.
 fn agent_address(number: u8) -> SocketAddr {
-    cast::address(3, usize::from(number))
+    topology::address(3, usize::from(number))
 }
 
-fn relay_card(number: u8) -> RelayCard {
+fn relay_card(number: u8) -> RelayNode {
     let (number, secret, address) =
-        (RelayId::new(number.into()), secret(100 + number), cast::address(number, 0));
-    RelayCard { number, secret, address }
+        (RelayId::new(number.into()), secret(100 + number), topology::address(number, 0));
+    RelayNode { number, secret, address }
 }
 
-fn agent_card(number: u8) -> AgentCard {
+fn agent_card(number: u8) -> AgentNode {
     let address = Some(agent_address(number));
-    AgentCard { number: AgentId::new(number.into()), secret: secret(number), address }
+    AgentNode { number: AgentId::new(number.into()), secret: secret(number), address }
 }
 
-/// Alice near East, Bob near West, and a pair of them.
+/// Returns a network of Alice near East and Bob near West, who are a pair.
 pub fn network() -> Network {
     let relay = |name: &str, number: u8| NetworkRelay {
         name: name.to_owned(),
@@ -147,7 +147,7 @@ pub fn network() -> Network {
     }
 }
 
-/// A client of [`network`].
+/// Returns a client of [`network`].
 pub fn client(name: &str, number: u8) -> Client {
     let identity = Identity::new(name, secret(number), [number; 32], 1);
     Client::new(identity, &network(), Time::START).expect("the network is good")
@@ -159,15 +159,15 @@ fn relay(number: u8) -> Relay {
     let grants = [1, 2].map(|sender| {
         let (ingress, egress) = relays(sender);
         let agents = (&agent_card(sender), &agent_card(3 - sender));
-        cast::grant(agents, (&ingress, &egress), FlowId::new(0)..=FlowId::new(u16::MAX))
+        topology::grant(agents, (&ingress, &egress), FlowId::new(0)..=FlowId::new(u16::MAX))
     });
     let authority = Authority::Static(grants.to_vec());
-    let settings = own.settings(Suite::ChaCha20Poly1305, authority, vec![other.for_relays()]);
-    Relay::new(settings, Engine::fastest(), &Portable, [200 + number; 32], Time::START)
+    let settings = own.settings(Suite::ChaCha20Poly1305, authority, vec![other.peer_relay()]);
+    Relay::new(settings, Engine::fastest(), &PortableProvider, [200 + number; 32], Time::START)
 }
 
-/// Two clients, and two relays 5 ms from them. The direct path takes 50 ms and loses packets in bursts; so long are the
-/// ways between relays, which lose nothing.
+/// Two clients, and two relays at a distance of 5 ms. The direct path has a delay of 50 ms and
+/// loses packets in bursts. The link between the relays has the same delay and no loss.
 pub struct TwoClients {
     pub world: World,
     pub alice: NodeId,
@@ -176,7 +176,7 @@ pub struct TwoClients {
 }
 
 impl TwoClients {
-    /// With such a share of losses on the direct path, in percent.
+    /// Returns a world whose direct path loses this share of packets, in percent.
     pub fn new(seed: u64, loss_percent: u32) -> Self {
         let mut world = World::new(Seed::new(seed), ());
         let node = |client| Node::Client {

@@ -18,22 +18,23 @@ vector_engine!(
     available: || avx2::get() && has_gfni()
 );
 
-/// Asked of the processor itself: the detection library ties GFNI to AVX-512, which many with GFNI lack.
+/// Returns true if the processor has GFNI. The detection library requires AVX-512 for it, which
+/// many processors with GFNI lack, so this uses CPUID.
 fn has_gfni() -> bool {
     const GFNI: u32 = 1 << 8;
     #[allow(unused_unsafe, reason = "newer compilers know that the instruction is safe")]
-    // SAFETY: every 64-bit x86 processor has the instruction; a leaf it does not know gives zeros or the last
-    // leaf, and AVX2, checked first, implies leaf 7.
+    // SAFETY: every 64-bit x86 processor has the instruction; a leaf it does not know gives zeros
+    // or the last leaf, and AVX2, checked first, implies leaf 7.
     let leaf = unsafe { __cpuid_count(7, 0) };
     leaf.ecx & GFNI != 0
 }
 
-/// Its own type, because the AVX2 engine multiplies the same register by other means.
+/// Vector type of its own, because the AVX2 engine multiplies the same register by other means.
 #[derive(Clone, Copy)]
 struct Bytes32(__m256i);
 
-// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the features, and
-// valid pointers for what is accessed.
+// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the
+// features, and valid pointers for what is accessed.
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 unsafe impl Vector for Bytes32 {
     type Multiplier = __m256i;

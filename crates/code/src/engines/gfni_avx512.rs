@@ -18,8 +18,8 @@ vector_engine!(
     available: features::get
 );
 
-// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the features, and
-// valid pointers for what is accessed.
+// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the
+// features, and valid pointers for what is accessed.
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 unsafe impl Vector for __m512i {
     type Multiplier = __m512i;

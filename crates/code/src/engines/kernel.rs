@@ -1,33 +1,35 @@
-//! The one kernel of all vector engines, generic over the vector.
+//! Kernel of all vector engines, generic over the vector.
 //!
-//! Outputs are made in groups of up to [`ROWS`], so that each input vector is loaded once per group, and in
-//! tiles of several vectors, so that each coefficient's multiplier serves several products. What is left at the
-//! end of a span is covered by one vector that ends exactly there and overlaps what is done already.
+//! Outputs are computed in groups of up to [`ROWS`], so each input vector is loaded once for each
+//! group. They are computed in tiles of several vectors, so each coefficient's multiplier is used
+//! for several products. The rest at the end of a span is covered by one vector that ends exactly
+//! there and overlaps finished bytes.
 //!
-//! Everything here is `inline(always)`: the functions have to be compiled inside the engines' entry points,
-//! which carry the processor features.
+//! Everything here is `inline(always)`: the functions have to be compiled inside the engines' entry
+//! points, which have the processor features.
 
 use core::ops::Range;
 
 use crate::coefficients::Row;
 use crate::limits::SOURCE_PACKETS_MAX;
 
-/// Outputs made in one pass over the inputs: four sums of two vectors each leave room for the operands in 16
-/// registers.
+/// Outputs computed in one pass over the inputs: four sums of two vectors each leave enough of the
+/// 16 registers for the operands.
 const ROWS: usize = 4;
 
 /// Bytes in the longest vector.
 const BYTES_MAX: usize = 64;
 
-/// A vector register and what the kernel does with it.
+/// A vector register and its operations in the kernel.
 ///
 /// # Safety
-/// An implementor's [`Vector::BYTES`] is the length that its loads and stores touch, at most [`BYTES_MAX`].
+/// An implementor's [`Vector::BYTES`] is the length that its loads and stores touch, at most
+/// [`BYTES_MAX`].
 ///
-/// Every method may only be called inside a function that has the vector's processor features; pointers must be
-/// valid for the bytes read or written, at any alignment.
+/// Every method may only be called inside a function that has the vector's processor features;
+/// pointers must be valid for the bytes read or written, at any alignment.
 pub(super) unsafe trait Vector: Copy {
-    /// What multiplies by one coefficient.
+    /// Prepared multiplication by one coefficient.
     type Multiplier: Copy;
 
     /// Bytes in a vector, at most [`BYTES_MAX`].
@@ -43,8 +45,8 @@ pub(super) unsafe trait Vector: Copy {
     #[inline(always)]
     unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
         let mut whole = [0_u8; BYTES_MAX];
-        // SAFETY: the caller promises `bytes` readable bytes, fewer than the array holds; the load reads the
-        // array.
+        // SAFETY: the caller promises `bytes` readable bytes, fewer than the array holds; the load
+        // reads the array.
         unsafe {
             whole.as_mut_ptr().copy_from_nonoverlapping(from, bytes);
             Self::load(whole.as_ptr())
@@ -55,7 +57,8 @@ pub(super) unsafe trait Vector: Copy {
     #[inline(always)]
     unsafe fn store_part(self, to: *mut u8, bytes: usize) {
         let mut whole = [0_u8; BYTES_MAX];
-        // SAFETY: the store fits in the array; the caller promises `bytes` writable bytes, fewer than it holds.
+        // SAFETY: the store fits in the array; the caller promises `bytes` writable bytes, fewer
+        // than it holds.
         unsafe {
             self.store(whole.as_mut_ptr());
             to.copy_from_nonoverlapping(whole.as_ptr(), bytes);
@@ -67,7 +70,7 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn multiply(self, multiplier: Self::Multiplier) -> Self;
 }
 
-/// See [`super::CombineFn`].
+/// Computes what [`super::CombineFn`] describes, with vectors of type `V`.
 ///
 /// # Safety
 /// As [`super::CombineFn`]; the caller has the vector's features.
@@ -88,7 +91,8 @@ pub(super) unsafe fn combine<V: Vector>(
         // The whole row is compared, used or not: one comparison of fixed length.
         let plain = rows[0] == [1; SOURCE_PACKETS_MAX];
         let span = span.clone();
-        // SAFETY: each call has as many rows as the group has outputs; the rest are the caller's promises.
+        // SAFETY: each call has as many rows as the group has outputs; the rest are the caller's
+        // promises.
         unsafe {
             match (count, plain) {
                 (1, _) => combine_rows::<V, 1, { tile(1) }, false>(rows, inputs, outputs, span),
@@ -103,7 +107,7 @@ pub(super) unsafe fn combine<V: Vector>(
     }
 }
 
-/// See [`super::SumFn`].
+/// Computes what [`super::SumFn`] describes, with vectors of type `V`.
 ///
 /// # Safety
 /// As [`super::SumFn`]; the caller has the vector's features.
@@ -115,7 +119,8 @@ pub(super) unsafe fn sum<V: Vector>(inputs: &[&[u8]], output: &mut [u8], span: R
     }
 }
 
-/// Vectors in a tile for so many outputs: eight sums, as many as stay in registers beside what they need.
+/// Returns the number of vectors in a tile for so many outputs: eight sums fit into the registers
+/// besides the operands.
 const fn tile(rows: usize) -> usize {
     match rows {
         1 => 8,
@@ -124,8 +129,8 @@ const fn tile(rows: usize) -> usize {
     }
 }
 
-/// Combines into exactly `R` outputs, in tiles of `T` vectors; with `PLAIN`, the first row of coefficients is all
-/// ones.
+/// Combines into exactly `R` outputs, in tiles of `T` vectors; with `PLAIN`, the first row of
+/// coefficients is all ones.
 ///
 /// # Safety
 /// As [`super::CombineFn`], with `R` outputs; the caller has the vector's features.
@@ -139,8 +144,8 @@ unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: b
     let Range { start, end } = span;
     let rows: &[Row; R] = coefficients.try_into().expect("the caller has as many rows as it names");
     let outputs: [*mut u8; R] = core::array::from_fn(|row| outputs[row].as_mut_ptr());
-    // SAFETY: every tile lies within the span, which lies within all inputs and outputs; the last vector starts at or
-    // after `start` because the span is at least one vector long.
+    // SAFETY: every tile lies within the span, which lies within all inputs and outputs; the last
+    // vector starts at or after `start` because the span is at least one vector long.
     unsafe {
         let mut position = start;
         while end - position >= T * V::BYTES {
@@ -175,10 +180,12 @@ unsafe fn combine_rows<V: Vector, const R: usize, const T: usize, const PLAIN: b
     }
 }
 
-/// The `R` sums over one tile of `T` vectors, which `load` reads from the start of an input.
+/// Returns the `R` sums over one tile of `T` vectors, which `load` reads from the start of an
+/// input.
 ///
 /// # Safety
-/// There is a coefficient for each input; `load` reads within every input; the caller has the features.
+/// There is a coefficient for each input; `load` reads within every input; the caller has the
+/// features.
 #[inline(always)]
 unsafe fn sum_tile<V: Vector, const R: usize, const T: usize, const PLAIN: bool>(
     rows: &[Row; R],
@@ -216,7 +223,7 @@ unsafe fn load_tile<V: Vector, const T: usize>(from: *const u8) -> [V; T] {
 }
 
 /// # Safety
-/// Every output has room for `T` vectors at `position`; the caller has the vector's features.
+/// Every output has `T` vectors from `position` on; the caller has the vector's features.
 #[inline(always)]
 unsafe fn store_tile<V: Vector, const R: usize, const T: usize>(
     sums: [[V; T]; R],
@@ -231,7 +238,7 @@ unsafe fn store_tile<V: Vector, const R: usize, const T: usize>(
     }
 }
 
-/// See [`super::AccumulateFn`].
+/// Computes what [`super::AccumulateFn`] describes, with vectors of type `V`.
 ///
 /// # Safety
 /// As [`super::AccumulateFn`]; the caller has the vector's features.
@@ -250,7 +257,7 @@ pub(super) unsafe fn accumulate<V: Vector>(coefficients: &[u8], input: &[u8], ou
     }
 }
 
-/// Adds `product` of the input to what stands at `output`.
+/// Adds `product` of the input to the bytes at `output`.
 ///
 /// # Safety
 /// `output` is valid for the input's length; the caller has the vector's features.
@@ -265,7 +272,8 @@ unsafe fn add_product<V: Vector>(input: &[u8], output: *mut u8, product: impl Fn
             sum.store_part(output, length);
             return;
         }
-        // The last vector overlaps the one before it: its sum is taken while the output is still untouched.
+        // The last vector overlaps the one before it, so its sum is computed while the output is
+        // still untouched.
         let last = length - V::BYTES;
         let last_sum = sum_at(last);
         let mut position = 0;

@@ -23,8 +23,8 @@ pub(super) struct Tables {
     high: uint8x16_t,
 }
 
-// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the features, and
-// valid pointers for what is accessed.
+// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the
+// features, and valid pointers for what is accessed.
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 unsafe impl Vector for uint8x16_t {
     type Multiplier = Tables;

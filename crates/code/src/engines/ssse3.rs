@@ -25,8 +25,8 @@ pub(super) struct Shuffles {
     high: __m128i,
 }
 
-// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the features, and
-// valid pointers for what is accessed.
+// SAFETY: the register is as long as `BYTES` says. For every block, the trait's contract gives the
+// features, and valid pointers for what is accessed.
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all, given above")]
 unsafe impl Vector for __m128i {
     type Multiplier = Shuffles;

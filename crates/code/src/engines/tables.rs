@@ -1,26 +1,27 @@
-//! What the engines look up instead of multiplying, made by the compiler from the bitwise product.
+//! Multiplication tables of the engines, computed at compile time from the bitwise product.
 
 use crate::field::multiply_bitwise;
 
-/// The products of one coefficient with every half byte.
+/// Products of one coefficient with every half byte.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
 pub(super) struct Nibbles {
-    /// `low[x]` is the coefficient times `x`.
+    /// Products with the low half: `low[x]` is the coefficient times `x`.
     pub(super) low: [u8; 16],
-    /// `high[x]` is the coefficient times `16 * x`.
+    /// Products with the high half: `high[x]` is the coefficient times `16 * x`.
     pub(super) high: [u8; 16],
 }
 
 impl Nibbles {
-    /// The coefficient's product with any byte: a byte is the sum of its halves.
+    /// Returns the coefficient's product with any byte: the sum of the products with its halves.
     #[inline]
     pub(super) fn product(&self, byte: u8) -> u8 {
         self.low[usize::from(byte & 15)] ^ self.high[usize::from(byte >> 4)]
     }
 }
 
-/// `NIBBLES[c]` multiplies by `c`; 8 KiB, so that it stays in the first-level cache beside the packets.
+/// Multiplication tables of all coefficients, 8 KiB, which fit into the first-level cache beside
+/// the packets.
 pub(super) static NIBBLES: [Nibbles; 256] = nibbles();
 
 #[allow(clippy::cast_possible_truncation, reason = "indices are below 256")]
@@ -41,8 +42,9 @@ const fn nibbles() -> [Nibbles; 256] {
 
 /// `AFFINE[c]` is multiplication by `c` as the 8x8 bit matrix of the instruction `gf2p8affineqb`.
 ///
-/// Multiplication by a constant is linear over the bits, so any field polynomial will do. The instruction
-/// keeps the row of result bit `i` in byte `7 - i`, and bit `j` of that row says whether input bit `j` enters.
+/// Multiplication by a constant is linear over the bits, so any field polynomial will do. In the
+/// instruction's operand, byte `7 - i` is the row of result bit `i`. Bit `j` of that row is set if
+/// input bit `j` contributes.
 #[cfg(target_arch = "x86_64")]
 pub(super) static AFFINE: [u64; 256] = affine();
 

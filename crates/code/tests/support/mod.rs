@@ -1,4 +1,4 @@
-//! What the coder's tests share: which engines to test, packets at odd places, and an oracle.
+//! Helpers of the coder's tests: engines under test, packets at odd offsets, and an oracle.
 
 #![allow(dead_code, reason = "every test file uses its own part of this module")]
 
@@ -24,13 +24,13 @@ pub(crate) fn engines_from(forced: Option<&str>) -> Vec<Engine> {
 
 /// A packet that starts at a chosen distance from a cache-line boundary.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct OffsetBuffer {
     bytes: Vec<u8>,
     start: usize,
     length: usize,
 }
 
-impl Placed {
+impl OffsetBuffer {
     /// `length` random bytes at `offset` from a boundary, with random bytes around them.
     pub(crate) fn random(length: usize, offset: usize, random: &mut Pcg64Mcg) -> Self {
         let mut bytes = vec![0; length + offset + 2 * 64];
@@ -45,13 +45,13 @@ impl Placed {
     }
 }
 
-impl AsRef<[u8]> for Placed {
+impl AsRef<[u8]> for OffsetBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[self.start..][..self.length]
     }
 }
 
-impl AsMut<[u8]> for Placed {
+impl AsMut<[u8]> for OffsetBuffer {
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..][..self.length]
     }

@@ -1,65 +1,75 @@
-//! The machines: TCP, and those that send datagrams whatever becomes of them.
+//! Simulated machines of the study of classes: hosts with TCP, and sources and sinks of datagrams
+//! without congestion control.
 
 use std::net::SocketAddr;
 
-use byway_sim::tcp::{Task, TcpHost};
+use byway_sim::tcp::{TcpApplication, TcpHost};
 use byway_sim::{Datagram, Ecn, Host, Marks, Random, Transmit};
 use byway_units::{Duration, Time};
 
 /// Bytes of the headers of UDP and IPv4.
 const HEADER_BYTES: usize = 28;
 
-/// What a datagram begins with: when it was sent, in nanoseconds, and its number.
-const STAMP_BYTES: usize = 12;
+/// Bytes at the begin of a source's datagram: its sending time in nanoseconds, and its sequence
+/// number.
+const TIMESTAMP_BYTES: usize = 12;
 
-/// A machine.
+/// Simulated machine of the study of classes.
 #[derive(Debug)]
 pub(crate) enum Machine {
-    /// Passes on what is not for it.
+    /// Router, which forwards packets of other machines.
     Router,
-    /// Speaks TCP.
-    Tcp(Box<TcpHost<Task>>),
-    /// Sends datagrams.
+    /// Host that sends or receives by TCP.
+    Tcp(Box<TcpHost<TcpApplication>>),
+    /// Source of datagrams without congestion control.
     Source(Source),
-    /// Takes them.
+    /// Receiver of a source's datagrams.
     Sink(Sink),
 }
 
-/// Where datagrams come from.
+/// Sender of datagrams without congestion control, whose payload begins with sending time and
+/// sequence number.
 #[derive(Debug)]
 pub(crate) struct Source {
     to: SocketAddr,
     dscp: u8,
     payload: Vec<u8>,
-    rhythm: Rhythm,
+    schedule: SendSchedule,
     next: Time,
     number: u32,
     is_due: bool,
 }
 
-/// When datagrams are sent.
+/// Sending times of a source's datagrams.
 #[derive(Debug)]
-pub(crate) enum Rhythm {
-    /// One each time.
+pub(crate) enum SendSchedule {
+    /// One datagram in each interval of this length.
     Every(Duration),
-    /// At random, so long apart in the mean, each of a flow of its own.
+    /// Random times with this mean interval; each datagram is a flow of its own.
     Dummies(Duration, Random),
 }
 
 impl Source {
-    /// Sends IP packets of this length, at least [`HEADER_BYTES`] and a stamp, from an instant on.
-    pub(crate) fn new(to: SocketAddr, dscp: u8, ip_bytes: usize, rhythm: Rhythm, begin: Time) -> Self {
-        let payload = vec![0; ip_bytes.saturating_sub(HEADER_BYTES).max(STAMP_BYTES)];
-        Self { to, dscp, payload, rhythm, next: begin, number: 0, is_due: false }
+    /// Makes a source that starts at `begin`. Its IP packets have `ip_bytes` bytes, at least
+    /// headers and a timestamp.
+    pub(crate) fn new(
+        to: SocketAddr,
+        dscp: u8,
+        ip_bytes: usize,
+        schedule: SendSchedule,
+        begin: Time,
+    ) -> Self {
+        let payload = vec![0; ip_bytes.saturating_sub(HEADER_BYTES).max(TIMESTAMP_BYTES)];
+        Self { to, dscp, payload, schedule, next: begin, number: 0, is_due: false }
     }
 }
 
-/// Where datagrams end.
+/// Receiver of a source's datagrams, which records their delays.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
-    /// The number of each, and how long it took.
-    pub(crate) came: Vec<(u32, Duration)>,
-    /// Of those that came.
+    /// Sequence number and one-way delay of each datagram received.
+    pub(crate) received: Vec<(u32, Duration)>,
+    /// Bytes of IP packets received.
     pub(crate) ip_bytes: u64,
 }
 
@@ -69,12 +79,12 @@ impl Host for Machine {
             Self::Router | Self::Source(_) => {}
             Self::Tcp(host) => host.receive(datagram, now),
             Self::Sink(sink) => {
-                let stamp =
-                    datagram.payload.first_chunk::<STAMP_BYTES>().expect("sources stamp what they send");
-                let (sent, number) = stamp.split_at(8);
+                let timestamp =
+                    datagram.payload.first_chunk::<TIMESTAMP_BYTES>().expect("sources write a timestamp");
+                let (sent, number) = timestamp.split_at(8);
                 let sent = Time::from_nanos(u64::from_be_bytes(sent.try_into().expect("eight bytes")));
                 let number = u32::from_be_bytes(number.try_into().expect("four bytes"));
-                sink.came.push((number, now.saturating_since(sent)));
+                sink.received.push((number, now.saturating_since(sent)));
                 sink.ip_bytes += (datagram.payload.len() + HEADER_BYTES) as u64;
             }
         }
@@ -86,9 +96,9 @@ impl Host for Machine {
             Self::Source(source) => {
                 source.is_due = true;
                 source.next = now
-                    + match &mut source.rhythm {
-                        Rhythm::Every(interval) => *interval,
-                        Rhythm::Dummies(mean, random) => random.exponential(*mean),
+                    + match &mut source.schedule {
+                        SendSchedule::Every(interval) => *interval,
+                        SendSchedule::Dummies(mean, random) => random.exponential(*mean),
                     };
             }
             Self::Router | Self::Sink(_) => {}
@@ -105,8 +115,8 @@ impl Host for Machine {
             return None;
         }
         source.payload[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
-        source.payload[8..STAMP_BYTES].copy_from_slice(&source.number.to_be_bytes());
-        let flow_label = if matches!(source.rhythm, Rhythm::Dummies(..)) { source.number } else { 0 };
+        source.payload[8..TIMESTAMP_BYTES].copy_from_slice(&source.number.to_be_bytes());
+        let flow_label = if matches!(source.schedule, SendSchedule::Dummies(..)) { source.number } else { 0 };
         source.number += 1;
         Some(Transmit {
             source: None,

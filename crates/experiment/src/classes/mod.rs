@@ -1,32 +1,37 @@
-//! The study of classes: what each gets of links that are shared, and what queues do to it.
+//! Study of classes: the rate of each class on shared links, and the effects of queues.
 
 mod hosts;
 mod measures;
 pub(crate) mod mos;
 mod plan;
+mod raw;
 #[cfg(test)]
 mod tests;
-mod typed;
 mod world;
 
 use std::ops::ControlFlow;
 
-use byway_scenario::{Halt, Progress, Stopped};
+use byway_scenario::{Interruption, Progress, StopReason};
 
 use crate::findings::Findings;
 
 pub(crate) use plan::{Plan, read};
 
 impl Plan {
-    /// Runs it; `watch` is told now and then how far it is, and may end it.
-    pub(crate) fn run(&self, seed: u64, watch: &mut dyn FnMut(&Progress) -> ControlFlow<Halt>) -> Findings {
+    /// Runs the plan with this seed and returns its findings. Calls `watch` regularly with the
+    /// progress; `watch` may stop the run.
+    pub(crate) fn run(
+        &self,
+        seed: u64,
+        watch: &mut dyn FnMut(&Progress) -> ControlFlow<StopReason>,
+    ) -> Findings {
         let (mut run, mut world) = world::build(self, seed);
         let length = self.length;
-        let halted = world::advance(&mut run, &mut world, &mut |now, held| {
-            watch(&Progress { now, length, held, lines: String::new(), capture: Vec::new() })
+        let halted = world::advance(&mut run, &mut world, &mut |now, memory| {
+            watch(&Progress { now, length, memory, lines: String::new(), capture: Vec::new() })
         });
         let mut findings = measures::reduce(&run, &world);
-        findings.stopped = halted.map(|(now, halt)| Stopped::halted(now, halt));
+        findings.stopped = halted.map(|(now, halt)| Interruption::from_stop_reason(now, halt));
         findings
     }
 }

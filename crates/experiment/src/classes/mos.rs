@@ -1,65 +1,69 @@
-//! What people think of a call: the E-model (ITU-T G.107) with its default values, for what a network does to a call.
+//! Quality of a call: the E-model (ITU-T G.107) with its default values, for the impairments of a
+//! network.
 
 use crate::findings::{quantile, share};
 
-/// A call as a network carried it.
+/// A call after its transport over a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Call {
-    /// From mouth to ear, in milliseconds.
+    /// Mouth-to-ear delay of the call in milliseconds.
     pub(crate) delay_ms: f64,
-    /// The share of packets that are lost, or come too late.
+    /// Share of packets that are lost or late.
     pub(crate) loss: f64,
-    /// How much longer bursts of losses are than if losses were independent (`BurstR`); at least 1.
+    /// Mean length of loss bursts, relative to independent losses (`BurstR`); at least 1.
     pub(crate) burst_ratio: f64,
 }
 
 impl Call {
-    /// A call whose packets took so many milliseconds, `None` of those that were lost, as its receiver hears it. That plays each packet a fixed
-    /// time after it was spoken, whichever of some sounds best: late packets are lost, and waiting for all takes time.
+    /// Returns the call with the best score that a receiver can play, from its packets' delays in
+    /// milliseconds, `None` for lost ones. The receiver plays each packet a fixed time after it was
+    /// spoken; a shorter time loses late packets, a longer one adds delay.
     pub(crate) fn of(delays: &[Option<f64>]) -> Self {
-        let mut came: Vec<f64> = delays.iter().copied().flatten().collect();
-        let played = WAITS_FOR.iter().filter_map(|share| quantile(&mut came, *share));
-        let calls = played.map(|plays_after| heard(delays, plays_after));
+        let mut arrived: Vec<f64> = delays.iter().copied().flatten().collect();
+        let played = PLAYOUT_QUANTILES.iter().filter_map(|share| quantile(&mut arrived, *share));
+        let calls = played.map(|plays_after| played_call(delays, plays_after));
         let silence = Self { delay_ms: 0.0, loss: 1.0, burst_ratio: 1.0 };
         calls.max_by(|one, other| mean_opinion(one).total_cmp(&mean_opinion(other))).unwrap_or(silence)
     }
 }
 
-/// What a call takes besides the network: the packet that is filled, 20 ms, and the codec's look ahead, 5 ms (RFC 3267).
+/// Delay of a call besides the network: the packet of 20 ms, and the codec's look-ahead of 5 ms
+/// (RFC 3267).
 const CODEC_DELAY_MS: f64 = 25.0;
 
-/// Shares of the packets that come of which a receiver may wait for the last.
-const WAITS_FOR: [f64; 4] = [0.95, 0.99, 0.999, 1.0];
+/// Quantiles of the delays that a receiver may choose as playout delay.
+const PLAYOUT_QUANTILES: [f64; 4] = [0.95, 0.99, 0.999, 1.0];
 
-/// Of AMR at 12.2 kbit/s (G.113, table I.4: as GSM-EFR): the impairment of the codec itself.
+/// Impairment of the codec itself, for AMR at 12.2 kbit/s (G.113, table I.4: as GSM-EFR).
 const CODEC_IMPAIRMENT: f64 = 5.0;
-/// How well it bears losses (G.113, the same).
+/// Packet-loss robustness of the codec AMR at 12.2 kbit/s (G.113, table I.4).
 const CODEC_ROBUSTNESS: f64 = 10.0;
 
-/// The rating of a call without delay and losses, with G.107's default values.
+/// Rating of a call without delay and losses, with G.107's default values.
 const BEST: f64 = 93.2;
-/// The same without impairments at the same time as speech (Ro).
+/// Rating without impairments simultaneous with speech (Ro).
 const SIGNAL_TO_NOISE: f64 = 94.77;
-/// Of talker echo without delay: -1.5·(No - RLR), with No = -61.18 dBm0p and RLR = 2 dB.
+/// Rating of talker echo without delay: -1.5·(No - RLR), with No = -61.18 dBm0p and RLR = 2 dB.
 const ECHO_REFERENCE: f64 = 94.77;
-/// The loudness of the talker's echo (TELR), in dB.
+/// Loudness of the talker's echo (TELR), in dB.
 const TALKER_ECHO: f64 = 65.0;
-/// The weighted echo path loss (WEPL), in dB.
+/// Weighted echo path loss (WEPL), in dB.
 const ECHO_PATH_LOSS: f64 = 110.0;
 
-/// A call of packets with these delays, which are played so many milliseconds after they were spoken.
-fn heard(delays: &[Option<f64>], plays_after: f64) -> Call {
-    let is_heard: Vec<bool> =
+/// Returns the quality of a call whose receiver plays each packet `plays_after` milliseconds after
+/// the packet was spoken. Packets with a longer delay are lost.
+fn played_call(delays: &[Option<f64>], plays_after: f64) -> Call {
+    let is_played: Vec<bool> =
         delays.iter().map(|delay| delay.is_some_and(|delay| delay <= plays_after)).collect();
-    let missing = is_heard.iter().filter(|heard| !**heard).count() as u64;
-    let bursts = is_heard.chunk_by(|one, next| one == next).filter(|run| !run[0]).count() as u64;
-    let loss = share(missing, is_heard.len() as u64).unwrap_or(1.0);
-    // The mean burst by that of independent losses, 1/(1 - p) (G.107, section 7.5).
+    let missing = is_played.iter().filter(|played| !**played).count() as u64;
+    let bursts = is_played.chunk_by(|one, next| one == next).filter(|run| !run[0]).count() as u64;
+    let loss = share(missing, is_played.len() as u64).unwrap_or(1.0);
+    // Mean burst length divided by that of independent losses, 1/(1 - p) (G.107, section 7.5).
     let burst_ratio = share(missing, bursts).map_or(1.0, |mean| mean * (1.0 - loss));
     Call { delay_ms: plays_after + CODEC_DELAY_MS, loss, burst_ratio: burst_ratio.max(1.0) }
 }
 
-/// The mean opinion score, 1 to 4.5.
+/// Returns the mean opinion score of a call, 1 to 4.5.
 pub(crate) fn mean_opinion(call: &Call) -> f64 {
     let rating = rating(call);
     if rating <= 0.0 {
@@ -70,12 +74,13 @@ pub(crate) fn mean_opinion(call: &Call) -> f64 {
     (1.0 + 0.035 * rating + rating * (rating - 60.0) * (100.0 - rating) * 7e-6).max(1.0)
 }
 
-/// R (G.107, equation 7-1).
+/// Returns the rating R of a call (G.107, equation 7-1).
 fn rating(call: &Call) -> f64 {
     BEST - delay_impairment(call.delay_ms) - equipment_impairment(call)
 }
 
-/// Id: echo to the talker and to the listener, and delay as such (G.107, section 7.4).
+/// Returns the delay impairment Id: talker echo, listener echo, and absolute delay (G.107, section
+/// 7.4).
 fn delay_impairment(delay: f64) -> f64 {
     talker_echo(delay) + listener_echo(2.0 * delay) + absolute_delay(delay)
 }
@@ -103,7 +108,7 @@ fn absolute_delay(delay: f64) -> f64 {
     25.0 * (root(doublings) - 3.0 * root(doublings / 3.0) + 2.0)
 }
 
-/// Ie,eff (G.107, equation 7-29).
+/// Returns the effective equipment impairment Ie,eff (G.107, equation 7-29).
 fn equipment_impairment(call: &Call) -> f64 {
     let percent = call.loss * 100.0;
     let felt = percent / (percent / call.burst_ratio.max(1.0) + CODEC_ROBUSTNESS);
@@ -130,8 +135,9 @@ mod tests {
 
     #[test]
     fn delays_impair_as_the_recommendation_shows() {
-        // G.107's figure of R over the delay with perfect echo cancelling falls by a few points until 150 ms, then steeply; the
-        // published approximation (Cole and Rosenbluth, 2001) is 0.024·d + 0.11·(d - 177.3).
+        // In G.107's figure, R with perfect echo cancelling falls by a few points until 150 ms,
+        // then steeply. The published approximation (Cole and Rosenbluth, 2001) is 0.024·d +
+        // 0.11·(d - 177.3).
         let approximation = |delay: f64| 0.024 * delay + 0.11 * (delay - 177.3).max(0.0);
         for delay in [50.0, 100.0, 150.0, 250.0, 400.0] {
             near(delay_impairment(delay), approximation(delay), 3.0);

@@ -1,82 +1,85 @@
-//! Links with classes as meant.
+//! Plan of a run with classes, validated from its file.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use byway_scenario::classes::{NoPromise, QueuePlan, ThirdClass};
+use byway_config_types::{DurationSetting, KeyPath, Problem, Sampled, Source};
+use byway_scenario::classes::{QueuePlan, QueuePlanError, ThirdClass};
 use byway_sched::{Class, Marking};
-use byway_sim::Scheduling;
-use byway_typed::{Drawn, KeyPath, Problem, Source, TypedDuration};
+use byway_sim::SchedulerSettings;
 use byway_units::{Bytes, Duration, Rate};
 
-use super::typed::{TypedClass, TypedClasses, TypedDirection, TypedLink, TypedSends, TypedTcp, TypedTraffic};
+use super::raw::{
+    ClassSetting, ClassesSetting, DirectionSetting, LinkSetting, SendsSetting, TcpSetting, TrafficSetting,
+};
 
-/// The longest IP packet here: a segment of 1,000 bytes with its headers.
+/// Longest IP packet of the study of classes: a segment of 1,000 bytes with its headers.
 pub(crate) const PACKET: Bytes = Bytes::new(1_048);
 
-/// The DSCPs of low-delay packets, and of those whose delay is low on average.
+/// DSCPs of low-delay packets, and of packets with a low average delay.
 const LOW_DELAY_DSCP: u8 = 45;
 const LOW_AVERAGE_DSCP: u8 = 34;
 
-/// The shortest and the longest IP packets that sources send: a stamp and headers, and what links here are made for.
+/// Range of the length of a source's IP packets in bytes: from headers with a timestamp to the
+/// longest packet of the links.
 const PACKETS: RangeInclusive<u64> = 40..=PACKET.count();
 
-/// How often something may happen in a second.
+/// Range of the rates at which flows or transfers start, per second.
 const FREQUENCIES: RangeInclusive<f64> = 1e-3..=1e5;
 
-/// The longest way over a link, and the longest run.
+/// Longest delay of a link or of a round trip, and longest run.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 const LENGTH_MAX: Duration = Duration::from_secs(86_400);
 
-/// Most links, and most flows that begin at the beginning.
+/// Most links, and most flows from the start.
 const LINKS_MAX: u32 = 100;
 const FLOWS_MAX: u32 = 10_000;
 
-/// What is run.
+/// Validated plan of a run of the study of classes: its links and their traffic.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) length: Duration,
     pub(crate) settle: Duration,
-    /// In a row: each begins where the one before ends.
+    /// Links in a chain, in order: each begins at the router at which its predecessor ends.
     pub(crate) links: Vec<PlannedLink>,
     pub(crate) traffics: Vec<Traffic>,
-    /// The link at which classes are measured.
+    /// Index of the link at which classes are measured.
     pub(crate) observed: usize,
 }
 
-/// A link, in both directions.
+/// Link of a plan, with the same properties in both directions.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedLink {
-    /// Of several in a row, that of all.
+    /// Name of the link; all links of one table with a `count` share it.
     pub(crate) name: String,
     pub(crate) delay: Duration,
-    pub(crate) scheduling: Scheduling,
+    pub(crate) scheduling: SchedulerSettings,
 }
 
-/// Flows that are alike.
+/// Flows of one kind over the same links: their class, senders and number.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     pub(crate) name: String,
     pub(crate) class: Class,
     pub(crate) access: Rate,
-    /// The mean time from the beginning of one to that of the next.
+    /// Mean time between the starts of two flows of this traffic.
     pub(crate) starts_every: Duration,
-    pub(crate) sends: TypedSends,
-    pub(crate) tcp: TypedTcp,
+    pub(crate) sends: SendsSetting,
+    pub(crate) tcp: TcpSetting,
     pub(crate) flows: Vec<PlannedFlow>,
-    round_trip: Option<Drawn<TypedDuration>>,
+    round_trip: Option<Sampled<DurationSetting>>,
 }
 
-/// A flow, or a source of short ones.
+/// Flow of a traffic, or its source of short transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlannedFlow {
-    /// Its first link and the one behind its last.
+    /// Indices of the flow's first link, and of the link after its last one.
     pub(crate) links: (usize, usize),
     pub(crate) is_back: bool,
 }
 
 impl Traffic {
-    /// The DSCP of its packets.
+    /// Returns the DSCP of this traffic's packets, which selects their class.
     pub(crate) const fn dscp(&self) -> u8 {
         match self.class {
             Class::HighRate => 0,
@@ -85,42 +88,44 @@ impl Traffic {
         }
     }
 
-    /// The way from the sender to the first link, and from the last link to the receiver: what is left of half the round trip.
+    /// Returns the delay of each of a flow's two access links: half of its one-way delay minus that
+    /// of the shared links. `fraction` selects the round trip from its distribution.
     pub(crate) fn access_delay(&self, fraction: f64, links: Duration) -> Duration {
         let round_trip = self.round_trip.as_ref().map_or(Duration::ZERO, |drawn| drawn.at(fraction).0);
         (round_trip / 2).saturating_sub(links) / 2
     }
 }
 
-/// Understands a file, whose text is of this table.
+/// Reads and validates the file of a plan.
 ///
 /// # Errors
-/// If something in it is wrong; the error names the key and the remedy.
+/// If something in it is invalid; the error names the key and the remedy.
 pub(crate) fn read(file: &Path, text: String) -> Result<Plan, Problem> {
     let source = Source::new(file, text);
-    let typed: TypedClasses = toml::from_str(source.text()).map_err(|error| source.parse_problem(&error))?;
-    Reader { source: &source }.plan(&typed)
+    let typed: ClassesSetting =
+        toml::from_str(source.text()).map_err(|error| source.parse_problem(&error))?;
+    PlanReader { source: &source }.plan(&typed)
 }
 
-struct Reader<'a> {
+struct PlanReader<'a> {
     source: &'a Source,
 }
 
-impl Reader<'_> {
-    fn plan(&self, typed: &TypedClasses) -> Result<Plan, Problem> {
+impl PlanReader<'_> {
+    fn plan(&self, typed: &ClassesSetting) -> Result<Plan, Problem> {
         let mut links = Vec::new();
-        for (place, link) in typed.link.iter().enumerate() {
-            let here = KeyPath::of("link").place(place);
+        for (index, link) in typed.link.iter().enumerate() {
+            let here = KeyPath::of("link").index(index);
             let planned = self.link(link, &here)?;
             let count = link.count.unwrap_or(1);
             if count > LINKS_MAX {
-                let message = format!("{count} links are more than {LINKS_MAX}: have fewer");
+                let message = format!("too many links, {count}: at most {LINKS_MAX}");
                 return Err(self.source.problem(&here.key("count"), message));
             }
             links.extend((0..count).map(|_| planned.clone()));
         }
         if links.is_empty() {
-            return Err(self.source.problem(&KeyPath::of("link"), "there is none: give at least one"));
+            return Err(self.source.problem(&KeyPath::of("link"), "no links: add at least one"));
         }
         let observed = match &typed.observe {
             Some(name) => self.link_of(name, &links, &KeyPath::of("observe"))?,
@@ -128,33 +133,34 @@ impl Reader<'_> {
         };
         let traffics = typed.traffic.iter().enumerate();
         let traffics = traffics
-            .map(|(place, traffic)| self.traffic(traffic, &links, &KeyPath::of("traffic").place(place)));
+            .map(|(index, traffic)| self.traffic(traffic, &links, &KeyPath::of("traffic").index(index)));
         if typed.length.0 > LENGTH_MAX {
-            let message = format!("{} is too long: have {LENGTH_MAX} at most", typed.length.0);
+            let message = format!("{} is too long: at most {LENGTH_MAX}", typed.length.0);
             return Err(self.source.problem(&KeyPath::of("length"), message));
         }
         let settle = typed.settle.map_or(Duration::from_secs(5), |settle| settle.0);
         if settle >= typed.length.0 {
-            let message = format!("{settle} is the whole length: have less");
+            let message = format!("{settle} is the whole length: set a shorter time");
             return Err(self.source.problem(&KeyPath::of("settle"), message));
         }
         let traffics = traffics.collect::<Result<_, _>>()?;
         Ok(Plan { length: typed.length.0, settle, traffics, links, observed })
     }
 
-    fn link(&self, typed: &TypedLink, here: &KeyPath) -> Result<PlannedLink, Problem> {
+    fn link(&self, typed: &LinkSetting, here: &KeyPath) -> Result<PlannedLink, Problem> {
         let rate = typed.rate.0;
         if typed.delay.0 > DELAY_MAX {
-            let message = format!("{} is too long: have {DELAY_MAX} at most", typed.delay.0);
+            let message = format!("{} is too long: at most {DELAY_MAX}", typed.delay.0);
             return Err(self.source.problem(&here.key("delay"), message));
         }
         if rate.is_zero() {
-            return Err(self.source.problem(&here.key("rate"), "0 bit/s carry nothing: give a rate"));
+            return Err(self.source.problem(&here.key("rate"), "is 0 bit/s: set a rate"));
         }
         let buffer = typed.buffer.map_or(Duration::from_millis(250), |buffer| buffer.0);
-        let room = rate.bytes_in(buffer).unwrap_or(Bytes::MAX);
-        if room < PACKET + PACKET {
-            let message = format!("{buffer} of {rate} is no room for two packets of {PACKET}: have more");
+        let buffer_bytes = rate.bytes_in(buffer).unwrap_or(Bytes::MAX);
+        if buffer_bytes < PACKET + PACKET {
+            let message =
+                format!("buffer {buffer} of {rate} is smaller than two packets of {PACKET}: set more");
             return Err(self.source.problem(&here.key("buffer"), message));
         }
         let plan = QueuePlan {
@@ -166,17 +172,17 @@ impl Reader<'_> {
             guard: typed.guard,
             marks: typed.ecn,
         };
-        let broken = |NoPromise { key, error }| self.source.problem(&here.key(key), error);
-        let queueing = plan.queueing(rate, PACKET, room).map_err(broken)?;
+        let broken = |QueuePlanError { key, error }| self.source.problem(&here.key(key), error);
+        let queueing = plan.discipline(rate, PACKET, buffer_bytes).map_err(broken)?;
         let marking = Marking::default();
         let marking = if typed.average { marking.with_low_average(LOW_AVERAGE_DSCP) } else { marking };
-        let scheduling = Scheduling { rate, queueing, marking, packet: PACKET };
+        let scheduling = SchedulerSettings { rate, discipline: queueing, marking, packet_bytes_max: PACKET };
         Ok(PlannedLink { name: typed.name.clone(), delay: typed.delay.0, scheduling })
     }
 
     fn traffic(
         &self,
-        typed: &TypedTraffic,
+        typed: &TrafficSetting,
         links: &[PlannedLink],
         here: &KeyPath,
     ) -> Result<Traffic, Problem> {
@@ -185,13 +191,13 @@ impl Reader<'_> {
             if typed.each { (span.0..span.1).map(|link| (link, link + 1)).collect() } else { vec![span] };
         let count = typed.count.unwrap_or(1);
         if count > FLOWS_MAX {
-            let message = format!("{count} flows are more than {FLOWS_MAX}: have fewer");
+            let message = format!("too many flows, {count}: at most {FLOWS_MAX}");
             return Err(self.source.problem(&here.key("count"), message));
         }
         let directions: &[bool] = match typed.direction {
-            TypedDirection::Forth => &[false],
-            TypedDirection::Back => &[true],
-            TypedDirection::Both => &[false, true],
+            DirectionSetting::Forth => &[false],
+            DirectionSetting::Back => &[true],
+            DirectionSetting::Both => &[false, true],
         };
         let mut flows = Vec::new();
         for links in spans {
@@ -201,13 +207,12 @@ impl Reader<'_> {
         }
         let starts = typed.starts.unwrap_or(100.0);
         let per_second = match &typed.sends {
-            TypedSends::Short { per_second, .. } | TypedSends::Dummies { per_second, .. } => *per_second,
-            TypedSends::Bulk {} | TypedSends::Constant { .. } | TypedSends::Voice {} => 1.0,
+            SendsSetting::Short { per_second, .. } | SendsSetting::Dummies { per_second, .. } => *per_second,
+            SendsSetting::Bulk {} | SendsSetting::Constant { .. } | SendsSetting::Voice {} => 1.0,
         };
         for (key, frequency) in [("starts", starts), ("sends", per_second)] {
             if !FREQUENCIES.contains(&frequency) {
-                let message =
-                    format!("{frequency} in a second are hardly any or too many: have 0.001 to 100000");
+                let message = format!("{frequency} per second is out of range: 0.001 to 100000");
                 return Err(self.source.problem(&here.key(key), message));
             }
         }
@@ -215,9 +220,9 @@ impl Reader<'_> {
         Ok(Traffic {
             name: typed.name.clone(),
             class: match typed.class {
-                TypedClass::HighRate => Class::HighRate,
-                TypedClass::LowDelay => Class::LowDelay,
-                TypedClass::LowAverage => Class::LowAverage,
+                ClassSetting::HighRate => Class::HighRate,
+                ClassSetting::LowDelay => Class::LowDelay,
+                ClassSetting::LowAverage => Class::LowAverage,
             },
             access: typed.access.map_or(Rate::from_megabits_per_second(200), |access| access.0),
             starts_every: interval(starts),
@@ -228,59 +233,59 @@ impl Reader<'_> {
         })
     }
 
-    /// That what is sent is possible.
-    fn check_sends(&self, typed: &TypedTraffic, here: &KeyPath) -> Result<(), Problem> {
+    /// Checks that the settings of a traffic's packets, TCP and access links are in range.
+    fn check_sends(&self, typed: &TrafficSetting, here: &KeyPath) -> Result<(), Problem> {
         let refused = |key: &'static str, message: String| Err(self.source.problem(&here.key(key), message));
         let packet = match &typed.sends {
-            TypedSends::Constant { packet, .. } | TypedSends::Dummies { packet, .. } => *packet,
-            TypedSends::Bulk {} | TypedSends::Short { .. } | TypedSends::Voice {} => None,
+            SendsSetting::Constant { packet, .. } | SendsSetting::Dummies { packet, .. } => *packet,
+            SendsSetting::Bulk {} | SendsSetting::Short { .. } | SendsSetting::Voice {} => None,
         };
         if let Some(packet) = packet.filter(|packet| !PACKETS.contains(&packet.0.count())) {
             let (least, most) = (Bytes::new(*PACKETS.start()), Bytes::new(*PACKETS.end()));
-            return refused(
-                "sends",
-                format!("packets of {} are none that are sent here: {least} to {most}", packet.0),
-            );
+            return refused("sends", format!("packet size {} is out of range: {least} to {most}", packet.0));
         }
-        if let TypedSends::Constant { rate, packet } = &typed.sends {
+        if let SendsSetting::Constant { rate, packet } = &typed.sends {
             let bytes = packet.map_or(Bytes::new(1_000), |packet| packet.0);
             let every = rate.0.time_for(bytes).unwrap_or(Duration::MAX);
             if every < Duration::from_micros(1) || every > DELAY_MAX {
                 return refused(
                     "sends",
-                    format!("{} is a packet each {every}: have one each 1 us to {DELAY_MAX}", rate.0),
+                    format!(
+                        "{} is one packet every {every}: set a rate with one every 1 us to {DELAY_MAX}",
+                        rate.0
+                    ),
                 );
             }
         }
-        if let TypedSends::Short { shape: Some(shape), .. } = typed.sends
+        if let SendsSetting::Short { shape: Some(shape), .. } = typed.sends
             && (shape.is_nan() || shape <= 1.0)
         {
-            return refused("sends", format!("a shape of {shape} has no mean: have more than 1"));
+            return refused("sends", format!("shape {shape} has no mean: set more than 1"));
         }
         if let Some(window) = typed.tcp.initial_window.filter(|window| !(1..=1_000).contains(window)) {
-            return refused("tcp", format!("{window} segments are no initial window: have 1 to 1000"));
+            return refused("tcp", format!("initial window of {window} segments is out of range: 1 to 1000"));
         }
-        let round_trips = typed.round_trip.iter().flat_map(Drawn::extremes);
+        let round_trips = typed.round_trip.iter().flat_map(Sampled::extremes);
         if let Some(long) = round_trips.map(|time| time.0).find(|time| *time > DELAY_MAX) {
-            return refused("round_trip", format!("{long} is too long: have {DELAY_MAX} at most"));
+            return refused("round_trip", format!("{long} is too long: at most {DELAY_MAX}"));
         }
         if typed.access.is_some_and(|access| access.0.is_zero()) {
-            return refused("access", "0 bit/s carry nothing: give a rate".to_owned());
+            return refused("access", "is 0 bit/s: set a rate".to_owned());
         }
         Ok(())
     }
 
-    /// The first link of a name.
+    /// Returns the index of the first link with this name.
     fn link_of(&self, name: &str, links: &[PlannedLink], here: &KeyPath) -> Result<usize, Problem> {
         links.iter().position(|link| link.name == name).ok_or_else(|| {
             let mut names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
             names.dedup();
-            let message = format!("no link is called {name:?}: there are {}", names.join(", "));
+            let message = format!("link {name:?} not found: name one of {}", names.join(", "));
             self.source.problem(here, message)
         })
     }
 
-    /// Which links a path takes.
+    /// Returns the links of a path as indices: of the first link, and of the one after the last.
     fn span(
         &self,
         path: &[String],
@@ -293,7 +298,7 @@ impl Reader<'_> {
             let at = self.link_of(name, links, here)?;
             if first.is_some() && at != next {
                 let message = format!(
-                    "the link {name:?} does not begin where the one before ends: links stand in a row"
+                    "link {name:?} does not start at the end of the one before: name links in sequence"
                 );
                 return Err(self.source.problem(here, message));
             }
@@ -302,12 +307,12 @@ impl Reader<'_> {
         }
         match first {
             Some(first) => Ok((first, next)),
-            None => Err(self.source.problem(here, "it takes no link: name at least one")),
+            None => Err(self.source.problem(here, "no links: name at least one")),
         }
     }
 }
 
-/// The mean time between what happens so often in a second.
+/// Returns the mean interval of events that happen `per_second` times a second.
 pub(crate) fn interval(per_second: f64) -> Duration {
     #[allow(
         clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Files that are wrong, and what small ones come to.
+//! Invalid files, and results of small ones.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -46,25 +46,25 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "path = [\"core\"]\ncount",
             "path = [\"cor\"]\ncount",
-            "traffic[0].path: no link is called \"cor\": there are core",
+            "traffic[0].path: link \"cor\" not found: name one of core",
         ),
-        ("path = [\"core\"]\ncount", "path = []\ncount", "traffic[0].path: it takes no link"),
+        ("path = [\"core\"]\ncount", "path = []\ncount", "traffic[0].path: no links"),
         (
             "queue = \"rate-delay\"",
             "queue = \"rate-delay\"\nratio = 1.0",
-            "link[0].ratio: a rate ratio of 1: give more",
+            "link[0].ratio: rate ratio 1 out of range: give more",
         ),
         (
             "queue = \"rate-delay\"",
             "queue = \"rate-delay\"\nbound = \"1 us\"",
-            "link[0].bound: a queueing delay of 1 us",
+            "link[0].bound: queueing delay 1 us",
         ),
         ("queue = \"rate-delay\"", "queue = \"rate-delay\"\nbuffer = \"1 us\"", "link[0].buffer"),
         ("rate = \"20 Mbit/s\"", "rate = \"0 bit/s\"", "link[0]"),
         ("count = 20\nround_trip = {", "count = 20000\nround_trip = {", "traffic[0].count"),
         ("count = 20\nround_trip = {", "count = 20\nstarts = 0.0\nround_trip = {", "traffic[0].starts"),
         ("length = \"20 s\"", "length = \"20 s\"\nsettle = \"20 s\"", "settle"),
-        ("length = \"20 s\"", "length = \"20 s\"\nobserve = \"edge\"", "observe: no link is called \"edge\""),
+        ("length = \"20 s\"", "length = \"20 s\"\nobserve = \"edge\"", "observe: link \"edge\" not found"),
         ("kind = \"bulk\"", "kind = \"bulky\"", "bulky"),
         ("kind = \"bulk\"", "kind = \"constant\", rate = \"0 bit/s\"", "traffic[0].sends"),
         (
@@ -97,11 +97,11 @@ fn calls_are_better_where_links_have_classes() {
     };
     assert!(of(&with_classes, "mos", "calls") > 4.1, "{}", of(&with_classes, "mos", "calls"));
     assert!(of(&without, "mos", "calls") < 3.9, "{}", of(&without, "mos", "calls"));
-    assert!(of(&with_classes, "wait-max", "low-delay") <= 10.0);
-    assert!(of(&without, "wait-max", "low-delay") > 100.0);
+    assert!(of(&with_classes, "sojourn-max", "low-delay") <= 10.0);
+    assert!(of(&without, "sojourn-max", "low-delay") > 100.0);
     assert!(of(&with_classes, "flow-rate", "many") > 0.9 * of(&without, "flow-rate", "many"));
     let used = with_classes.value("utilization", None).expect("it was measured");
-    // The packet that is being sent at either end counts whole.
+    // The packet in transmission at either end counts as a whole.
     assert!((0.9..=1.001).contains(&used), "{used}");
 }
 
@@ -116,8 +116,11 @@ fn paths_of_many_links_are_ways_through_each() {
         "path = [\"core\", \"edge\"]\ncount = 20",
     );
     let findings = run(&far);
-    let way = findings.value("one-way-max", Some("calls")).expect("calls came");
-    assert!((25.0..=40.0).contains(&way), "10 ms, three times 5 ms and at most 10 ms of waiting: {way} ms");
+    let one_way_max = findings.value("one-way-max", Some("calls")).expect("calls arrived");
+    assert!(
+        (25.0..=40.0).contains(&one_way_max),
+        "10 ms, three times 5 ms and at most 10 ms of waiting: {one_way_max} ms"
+    );
     let each = far.replace("[\"core\", \"edge\"]\ncount = 20", "[\"edge\"]\neach = true\ncount = 2");
     let plan = plan(&each).expect("it is right");
     assert_eq!(plan.traffics[1].flows.len(), 6, "two on each of three links");

@@ -1,104 +1,111 @@
-//! Links with classes at work: machines, who begins when, and what is noted meanwhile.
+//! Simulated world of the study of classes: machines, starts of flows, and measurements.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 
 use byway_sched::Class;
-use byway_sim::tcp::{Algorithm, Bulk, ConnectionId, Ports, Settings, Sink as TcpSink, Task, TcpHost};
-use byway_sim::{Bottleneck, ClassUse, Link, NodeId, Observer, Random, Record, Scenario, Seed, Step, World};
+use byway_sim::tcp::{
+    Algorithm, BulkSender, ConnectionId, Ports, Settings, Sink as TcpSink, TcpApplication, TcpHost,
+};
+use byway_sim::{
+    Bottleneck, ClassCounters, Link, NodeId, Observer, Random, Record, Scenario, Seed, Step, World,
+};
 use byway_units::{Bytes, Duration, Time};
 
-use super::hosts::{Machine, Rhythm, Sink, Source};
+use super::hosts::{Machine, SendSchedule, Sink, Source};
 use super::plan::{Plan, PlannedFlow, Traffic, interval};
-use super::typed::{TypedAlgorithm, TypedSends, TypedTcp};
+use super::raw::{AlgorithmSetting, SendsSetting, TcpSetting};
 
-/// How often queues are looked at (`T_q` of the paper, section V).
-pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(10);
+/// Interval at which the run samples the observed link's queues (`T_q` of the paper, section V).
+pub(crate) const SAMPLING_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The payload of a segment.
+/// Payload of a TCP segment, in bytes.
 pub(crate) const SEGMENT_BYTES: u16 = 1_000;
 
-/// The port to which TCP opens connections.
+/// Port to which all TCP connections of the world are opened.
 const PORT: u16 = 80;
 
-/// The length of a call's IP packets: 32 bytes of AMR at 12.2 kbit/s behind the headers of RTP, UDP and IP.
+/// Length of a call's IP packets: 32 bytes of AMR at 12.2 kbit/s and the headers of RTP, UDP and
+/// IP.
 const VOICE_PACKET_BYTES: usize = 72;
 
-/// How long a call's packet speaks.
+/// Length of the speech in one packet of a call.
 pub(crate) const VOICE_EVERY: Duration = Duration::from_millis(20);
 
-/// A flow's two machines.
+/// Both machines of a flow, its start and its round trip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) begin: Time,
-    /// The way there and back without queues.
+    /// Round-trip time of the flow without queues.
     pub(crate) round_trip: Duration,
 }
 
-/// What happens.
+/// Scheduled event of the simulated world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A flow of TCP begins.
+    /// Start of a TCP flow.
     Begin { traffic: usize, flow: usize },
-    /// A source of short transfers begins the next one.
+    /// Start of a source's next short transfer.
     Transfer { traffic: usize, flow: usize },
-    /// Queues are looked at.
-    Look,
-    /// What is measured begins.
-    Settled,
+    /// Sampling of the observed link's queues.
+    Sample,
+    /// End of the warm-up: measuring begins.
+    WarmedUp,
 }
 
-/// A run.
+/// State of a run: machines, random numbers, and measurements so far.
 pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
-    /// By traffic, and flow.
+    /// Machines of the flows, by traffic and flow.
     pub(crate) ends: Vec<Vec<Ends>>,
-    /// The first and the last router of each link.
+    /// Routers in the order of the links: link `i` connects routers `i` and `i + 1`.
     routers: Vec<NodeId>,
-    /// One for each source of short transfers.
+    /// Random numbers of each source of short transfers, by traffic and flow.
     random: BTreeMap<(usize, usize), Random>,
     ports: BTreeMap<(usize, usize), u16>,
-    /// What the links had done, from first router to last, when all had settled, and at the last look at the observed one.
-    pub(crate) settled: Vec<[ClassUse; Class::COUNT]>,
-    looked: [ClassUse; Class::COUNT],
-    has_settled: bool,
-    /// The flows of each class that the observed link had counted since all had settled, at all looks together, and how many those were.
+    /// Class counters of the links in forward direction at the end of the warm-up.
+    pub(crate) baseline: Vec<[ClassCounters; Class::COUNT]>,
+    last_sample: [ClassCounters; Class::COUNT],
+    has_warmed_up: bool,
+    /// Sums of the observed link's flow counts by class, over the samples since the warm-up;
+    /// `samples` is their number.
     pub(crate) counted: [u64; Class::COUNT],
-    pub(crate) looks: u64,
-    /// The mean wait of the low-delay packets of each look at the observed link, in milliseconds.
-    pub(crate) waits: Vec<f64>,
-    /// What all flows had delivered when all had settled, by traffic and flow.
+    pub(crate) samples: u64,
+    /// Mean sojourn time of the low-delay packets at the observed link in each sampling interval,
+    /// in milliseconds.
+    pub(crate) sojourns_ms: Vec<f64>,
+    /// Bytes that flows had delivered at the end of the warm-up, by traffic and flow.
     pub(crate) delivered: Vec<Vec<u64>>,
 }
 
-/// Which end of which traffic a machine is.
+/// Role of a machine in its flow; for receivers with the index of the traffic.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Sender,
     Receiver(usize),
 }
 
-/// How long packets that go forth take from end to end, through all queues.
+/// Observer of the one-way delays of packets in forward direction, including all queues.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    /// When packets under way were sent.
+pub(crate) struct DelayObserver {
+    /// Sending times of packets in flight, by the packets' number in the world.
     sent: BTreeMap<u64, Time>,
-    /// By machine; routers are none.
+    /// Roles by number of the machine; `None` for routers and for flows in backward direction.
     ends: Vec<Option<End>>,
-    /// By traffic, the longest.
+    /// Longest one-way delay of each traffic's packets.
     pub(crate) longest: Vec<Duration>,
 }
 
-impl Watch {
+impl DelayObserver {
     fn end(&self, node: NodeId) -> Option<End> {
         self.ends.get(node.number() as usize).copied().flatten()
     }
 }
 
-impl Observer for Watch {
+impl Observer for DelayObserver {
     fn packet(&mut self, record: &Record<'_>) {
         match record.step {
             Step::Sent if matches!(self.end(record.from), Some(End::Sender)) => {
@@ -121,10 +128,11 @@ impl Observer for Watch {
     }
 }
 
-/// Builds the world of a plan.
+/// Builds the simulated world of a plan, with all machines and the first events.
 pub(crate) fn build(plan: &Plan, seed: u64) -> (Run<'_>, World<Run<'_>>) {
     let seed = Seed::new(seed);
-    let watch = Watch { longest: vec![Duration::ZERO; plan.traffics.len()], ..Watch::default() };
+    let watch =
+        DelayObserver { longest: vec![Duration::ZERO; plan.traffics.len()], ..DelayObserver::default() };
     let mut world: World<Run<'_>> = World::new(seed, watch);
     let routers: Vec<NodeId> =
         (0..=plan.links.len()).map(|number| world.add(Machine::Router, address(number, 0))).collect();
@@ -143,18 +151,19 @@ pub(crate) fn build(plan: &Plan, seed: u64) -> (Run<'_>, World<Run<'_>>) {
         routers,
         random: BTreeMap::new(),
         ports: BTreeMap::new(),
-        settled: vec![[ClassUse::default(); Class::COUNT]; plan.links.len()],
-        looked: [ClassUse::default(); Class::COUNT],
-        has_settled: false,
+        baseline: vec![[ClassCounters::default(); Class::COUNT]; plan.links.len()],
+        last_sample: [ClassCounters::default(); Class::COUNT],
+        has_warmed_up: false,
         counted: [0; Class::COUNT],
-        looks: 0,
-        waits: Vec::new(),
+        samples: 0,
+        sojourns_ms: Vec::new(),
     };
     run.begin(seed, &mut world);
     (run, world)
 }
 
-/// An address of the world's own: there are no others.
+/// Returns the simulated address of a machine: 10.0.0.0 plus `number`. Simulated machines have no
+/// other addresses.
 fn address(number: usize, port: u16) -> SocketAddr {
     let number = u32::try_from(number).expect("a world has fewer machines than addresses");
     SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + number), port))
@@ -168,23 +177,31 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn traffic(&mut self, place: usize) -> Vec<Ends> {
-        let traffic = &self.plan.traffics[place];
-        let mut random = self.seed.named("traffic").numbered(place as u64).sequence();
+    fn traffic(&mut self, index: usize) -> Vec<Ends> {
+        let traffic = &self.plan.traffics[index];
+        let mut random = self.seed.named("traffic").numbered(index as u64).sequence();
         let mut begin = Time::START;
         let mut ends = Vec::new();
         for (number, flow) in traffic.flows.iter().enumerate() {
             begin += random.exponential(traffic.starts_every);
             let fraction = random.fraction();
-            let seed = self.seed.named("machines").numbered(place as u64).numbered(number as u64);
-            ends.push(self.flow(place, *flow, fraction, begin, seed));
+            let seed = self.seed.named("machines").numbered(index as u64).numbered(number as u64);
+            ends.push(self.flow(index, *flow, fraction, begin, seed));
         }
         ends
     }
 
-    /// Adds both machines of a flow, and the ways to the links and back.
-    fn flow(&mut self, place: usize, flow: PlannedFlow, fraction: f64, begin: Time, seed: Seed) -> Ends {
-        let traffic = &self.plan.traffics[place];
+    /// Adds both machines of a flow to the world, with their access links, and routes over the
+    /// shared links in both directions.
+    fn flow(
+        &mut self,
+        traffic_index: usize,
+        flow: PlannedFlow,
+        fraction: f64,
+        begin: Time,
+        seed: Seed,
+    ) -> Ends {
+        let traffic = &self.plan.traffics[traffic_index];
         let first = self.world.nodes();
         let addresses = [address(first, PORT), address(first + 1, PORT)];
         let [from, to] = machines(traffic, addresses[1], begin, seed);
@@ -197,65 +214,65 @@ impl Builder<'_> {
             begin,
             round_trip: (length + delay * 2) * 2,
         };
-        let followed = [End::Sender, End::Receiver(place)].map(|end| (!flow.is_back).then_some(end));
-        self.world.observer_mut().ends.extend(followed);
-        let room = traffic.access.bytes_in(Duration::from_millis(250)).unwrap_or(Bytes::MAX);
+        let roles = [End::Sender, End::Receiver(traffic_index)].map(|end| (!flow.is_back).then_some(end));
+        self.world.observer_mut().ends.extend(roles);
+        let buffer_bytes = traffic.access.bytes_in(Duration::from_millis(250)).unwrap_or(Bytes::MAX);
         let access =
-            Link { bottleneck: Bottleneck::new(traffic.access, room).ok(), delay, ..Link::default() };
-        let mut way = self.routers[flow.links.0..=flow.links.1].to_vec();
+            Link { bottleneck: Bottleneck::new(traffic.access, buffer_bytes).ok(), delay, ..Link::default() };
+        let mut path = self.routers[flow.links.0..=flow.links.1].to_vec();
         if flow.is_back {
-            way.reverse();
+            path.reverse();
         }
-        let last = way.len() - 1;
-        self.world.connect_both(ends.from, way[0], &access);
-        self.world.connect_both(way[last], ends.to, &access);
-        for (there, next) in way.iter().zip(way[1..].iter().chain([&ends.to])) {
+        let last = path.len() - 1;
+        self.world.connect_both(ends.from, path[0], &access);
+        self.world.connect_both(path[last], ends.to, &access);
+        for (there, next) in path.iter().zip(path[1..].iter().chain([&ends.to])) {
             self.world.route(*there, ends.to, *next);
         }
-        self.world.route(ends.from, ends.to, way[0]);
-        for (next, there) in [&ends.from].into_iter().chain(&way).zip(&way) {
+        self.world.route(ends.from, ends.to, path[0]);
+        for (next, there) in [&ends.from].into_iter().chain(&path).zip(&path) {
             self.world.route(*there, ends.from, *next);
         }
-        self.world.route(ends.to, ends.from, way[last]);
+        self.world.route(ends.to, ends.from, path[last]);
         ends
     }
 }
 
-/// Both machines of a flow.
+/// Makes both machines of a flow: two TCP hosts, or a source and its sink.
 fn machines(traffic: &Traffic, to: SocketAddr, begin: Time, seed: Seed) -> [Machine; 2] {
-    let bytes = |bytes: Option<byway_typed::TypedBytes>, usual: u64| {
+    let bytes = |bytes: Option<byway_config_types::BytesSetting>, usual: u64| {
         usize::try_from(bytes.map_or(usual, |bytes| bytes.0.count())).unwrap_or(usize::MAX)
     };
-    let source = |ip_bytes, rhythm| {
-        let source = Source::new(to, traffic.dscp(), ip_bytes, rhythm, begin);
+    let source = |ip_bytes, schedule| {
+        let source = Source::new(to, traffic.dscp(), ip_bytes, schedule, begin);
         [Machine::Source(source), Machine::Sink(Sink::default())]
     };
     match &traffic.sends {
-        TypedSends::Bulk {} | TypedSends::Short { .. } => {
+        SendsSetting::Bulk {} | SendsSetting::Short { .. } => {
             let mut hosts = [0, 1].map(|end| TcpHost::new(settings(&traffic.tcp), seed.numbered(end)));
             for host in &mut hosts {
-                host.mark(traffic.dscp());
+                host.set_dscp(traffic.dscp());
             }
-            hosts[1].listen(PORT, Task::Sink(TcpSink::default()));
+            hosts[1].listen(PORT, TcpApplication::Sink(TcpSink::default()));
             hosts.map(|host| Machine::Tcp(Box::new(host)))
         }
-        TypedSends::Constant { rate, packet } => {
+        SendsSetting::Constant { rate, packet } => {
             let ip_bytes = bytes(*packet, 1_000);
-            source(ip_bytes, Rhythm::Every(Bytes::new(ip_bytes as u64) / rate.0))
+            source(ip_bytes, SendSchedule::Every(Bytes::new(ip_bytes as u64) / rate.0))
         }
-        TypedSends::Voice {} => source(VOICE_PACKET_BYTES, Rhythm::Every(VOICE_EVERY)),
-        TypedSends::Dummies { per_second, packet } => {
-            source(bytes(*packet, 40), Rhythm::Dummies(interval(*per_second), seed.sequence()))
+        SendsSetting::Voice {} => source(VOICE_PACKET_BYTES, SendSchedule::Every(VOICE_EVERY)),
+        SendsSetting::Dummies { per_second, packet } => {
+            source(bytes(*packet, 40), SendSchedule::Dummies(interval(*per_second), seed.sequence()))
         }
     }
 }
 
-/// TCP as it was when the results were published, with selective acknowledgments.
-fn settings(tcp: &TypedTcp) -> Settings {
+/// Returns TCP settings as of the paper's publication, with selective acknowledgments.
+fn settings(tcp: &TcpSetting) -> Settings {
     Settings {
         algorithm: match tcp.algorithm {
-            TypedAlgorithm::Newreno => Algorithm::NewReno,
-            TypedAlgorithm::Fractional => Algorithm::Fractional,
+            AlgorithmSetting::Newreno => Algorithm::NewReno,
+            AlgorithmSetting::Fractional => Algorithm::Fractional,
         },
         segment_bytes: SEGMENT_BYTES,
         initial_window_segments: tcp.initial_window.unwrap_or(2),
@@ -268,41 +285,42 @@ fn settings(tcp: &TypedTcp) -> Settings {
 impl Scenario for Run<'_> {
     type Host = Machine;
     type Event = Event;
-    type Observer = Watch;
+    type Observer = DelayObserver;
 
     fn event(&mut self, event: Event, world: &mut World<Self>) {
         match event {
             Event::Begin { traffic, flow } => self.open(traffic, flow, None, world),
             Event::Transfer { traffic, flow } => self.transfer(traffic, flow, world),
-            Event::Look => {
-                self.look(world);
-                world.schedule_in(LOOKS_EVERY, Event::Look);
+            Event::Sample => {
+                self.sample_queues(world);
+                world.schedule_in(SAMPLING_INTERVAL, Event::Sample);
             }
-            Event::Settled => self.settle(world),
+            Event::WarmedUp => self.end_warm_up(world),
         }
     }
 }
 
 impl Run<'_> {
-    /// Schedules what is known to happen.
+    /// Schedules the events whose times are known in advance: starts of flows, sampling, and the
+    /// end of the warm-up.
     fn begin(&mut self, seed: Seed, world: &mut World<Self>) {
-        for (place, traffic) in self.plan.traffics.iter().enumerate() {
-            for (number, ends) in self.ends[place].iter().enumerate() {
+        for (index, traffic) in self.plan.traffics.iter().enumerate() {
+            for (number, ends) in self.ends[index].iter().enumerate() {
                 let event = match traffic.sends {
-                    TypedSends::Bulk {} => Event::Begin { traffic: place, flow: number },
-                    TypedSends::Short { .. } => Event::Transfer { traffic: place, flow: number },
+                    SendsSetting::Bulk {} => Event::Begin { traffic: index, flow: number },
+                    SendsSetting::Short { .. } => Event::Transfer { traffic: index, flow: number },
                     _ => continue,
                 };
-                let own = seed.named("transfers").numbered(place as u64).numbered(number as u64);
-                self.random.insert((place, number), own.sequence());
+                let own = seed.named("transfers").numbered(index as u64).numbered(number as u64);
+                self.random.insert((index, number), own.sequence());
                 world.schedule(ends.begin, event);
             }
         }
-        world.schedule(Time::START + LOOKS_EVERY, Event::Look);
-        world.schedule(Time::START + self.plan.settle, Event::Settled);
+        world.schedule(Time::START + SAMPLING_INTERVAL, Event::Sample);
+        world.schedule(Time::START + self.plan.settle, Event::WarmedUp);
     }
 
-    /// Opens a connection that sends so many bytes, or for ever.
+    /// Opens a TCP connection of a flow that sends `bytes`; without an end if `None`.
     fn open(&mut self, traffic: usize, flow: usize, bytes: Option<Bytes>, world: &mut World<Self>) {
         let ends = self.ends[traffic][flow];
         let port = self.ports.entry((traffic, flow)).or_insert(1_024);
@@ -311,20 +329,23 @@ impl Run<'_> {
         let peer = address(ends.to.number() as usize, PORT);
         world.input(ends.from, |host, now| {
             if let Machine::Tcp(host) = host {
-                // A transfer is forgotten when its ports come up again, after 64,000 others, whatever it does by then.
+                // A transfer is removed when its ports are used again, after 64,000 others, even if
+                // it is unfinished.
                 let id = ConnectionId { peer, ports };
-                host.take(id);
-                host.open(id, Task::Bulk(Bulk::new(bytes)), now);
+                host.remove(id);
+                host.open(id, TcpApplication::Bulk(BulkSender::new(bytes)), now);
             }
         });
     }
 
-    /// Begins a short transfer, and schedules the next.
+    /// Begins a short transfer of random length, and schedules the source's next one.
     fn transfer(&mut self, traffic: usize, flow: usize, world: &mut World<Self>) {
-        let TypedSends::Short { per_second, segments, shape, .. } = self.plan.traffics[traffic].sends else {
+        let SendsSetting::Short { per_second, segments, shape, .. } = self.plan.traffics[traffic].sends
+        else {
             return;
         };
-        let random = self.random.get_mut(&(traffic, flow)).expect("each source has its own chance");
+        let random =
+            self.random.get_mut(&(traffic, flow)).expect("each source has random numbers of its own");
         let next = random.exponential(interval(per_second));
         let segments = pareto(random.fraction(), segments.unwrap_or(30.0), shape.unwrap_or(1.3));
         let bytes = Bytes::new(segments * u64::from(SEGMENT_BYTES));
@@ -332,38 +353,39 @@ impl Run<'_> {
         world.schedule_in(next, Event::Transfer { traffic, flow });
     }
 
-    /// What happened on a link so far, in the direction of the first router to the last.
-    pub(crate) fn uses(&self, link: usize, world: &World<Self>) -> [ClassUse; Class::COUNT] {
+    /// Returns the class counters of a link in forward direction since the start.
+    pub(crate) fn class_counters(&self, link: usize, world: &World<Self>) -> [ClassCounters; Class::COUNT] {
         *world
-            .class_uses(self.routers[link], self.routers[link + 1])
+            .class_counters(self.routers[link], self.routers[link + 1])
             .expect("all links between routers have classes")
     }
 
-    fn look(&mut self, world: &World<Self>) {
-        let uses = self.uses(self.plan.observed, world);
+    fn sample_queues(&mut self, world: &World<Self>) {
+        let uses = self.class_counters(self.plan.observed, world);
         let [_, low_delay, _] = uses;
-        let [_, before, _] = std::mem::replace(&mut self.looked, uses);
+        let [_, before, _] = std::mem::replace(&mut self.last_sample, uses);
         let link = [0, 1].map(|end| self.routers[self.plan.observed + end]);
-        if let Some(flows) = world.counted_flows(link[0], link[1]).filter(|_| self.has_settled) {
-            self.looks += 1;
+        if let Some(flows) = world.counted_flows(link[0], link[1]).filter(|_| self.has_warmed_up) {
+            self.samples += 1;
             for (sum, flows) in self.counted.iter_mut().zip(flows) {
                 *sum += u64::from(flows);
             }
         }
-        let packets = low_delay.left - before.left;
+        let packets = low_delay.dequeued - before.dequeued;
         if packets > 0 {
-            let waited = (low_delay.waited - before.waited) / packets;
-            self.waits.push(waited.as_secs_f64() * 1_000.0);
+            let waited = (low_delay.sojourn_total - before.sojourn_total) / packets;
+            self.sojourns_ms.push(waited.as_secs_f64() * 1_000.0);
         }
     }
 
-    fn settle(&mut self, world: &World<Self>) {
-        self.has_settled = true;
-        self.settled = (0..self.plan.links.len()).map(|link| self.uses(link, world)).collect();
+    fn end_warm_up(&mut self, world: &World<Self>) {
+        self.has_warmed_up = true;
+        self.baseline = (0..self.plan.links.len()).map(|link| self.class_counters(link, world)).collect();
         self.delivered = self.all_delivered(world);
     }
 
-    /// What all flows have delivered so far, in bytes of payload, or of IP packets where that is no stream.
+    /// Returns the bytes that each flow has delivered so far, by traffic and flow: payload of TCP,
+    /// or IP bytes of datagrams.
     pub(crate) fn all_delivered(&self, world: &World<Self>) -> Vec<Vec<u64>> {
         let of = |ends: &Ends| match (world.host(ends.from), world.host(ends.to)) {
             (Machine::Tcp(host), _) => host.statistics().bytes_acknowledged.count(),
@@ -374,7 +396,8 @@ impl Run<'_> {
     }
 }
 
-/// So many, at least 1, of a Pareto distribution with this mean and shape, above 1.
+/// Draws an integer, at least 1, from a Pareto distribution with this mean and shape. The shape
+/// must exceed 1.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -385,19 +408,20 @@ fn pareto(fraction: f64, mean: f64, shape: f64) -> u64 {
     (least / libm::pow(1.0 - fraction, 1.0 / shape)).round().clamp(1.0, 1e6) as u64
 }
 
-/// Runs it until the end, or until `watch` does not let it.
+/// Runs the world until the plan's end, or until `watch` stops it; returns the time and reason of
+/// the stop.
 pub(crate) fn advance<'a>(
     run: &mut Run<'a>,
     world: &mut World<Run<'a>>,
-    watch: &mut dyn FnMut(Duration, Bytes) -> ControlFlow<byway_scenario::Halt>,
-) -> Option<(Duration, byway_scenario::Halt)> {
-    /// A run is looked at after each such part.
+    watch: &mut dyn FnMut(Duration, Bytes) -> ControlFlow<byway_scenario::StopReason>,
+) -> Option<(Duration, byway_scenario::StopReason)> {
+    /// Simulated time between two calls of `watch`.
     const PART: Duration = Duration::from_millis(100);
     let mut now = Duration::ZERO;
     while now < run.plan.length {
         now = (now + PART).min(run.plan.length);
         world.run_until(Time::START + now, run);
-        if let ControlFlow::Break(halt) = watch(now, world.held_bytes()) {
+        if let ControlFlow::Break(halt) = watch(now, world.memory_bytes()) {
             return Some((now, halt));
         }
     }

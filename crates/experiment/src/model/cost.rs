@@ -1,8 +1,8 @@
-//! What services cost (J-QoS, section 5.1.1 and figure 5; CASPR, section 5.4).
+//! Study of the costs of services (J-QoS, section 5.1.1 and figure 5; CASPR, section 5.4).
 
 use byway_plan::{
-    Cost, FlowTerms, LOSS_RATES, Messages, PriceBook, PricePerGigabyte, Prices, World, cost as cost_of,
-    thresholds,
+    Cost, FlowTerms, LOSS_RATES, MessageOverhead, PriceList, PricePerGigabyte, Prices, World,
+    cost as cost_of, thresholds,
 };
 use byway_units::{Money, Probability, Rate};
 use byway_wire::{BlockShape, Service};
@@ -14,26 +14,27 @@ use super::markets::{self, Market};
 use crate::findings::{Unit, quantile, share};
 use crate::result::{Kind, Plot, Scale};
 
-/// What is compared: the services that repair losses by way of relays.
+/// Services whose costs the study compares: those that repair losses over relays.
 pub(super) const SERVICES: [Service; 3] = [Service::Coding, Service::Caching, Service::Forwarding];
 
-/// The published pair of regions: from Oceania to Europe.
+/// Published pair of regions, from Oceania to Europe.
 const PUBLISHED_PAIR: (&str, &str) = ("aws:ap-southeast-2", "aws:eu-central-1");
 
-/// A machine's price for an hour with which forwarding takes the published 0.19 cents of compute: 0.445 dollars. It is
-/// fitted; the publication names the kind of machine, and no price.
+/// Fitted price of a relay's machine for an hour: with 0.445 dollars, forwarding costs the
+/// published 0.19 cents of compute. The publication names the kind of machine, but no price.
 const FITTED_MACHINE: Money = Money::from_nanodollars(445_000_000);
 
-/// The price of a gigabyte with which forwarding 150 calls costs the published 17.60 dollars: 8.69 cents. It is fitted.
+/// Fitted price of a gigabyte that a relay sends: with 8.69 cents, forwarding 150 calls costs the
+/// published 17.60 dollars.
 const FITTED_BYTES: PricePerGigabyte = PricePerGigabyte::new(Money::from_nanodollars(86_900_000));
 
-/// The highest loss rate that the publication calls typical.
+/// Highest loss rate that the publication calls typical.
 pub(super) const TYPICAL_LOSS: f64 = 0.01;
 
-/// The highest price of bytes that come in, in cents for a gigabyte, as published.
+/// Highest price of relays' incoming bytes in the plot, in cents for a gigabyte, as published.
 const INCOMING_CENTS_MAX: i64 = 10;
 
-/// What was published as a number, by its measure and in its unit.
+/// Published costs and ratios by the names of their measures, in the measures' units.
 const PUBLISHED: [(&str, f64); 7] = [
     ("dc1-coding", 1.32),
     ("dc1-forwarding", 6.62),
@@ -44,10 +45,11 @@ const PUBLISHED: [(&str, f64); 7] = [
     ("calls-ratio", 16.0),
 ];
 
-/// The study: with the built-in price books, and beside them with public ones if they are at hand.
+/// Computes the study of costs with the built-in price lists, and with the public ones that are
+/// available.
 pub(crate) fn cost(data: &Data) -> Model {
     let world = World::built_in();
-    let hyperscale = PriceBook::hyperscale(&world);
+    let hyperscale = PriceList::hyperscale(&world);
     let mut model = Model { notes: data.notes(), ..Model::default() };
     if let Some(prices) = hyperscale.prices(PUBLISHED_PAIR.0, PUBLISHED_PAIR.1) {
         one_call(
@@ -77,15 +79,15 @@ fn fitted(relay: byway_plan::RelayPrices) -> byway_plan::RelayPrices {
     byway_plan::RelayPrices { machine_per_hour: FITTED_MACHINE, ..relay }
 }
 
-/// A call that loses this share, and says what Byway says.
+/// Returns the terms of a call's flow with this loss rate, with the bytes of Byway's messages.
 pub(super) fn call(loss: f64) -> FlowTerms {
     let loss = Probability::new(loss).expect("the loss rates of the study are shares");
-    FlowTerms { messages: Messages::OnTheWire, ..FlowTerms::published_call(loss) }
+    FlowTerms { messages: MessageOverhead::Counted, ..FlowTerms::published_call(loss) }
 }
 
-/// The published numbers of one call, with its messages neglected.
+/// Adds the published costs of one call, which neglect Byway's messages.
 fn one_call(prices: &Prices, model: &mut Model) {
-    let flow = FlowTerms { messages: Messages::Neglected, ..call(TYPICAL_LOSS) };
+    let flow = FlowTerms { messages: MessageOverhead::Neglected, ..call(TYPICAL_LOSS) };
     let costs = SERVICES.map(|service| cost_of(service, &flow, prices));
     let mut put = |name: String, value, unit| model.only().measure(&name, None, Some(value), unit);
     for cost in &costs {
@@ -99,15 +101,16 @@ fn one_call(prices: &Prices, model: &mut Model) {
     put("total-ratio".to_owned(), ratio(Cost::relays), Unit::Ratio);
 }
 
-/// 150 calls with one repair packet for sixteen of them, all of which are sent to receivers.
-fn many_calls(book: &PriceBook, model: &mut Model) {
+/// Adds the costs of 150 calls with one repair packet for sixteen source packets. As in the
+/// publication, receivers get all repair packets.
+fn many_calls(price_list: &PriceList, model: &mut Model) {
     let flow = FlowTerms {
         rate: Rate::from_kilobits_per_second(150 * 1_500),
         cross_stream: BlockShape::new(16, 1),
-        messages: Messages::Neglected,
+        messages: MessageOverhead::Neglected,
         ..call(1.0 / 16.0)
     };
-    let Some(prices) = book.prices(PUBLISHED_PAIR.0, PUBLISHED_PAIR.1) else {
+    let Some(prices) = price_list.prices(PUBLISHED_PAIR.0, PUBLISHED_PAIR.1) else {
         return;
     };
     let relay = byway_plan::RelayPrices { outgoing: FITTED_BYTES, ..prices.ingress_relay };
@@ -119,8 +122,9 @@ fn many_calls(book: &PriceBook, model: &mut Model) {
     model.only().measure("calls-ratio", None, Some(forwarding / coding), Unit::Ratio);
 }
 
-/// Between which regions coding costs least, and up to which loss rate.
-fn coding_against_others(book: &PriceBook, model: &mut Model) {
+/// Adds the share of region pairs for which coding is the cheapest service, and the loss rates up
+/// to which it is cheapest.
+fn coding_against_others(price_list: &PriceList, model: &mut Model) {
     let typical = LOSS_RATES.into_iter().filter(|loss| *loss <= TYPICAL_LOSS);
     let typical: Vec<FlowTerms> = typical.map(call).collect();
     let is_cheapest = |prices: &Prices| {
@@ -130,12 +134,13 @@ fn coding_against_others(book: &PriceBook, model: &mut Model) {
             coding < caching && coding < forwarding
         })
     };
-    let prices: Vec<Prices> = book.region_pairs().filter_map(|(from, to)| book.prices(from, to)).collect();
+    let prices: Vec<Prices> =
+        price_list.region_pairs().filter_map(|(from, to)| price_list.prices(from, to)).collect();
     let cheapest = prices.iter().filter(|prices| is_cheapest(prices)).count();
     let pairs = prices.len() as u64;
     let mut put = |name: &str, value, unit| model.only().measure(name, None, value, unit);
     put("coding-cheapest-at-typical-loss", share(cheapest as u64, pairs), Unit::Share);
-    let mut losses: Vec<f64> = thresholds(book, &call(0.0))
+    let mut losses: Vec<f64> = thresholds(price_list, &call(0.0))
         .iter()
         .filter_map(|row| {
             row.caching.into_iter().chain(row.forwarding).map(Probability::value).reduce(f64::min)
@@ -148,16 +153,16 @@ fn coding_against_others(book: &PriceBook, model: &mut Model) {
     put("threshold-within-half", share(below as u64, losses.len() as u64), Unit::Share);
 }
 
-/// What services cost on the average of all pairs if bytes that come in cost something.
-fn incoming(free: &PriceBook, model: &mut Model) {
-    let mean = |book: &PriceBook, service| {
-        let prices = book.region_pairs().filter_map(|(from, to)| book.prices(from, to));
+/// Adds the mean costs of services over all region pairs if relays pay for incoming bytes.
+fn incoming(free: &PriceList, model: &mut Model) {
+    let mean = |price_list: &PriceList, service| {
+        let prices = price_list.region_pairs().filter_map(|(from, to)| price_list.prices(from, to));
         let costs: Vec<f64> =
             prices.map(|prices| cents(cost_of(service, &call(TYPICAL_LOSS), &prices).relays())).collect();
         mean(&costs)
     };
-    let book = |price| free.clone().with_incoming(PricePerGigabyte::new(Money::from_cents(price)));
-    let highest = book(INCOMING_CENTS_MAX);
+    let price_list = |price| free.clone().with_incoming(PricePerGigabyte::new(Money::from_cents(price)));
+    let highest = price_list(INCOMING_CENTS_MAX);
     let ratio = |over: Option<f64>, under: Option<f64>| over.zip(under).map(|(over, under)| over / under);
     let forwarding = mean(&highest, Service::Forwarding);
     let mut put = |name: &str, value| model.only().measure(name, None, value, Unit::Ratio);
@@ -165,13 +170,13 @@ fn incoming(free: &PriceBook, model: &mut Model) {
     put("incoming-coding-over-forwarding", ratio(mean(&highest, Service::Coding), forwarding));
     let curves = SERVICES.map(|service| {
         let points = (0..=INCOMING_CENTS_MAX).zip(0_i32..);
-        let points = points.filter_map(|(price, x)| Some([f64::from(x), mean(&book(price), service)?]));
+        let points = points.filter_map(|(price, x)| Some([f64::from(x), mean(&price_list(price), service)?]));
         curve(name(service), points.collect())
     });
     let plot = Plot {
-        title: "What a call costs if relays pay for bytes that come in".to_owned(),
-        caption: "The average of all pairs of regions of the hyperscale book, at 1 % loss.".to_owned(),
-        x: "price of bytes that come in, ¢/GB".to_owned(),
+        title: "Cost of a call if relays pay for ingress".to_owned(),
+        caption: "Mean of all pairs of regions of the hyperscale price list, at 1 % loss.".to_owned(),
+        x: "price of ingress, ¢/GB".to_owned(),
         y: "cost, ¢/h".to_owned(),
         x_scale: Scale::Linear,
         y_scale: Scale::Linear,
@@ -182,7 +187,8 @@ fn incoming(free: &PriceBook, model: &mut Model) {
     model.series.insert("incoming".to_owned(), plot);
 }
 
-/// What a call from Oceania to Europe costs over the loss rate, and as a part of forwarding's cost.
+/// Plots the cost of a call from Oceania to Europe over the loss rate, in cents and relative to
+/// forwarding.
 fn over_loss(prices: &Prices, model: &mut Model) {
     let of = |service, loss| cents(cost_of(service, &call(loss), prices).relays());
     let plot = |title: &str, y: &str, value: &dyn Fn(Service, f64) -> f64| Plot {
@@ -201,11 +207,10 @@ fn over_loss(prices: &Prices, model: &mut Model) {
             .collect(),
         labels: Vec::new(),
     };
-    let actual = plot("What a call from Oceania to Europe costs", "cost, ¢/h", &of);
-    let normalised =
-        plot("The same as a part of forwarding", "part of forwarding's cost", &|service, loss| {
-            of(service, loss) / of(Service::Forwarding, loss)
-        });
+    let actual = plot("Cost of a call from Oceania to Europe", "cost, ¢/h", &of);
+    let normalised = plot("Cost relative to forwarding", "Cost relative to forwarding", &|service, loss| {
+        of(service, loss) / of(Service::Forwarding, loss)
+    });
     model.series.insert("oceania-to-europe".to_owned(), actual);
     model.series.insert("oceania-to-europe-normalised".to_owned(), normalised);
 }

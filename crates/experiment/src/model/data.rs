@@ -1,19 +1,19 @@
-//! Public datasets that models use where they are at hand, beside the tables that come with the program.
+//! Public datasets that models use besides the built-in tables, if they are available.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use byway_config_types::Problem;
 use byway_plan::datasets::{
-    PairPrices, aws_transfer, city_delays, city_places, egress_pairs, google_egress, region_delays,
+    PairPrices, aws_transfer, city_delays, city_positions, egress_pairs, google_egress, region_delays,
 };
 use byway_plan::{City, DelayTable, TableError, Tariff};
-use byway_typed::Problem;
 
 use crate::experiment::ReadFile;
-use crate::typed::TypedStudy;
+use crate::raw::StudySetting;
 
-/// A file of the datasets' folder.
+/// Public dataset: its file in the datasets' folder, and a description of the data that it adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dataset {
     file: &'static str,
@@ -28,7 +28,7 @@ const CITY_DELAYS: Dataset = Dataset {
     file: "latency/wondernetwork_2018_avg_rtt_ms.csv",
     adds: "delays between 242 cities (WonderNetwork, 2018)",
 };
-const CITY_PLACES: Dataset = Dataset {
+const CITY_COORDINATES: Dataset = Dataset {
     file: "latency/wondernetwork_cities.csv",
     adds: "the continents of these cities (WonderNetwork, 2018)",
 };
@@ -45,12 +45,12 @@ const GOOGLE_EGRESS: Dataset = Dataset {
     adds: "Google's prices to the Internet by volume (Cyclenerd/google-cloud-pricing-cost-calculator, 2026)",
 };
 
-/// The public datasets that are at hand.
+/// Public datasets that are available to a model, and notes on those that are absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     pub(crate) regions: Option<DelayTable>,
     pub(crate) cities: Option<DelayTable>,
-    pub(crate) places: Option<Vec<City>>,
+    pub(crate) coordinates: Option<Vec<City>>,
     pub(crate) pairs: Option<PairPrices>,
     pub(crate) aws: Option<PairPrices>,
     pub(crate) google: Option<BTreeMap<(String, String), Tariff>>,
@@ -59,25 +59,25 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// Reads what a study uses; without a folder, nothing.
+    /// Reads the datasets that a study uses from `folder`; without a folder, all are absent.
     ///
     /// # Errors
     /// If a file is damaged or cannot be read, or the folder has none of them.
     pub(crate) fn read(
-        study: TypedStudy,
+        study: StudySetting,
         folder: Option<&Path>,
         read: &ReadFile<'_>,
     ) -> Result<Self, Problem> {
         let mut data = Self::default();
-        let mut reader = Reader { folder, read, data: &mut data };
+        let mut reader = DatasetReader { folder, read, data: &mut data };
         match study {
-            TypedStudy::Feasibility => {
+            StudySetting::Feasibility => {
                 let regions = reader.table(REGION_DELAYS, region_delays, DelayTable::is_empty)?;
                 let cities = reader.table(CITY_DELAYS, city_delays, DelayTable::is_empty)?;
-                let places = reader.table(CITY_PLACES, city_places, Vec::is_empty)?;
-                (data.regions, data.cities, data.places) = (regions, cities, places);
+                let coordinates = reader.table(CITY_COORDINATES, city_positions, Vec::is_empty)?;
+                (data.regions, data.cities, data.coordinates) = (regions, cities, coordinates);
             }
-            TypedStudy::Cost => {
+            StudySetting::Cost => {
                 let pairs = reader.table(EGRESS_PAIRS, egress_pairs, BTreeMap::is_empty)?;
                 let aws = reader.table(AWS_TRANSFER, aws_transfer, BTreeMap::is_empty)?;
                 let google = reader.table(GOOGLE_EGRESS, google_egress, BTreeMap::is_empty)?;
@@ -86,8 +86,8 @@ impl Data {
             _ => return Ok(data),
         }
         match folder {
-            Some(folder) if data.used.is_empty() => Err(Problem::nowhere(format!(
-                "{}: has no {}; name the folder of the public datasets, or none",
+            Some(folder) if data.used.is_empty() => Err(Problem::without_location(format!(
+                "{}: {} not found; name the folder of the public datasets, or none",
                 folder.display(),
                 files(&data.absent)
             ))),
@@ -95,16 +95,15 @@ impl Data {
         }
     }
 
-    /// Which tables a study is computed from, and what others would add.
+    /// Lists the datasets that the study uses, and those that could be added.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.used.is_empty() {
             let added: Vec<&str> = self.used.iter().map(|dataset| dataset.adds).collect();
-            notes.push(format!("Of public datasets, this uses {}.", added.join("; ")));
+            notes.push(format!("Public datasets used: {}.", added.join("; ")));
         }
         for dataset in &self.absent {
-            notes
-                .push(format!("Without the public dataset {}: it would add {}.", dataset.file, dataset.adds));
+            notes.push(format!("Public dataset {} not used: it would add {}.", dataset.file, dataset.adds));
         }
         notes
     }
@@ -114,14 +113,14 @@ fn files(datasets: &[Dataset]) -> String {
     datasets.iter().map(|dataset| dataset.file).collect::<Vec<_>>().join(", ")
 }
 
-struct Reader<'a> {
+struct DatasetReader<'a> {
     folder: Option<&'a Path>,
     read: &'a ReadFile<'a>,
     data: &'a mut Data,
 }
 
-impl Reader<'_> {
-    /// A dataset, if it is there.
+impl DatasetReader<'_> {
+    /// Reads and parses a dataset; `None` if its file does not exist.
     fn table<T>(
         &mut self,
         dataset: Dataset,
@@ -139,15 +138,15 @@ impl Reader<'_> {
                 return Ok(None);
             }
             Err(error) => {
-                let message = format!("{}: {error}; make it readable, or take it away", file.display());
-                return Err(Problem::nowhere(message));
+                let message = format!("{}: {error}; make it readable, or remove it", file.display());
+                return Err(Problem::without_location(message));
             }
         };
         let table = parse(&file.display().to_string(), &text)
-            .map_err(|error| Problem::nowhere(format!("{error}; or take the file away")))?;
+            .map_err(|error| Problem::without_location(format!("{error}; or remove the file")))?;
         if is_empty(&table) {
-            let message = format!("{}:1: has no rows; get it again, or take it away", file.display());
-            return Err(Problem::nowhere(message));
+            let message = format!("{}:1: no rows found; download it again, or remove it", file.display());
+            return Err(Problem::without_location(message));
         }
         self.data.used.push(dataset);
         Ok(Some(table))

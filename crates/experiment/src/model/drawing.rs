@@ -1,14 +1,14 @@
-//! Plots of distributions and tables of words, as models need them.
+//! Plots of distributions and tables of words, for models.
 
 use byway_wire::Service;
 
 use crate::findings::number;
 use crate::result::{Curve, Kind, Plot, Scale, Table};
 
-/// Points of a distribution's curve: half a percent from one to the next, as fine as a plot shows.
+/// Number of points of a distribution's curve. Steps of half a percent are as fine as a plot shows.
 const QUANTILES: u64 = 200;
 
-/// A distribution: the share of values that are at most x, of x up to a limit.
+/// Returns a distribution as a curve: the share of values of at most x, for x up to `x_max`.
 pub(super) fn distribution(name: &str, mut values: Vec<f64>, x_max: f64) -> Curve {
     values.sort_unstable_by(f64::total_cmp);
     let point = |part: u64| {
@@ -19,12 +19,12 @@ pub(super) fn distribution(name: &str, mut values: Vec<f64>, x_max: f64) -> Curv
     Curve { name: name.to_owned(), points, is_reference: false }
 }
 
-/// A published share at one x, as a dashed line up to it.
+/// Returns a published share at one x, as a reference curve: a dashed vertical line.
 pub(super) fn published(name: &str, x: f64, share: f64) -> Curve {
     Curve { name: format!("published: {name}"), points: vec![[x, 0.0], [x, share]], is_reference: true }
 }
 
-/// A plot of distributions.
+/// Returns a plot of distributions, whose vertical axis is the share of paths.
 pub(super) fn distributions(title: &str, caption: &str, x: &str, curves: Vec<Curve>) -> Plot {
     Plot {
         title: title.to_owned(),
@@ -39,26 +39,26 @@ pub(super) fn distributions(title: &str, caption: &str, x: &str, curves: Vec<Cur
     }
 }
 
-/// A table with these columns.
-pub(super) fn table(title: &str, columns: &[&str], lines: Vec<Vec<String>>) -> Table {
+/// Returns a table with these column titles and rows.
+pub(super) fn table(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
     Table {
         title: title.to_owned(),
         columns: columns.iter().map(|column| (*column).to_owned()).collect(),
-        lines,
+        rows,
     }
 }
 
-/// A share in percent; a dash if there is none.
+/// Formats a share in percent; `None` is a dash.
 pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "–".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
-/// A measured curve.
+/// Returns a curve of computed values, which is not a reference.
 pub(super) fn curve(name: &str, points: Vec<[f64; 2]>) -> Curve {
     Curve { name: name.to_owned(), points, is_reference: false }
 }
 
-/// What measures and curves call a service.
+/// Returns the name of a service in measures and curves.
 pub(super) const fn name(service: Service) -> &'static str {
     match service {
         Service::Internet => "internet",

@@ -1,26 +1,28 @@
-//! What explains differences from published curves: the same study in other worlds.
+//! Explanation of differences from published curves: the study of feasibility in other
+//! environments.
 
 use byway_plan::{Delays, FeasibilitySetup, LastMile, World};
 use byway_wire::Service;
 
 use super::Model;
 use super::drawing::{name, percent, table};
-use super::feasibility::{self, Paths, Which, delivery_ms, within};
-use super::worlds;
+use super::environments;
+use super::feasibility::{self, Paths, Selection, delivery_ms, within};
 use crate::findings::{Findings, Unit, quantile};
 
-/// Endpoints in each city of the built-in tables, for each seed, in the worlds that are compared: less than in the study
-/// itself, as the paths of all seeds count together.
+/// Endpoints in each city of the built-in tables, for each seed, in the compared environments. The
+/// study itself has more; here the paths of all seeds count together.
 const DRAWS: usize = 4;
 
-/// The same of the public tables, which have seven times as many cities, and paths go with the square.
+/// Endpoints in each city of the public tables, for each seed. These tables have seven times as
+/// many cities, and the number of paths grows with the square.
 pub(super) const PUBLIC_DRAWS: usize = 1;
 
-/// The columns of the table.
+/// Titles of the columns of the comparison.
 pub(super) const COLUMNS: [&str; 10] = [
     "relays, endpoints",
     "paths",
-    "how many",
+    "count",
     "caching within 200 ms",
     "coding within 200 ms",
     "caching within 0.25 RTT",
@@ -30,53 +32,62 @@ pub(super) const COLUMNS: [&str; 10] = [
     "last mile, median",
 ];
 
-/// The worlds that there are.
-pub(super) struct Worlds<'a> {
+/// Environments that are available for the comparison.
+pub(super) struct Environments<'a> {
     pub(super) built_in: &'a World,
     pub(super) public: Option<&'a World>,
 }
 
-/// A table with two lines for each assumption that is changed, one at a time and some together: of all paths, and of those
-/// between continents. Of the world that explains recovery times, there are measures, too.
+/// Adds a table with two rows for each environment: all paths, and paths between continents.
+/// Environments differ from the study's in one or several assumptions; the one that explains
+/// recovery times has measures as well.
 pub(super) fn compare(
-    worlds: &Worlds<'_>,
+    worlds: &Environments<'_>,
     [built_in, public]: [Option<&Paths>; 2],
     seeds: &[u64],
     model: &mut Model,
 ) {
     let whole = LastMile::published();
-    let half = worlds::half_of(&whole);
+    let half = environments::half_of(&whole);
     let of = |world: &World, last_mile: &LastMile| Paths::of_all(world, last_mile, DRAWS, seeds);
-    let atlantic = worlds::mostly_atlantic(worlds.built_in);
-    let explaining = worlds::relay_in_every_city(&atlantic);
+    let atlantic = environments::mostly_atlantic(worlds.built_in);
+    let explaining = environments::relay_in_every_city(&atlantic);
     let setup = |seed| FeasibilitySetup { endpoints_per_city: DRAWS, ..FeasibilitySetup::published(seed) };
     let runs: Vec<Paths> = seeds.iter().map(|seed| Paths::of(&explaining, &whole, &setup(*seed))).collect();
     for (run, findings) in runs.iter().zip(&mut model.findings) {
         measure(run, findings);
     }
     let explained = Paths::together(runs);
-    let mut lines = built_in.map(|paths| line("12 regions", paths)).unwrap_or_default();
-    lines.extend(line("12 regions, most endpoints in Europe and North America", &of(&atlantic, &whole)));
-    lines.extend(line("12 regions, half of the last mile", &of(worlds.built_in, &half)));
-    lines.extend(line("a relay in every city", &of(&worlds::relay_in_every_city(worlds.built_in), &whole)));
+    let mut rows_of_table = built_in.map(|paths| rows("12 regions", paths)).unwrap_or_default();
+    rows_of_table
+        .extend(rows("12 regions, most endpoints in Europe and North America", &of(&atlantic, &whole)));
+    rows_of_table.extend(rows("12 regions, half of the last mile", &of(worlds.built_in, &half)));
+    rows_of_table.extend(rows(
+        "a relay in every city",
+        &of(&environments::relay_in_every_city(worlds.built_in), &whole),
+    ));
     let title = "a relay in every city, most endpoints in Europe and North America";
-    lines.extend(line(title, &explained));
+    rows_of_table.extend(rows(title, &explained));
     if let (Some(world), Some(public)) = (worlds.public, public) {
         let of = |world: &World, last_mile: &LastMile| Paths::of_all(world, last_mile, PUBLIC_DRAWS, seeds);
-        lines.extend(line(&format!("public tables: {} regions", world.regions.len()), public));
-        lines.extend(line("public tables: regions of AWS", &of(&worlds::of_provider(world, "aws"), &whole)));
-        lines.extend(line("public tables, half of the last mile", &of(world, &half)));
-        lines.extend(line(
+        rows_of_table.extend(rows(&format!("public tables: {} regions", world.regions.len()), public));
+        rows_of_table.extend(rows(
+            "public tables: regions of AWS",
+            &of(&environments::of_provider(world, "aws"), &whole),
+        ));
+        rows_of_table.extend(rows("public tables, half of the last mile", &of(world, &half)));
+        rows_of_table.extend(rows(
             "public tables, a relay in every city",
-            &of(&worlds::relay_in_every_city(world), &whole),
+            &of(&environments::relay_in_every_city(world), &whole),
         ));
     }
-    model.tables.push(table("What explains the differences", &COLUMNS, lines));
+    model.tables.push(table("Causes of the differences", &COLUMNS, rows_of_table));
 }
 
-/// Deliveries and recovery times between continents in the world that explains most.
+/// Adds the shares of deliveries and recovery times between continents in the environment that
+/// explains most of the differences.
 fn measure(explained: &Paths, findings: &mut Findings) {
-    let each = |of: &dyn Fn(&Delays) -> Option<f64>| explained.each(Which::BetweenContinents, of);
+    let each = |of: &dyn Fn(&Delays) -> Option<f64>| explained.each(Selection::BetweenContinents, of);
     let mut put = |key: String, share| findings.measure(&key, None, share, Unit::Share);
     for service in [Service::Caching, Service::Coding] {
         let delivered = within(&each(&|delays| delivery_ms(delays, service)), feasibility::BUDGET_MS);
@@ -88,20 +99,21 @@ fn measure(explained: &Paths, findings: &mut Findings) {
     }
 }
 
-/// The lines of one world.
-fn line(title: &str, paths: &Paths) -> Vec<Vec<String>> {
+/// Returns the two rows of one environment.
+fn rows(title: &str, paths: &Paths) -> Vec<Vec<String>> {
     vec![
-        cells(title, "all", paths, Which::All),
-        cells(title, "between continents", paths, Which::BetweenContinents),
+        cells(title, "all", paths, Selection::All),
+        cells(title, "between continents", paths, Selection::BetweenContinents),
     ]
 }
 
-fn cells(title: &str, paths_of: &str, paths: &Paths, which: Which<'_>) -> Vec<String> {
-    let delivered =
-        |service| within(&paths.each(which, |delays| delivery_ms(delays, service)), feasibility::BUDGET_MS);
+fn cells(title: &str, paths_of: &str, paths: &Paths, selection: Selection<'_>) -> Vec<String> {
+    let delivered = |service| {
+        within(&paths.each(selection, |delays| delivery_ms(delays, service)), feasibility::BUDGET_MS)
+    };
     let recovered =
-        |service, limit| within(&paths.each(which, |delays| delays.recovery_share(service)), limit);
-    let mut last_mile = paths.each(which, |delays| Some(delays.egress_to_receiver.as_secs_f64() * 1e3));
+        |service, limit| within(&paths.each(selection, |delays| delays.recovery_share(service)), limit);
+    let mut last_mile = paths.each(selection, |delays| Some(delays.egress_to_receiver.as_secs_f64() * 1e3));
     let count = last_mile.len();
     let median = quantile(&mut last_mile, 0.5);
     vec![

@@ -1,7 +1,7 @@
-//! Which service is cheapest between all regions of several markets.
+//! Comparison of price lists: the cheapest service between all pairs of regions.
 
 use byway_plan::datasets::{INTERNET, PairPrices};
-use byway_plan::{Choice, CostRow, Criteria, LOSS_RATES, PriceBook, Tariff, World, cost_table};
+use byway_plan::{Choice, CostRow, Criteria, LOSS_RATES, PriceList, Tariff, World, cost_table};
 use byway_units::{Bytes, Money, Probability};
 use byway_wire::Service;
 
@@ -12,52 +12,55 @@ use super::drawing::{curve, name, percent, table};
 use crate::findings::{Unit, share};
 use crate::result::{Curve, Kind, Plot, Scale, Table};
 
-/// A machine's price where a public table has none: 7.55 cents an hour, as in Virginia (see the built-in regions).
+/// Price of a relay's machine where a public table has none: 7.55 cents an hour, as in Virginia
+/// (see the built-in regions).
 const MACHINE: Money = Money::from_nanodollars(75_500_000);
 
-/// The built-in books whose every pair is listed; the longer public ones are summed up.
+/// Built-in price lists for which the report lists every pair of regions. The longer public ones
+/// are only summarised.
 const LISTED: [&str; 3] = ["hyperscale", "flat-rate", "quota"];
 
-/// A price book with what each service costs in it.
+/// Price list, with the costs of each service between its pairs of regions.
 pub(super) struct Market {
     name: String,
     rows: Vec<CostRow>,
 }
 
 impl Market {
-    /// The built-in markets, and public ones that are at hand.
+    /// Returns the built-in markets, and the public ones that are available.
     pub(super) fn all(world: &World, data: &Data) -> Vec<Self> {
-        let (flat, quota) = (PriceBook::flat_rate(world), PriceBook::quota(world));
-        let mut books = vec![
-            PriceBook::hyperscale(world),
+        let (flat, quota) = (PriceList::flat_rate(world), PriceList::quota(world));
+        let mut price_lists = vec![
+            PriceList::hyperscale(world),
             flat.clone(),
             quota.clone(),
             named("flat-rate, full ports", flat.with_sent(Bytes::MAX)),
             named("quota, used up", quota.with_sent(Bytes::MAX)),
         ];
         if let Some(pairs) = &data.pairs {
-            books.push(PriceBook::from_pairs("three clouds, public table", pairs.clone(), MACHINE));
+            price_lists.push(PriceList::from_pairs("three clouds, public table", pairs.clone(), MACHINE));
         }
         if let Some(aws) = &data.aws {
-            books.push(without_internet(aws));
+            price_lists.push(without_internet(aws));
         }
         if let (Some(pairs), Some(_)) = (&data.pairs, &data.google) {
-            books.push(google(pairs, data));
+            price_lists.push(google(pairs, data));
         }
-        books.iter().map(Self::of).collect()
+        price_lists.iter().map(Self::of).collect()
     }
 
-    fn of(book: &PriceBook) -> Self {
+    fn of(price_list: &PriceList) -> Self {
         let share = |loss| Probability::new(loss).expect("the loss rates of the study are shares");
-        let rows = cost_table(book, &call(0.0), &LOSS_RATES.map(share), &Criteria::default());
-        Self { name: book.name.clone(), rows }
+        let rows = cost_table(price_list, &call(0.0), &LOSS_RATES.map(share), &Criteria::default());
+        Self { name: price_list.name.clone(), rows }
     }
 
     fn at(&self, loss: f64) -> impl Iterator<Item = &CostRow> {
         self.rows.iter().filter(move |row| row.loss.value().total_cmp(&loss).is_eq())
     }
 
-    /// The share of pairs between which Byway chooses this service.
+    /// Returns the share of region pairs between which Byway chooses this service at this loss
+    /// rate; `None` without pairs.
     fn chosen(&self, service: Service, loss: f64) -> Option<f64> {
         let count = self.at(loss).filter(|row| row.choice.service == service).count();
         share(count as u64, self.at(loss).count() as u64)
@@ -68,30 +71,32 @@ impl Market {
     }
 }
 
-fn named(name: &str, book: PriceBook) -> PriceBook {
-    PriceBook { name: name.to_owned(), ..book }
+fn named(name: &str, price_list: PriceList) -> PriceList {
+    PriceList { name: name.to_owned(), ..price_list }
 }
 
-/// The regions of AWS, whose table has the Internet as one more destination.
-fn without_internet(aws: &PairPrices) -> PriceBook {
-    let mut book = PriceBook::from_pairs("AWS, public table", aws.clone(), MACHINE);
-    book.regions.remove(INTERNET);
-    book
+/// Returns the price list of AWS. Its public table has the Internet as an additional destination,
+/// which is removed.
+fn without_internet(aws: &PairPrices) -> PriceList {
+    let mut price_list = PriceList::from_pairs("AWS, public table", aws.clone(), MACHINE);
+    price_list.regions.remove(INTERNET);
+    price_list
 }
 
-/// Google's regions, with its prices between regions and its tariffs to the Internet, after ten terabytes of a month.
-fn google(pairs: &PairPrices, data: &Data) -> PriceBook {
+/// Returns the price list of Google's regions: prices between regions, and tariffs to the Internet
+/// after ten terabytes in a month.
+fn google(pairs: &PairPrices, data: &Data) -> PriceList {
     let is_google = |region: &String| region.starts_with("gcp:");
     let pairs = pairs.iter().filter(|((from, to), _)| is_google(from) && is_google(to));
     let pairs = pairs.map(|(ends, price)| (ends.clone(), *price)).collect();
-    let mut book = PriceBook::from_pairs("Google, public tables, after 10 TB", pairs, MACHINE);
+    let mut price_list = PriceList::from_pairs("Google, public tables, after 10 TB", pairs, MACHINE);
     let tariffs = data.google.iter().flatten();
     for ((region, _), tariff) in tariffs.filter(|((_, destination), _)| destination == "worldwide") {
-        if let Some(prices) = book.regions.get_mut(region) {
+        if let Some(prices) = price_list.regions.get_mut(region) {
             prices.to_internet = Tariff::clone(tariff);
         }
     }
-    book.with_sent(Bytes::new(10_000_000_000_000))
+    price_list.with_sent(Bytes::new(10_000_000_000_000))
 }
 
 fn relays_cents(choice: &Choice, service: Service) -> Option<f64> {
@@ -99,7 +104,7 @@ fn relays_cents(choice: &Choice, service: Service) -> Option<f64> {
     Some(cents(candidate.cost.relays()))
 }
 
-/// Measures, tables and plots of all markets.
+/// Adds the measures, tables and plots that compare all markets.
 pub(super) fn compare(markets: &[Market], model: &mut Model) {
     for market in markets {
         for service in SERVICES {
@@ -113,9 +118,9 @@ pub(super) fn compare(markets: &[Market], model: &mut Model) {
     model.series.insert("chosen".to_owned(), chosen(markets));
 }
 
-/// Which service wins where, at low, typical and high loss.
+/// Returns a table of the services chosen in each market, at low, typical and high loss.
 fn summary(markets: &[Market]) -> Table {
-    let mut lines = Vec::new();
+    let mut rows = Vec::new();
     for market in markets {
         for loss in [0.000_1, TYPICAL_LOSS, 0.1, 0.5] {
             let shares = SERVICES.map(|service| percent(market.chosen(service, loss)));
@@ -123,7 +128,7 @@ fn summary(markets: &[Market]) -> Table {
             let why = market.at(loss).next().map_or_else(String::new, |row| row.choice.reason.to_string());
             let pairs = market.at(loss).count().to_string();
             let loss = format!("{} %", loss * 100.0);
-            lines.push(
+            rows.push(
                 [market.name.clone(), pairs, loss]
                     .into_iter()
                     .chain(shares)
@@ -143,12 +148,12 @@ fn summary(markets: &[Market]) -> Table {
         "coding, ¢/h",
         "caching, ¢/h",
         "forwarding, ¢/h",
-        "why, of the first pair",
+        "reason, first pair",
     ];
-    table("Which service Byway chooses between how many pairs of regions, and mean costs", &columns, lines)
+    table("Pairs of regions per service that Byway chooses, and mean costs", &columns, rows)
 }
 
-/// Every pair of the built-in books.
+/// Returns a table with the choice for every pair of regions of the built-in price lists.
 fn pairs(markets: &[Market]) -> Table {
     let listed: Vec<&Market> =
         LISTED.iter().filter_map(|name| markets.iter().find(|market| market.name == *name)).collect();
@@ -158,18 +163,18 @@ fn pairs(markets: &[Market]) -> Table {
         columns.push(format!("{}: coding / caching / forwarding, ¢/h", market.name));
     }
     let rows: Vec<Vec<&CostRow>> = listed.iter().map(|market| market.at(TYPICAL_LOSS).collect()).collect();
-    let lines = rows.first().into_iter().flatten().map(|first| {
-        let mut line = vec![first.ingress.clone(), first.egress.clone()];
+    let cells = rows.first().into_iter().flatten().map(|first| {
+        let mut row_cells = vec![first.ingress.clone(), first.egress.clone()];
         for rows in &rows {
             let row = rows.iter().find(|row| (&row.ingress, &row.egress) == (&first.ingress, &first.egress));
             let chosen = row.map_or("–", |row| name(row.choice.service));
             let costs =
                 SERVICES.map(|service| cents_of(row.and_then(|row| relays_cents(&row.choice, service))));
-            line.extend([chosen.to_owned(), costs.join(" / ")]);
+            row_cells.extend([chosen.to_owned(), costs.join(" / ")]);
         }
-        line
+        row_cells
     });
-    Table { title: "Every pair of regions at 1 % loss".to_owned(), columns, lines: lines.collect() }
+    Table { title: "Every pair of regions at 1 % loss".to_owned(), columns, rows: cells.collect() }
 }
 
 fn cents_of(cents: Option<f64>) -> String {
@@ -178,13 +183,13 @@ fn cents_of(cents: Option<f64>) -> String {
 
 fn bars(markets: &[Market]) -> Plot {
     let curves = SERVICES.map(|service| {
-        let bar = |(place, market): (u32, &Market)| {
-            Some([f64::from(place), market.mean_cents(service, TYPICAL_LOSS)?])
+        let bar = |(index, market): (u32, &Market)| {
+            Some([f64::from(index), market.mean_cents(service, TYPICAL_LOSS)?])
         };
         curve(name(service), (0..).zip(markets).filter_map(bar).collect())
     });
     Plot {
-        title: "What a call costs in each market".to_owned(),
+        title: "Cost of a call in each market".to_owned(),
         caption: "The mean of all pairs of regions, at 1 % loss.".to_owned(),
         x: "market".to_owned(),
         y: "cost, ¢/h".to_owned(),
@@ -196,7 +201,8 @@ fn bars(markets: &[Market]) -> Plot {
     }
 }
 
-/// The share of pairs that have each service, over the loss rate; services that no pair ever has are left out.
+/// Plots the share of region pairs for which each service is chosen, over the loss rate. Leaves out
+/// services that no pair uses.
 fn chosen(markets: &[Market]) -> Plot {
     let listed = markets.iter().filter(|market| LISTED.contains(&market.name.as_str()));
     let curves = listed.flat_map(|market| {
@@ -208,8 +214,9 @@ fn chosen(markets: &[Market]) -> Plot {
     });
     let is_shown = |curve: &Curve| curve.points.iter().any(|[_, share]| *share > 0.0);
     Plot {
-        title: "Between how many pairs of regions Byway chooses each service".to_owned(),
-        caption: "Coding must bring back 80 % of what is lost; of what costs the same within 10 %, the faster counts."
+        title: "Share of pairs of regions per service that Byway chooses".to_owned(),
+        caption: "Coding must repair 80 % of losses; among services within 10 % of the lowest cost, \
+                  the fastest is chosen."
             .to_owned(),
         x: "loss on the direct path, %".to_owned(),
         y: "share of pairs".to_owned(),

@@ -1,4 +1,4 @@
-//! What is computed from tables, and not run.
+//! Models: studies that are computed from tables instead of run.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use crate::result::{Plot, Table};
 mod cost;
 mod data;
 mod drawing;
+mod environments;
 mod explain;
 mod feasibility;
 mod markets;
-mod worlds;
 
 pub(crate) use cost::cost;
 pub(crate) use data::Data;
 pub(crate) use feasibility::feasibility;
 
-/// What a model came to.
+/// Results of a model: findings, tables and plots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Model {
-    /// One for each seed, or one where chance has no part in it.
+    /// Findings of each seed; a single one if the model is not random.
     pub(crate) findings: Vec<Findings>,
     pub(crate) tables: Vec<Table>,
     pub(crate) series: BTreeMap<String, Plot>,
-    /// Which tables it is computed from, and what others would add.
+    /// Datasets that the model used, and datasets that could be added.
     pub(crate) notes: Vec<String>,
 }
 
 impl Model {
-    /// The findings of a model that chance has no part in.
+    /// Returns the only findings of a model that is not random, and makes them if necessary.
     fn only(&mut self) -> &mut Findings {
         if self.findings.is_empty() {
             self.findings.push(Findings::default());

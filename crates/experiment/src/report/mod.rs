@@ -1,28 +1,28 @@
-//! What experiments have found, for people: a page, a table in the terminal, and plots as files.
+//! Report of experiments: an HTML page, a table in the terminal, and plots as files.
 
+mod charts;
 mod numbers;
 mod page;
-mod picture;
 mod section;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
+pub use charts::svg;
 pub use page::page;
-pub use picture::svg;
 pub use terminal::terminal;
 
 use crate::Results;
 
 impl Results {
-    /// How many targets there are, and how many of them are met.
+    /// Counts the targets of an experiment, and those that are met.
     pub(super) fn targets(&self) -> Targets {
         let verdicts = || self.rows.iter().filter_map(|row| row.met);
         Targets { met: verdicts().filter(|&is_met| is_met).count(), all: verdicts().count() }
     }
 }
 
-/// How many targets there are, and how many of them are met.
+/// Number of targets of experiments, and of those that are met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Targets {
     pub(super) met: usize,

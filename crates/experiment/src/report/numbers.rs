@@ -1,29 +1,29 @@
-//! Numbers as people read them, by what they are counted in.
+//! Formatting of numbers by their units.
 
 use byway_plot::grouped;
 
 use crate::{Bound, Row};
 
-/// What stands where there is no number.
+/// Text in the report for a missing number.
 pub(super) const NOTHING: &str = "–";
 
-/// Between a number and its unit: no place to break a line.
+/// No-break space between a number and its unit.
 const SPACE: char = '\u{a0}';
 
-/// More decimals than this tell nobody anything.
+/// Most decimals of a number in the report; more are not informative.
 const DECIMALS_MAX: usize = 6;
 
-/// A measured value with its unit: `97.0 %`, `41.2 ms`, `1.15×`, `12 345 packets`.
+/// Formats a row's measured value with its unit: `97.0 %`, `41.2 ms`, `1.15×`, `12 345 packets`.
 pub(super) fn measured(row: &Row) -> String {
     row.measured.map_or_else(|| NOTHING.into(), |value| beside(row, value))
 }
 
-/// The value of the worst seed.
+/// Formats a row's value of the worst seed with its unit.
 pub(super) fn worst(row: &Row) -> String {
     row.worst.map_or_else(|| NOTHING.into(), |value| beside(row, value))
 }
 
-/// A target in words: `at least 97 %`.
+/// Describes a row's target: `at least 97 %`.
 pub(super) fn target(row: &Row) -> String {
     match row.target {
         None => NOTHING.into(),
@@ -32,7 +32,8 @@ pub(super) fn target(row: &Row) -> String {
     }
 }
 
-/// A value, exact enough to be told from the row's target: 0.9697 is not shown as 97.0 % where 97 % is missed.
+/// Formats a value with enough decimals to differ from the row's target: 0.9697 does not appear as
+/// 97.0 % if the target is 97 %.
 fn beside(row: &Row, value: f64) -> String {
     let usual = with_decimals(value, &row.unit, decimals(value, &row.unit));
     let Some(Bound::AtLeast(bound) | Bound::AtMost(bound)) = row.target else { return usual };
@@ -45,7 +46,7 @@ fn beside(row: &Row, value: f64) -> String {
     texts.into_iter().find(|(value, bound)| value != bound).map_or(usual, |(value, _)| value)
 }
 
-/// A value with no more decimals than it has.
+/// Formats a value with its unit, without superfluous decimals.
 fn bare(value: f64, unit: &str) -> String {
     let all: Vec<_> = (0..=DECIMALS_MAX).map(|decimals| with_decimals(value, unit, decimals)).collect();
     let (scaled, _) = scaled(value, unit);
@@ -57,7 +58,7 @@ fn bare(value: f64, unit: &str) -> String {
     all[decimals].clone()
 }
 
-/// The number that is shown, and what follows it.
+/// Returns the number to display and the suffix with its unit. Shares become percent.
 fn scaled(value: f64, unit: &str) -> (f64, String) {
     match unit {
         "share" => (100.0 * value, format!("{SPACE}%")),
@@ -79,12 +80,12 @@ fn with_decimals(value: f64, unit: &str, decimals: usize) -> String {
     format!("{}{unit}", grouped(value, decimals))
 }
 
-/// How many decimals a value has.
+/// Returns the number of decimals that a value of this unit usually has.
 fn decimals(value: f64, unit: &str) -> usize {
     let (value, _) = scaled(value, unit);
     let size = value.abs();
     match unit {
-        // The last percent is where things happen.
+        // Shares near 100 % need more decimals, because differences matter most there.
         "share" if size == 0.0 || (size - 100.0).abs() < 1e-9 => 0,
         "share" if size < 0.1 => 3,
         "share" if size < 1.0 || (99.0..100.0).contains(&size) => 2,
@@ -99,12 +100,12 @@ fn decimals(value: f64, unit: &str) -> usize {
     }
 }
 
-/// A count, its digits in groups.
+/// Formats a count, with its digits in groups.
 pub(super) fn count(count: usize) -> String {
     grouped(f64::from(u32::try_from(count).unwrap_or(u32::MAX)), 0)
 }
 
-/// Seeds in their order, those that follow each other as a range: `1–20, 33`.
+/// Lists seeds in order, consecutive ones as a range: `1–20, 33`.
 pub(super) fn seeds(seeds: &[u64]) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &seed in seeds {

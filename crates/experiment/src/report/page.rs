@@ -1,4 +1,4 @@
-//! The page: one file that needs nothing else.
+//! HTML page of the report: a single file without external resources.
 
 use std::fmt::Write as _;
 
@@ -9,9 +9,10 @@ use super::numbers::{self, NOTHING, count};
 use super::section::{section, verdict};
 use crate::{Results, Row};
 
-/// The report on these experiments as one HTML file, in their order. The same results give the same bytes.
+/// Renders the report on these experiments, in this order, as one HTML file. The same results give
+/// the same bytes.
 ///
-/// It needs no network and no scripts, follows what the reader prefers of light and dark, and can be printed.
+/// The page needs neither network nor scripts, has a light and a dark theme, and can be printed.
 #[must_use]
 pub fn page(results: &[Results]) -> String {
     let sections: String = results.iter().map(section).collect();
@@ -46,26 +47,30 @@ fn head(results: &[Results]) -> String {
         let _ = write!(text, "<div><b class=\"{class}\">{number}</b><span>{words}</span></div>");
     }
     format!(
-        "<header><p class=\"brand\">Byway</p><h1>Published results, reproduced</h1><p class=\"lead\">What was published about \
-         overlays, delay classes, network state and network coding, measured with Byway: what came out, beside what was \
-         published and what Byway is to reach. What could not be reproduced is said so, with the reason.</p>\
-         <div class=\"tiles\">{text}</div></header>"
+        "<header><p class=\"brand\">Byway</p><h1>Published results, reproduced</h1><p \
+         class=\"lead\">Published results about overlays, delay classes, network state and network \
+         coding, measured with Byway: the measured value beside the published one and Byway's target. \
+         Results that could not be reproduced are listed with the reason.</p><div \
+         class=\"tiles\">{text}</div></header>"
     )
 }
 
 fn summary(results: &[Results]) -> String {
     if results.is_empty() {
-        return "<section><h2>All experiments</h2><p>None has run yet: <code>byway experiment run</code> runs them.</p></section>".into();
+        return "<section><h2>All experiments</h2><p>No results yet: <code>byway experiment run</code> \
+                runs the experiments.</p></section>"
+            .into();
     }
-    let lines: String = results.iter().map(summary_line).collect();
+    let rows: String = results.iter().map(summary_row).collect();
     format!(
-        "<section><h2>All experiments</h2><p>Each with its first target.</p><div class=\"wide\" tabindex=\"0\"><table class=\"summary\">\
-         <thead><tr><th>experiment</th><th>targets met</th><th class=\"words\">what is measured</th><th>measured</th>\
-         <th class=\"words\">published</th><th>target</th><th>verdict</th></tr></thead><tbody>{lines}</tbody></table></div></section>"
+        "<section><h2>All experiments</h2><p>Each with its first target.</p><div class=\"wide\" \
+         tabindex=\"0\"><table class=\"summary\"><thead><tr><th>experiment</th><th>targets met</th><th \
+         class=\"words\">measure</th><th>measured</th><th \
+         class=\"words\">published</th><th>target</th><th>verdict</th></tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 }
 
-fn summary_line(results: &Results) -> String {
+fn summary_row(results: &Results) -> String {
     let Targets { met, all } = results.targets();
     let id = escaped(&results.id);
     let targets = match (all, met == all) {
@@ -91,7 +96,8 @@ fn summary_cells(row: &Row) -> String {
     )
 }
 
-/// The row that stands for an experiment: the first with a target.
+/// Returns the row that represents an experiment in the summary: the first with a target, or the
+/// first.
 fn main_row(results: &Results) -> Option<&Row> {
     results.rows.iter().find(|row| row.target.is_some()).or_else(|| results.rows.first())
 }

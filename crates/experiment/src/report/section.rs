@@ -1,14 +1,14 @@
-//! The section of an experiment.
+//! Section of an experiment on the page.
 
 use std::fmt::Write as _;
 
 use byway_plot::escaped;
 
+use super::charts;
 use super::numbers::{self, NOTHING, count, seeds};
-use super::picture;
 use crate::{Plot, Results, Row, Table, World};
 
-/// All about one experiment.
+/// Renders an experiment as a section of the report's page.
 pub(super) fn section(results: &Results) -> String {
     let id = escaped(&results.id);
     let parts = [
@@ -43,16 +43,17 @@ fn heading(results: &Results) -> String {
     )
 }
 
-/// Texts, each as an element of its own.
+/// Renders each text as an element with this tag.
 fn elements(tag: &str, texts: impl Iterator<Item = String>) -> String {
     texts.fold(String::new(), |mut elements, text| {
-        // No line ends between a number and its percent sign. Writing to a string cannot fail.
+        // A line must not break between a number and its percent sign. Writing to a string cannot
+        // fail.
         let _ = write!(elements, "<{tag}>{}</{tag}>", escaped(&text).replace(" %", "\u{a0}%"));
         elements
     })
 }
 
-/// Text in paragraphs, which empty lines part.
+/// Renders text as paragraphs with this tag. Empty lines in the text separate paragraphs.
 fn paragraphs(tag: &str, text: &str) -> String {
     let lines: Vec<_> = text.lines().map(str::trim).collect();
     let paragraphs = lines.split(|line| line.is_empty()).filter(|lines| !lines.is_empty());
@@ -63,7 +64,7 @@ fn rows(results: &Results) -> String {
     if results.rows.is_empty() {
         return String::new();
     }
-    // A column of dashes tells nothing.
+    // A column without any value is left out.
     let has_worst = results.rows.iter().any(|row| row.worst.is_some());
     let worst_head = if has_worst { "<th>worst seed</th>" } else { "" };
     let mut body = String::new();
@@ -82,12 +83,13 @@ fn rows(results: &Results) -> String {
         );
     }
     format!(
-        "<div class=\"wide\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>what is measured</th><th>measured</th>{worst_head}\
-         <th class=\"words\">published</th><th>target</th><th>verdict</th></tr></thead><tbody>{body}</tbody></table></div>"
+        "<div class=\"wide\" tabindex=\"0\"><table \
+         class=\"rows\"><thead><tr><th>measure</th><th>measured</th>{worst_head}<th \
+         class=\"words\">published</th><th>target</th><th>verdict</th></tr></thead><tbody>{body}</tbody></table></div>"
     )
 }
 
-/// Whether a target is met: a sign and a word, and a colour for those who see it.
+/// Returns the verdict on a row's target as HTML: a sign and a word, with a colour as well.
 pub(super) fn verdict(row: &Row) -> &'static str {
     match row.met {
         Some(true) => "<span class=\"good\">✓&nbsp;met</span>",
@@ -100,14 +102,14 @@ fn plots(results: &Results) -> String {
     if results.series.is_empty() {
         return String::new();
     }
-    // Narrow ones stand two in a row; one that is left over has its caption at its side.
-    let narrow: Vec<_> = results.series.values().filter(|plot| !picture::is_wide(plot)).collect();
+    // Narrow plots stand two in a row; an odd one has its caption at its side.
+    let narrow: Vec<_> = results.series.values().filter(|plot| !charts::is_wide(plot)).collect();
     let alone = if narrow.len() % 2 == 1 { narrow.len() - 1 } else { narrow.len() };
     let mut figures = String::new();
-    for (place, plot) in narrow.iter().enumerate() {
-        figures.push_str(&figure(if place == alone { "alone" } else { "half" }, plot));
+    for (index, plot) in narrow.iter().enumerate() {
+        figures.push_str(&figure(if index == alone { "alone" } else { "half" }, plot));
     }
-    for plot in results.series.values().filter(|plot| picture::is_wide(plot)) {
+    for plot in results.series.values().filter(|plot| charts::is_wide(plot)) {
         figures.push_str(&figure("whole", plot));
     }
     format!("<div class=\"plots\">{figures}</div>")
@@ -118,13 +120,13 @@ fn figure(class: &str, plot: &Plot) -> String {
     format!(
         "<figure class=\"{class}\"><div class=\"plot\"><h3>{}</h3><div class=\"wide\">{}</div></div><figcaption>{caption}</figcaption></figure>",
         escaped(&plot.title),
-        picture::inline(plot),
+        charts::inline(plot),
     )
 }
 
 fn table(table: &Table) -> String {
     let is_number =
-        |column: usize| table.lines.iter().filter_map(|line| line.get(column)).all(|cell| is_numeric(cell));
+        |column: usize| table.rows.iter().filter_map(|row| row.get(column)).all(|cell| is_numeric(cell));
     let classes: Vec<_> = (0..table.columns.len())
         .map(|column| if is_number(column) { "" } else { " class=\"words\"" })
         .collect();
@@ -132,8 +134,8 @@ fn table(table: &Table) -> String {
         |tag: &str, (text, class): (&String, &&str)| format!("<{tag}{class}>{}</{tag}>", escaped(text));
     let head: String = table.columns.iter().zip(&classes).map(|pair| cell("th", pair)).collect();
     let mut body = String::new();
-    for line in &table.lines {
-        let cells = line.iter().zip(&classes).map(|pair| cell("td", pair));
+    for row in &table.rows {
+        let cells = row.iter().zip(&classes).map(|pair| cell("td", pair));
         let _ = write!(body, "<tr>{}</tr>", cells.collect::<String>());
     }
     format!(
@@ -142,12 +144,12 @@ fn table(table: &Table) -> String {
     )
 }
 
-/// Whether a cell is to stand right, as numbers do.
+/// True if a table cell is a number or empty, so it is aligned to the right.
 fn is_numeric(cell: &str) -> bool {
     let cell = cell.trim().trim_start_matches(['−', '-', '+', '<', '>', '≤', '≥', '~', ' ']);
     cell.is_empty()
         || cell == NOTHING
-        || cell.starts_with(|letter: char| letter.is_ascii_digit() || letter == '∞')
+        || cell.starts_with(|character: char| character.is_ascii_digit() || character == '∞')
 }
 
 fn notes(results: &Results) -> String {
@@ -155,33 +157,34 @@ fn notes(results: &Results) -> String {
         return String::new();
     }
     let notes = elements("li", results.notes.iter().cloned());
-    format!("<h3>What differs from what was published</h3><ul>{notes}</ul>")
+    format!("<h3>Differences from the publication</h3><ul>{notes}</ul>")
 }
 
-/// The runs that did not come to their end.
+/// Renders the list of runs that did not reach their end; empty if all did.
 fn stopped(results: &Results) -> String {
     if results.stopped.is_empty() {
         return String::new();
     }
     let runs = elements("li", results.stopped.iter().map(ToString::to_string));
-    format!("<h3>Runs that were stopped: no target counts as met</h3><ul class=\"bad\">{runs}</ul>")
+    format!("<h3>Stopped runs: no target counts as met</h3><ul class=\"bad\">{runs}</ul>")
 }
 
-/// Where it ran, and how it is run again.
+/// Describes the environment of an experiment's runs, and the command that repeats them.
 fn again(results: &Results) -> String {
     let world = match results.world {
         World::Sim => "In virtual time",
         World::Lab => "Real processes, on one machine",
-        World::Model => "Computed from tables; nothing ran",
+        World::Model => "Computed from tables, without a run",
     };
-    let scale = if results.is_full { "in full" } else { "as the default suite does, shorter than in full" };
+    let scale = if results.is_full { "in full" } else { "as in the default suite, shorter than in full" };
     let seeds = match results.seeds.len() {
         0 => String::new(),
         1 => format!("; seed {}", seeds(&results.seeds)),
         many => format!("; {} seeds: {}", count(many), seeds(&results.seeds)),
     };
     format!(
-        "<p class=\"again\">{world}, {scale}{seeds}. Once more: <code>byway experiment run {}</code> <a href=\"#top\">↑ all experiments</a></p>",
+        "<p class=\"again\">{world}, {scale}{seeds}. To repeat it: <code>byway experiment run \
+         {}</code> <a href=\"#top\">↑ all experiments</a></p>",
         escaped(&results.id)
     )
 }

@@ -1,4 +1,4 @@
-//! The table in the terminal.
+//! Table of the report in the terminal.
 
 use std::fmt::Write as _;
 
@@ -6,20 +6,21 @@ use super::Targets;
 use super::numbers::{self, NOTHING};
 use crate::{Results, Row};
 
-/// What was published is cut here: the page has all of it.
+/// Longest text of a published result in the terminal, in characters. The HTML page shows all of
+/// it.
 const PUBLISHED_MAX: usize = 44;
 
-/// What an experiment has found, for a terminal: a line of the form `ID: measured / published / target` for each row,
-/// with what is measured, and `met`, `missed` or `no target` at its end.
+/// Renders the results of an experiment for a terminal: a line `ID: measured / published / target`
+/// for each row. The line ends with the measure and `met`, `missed` or `no target`.
 #[must_use]
 pub fn terminal(results: &Results) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{}", results.title);
-    let lines: Vec<_> = results.rows.iter().map(|row| line(results, row)).collect();
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let rows: Vec<_> = results.rows.iter().map(|row| row_cells(results, row)).collect();
+    let width = |column: usize| rows.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);
-    for [measured, published, target, metric, verdict] in &lines {
+    for [measured, published, target, metric, verdict] in &rows {
         let [first, second, third, fourth, _] = widths;
         let _ = writeln!(
             text,
@@ -35,11 +36,11 @@ pub fn terminal(results: &Results) -> String {
         0 => writeln!(text, "{}: no targets", results.id),
         _ => writeln!(text, "{}: {met} of {all} targets met", results.id),
     };
-    // Plain spaces, so that what is seen can be searched for.
+    // Plain spaces make the text searchable.
     text.replace(['\u{a0}', '\u{202f}'], " ")
 }
 
-fn line(results: &Results, row: &Row) -> [String; 5] {
+fn row_cells(results: &Results, row: &Row) -> [String; 5] {
     let seeds = if results.seeds.len() > 1 && row.worst.is_some() {
         format!(" (worst seed {})", numbers::worst(row))
     } else {
@@ -63,6 +64,6 @@ fn cut(text: &str) -> String {
     if text.chars().count() <= PUBLISHED_MAX {
         return text.into();
     }
-    let kept: String = text.chars().take(PUBLISHED_MAX - 1).collect();
-    format!("{}…", kept.trim_end())
+    let start: String = text.chars().take(PUBLISHED_MAX - 1).collect();
+    format!("{}…", start.trim_end())
 }

@@ -43,12 +43,12 @@ fn runs_that_were_stopped_are_named() {
         is_repeatable,
     };
     let stopped = Results { stopped: vec![run(false), run(true)], ..results() };
-    let said = "on, seed 2: stopped after 1.5 s of its own time, as it took 60 s of real time";
+    let message = "on, seed 2: stopped after 1.5 s of virtual time, because it took 60 s of real time";
     let text = terminal(&stopped);
-    assert!(text.contains(&format!("STOPPED: {said}; the next time it stops elsewhere\n")), "{text}");
-    assert!(text.contains(&format!("STOPPED: {said}\n")), "{text}");
-    assert!(page(&[stopped]).contains(said));
-    assert!(!terminal(&results()).contains("STOPPED") && !page(&[results()]).contains("were stopped"));
+    assert!(text.contains(&format!("STOPPED: {message}; not repeatable\n")), "{text}");
+    assert!(text.contains(&format!("STOPPED: {message}\n")), "{text}");
+    assert!(page(&[stopped]).contains(message));
+    assert!(!terminal(&results()).contains("STOPPED") && !page(&[results()]).contains("Stopped runs"));
 }
 
 fn results() -> Results {
@@ -70,7 +70,7 @@ fn results() -> Results {
         tables: vec![Table {
             title: "Episodes".into(),
             columns: vec!["path".into(), "lost".into()],
-            lines: vec![vec!["Ohio".into(), "12".into()], vec!["Oregon".into(), "–".into()]],
+            rows: vec![vec!["Ohio".into(), "12".into()], vec!["Oregon".into(), "–".into()]],
         }],
         series: series.into_iter().map(|(name, plot)| (name.into(), plot)).collect(),
         notes: vec!["A <note>.".into()],
@@ -102,7 +102,7 @@ fn the_page_needs_nothing_else() {
 #[test]
 fn the_page_tells_all_and_escapes_it() {
     let page = page(&[results(), bare()]);
-    let told = [
+    let expected = [
         "<a href=\"#rec-paths\">",
         "<section id=\"rec-paths\">",
         "1 of 2",
@@ -124,7 +124,7 @@ fn the_page_tells_all_and_escapes_it() {
         "3 seeds: 1–3",
         "no targets",
     ];
-    for words in told {
+    for words in expected {
         assert!(page.contains(words), "{words} is missing");
     }
 }
@@ -144,7 +144,7 @@ fn all_that_begins_on_the_page_ends() {
 #[test]
 fn the_same_results_give_the_same_page_and_none_give_one_that_says_so() {
     assert_eq!(page(&[results()]), page(&[results()]));
-    assert!(page(&[]).contains("None has run yet"));
+    assert!(page(&[]).contains("No results yet"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 const FIN: u8 = 0x11;
 
-/// Ends: one of Alice and one of Anne behind the router, the router's, and one of a stranger.
+/// Endpoints of Alice and Anne behind the router, the router's address, and an endpoint outside.
 const ALICE: (u8, u16) = (1, 4_600);
 const ANNE: (u8, u16) = (2, 4_600);
 const GATE: u8 = 3;
@@ -28,7 +28,7 @@ fn at(seconds: u64) -> Time {
     Time::START + Duration::from_secs(seconds)
 }
 
-/// A packet of UDP, without a checksum.
+/// Makes a UDP packet without a checksum.
 fn udp(from: (u8, u16), to: (u8, u16)) -> Vec<u8> {
     let mut bytes = ipv4(UDP, from.0, to.0);
     bytes.extend([from.1.to_be_bytes(), to.1.to_be_bytes(), [0, 13], [0, 0]].concat());
@@ -58,25 +58,25 @@ fn with_length(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The last octets of the addresses of a packet, and its ports.
+/// Returns the last octets of a packet's addresses, and its ports.
 fn ends(packet: &mut [u8]) -> [(u8, u16); 2] {
-    let ends = Ends::new(packet).expect("a whole packet");
+    let ends = PacketEndpoints::new(packet).expect("a whole packet");
     [ends.source(), ends.destination()].map(|end| (end.ip().octets()[3], end.port()))
 }
 
-/// The port outside from which what an end inside sends leaves.
-fn leave(nat: &mut Nat, from: (u8, u16), to: (u8, u16), now: Time) -> Result<u16, Refusal> {
+/// Sends a packet from inside, and returns its outside port.
+fn outbound(nat: &mut Nat, from: (u8, u16), to: (u8, u16), now: Time) -> Result<u16, Refusal> {
     let mut packet = udp(from, to);
-    nat.leave(&mut packet, now)?;
+    nat.translate_outbound(&mut packet, now)?;
     let [source, destination] = ends(&mut packet);
     assert_eq!((source.0, destination), (GATE, to));
     Ok(source.1)
 }
 
-/// The end inside that gets what comes to a port outside.
-fn enter(nat: &mut Nat, from: (u8, u16), port: u16, now: Time) -> Result<(u8, u16), Refusal> {
+/// Sends a packet to an outside port, and returns the inside endpoint that gets it.
+fn inbound(nat: &mut Nat, from: (u8, u16), port: u16, now: Time) -> Result<(u8, u16), Refusal> {
     let mut packet = udp(from, (GATE, port));
-    let inside = nat.enter(&mut packet, now)?;
+    let inside = nat.translate_inbound(&mut packet, now)?;
     let [source, destination] = ends(&mut packet);
     assert_eq!((source, host(destination.0)), (from, inside));
     Ok(destination)
@@ -86,42 +86,50 @@ fn enter(nat: &mut Nat, from: (u8, u16), port: u16, now: Time) -> Result<(u8, u1
 fn an_end_inside_has_one_port_outside_whomever_it_speaks_with() {
     let mut nat = nat();
     let first = *PORTS.start();
-    assert_eq!(leave(&mut nat, ALICE, BOB, at(0)), Ok(first));
-    assert_eq!(leave(&mut nat, ALICE, (8, 53), at(1)), Ok(first));
-    assert_eq!(leave(&mut nat, ANNE, BOB, at(1)), Ok(first + 1), "same port inside, another end");
-    assert_eq!(leave(&mut nat, (ALICE.0, 5_000), BOB, at(1)), Ok(first + 2));
-    assert_eq!(enter(&mut nat, BOB, first, at(2)), Ok(ALICE));
-    assert_eq!(enter(&mut nat, (8, 53), first, at(2)), Ok(ALICE));
-    assert_eq!(enter(&mut nat, BOB, first + 1, at(2)), Ok(ANNE));
+    assert_eq!(outbound(&mut nat, ALICE, BOB, at(0)), Ok(first));
+    assert_eq!(outbound(&mut nat, ALICE, (8, 53), at(1)), Ok(first));
+    assert_eq!(outbound(&mut nat, ANNE, BOB, at(1)), Ok(first + 1), "same port inside, another end");
+    assert_eq!(outbound(&mut nat, (ALICE.0, 5_000), BOB, at(1)), Ok(first + 2));
+    assert_eq!(inbound(&mut nat, BOB, first, at(2)), Ok(ALICE));
+    assert_eq!(inbound(&mut nat, (8, 53), first, at(2)), Ok(ALICE));
+    assert_eq!(inbound(&mut nat, BOB, first + 1, at(2)), Ok(ANNE));
 }
 
 #[test]
 fn only_those_who_were_sent_to_reach_an_end_inside() {
     let mut nat = nat();
-    let port = leave(&mut nat, ALICE, BOB, at(0)).expect("it passes");
-    assert_eq!(enter(&mut nat, BOB, port, at(1)), Ok(ALICE));
+    let port = outbound(&mut nat, ALICE, BOB, at(0)).expect("it passes");
+    assert_eq!(inbound(&mut nat, BOB, port, at(1)), Ok(ALICE));
     for stranger in [(BOB.0, 4_601), (8, BOB.1)] {
-        assert_eq!(enter(&mut nat, stranger, port, at(1)), Err(Refusal::Unasked), "{stranger:?}");
+        assert_eq!(inbound(&mut nat, stranger, port, at(1)), Err(Refusal::Unsolicited), "{stranger:?}");
     }
-    assert_eq!(enter(&mut nat, BOB, port + 1, at(1)), Err(Refusal::Unasked));
+    assert_eq!(inbound(&mut nat, BOB, port + 1, at(1)), Err(Refusal::Unsolicited));
     let mut same_port = tcp(BOB, (GATE, port), ACK);
-    assert_eq!(nat.enter(&mut same_port, at(1)), Err(Refusal::Unasked), "TCP has ports of its own");
+    assert_eq!(
+        nat.translate_inbound(&mut same_port, at(1)),
+        Err(Refusal::Unsolicited),
+        "TCP has ports of its own"
+    );
     let mut elsewhere = udp(BOB, (4, port));
-    assert_eq!(nat.enter(&mut elsewhere, at(1)), Err(Refusal::Unasked), "another address");
+    assert_eq!(nat.translate_inbound(&mut elsewhere, at(1)), Err(Refusal::Unsolicited), "another address");
 }
 
 #[test]
 fn what_is_silent_for_long_is_forgotten_and_what_comes_prolongs_nothing() {
     let mut nat = nat();
-    let port = leave(&mut nat, ALICE, BOB, at(0)).expect("it passes");
-    assert_eq!(leave(&mut nat, ALICE, BOB, at(100)), Ok(port));
-    assert_eq!(enter(&mut nat, BOB, port, at(399)), Ok(ALICE));
-    assert_eq!(enter(&mut nat, BOB, port, at(400)), Err(Refusal::Unasked));
-    assert_eq!(leave(&mut nat, ALICE, BOB, at(400)), Ok(port + 1), "another port, as the first is forgotten");
-    // As long as it speaks with one, it keeps its port; those to whom it is silent are forgotten.
-    assert_eq!(leave(&mut nat, ALICE, (8, 53), at(500)), Ok(port + 1));
-    assert_eq!(enter(&mut nat, BOB, port + 1, at(700)), Err(Refusal::Unasked));
-    assert_eq!(enter(&mut nat, (8, 53), port + 1, at(700)), Ok(ALICE));
+    let port = outbound(&mut nat, ALICE, BOB, at(0)).expect("it passes");
+    assert_eq!(outbound(&mut nat, ALICE, BOB, at(100)), Ok(port));
+    assert_eq!(inbound(&mut nat, BOB, port, at(399)), Ok(ALICE));
+    assert_eq!(inbound(&mut nat, BOB, port, at(400)), Err(Refusal::Unsolicited));
+    assert_eq!(
+        outbound(&mut nat, ALICE, BOB, at(400)),
+        Ok(port + 1),
+        "another port, as the first is forgotten"
+    );
+    // The endpoint preserves its port while one session is active; silent sessions expire.
+    assert_eq!(outbound(&mut nat, ALICE, (8, 53), at(500)), Ok(port + 1));
+    assert_eq!(inbound(&mut nat, BOB, port + 1, at(700)), Err(Refusal::Unsolicited));
+    assert_eq!(inbound(&mut nat, (8, 53), port + 1, at(700)), Ok(ALICE));
 }
 
 #[test]
@@ -130,12 +138,12 @@ fn connections_are_kept_for_hours_and_forgotten_soon_after_their_end() {
     let mut pass = |to: Option<u16>, flags: u8, seconds: u64| match to {
         None => {
             let mut packet = tcp(ALICE, BOB, flags);
-            nat.leave(&mut packet, at(seconds)).map(|()| ends(&mut packet)[0].1)
+            nat.translate_outbound(&mut packet, at(seconds)).map(|()| ends(&mut packet)[0].1)
         }
-        Some(port) => nat.enter(&mut tcp(BOB, (GATE, port), flags), at(seconds)).map(|_| port),
+        Some(port) => nat.translate_inbound(&mut tcp(BOB, (GATE, port), flags), at(seconds)).map(|_| port),
     };
     let port = pass(None, SYN, 0).expect("it passes");
-    assert_eq!(pass(Some(port), SYN | ACK, 240), Err(Refusal::Unasked), "the answer is too late");
+    assert_eq!(pass(Some(port), SYN | ACK, 240), Err(Refusal::Unsolicited), "the answer is too late");
     let port = pass(None, SYN, 300).expect("it passes");
     assert_eq!(pass(Some(port), SYN | ACK, 301), Ok(port));
     assert_eq!(pass(None, ACK, 302), Ok(port));
@@ -143,7 +151,7 @@ fn connections_are_kept_for_hours_and_forgotten_soon_after_their_end() {
     assert_eq!(pass(Some(port), FIN, 7_001), Ok(port));
     assert_eq!(pass(None, ACK, 7_002), Ok(port), "the last words prolong it a little");
     assert_eq!(pass(Some(port), ACK, 7_241), Ok(port));
-    assert_eq!(pass(Some(port), ACK, 7_242), Err(Refusal::Unasked));
+    assert_eq!(pass(Some(port), ACK, 7_242), Err(Refusal::Unsolicited));
 }
 
 #[test]
@@ -152,22 +160,31 @@ fn echoes_are_answered_and_nobody_outside_asks() {
     const REPLY: u8 = 0;
     let mut nat = nat();
     let mut request = echo(ALICE.0, BOB.0, 7, REQUEST);
-    assert_eq!(nat.leave(&mut request, at(0)), Ok(()));
+    assert_eq!(nat.translate_outbound(&mut request, at(0)), Ok(()));
     let number = ends(&mut request)[0].1;
     let mut reply = echo(BOB.0, GATE, number, REPLY);
-    assert_eq!(nat.enter(&mut reply, at(59)), Ok(host(ALICE.0)));
+    assert_eq!(nat.translate_inbound(&mut reply, at(59)), Ok(host(ALICE.0)));
     assert_eq!(ends(&mut reply), [(BOB.0, 0), (ALICE.0, 7)]);
-    assert_eq!(nat.enter(&mut echo(BOB.0, GATE, number, REPLY), at(60)), Err(Refusal::Unasked));
-    assert_eq!(nat.enter(&mut echo(BOB.0, GATE, number, REQUEST), at(1)), Err(Refusal::Unasked));
-    assert_eq!(nat.leave(&mut echo(ALICE.0, BOB.0, 7, REPLY), at(1)), Err(Refusal::Untranslatable));
+    assert_eq!(
+        nat.translate_inbound(&mut echo(BOB.0, GATE, number, REPLY), at(60)),
+        Err(Refusal::Unsolicited)
+    );
+    assert_eq!(
+        nat.translate_inbound(&mut echo(BOB.0, GATE, number, REQUEST), at(1)),
+        Err(Refusal::Unsolicited)
+    );
+    assert_eq!(
+        nat.translate_outbound(&mut echo(ALICE.0, BOB.0, 7, REPLY), at(1)),
+        Err(Refusal::Untranslatable)
+    );
 }
 
 #[test]
 fn what_is_for_the_address_outside_does_not_come_back_in() {
     let mut nat = nat();
-    let port = leave(&mut nat, ALICE, BOB, at(0)).expect("it passes");
-    assert_eq!(leave(&mut nat, ANNE, (GATE, port), at(1)), Err(Refusal::Hairpin));
-    assert_eq!(enter(&mut nat, ANNE, port, at(1)), Err(Refusal::Hairpin));
+    let port = outbound(&mut nat, ALICE, BOB, at(0)).expect("it passes");
+    assert_eq!(outbound(&mut nat, ANNE, (GATE, port), at(1)), Err(Refusal::Hairpin));
+    assert_eq!(inbound(&mut nat, ANNE, port, at(1)), Err(Refusal::Hairpin));
 }
 
 #[test]
@@ -176,12 +193,12 @@ fn a_forwarded_port_is_open_for_all_and_stays_so() {
     let [a, b, c, d] = host(ALICE.0).octets();
     let alice = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), ALICE.1);
     nat.forward(Transport::Udp, 51_820, alice);
-    assert_eq!(enter(&mut nat, BOB, 51_820, at(100_000)), Ok(ALICE));
-    assert_eq!(leave(&mut nat, ALICE, BOB, at(100_001)), Ok(51_820));
-    assert_eq!(enter(&mut nat, (8, 53), 51_820, at(200_000)), Ok(ALICE));
-    // The others pass it over.
+    assert_eq!(inbound(&mut nat, BOB, 51_820, at(100_000)), Ok(ALICE));
+    assert_eq!(outbound(&mut nat, ALICE, BOB, at(100_001)), Ok(51_820));
+    assert_eq!(inbound(&mut nat, (8, 53), 51_820, at(200_000)), Ok(ALICE));
+    // Dynamic mappings skip a forwarded port.
     nat.next_port = 51_820;
-    assert_eq!(leave(&mut nat, ANNE, BOB, at(200_000)), Ok(51_821));
+    assert_eq!(outbound(&mut nat, ANNE, BOB, at(200_000)), Ok(51_821));
 }
 
 #[test]
@@ -189,25 +206,25 @@ fn a_full_table_takes_nobody_in_until_somebody_is_forgotten() {
     let mut nat = nat();
     for peer in 0..u16::try_from(SESSIONS_MAX).expect("few") {
         let from = if peer % 2 == 0 { ALICE } else { (ANNE.0, 1_000 + peer) };
-        let passed = leave(&mut nat, from, (BOB.0, peer), at(u64::from(peer != 0)));
+        let passed = outbound(&mut nat, from, (BOB.0, peer), at(u64::from(peer != 0)));
         assert!(passed.is_ok(), "{peer}: {passed:?}");
     }
-    assert_eq!(leave(&mut nat, ALICE, (8, 53), at(2)), Err(Refusal::Full));
-    assert_eq!(leave(&mut nat, (ALICE.0, 1), (8, 53), at(2)), Err(Refusal::Full));
-    assert_eq!(leave(&mut nat, ALICE, (BOB.0, 2), at(2)), Ok(*PORTS.start()), "who is in stays in");
-    assert_eq!(leave(&mut nat, (ALICE.0, 1), (8, 53), at(299)), Err(Refusal::Full));
-    assert!(leave(&mut nat, (ALICE.0, 1), (8, 53), at(300)).is_ok(), "the first is forgotten");
-    assert_eq!(leave(&mut nat, (ALICE.0, 2), (8, 53), at(300)), Err(Refusal::Full));
+    assert_eq!(outbound(&mut nat, ALICE, (8, 53), at(2)), Err(Refusal::Full));
+    assert_eq!(outbound(&mut nat, (ALICE.0, 1), (8, 53), at(2)), Err(Refusal::Full));
+    assert_eq!(outbound(&mut nat, ALICE, (BOB.0, 2), at(2)), Ok(*PORTS.start()), "who is in stays in");
+    assert_eq!(outbound(&mut nat, (ALICE.0, 1), (8, 53), at(299)), Err(Refusal::Full));
+    assert!(outbound(&mut nat, (ALICE.0, 1), (8, 53), at(300)).is_ok(), "the first is forgotten");
+    assert_eq!(outbound(&mut nat, (ALICE.0, 2), (8, 53), at(300)), Err(Refusal::Full));
 }
 
 #[test]
 fn ports_come_round_and_those_in_use_are_passed_over() {
     let mut nat = nat();
     nat.next_port = *PORTS.end();
-    assert_eq!(leave(&mut nat, ALICE, BOB, at(0)), Ok(*PORTS.end()));
-    assert_eq!(leave(&mut nat, ANNE, BOB, at(0)), Ok(*PORTS.start()));
+    assert_eq!(outbound(&mut nat, ALICE, BOB, at(0)), Ok(*PORTS.end()));
+    assert_eq!(outbound(&mut nat, ANNE, BOB, at(0)), Ok(*PORTS.start()));
     nat.next_port = *PORTS.end();
-    assert_eq!(leave(&mut nat, (ANNE.0, 1), BOB, at(0)), Ok(*PORTS.start() + 1));
+    assert_eq!(outbound(&mut nat, (ANNE.0, 1), BOB, at(0)), Ok(*PORTS.start() + 1));
 }
 
 #[test]
@@ -220,20 +237,20 @@ fn what_cannot_be_translated_does_not_pass_and_leaves_nothing_behind() {
     let mut ipv6 = vec![0; 48];
     ipv6[0] = 0x60;
     for mut packet in [fragment, cut_off, ipv6, Vec::new(), ipv4(47, ALICE.0, BOB.0)] {
-        assert_eq!(nat.leave(&mut packet, at(0)), Err(Refusal::Untranslatable));
-        assert_eq!(nat.enter(&mut packet, at(0)), Err(Refusal::Untranslatable));
+        assert_eq!(nat.translate_outbound(&mut packet, at(0)), Err(Refusal::Untranslatable));
+        assert_eq!(nat.translate_inbound(&mut packet, at(0)), Err(Refusal::Untranslatable));
     }
-    assert_eq!(leave(&mut nat, (77, 1), BOB, at(0)), Err(Refusal::Foreign));
+    assert_eq!(outbound(&mut nat, (77, 1), BOB, at(0)), Err(Refusal::Foreign));
     assert_eq!((nat.sessions, nat.mappings.len(), nat.ports.len()), (0, 0, 0));
 }
 
 #[test]
 fn a_clock_that_begins_anew_ends_nothing() {
     let mut nat = nat();
-    let port = leave(&mut nat, ALICE, BOB, at(1_000)).expect("it passes");
+    let port = outbound(&mut nat, ALICE, BOB, at(1_000)).expect("it passes");
     nat.restart_clock(at(1_100));
-    assert_eq!(enter(&mut nat, BOB, port, at(199)), Ok(ALICE));
-    assert_eq!(enter(&mut nat, BOB, port, at(200)), Err(Refusal::Unasked));
+    assert_eq!(inbound(&mut nat, BOB, port, at(199)), Ok(ALICE));
+    assert_eq!(inbound(&mut nat, BOB, port, at(200)), Err(Refusal::Unsolicited));
 }
 
 #[test]
@@ -244,8 +261,8 @@ fn damage_on_the_way_breaks_nothing_here() {
             if let Some(mut packet) = Packet::new(&mut packet) {
                 packet.flip(bit);
             }
-            let _ = nat.leave(&mut packet, at(0));
-            let _ = nat.enter(&mut packet, at(0));
+            let _ = nat.translate_outbound(&mut packet, at(0));
+            let _ = nat.translate_inbound(&mut packet, at(0));
         }
     }
 }

@@ -22,7 +22,7 @@ fn a_port_in_use_is_named_with_the_remedy() {
         .map(Result::unwrap_err)
     {
         assert!(matches!(error, BindError::InUse { address: found } if found == address), "{error}");
-        assert!(error.to_string().contains("another process listens there"), "{error}");
+        assert!(error.to_string().contains("port in use by another process"), "{error}");
     }
 }
 
@@ -42,7 +42,7 @@ fn what_is_wrong_with_an_address_is_said() {
     };
     assert!(matches!(bind(&[]), BindError::NoAddress));
     assert!(matches!(bind(&["127.0.0.1:0", "127.0.0.2:0"]), BindError::TwoOfFamily { .. }));
-    // TEST-NET-1, RFC 5737: nobody's.
+    // TEST-NET-1, RFC 5737: assigned to nobody.
     let error = bind(&["192.0.2.1:0"]);
     assert!(
         matches!(error, BindError::NotAvailable { .. }) && error.to_string().contains("192.0.2.1"),
@@ -58,7 +58,7 @@ fn what_the_kernel_says_is_said_with_the_remedy() {
         (Errno::ADDRINUSE, "ss -ulpn"),
         (Errno::ACCESS, "CAP_NET_BIND_SERVICE"),
         (Errno::ADDRNOTAVAIL, "ip address"),
-        (Errno::AFNOSUPPORT, "does not speak IPv6: leave the address out"),
+        (Errno::AFNOSUPPORT, "does not support IPv6; remove the address"),
         (Errno::NOMEM, "annot allocate memory"),
     ] {
         let text = explained(io::Error::from_raw_os_error(errno.raw_os_error()), address).to_string();
@@ -105,28 +105,28 @@ fn fragments_are_forbidden_to_who_asks_for_none() {
     }
 }
 
-/// A shard, and a packet that came to it.
-type Sighting = (u8, Vec<u8>);
+/// A shard, and a packet that it received.
+type ShardArrival = (u8, Vec<u8>);
 
-/// Says what comes to which shard.
-struct Witness {
+/// Role that reports the packets of its shard.
+struct ShardObserver {
     shard: u8,
-    seen: Sender<Sighting>,
+    seen: Sender<ShardArrival>,
     is_finished: bool,
 }
 
-impl Role for Witness {
+impl Role for ShardObserver {
     type Control = ();
 
     fn start(&mut self, _: &mut Io) {}
 
-    fn received(&mut self, arrival: Arrival<'_>, _: &mut Io) {
+    fn on_datagram(&mut self, arrival: Arrival<'_>, _: &mut Io) {
         self.seen.send((self.shard, arrival.bytes.to_vec())).unwrap();
     }
 
-    fn woken(&mut self, _: &mut Io) {}
+    fn on_deadline(&mut self, _: &mut Io) {}
 
-    fn controlled(&mut self, (): (), _: &mut Io) {
+    fn on_control(&mut self, (): (), _: &mut Io) {
         self.is_finished = true;
     }
 
@@ -139,11 +139,11 @@ impl Role for Witness {
     }
 }
 
-fn witnesses(sockets: Vec<OverlaySockets>) -> (Vec<Handle<()>>, Receiver<Sighting>) {
+fn witnesses(sockets: Vec<OverlaySockets>) -> (Vec<Handle<()>>, Receiver<ShardArrival>) {
     let clock = Clock::start();
     let (seen, sightings) = channel();
     let spawn = |(shard, sockets)| {
-        let role = Witness { shard, seen: seen.clone(), is_finished: false };
+        let role = ShardObserver { shard, seen: seen.clone(), is_finished: false };
         spawn(&format!("shard-{shard}"), sockets, role, clock).unwrap()
     };
     ((0..).zip(sockets).map(spawn).collect(), sightings)
@@ -151,7 +151,7 @@ fn witnesses(sockets: Vec<OverlaySockets>) -> (Vec<Handle<()>>, Receiver<Sightin
 
 const SHARDS: u8 = 3;
 
-/// A packet of each kind that names `shard`, laid out by `byway-wire` where it lets itself be asked.
+/// Returns a packet of each kind for `shard`, encoded by `byway-wire` where it has an encoder.
 fn packets(shard: u8) -> Vec<Vec<u8>> {
     let receiver = SessionIndex::in_shard(Shard::new(shard), 0x00AB_CDEF);
     let mut envelope = vec![0; EnvelopeHeader::BYTES + 40];
@@ -184,7 +184,7 @@ fn each_shard_receives_what_names_it_and_the_first_the_rest() {
         let to = sockets[0].addresses()[0];
         let (handles, sightings) = witnesses(sockets);
         let peer = Peer::bind(address).unwrap();
-        let mut expected: Vec<Sighting> = Vec::new();
+        let mut expected: Vec<ShardArrival> = Vec::new();
         for shard in 0..=SHARDS {
             let there = if shard < SHARDS { shard } else { 0 };
             expected.extend(packets(shard).into_iter().map(|packet| (there, packet)));
@@ -232,7 +232,7 @@ fn runs_do_not_mix_shards_of_one_relay() {
                 to,
                 from: byway_proto::LocalAddress::ANY,
                 ecn: byway_wire::Ecn::NotCapable,
-                urgency: byway_proto::Urgency::Original,
+                priority: byway_proto::Priority::Source,
                 bytes: &packet,
             };
             io.send(crate::SocketId::OVERLAY, &transmit);

@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::sync::mpsc::sync_channel;
 
-use byway_proto::{LocalAddress, Transmit, Urgency};
+use byway_proto::{LocalAddress, Priority, Transmit};
 use byway_units::Time;
 
 use super::*;
@@ -9,7 +9,7 @@ use crate::bind::OverlaySockets;
 use crate::clock::Clock;
 use crate::loopback::ipv4;
 
-/// Sends everything back, or closes a socket when something comes there.
+/// Role that echoes datagrams, or closes a socket at its first datagram.
 struct Echo {
     closes: bool,
     application: Option<SocketId>,
@@ -22,18 +22,18 @@ impl Role for Echo {
         self.application = Some(io.open(ipv4()).unwrap());
     }
 
-    fn received(&mut self, arrival: Arrival<'_>, io: &mut Io) {
+    fn on_datagram(&mut self, arrival: Arrival<'_>, io: &mut Io) {
         let Arrival { socket, from, to, traffic_class, bytes } = arrival;
         let ecn = traffic_class.ecn();
         if self.closes {
             return io.close(socket);
         }
-        io.send(socket, &Transmit { to: from, from: to, ecn, urgency: Urgency::Original, bytes });
+        io.send(socket, &Transmit { to: from, from: to, ecn, priority: Priority::Source, bytes });
     }
 
-    fn woken(&mut self, _: &mut Io) {}
+    fn on_deadline(&mut self, _: &mut Io) {}
 
-    fn controlled(&mut self, (): (), _: &mut Io) {}
+    fn on_control(&mut self, (): (), _: &mut Io) {}
 
     fn deadline(&self) -> Option<Time> {
         Some(Time::MAX)
@@ -63,7 +63,7 @@ fn a_turn_allocates_nothing_once_buffers_have_grown() {
             to: address,
             from: LocalAddress::ANY,
             ecn: byway_wire::Ecn::Capable1,
-            urgency: Urgency::Original,
+            priority: Priority::Source,
             bytes: &bytes,
         };
         one.io.send(SocketId::OVERLAY, &first);
@@ -78,7 +78,7 @@ fn a_turn_allocates_nothing_once_buffers_have_grown() {
     turns(3);
     let allocations = allocation_counter::measure(|| turns(20));
     assert_eq!(allocations.count_total, 0);
-    // Each turn waits for what the other's has sent.
+    // Each turn waits for the datagrams of the other's turn.
     assert!(one.io.counters().received >= 23, "{:?}", one.io.counters());
 }
 
@@ -94,7 +94,7 @@ fn a_socket_that_is_closed_receives_no_more_of_its_batch() {
             to: address,
             from: LocalAddress::ANY,
             ecn,
-            urgency: Urgency::Original,
+            priority: Priority::Source,
             bytes: b"knock",
         };
         from.io.send(SocketId::OVERLAY, &transmit);

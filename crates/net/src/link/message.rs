@@ -1,61 +1,63 @@
-//! Messages to and from the kernel's routing tables (rtnetlink): headers, attributes and answers.
+//! Messages of the kernel's routing tables (rtnetlink): headers, attributes and answers.
 
 use std::ops::Range;
 
-/// A netlink header: length, type, flags, sequence number, port (RFC 3549, section 2.3.2).
-pub(super) const HEADER_BYTES: usize = 16;
+/// Length in bytes of a netlink header: length, type, flags, sequence number, port (RFC 3549,
+/// section 2.3.2).
+pub(super) const NLMSG_HDRLEN: usize = 16;
 
-/// The header of an attribute: its length with the header, and its type, of which the two highest bits are flags.
-const ATTRIBUTE_HEADER_BYTES: usize = 4;
-const ATTRIBUTE_TYPE_MASK: u16 = 0x3FFF;
+/// Length in bytes of an attribute's header: its length including the header, and its type, whose
+/// two highest bits are flags.
+const NLA_HDRLEN: usize = 4;
+const NLA_TYPE_MASK: u16 = 0x3FFF;
 
-/// Types of messages that every netlink socket has.
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
+/// Types of messages of all netlink families.
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
 
 /// Flags of requests (`NLM_F_...`).
-pub(super) const REQUEST: u16 = 0x001;
-pub(super) const WITH_ANSWER: u16 = 0x004;
-pub(super) const DUMP: u16 = 0x300;
-pub(super) const REPLACE: u16 = 0x100;
-pub(super) const EXCLUSIVE: u16 = 0x200;
-pub(super) const CREATE: u16 = 0x400;
+pub(super) const NLM_F_REQUEST: u16 = 0x001;
+pub(super) const NLM_F_ACK: u16 = 0x004;
+pub(super) const NLM_F_DUMP: u16 = 0x300;
+pub(super) const NLM_F_REPLACE: u16 = 0x100;
+pub(super) const NLM_F_EXCL: u16 = 0x200;
+pub(super) const NLM_F_CREATE: u16 = 0x400;
 
-/// Of an answer: the request's payload is left out; what was wrong follows in words.
-const CAPPED: u16 = 0x100;
-const EXPLAINED: u16 = 0x200;
-const EXPLANATION: u16 = 1;
+/// Flags of an answer: the request's payload is left out; an error message follows as text.
+const NLM_F_CAPPED: u16 = 0x100;
+const NLM_F_ACK_TLVS: u16 = 0x200;
+const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// A request in the making.
+/// Builder of an rtnetlink request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     bytes: Vec<u8>,
 }
 
 impl Request {
-    /// Of this type, with flags and the header of its kind of message.
+    /// Creates a request with this type, these flags, and the header of its kind of message.
     pub(super) fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
-        bytes.extend((flags | REQUEST).to_ne_bytes());
-        // The sequence number follows when it is sent; the kernel knows from which port it came.
+        bytes.extend((flags | NLM_F_REQUEST).to_ne_bytes());
+        // The sequence number is set when the request is sent; the kernel knows the port.
         bytes.extend([0; 8]);
         bytes.extend(header);
         Self { bytes }
     }
 
-    /// With an attribute more.
+    /// Adds an attribute of this type to the request.
     pub(super) fn with(mut self, kind: u16, value: &[u8]) -> Self {
         add_attribute(&mut self.bytes, kind, value);
         self
     }
 
-    /// With text, which the kernel wants to end with a zero.
+    /// Adds a text attribute, which the kernel requires to end with a zero.
     pub(super) fn with_text(self, kind: u16, text: &[u8]) -> Self {
         self.with(kind, &[text, &[0]].concat())
     }
 
-    /// With an attribute that holds others.
+    /// Adds an attribute that contains other attributes.
     pub(super) fn with_nested(self, kind: u16, attributes: &[(u16, Vec<u8>)]) -> Self {
         let mut inner = Vec::new();
         for (kind, value) in attributes {
@@ -64,7 +66,7 @@ impl Request {
         self.with(kind, &inner)
     }
 
-    /// The message, as it is sent.
+    /// Returns the encoded request with this sequence number.
     pub(super) fn numbered(mut self, sequence: u32) -> Vec<u8> {
         let length = u32::try_from(self.bytes.len()).expect("a request has a few attributes");
         self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
@@ -74,30 +76,30 @@ impl Request {
 }
 
 fn add_attribute(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let length = u16::try_from(ATTRIBUTE_HEADER_BYTES + value.len()).expect("values are short");
+    let length = u16::try_from(NLA_HDRLEN + value.len()).expect("values are short");
     out.extend(length.to_ne_bytes());
     out.extend(kind.to_ne_bytes());
     out.extend(value);
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// A message of the kernel.
+/// Message of the kernel in answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
-    /// Something that was asked for: the payload behind the header.
+    /// One result of the request: the payload after the netlink header.
     Found(&'a [u8]),
-    /// The end of a request: a number of an error, or 0, and what the kernel says of it.
-    End { error: i32, said: &'a [u8] },
+    /// End of the answer, with an error number, or 0 for success, and the kernel's message.
+    End { error: i32, explanation: &'a [u8] },
 }
 
-/// The messages of one datagram that answer the request with this sequence number.
+/// Returns the messages of one datagram that answer the request with this sequence number.
 pub(super) fn messages(datagram: &[u8], sequence: u32) -> impl Iterator<Item = Message<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         loop {
             let bytes = datagram.get(at..)?;
             let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
-            let whole = bytes.get(..length).filter(|whole| whole.len() >= HEADER_BYTES)?;
+            let whole = bytes.get(..length).filter(|whole| whole.len() >= NLMSG_HDRLEN)?;
             at += length.next_multiple_of(4);
             if u32_at(whole, 8)? == sequence {
                 return parsed(whole);
@@ -107,41 +109,42 @@ pub(super) fn messages(datagram: &[u8], sequence: u32) -> impl Iterator<Item = M
 }
 
 fn parsed(bytes: &[u8]) -> Option<Message<'_>> {
-    let payload = &bytes[HEADER_BYTES..];
+    let payload = &bytes[NLMSG_HDRLEN..];
     match u16_at(bytes, 4)? {
-        ERROR => {
+        NLMSG_ERROR => {
             let error = i32::from_ne_bytes(payload.get(..4)?.try_into().ok()?).checked_neg()?;
-            Some(Message::End { error, said: explanation(bytes, payload).unwrap_or_default() })
+            Some(Message::End { error, explanation: explanation(bytes, payload).unwrap_or_default() })
         }
-        // The end of a dump carries an error, too.
-        DONE => {
+        // The end of a dump also has an error number.
+        NLMSG_DONE => {
             let error = payload.get(..4).and_then(|word| word.try_into().ok()).map_or(0, i32::from_ne_bytes);
-            Some(Message::End { error: error.checked_neg()?, said: &[] })
+            Some(Message::End { error: error.checked_neg()?, explanation: &[] })
         }
         _ => Some(Message::Found(payload)),
     }
 }
 
-/// What the kernel says about an error, behind the request's header and, if it is repeated, its payload.
+/// Returns the text of an error message. It comes after the request's header and, if that is
+/// repeated, the request's payload.
 fn explanation<'a>(bytes: &[u8], payload: &'a [u8]) -> Option<&'a [u8]> {
     let flags = u16_at(bytes, 6)?;
-    if flags & EXPLAINED == 0 {
+    if flags & NLM_F_ACK_TLVS == 0 {
         return None;
     }
     let request = usize::try_from(u32_at(payload, 4)?).ok()?;
-    let skipped = if flags & CAPPED == 0 { request.next_multiple_of(4) } else { HEADER_BYTES };
-    let said = attribute(payload.get(4 + skipped..)?, EXPLANATION)?;
-    Some(said.strip_suffix(&[0]).unwrap_or(said))
+    let skipped = if flags & NLM_F_CAPPED == 0 { request.next_multiple_of(4) } else { NLMSG_HDRLEN };
+    let message = attribute(payload.get(4 + skipped..)?, NLMSGERR_ATTR_MSG)?;
+    Some(message.strip_suffix(&[0]).unwrap_or(message))
 }
 
-/// The attributes in these bytes, as far as they make sense.
+/// Returns the type and value of each attribute in these bytes, up to the first invalid one.
 pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, at)?);
-        let kind = u16_at(bytes, at + 2)? & ATTRIBUTE_TYPE_MASK;
-        let value: Range<usize> = at + ATTRIBUTE_HEADER_BYTES..at + length;
-        if length < ATTRIBUTE_HEADER_BYTES {
+        let kind = u16_at(bytes, at + 2)? & NLA_TYPE_MASK;
+        let value: Range<usize> = at + NLA_HDRLEN..at + length;
+        if length < NLA_HDRLEN {
             return None;
         }
         at += length.next_multiple_of(4);
@@ -149,12 +152,12 @@ pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the first attribute of this type.
+/// Returns the value of the first attribute of this type; `None` without one.
 pub(super) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
 }
 
-/// A text, without the zero that ends it.
+/// Returns the text in an attribute's value, without its terminating zero.
 pub(super) fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
@@ -163,12 +166,12 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
-/// A number of four bytes, in the order of this machine.
+/// Returns the number of four bytes at this offset, in this machine's byte order.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// A number of eight bytes, in the order of this machine.
+/// Returns the number of eight bytes at this offset, in this machine's byte order.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_ne_bytes)
 }
@@ -182,7 +185,7 @@ mod tests {
     #[test]
     fn requests_are_laid_out_as_the_kernel_reads_them() {
         let request =
-            Request::new(36, CREATE, &[9; 4]).with_text(1, b"htb").with_nested(2, &[(3, vec![7; 5])]);
+            Request::new(36, NLM_F_CREATE, &[9; 4]).with_text(1, b"htb").with_nested(2, &[(3, vec![7; 5])]);
         let bytes = request.numbered(0x0102_0304);
         assert_eq!(bytes.len(), 16 + 4 + 8 + 4 + 12);
         assert_eq!(u32_at(&bytes, 0), Some(44));
@@ -205,17 +208,17 @@ mod tests {
 
     #[test]
     fn answers_to_others_are_passed_over_and_what_the_kernel_says_is_kept() {
-        let mut said = (-22_i32).to_ne_bytes().to_vec();
-        said.extend(answer(36, 0, 7, &[]));
-        add_attribute(&mut said, EXPLANATION, b"no\0");
+        let mut bytes_of_error = (-22_i32).to_ne_bytes().to_vec();
+        bytes_of_error.extend(answer(36, 0, 7, &[]));
+        add_attribute(&mut bytes_of_error, NLMSGERR_ATTR_MSG, b"no\0");
         let datagram = [
             answer(40, 0, 6, &[1; 4]),
             answer(40, 0, 7, &[2; 4]),
-            answer(ERROR, CAPPED | EXPLAINED, 7, &said),
+            answer(NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS, 7, &bytes_of_error),
         ]
         .concat();
         let found: Vec<_> = messages(&datagram, 7).collect();
-        assert_eq!(found, [Message::Found(&[2; 4]), Message::End { error: 22, said: b"no" }]);
+        assert_eq!(found, [Message::Found(&[2; 4]), Message::End { error: 22, explanation: b"no" }]);
     }
 
     proptest! {

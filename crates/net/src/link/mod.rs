@@ -1,4 +1,5 @@
-//! The queues of a network device: what the kernel keeps waiting there, by which rules, and how it is changed in place (rtnetlink).
+//! Queues of a network device: queueing disciplines, classes and filters, read and changed in place
+//! (rtnetlink).
 
 mod message;
 mod shaping;
@@ -16,163 +17,172 @@ use thiserror::Error;
 
 use crate::limits::{DEVICE_NAME_BYTES_MAX, LINK_MESSAGE_BYTES_MAX};
 use crate::socket_options;
-use message::{DUMP, Message, Request, WITH_ANSWER, attribute, messages, text, u32_at};
-use shaping::{EGRESS, GET_CLASS, GET_FILTER, GET_QDISC, INGRESS, ROOT, header};
+use message::{Message, NLM_F_ACK, NLM_F_DUMP, Request, attribute, messages, text, u32_at};
+use shaping::{
+    CLSACT_EGRESS, CLSACT_INGRESS, RTM_GETQDISC, RTM_GETTCLASS, RTM_GETTFILTER, TC_H_ROOT, header,
+};
 
 /// Types of messages about devices (`RTM_...`), and their attributes (`IFLA_...`).
-const GET_LINK: u16 = 18;
-const SET_LINK: u16 = 19;
-const LINK_NAME: u16 = 3;
-const LINK_MTU: u16 = 4;
-const LINK_ANSWER: u16 = 29;
-const LINK_SEGMENTS_MAX: u16 = 40;
-const LINK_HEADER_BYTES: usize = 16;
-/// Statistics are left out of an answer (`RTEXT_FILTER_SKIP_STATS`).
-const WITHOUT_STATISTICS: u32 = 8;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_EXT_MASK: u16 = 29;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
+const IFINFOMSG_BYTES: usize = 16;
+/// Flag that omits statistics from an answer (`RTEXT_FILTER_SKIP_STATS`).
+const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 /// Kinds of devices (`ARPHRD_...`), and flags (`IFF_...`).
-const ETHERNET: u16 = 1;
-const IS_UP: u32 = 1;
-const IS_LOOPBACK: u32 = 8;
+const ARPHRD_ETHER: u16 = 1;
+const IFF_UP: u32 = 1;
+const IFF_LOOPBACK: u32 = 8;
 
-/// Why the kernel does not do something with a device's queues.
+/// Error of a query or change of a device's queues.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The process may not.
-    #[error("{doing} takes CAP_NET_ADMIN: be root, or with systemd AmbientCapabilities=CAP_NET_ADMIN")]
+    /// The process lacks the capability `CAP_NET_ADMIN`.
+    #[error(
+        "cannot {doing}: CAP_NET_ADMIN missing; be root, or set AmbientCapabilities=CAP_NET_ADMIN \
+        with systemd"
+    )]
     Forbidden {
-        /// What was done.
+        /// Action that failed, such as "add a qdisc".
         doing: &'static str,
     },
-    /// There is no such device, or no longer.
-    #[error("there is no such network device (ip link shows those there are)")]
+    /// The device does not exist, or not any more.
+    #[error("network device not found (ip link shows all)")]
     NoDevice,
-    /// Something else.
-    #[error("{doing} fails: {error}{said}")]
+    /// The kernel refuses the request for another reason.
+    #[error("cannot {doing}: {error}{explanation}")]
     Other {
-        /// What was done.
+        /// Action that failed, such as "add a qdisc".
         doing: &'static str,
-        /// The kernel's error.
+        /// Error of the kernel.
         error: Errno,
-        /// What it says about it, behind a colon.
-        said: String,
+        /// Message of the kernel, after a colon; empty if there is none.
+        explanation: String,
     },
 }
 
 impl LinkError {
-    /// Whether what was meant is not there.
+    /// True if the queue, class or filter of the request does not exist.
     #[must_use]
     pub const fn is_absent(&self) -> bool {
         matches!(self, Self::NoDevice | Self::Other { error: Errno::NOENT | Errno::INVAL, .. })
     }
 
-    fn of(doing: &'static str, error: Errno, said: &[u8]) -> Self {
+    fn of(doing: &'static str, error: Errno, explanation: &[u8]) -> Self {
         match error {
             Errno::PERM | Errno::ACCESS => Self::Forbidden { doing },
             Errno::NODEV => Self::NoDevice,
             error => {
-                let said = String::from_utf8_lossy(said);
-                let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-                Self::Other { doing, error, said }
+                let explanation = String::from_utf8_lossy(explanation);
+                let explanation =
+                    if explanation.is_empty() { String::new() } else { format!(": {explanation}") };
+                Self::Other { doing, error, explanation }
             }
         }
     }
 }
 
-/// A network device, as it is now.
+/// State of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkDevice {
-    /// The kernel's number of it: no other has the same while it is there.
+    /// Interface index, which is unique while the device exists.
     pub index: u32,
-    /// Its name, as far as it is text.
+    /// Name of the device.
     pub name: String,
-    /// The longest packet in bytes, without the header of the link.
+    /// Longest packet in bytes, without the link header.
     pub mtu: u32,
-    /// Most segments of a packet that is joined from several (TSO and GSO); `None`: the kernel does not say.
+    /// Largest number of segments in a packet that is joined from several (TSO and GSO); `None` if
+    /// the kernel does not report it.
     pub segments_max: Option<u32>,
-    /// Whether it is Ethernet, whose header packets have in addition.
+    /// True if the device is Ethernet: its packets have an additional header.
     pub is_ethernet: bool,
-    /// Whether it leads back to this machine.
+    /// True if the device is a loopback device.
     pub is_loopback: bool,
-    /// Whether somebody has taken it up.
+    /// True if the device is set up (`IFF_UP`).
     pub is_up: bool,
 }
 
-/// What makes packets wait (a queueing discipline).
+/// Queueing discipline of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
-    /// What the kernel calls it.
+    /// Kind of the discipline, as the kernel names it.
     pub kind: String,
-    /// Its number; 0: the kernel has put it there by itself.
+    /// Handle of the discipline; 0 for the kernel's default.
     pub handle: u32,
-    /// What it is below; [`Qdisc::is_root`] knows the highest place.
+    /// Parent in the device's tree of queues; see [`Qdisc::is_root`].
     pub parent: u32,
-    /// What it was told, as the kernel says it.
+    /// Options of the discipline, as the kernel encodes them.
     pub options: Option<Vec<u8>>,
-    /// Whether it counts other lengths than packets have.
+    /// True if the discipline computes with other lengths than those of the packets.
     pub has_size_table: bool,
 }
 
 impl Qdisc {
-    /// Whether all that leaves passes by it.
+    /// True if the discipline is the device's root: all outgoing packets pass through it.
     #[must_use]
     pub const fn is_root(&self) -> bool {
-        self.parent == ROOT
+        self.parent == TC_H_ROOT
     }
 
-    /// Whether it is the place of filters, or what was that before there were two of them.
+    /// True if the discipline is the attachment point of filters: clsact, or its predecessor
+    /// ingress.
     #[must_use]
     pub const fn is_for_filters(&self) -> bool {
-        self.parent == shaping::CLSACT_PARENT
+        self.parent == shaping::TC_H_CLSACT
     }
 }
 
-/// A class of HTB.
+/// Class of the HTB queueing discipline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClassShape {
-    /// Its number: HTB's in the upper half.
+pub struct HtbClass {
+    /// Identifier of the class; its upper half is HTB's handle.
     pub id: u32,
-    /// That of the class above it, or HTB's.
+    /// Identifier of the parent class, or HTB's handle.
     pub parent: u32,
-    /// What it gets whatever others want.
+    /// Rate that the class gets in any case.
     pub rate: Rate,
-    /// What it gets at most.
+    /// Rate that the class gets at most.
     pub ceiling: Rate,
-    /// What it may send at once.
+    /// Bytes that the class may send at once after a pause.
     pub burst: Bytes,
-    /// What it sends in its turn of what is left over.
+    /// Bytes that the class sends in its turn of the capacity that other classes leave.
     pub quantum: Bytes,
 }
 
-/// What the kernel has counted of a class.
+/// Counters of an HTB class, as the kernel reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
-    /// Whose it is.
+    /// Identifier of the class.
     pub id: u32,
-    /// Bytes that have left.
+    /// Bytes that the class has sent.
     pub sent: Bytes,
-    /// Packets that have left, modulo 2^32.
+    /// Packets that the class has sent, modulo 2^32.
     pub sent_packets: u32,
-    /// Bytes that wait.
+    /// Bytes in the queue of the class.
     pub backlog: Bytes,
-    /// Packets that found no room, modulo 2^32.
+    /// Packets dropped at a full queue, modulo 2^32.
     pub dropped_packets: u32,
 }
 
-/// A filter by which packets pass.
+/// Packet filter of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// What the kernel calls it.
+    /// Kind of the filter, as the kernel names it.
     pub kind: String,
-    /// Lower ones are first.
+    /// Priority of the filter; the lowest number is first.
     pub priority: u16,
-    /// Its number among those of its priority.
+    /// Handle among the filters of its priority.
     pub handle: u32,
-    /// What a BPF program was called; nothing of others.
+    /// Name of the filter's BPF program; empty for other kinds.
     pub name: String,
 }
 
-/// A talk with the kernel about the queues of devices. Each request waits for its answer, some microseconds.
+/// Connection to the kernel's traffic control. Each request waits for its answer, some
+/// microseconds.
 pub struct TrafficControl {
     socket: OwnedFd,
     sequence: u32,
@@ -180,18 +190,18 @@ pub struct TrafficControl {
 }
 
 impl TrafficControl {
-    /// Begins it, in the network namespace of this thread.
+    /// Opens a connection, in the network namespace of this thread.
     ///
     /// # Errors
     /// If the kernel has no such sockets.
     pub fn connect() -> io::Result<Self> {
-        // Without another number, netlink is about routing, devices and queues (`NETLINK_ROUTE`).
+        // The default protocol of netlink is `NETLINK_ROUTE`: routing, devices and queues.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-        socket_options::ask_netlink_explanations(&socket)?;
+        socket_options::enable_netlink_ext_ack(&socket)?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; LINK_MESSAGE_BYTES_MAX] })
     }
 
-    /// The device of this name.
+    /// Returns the device with this name.
     ///
     /// # Errors
     /// If there is none.
@@ -200,54 +210,56 @@ impl TrafficControl {
         if !is_possible {
             return Err(LinkError::NoDevice);
         }
-        let request = link_request(GET_LINK, 0).with_text(LINK_NAME, name.as_bytes());
+        let request = link_request(RTM_GETLINK, 0).with_text(IFLA_IFNAME, name.as_bytes());
         self.one_device(request)
     }
 
-    /// The device of this number.
+    /// Returns the device with this interface index.
     ///
     /// # Errors
     /// If there is none.
     pub fn device_at(&mut self, index: u32) -> Result<LinkDevice, LinkError> {
-        self.one_device(link_request(GET_LINK, index))
+        self.one_device(link_request(RTM_GETLINK, index))
     }
 
     fn one_device(&mut self, request: Request) -> Result<LinkDevice, LinkError> {
-        let request = request.with(LINK_ANSWER, &WITHOUT_STATISTICS.to_ne_bytes());
-        let found = self.ask("looking at a network device", request, device_in)?;
+        let request = request.with(IFLA_EXT_MASK, &RTEXT_FILTER_SKIP_STATS.to_ne_bytes());
+        let found = self.request("query a network device", request, device_in)?;
         found.into_iter().next().ok_or(LinkError::NoDevice)
     }
 
-    /// Has the kernel join at most so many segments into one packet for this device: with 1, what TCP of this machine sends is as long as the
-    /// link takes.
+    /// Limits the segments that the kernel joins into one packet for this device. With 1, packets
+    /// of this machine's TCP are no longer than the link's MTU.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the kernel refuses.
     pub fn set_segments_max(&mut self, index: u32, segments: u32) -> Result<(), LinkError> {
-        let request = link_request(SET_LINK, index).with(LINK_SEGMENTS_MAX, &segments.to_ne_bytes());
-        self.order("setting gso_max_segs", request)
+        let request = link_request(RTM_SETLINK, index).with(IFLA_GSO_MAX_SEGS, &segments.to_ne_bytes());
+        self.execute("set gso_max_segs", request)
     }
 
-    /// All that packets wait in at a device, as far as somebody sees it.
+    /// Returns the queueing disciplines of the device with this index.
     ///
     /// # Errors
-    /// If the kernel does not say.
+    /// If the kernel refuses.
     pub fn qdiscs(&mut self, index: u32) -> Result<Vec<Qdisc>, LinkError> {
-        let request = Request::new(GET_QDISC, DUMP, &header(index, 0, 0, 0));
-        self.ask("looking at queues", request, move |payload| shaping::qdisc_in(payload, index))
+        let request = Request::new(RTM_GETQDISC, NLM_F_DUMP, &header(index, 0, 0, 0));
+        self.request("query qdiscs", request, move |payload| shaping::qdisc_in(payload, index))
     }
 
-    /// What somebody has put at the root of a device; `None` if it is the kernel's own. (Asked for one queue alone, the kernel would tell everybody
-    /// who listens.)
+    /// Returns the configured root discipline of a device; `None` if it is the kernel's default.
+    /// All disciplines are requested, because the kernel would notify all listeners of a request
+    /// for one.
     ///
     /// # Errors
-    /// If the kernel does not say.
+    /// If the kernel refuses.
     pub fn root(&mut self, index: u32) -> Result<Option<Qdisc>, LinkError> {
         let all = self.qdiscs(index)?;
         Ok(all.into_iter().find(|qdisc| qdisc.is_root() && qdisc.handle != 0))
     }
 
-    /// Puts HTB at the root, in place of another one or of the kernel's own. What finds no class has the one with the minor number `default`.
+    /// Installs HTB as root discipline of a device. If `replaces`, it takes the place of another
+    /// one. Packets without a class use the class with the minor number `default`.
     ///
     /// # Errors
     /// If the kernel refuses: there is one already, or it has no HTB (`modprobe sch_htb`).
@@ -258,82 +270,97 @@ impl TrafficControl {
         default: u16,
         replaces: bool,
     ) -> Result<(), LinkError> {
-        self.order("adding HTB (module sch_htb)", shaping::new_htb(index, handle, default, replaces))
+        self.execute("add HTB (module sch_htb)", shaping::new_htb(index, handle, default, replaces))
     }
 
-    /// Makes a class, or changes it while packets wait.
+    /// Creates an HTB class of a device, or changes an existing one while packets are queued.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn set_class(&mut self, index: u32, shape: &ClassShape) -> Result<(), LinkError> {
-        self.order("setting a class of HTB", shaping::class(index, shape))
+    pub fn set_class(&mut self, index: u32, shape: &HtbClass) -> Result<(), LinkError> {
+        self.execute("set an HTB class", shaping::class(index, shape))
     }
 
-    /// Gives a class a queue of so many bytes.
+    /// Adds a queue of `capacity` bytes (bfifo) to an HTB class of a device.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn add_queue(&mut self, index: u32, class: u32, handle: u32, room: Bytes) -> Result<(), LinkError> {
-        self.order("adding a queue", shaping::queue(index, class, handle, room, true))
+    pub fn add_queue(
+        &mut self,
+        index: u32,
+        class: u32,
+        handle: u32,
+        capacity: Bytes,
+    ) -> Result<(), LinkError> {
+        self.execute("add a qdisc", shaping::queue(index, class, handle, capacity, true))
     }
 
-    /// Has a queue take so many bytes from now on; what waits already stays.
+    /// Changes the length of a class's queue to `capacity` bytes; queued packets stay.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn set_queue(&mut self, index: u32, class: u32, handle: u32, room: Bytes) -> Result<(), LinkError> {
-        self.order("changing a queue", shaping::queue(index, class, handle, room, false))
+    pub fn set_queue(
+        &mut self,
+        index: u32,
+        class: u32,
+        handle: u32,
+        capacity: Bytes,
+    ) -> Result<(), LinkError> {
+        self.execute("change a qdisc", shaping::queue(index, class, handle, capacity, false))
     }
 
-    /// Puts the root back that was there, in place of what is.
+    /// Restores a root discipline that the device had before, in place of the present one.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn put_root_back(&mut self, index: u32, root: &Qdisc) -> Result<(), LinkError> {
-        self.order("putting a queue back", shaping::root_again(index, root))
+    pub fn restore_root(&mut self, index: u32, root: &Qdisc) -> Result<(), LinkError> {
+        self.execute("restore the root qdisc", shaping::restore_root(index, root))
     }
 
-    /// Takes the root away that has this number: the kernel has its own again.
+    /// Removes the root discipline with this handle: the device gets the kernel's default.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If there is no such root.
     pub fn delete_root(&mut self, index: u32, handle: u32) -> Result<(), LinkError> {
-        self.order("removing a queue", shaping::delete_root(index, handle))
+        self.execute("remove a qdisc", shaping::delete_root(index, handle))
     }
 
-    /// Makes the place for filters, clsact.
+    /// Adds clsact to a device, the attachment point of filters.
     ///
     /// # Errors
     /// If there is one, or the kernel has none (`modprobe sch_ingress`).
     pub fn add_clsact(&mut self, index: u32) -> Result<(), LinkError> {
-        self.order("adding clsact (module sch_ingress)", shaping::new_clsact(index))
+        self.execute("add clsact (module sch_ingress)", shaping::new_clsact(index))
     }
 
-    /// Removes it with all filters.
+    /// Removes clsact from a device, with all its filters.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If there is none.
     pub fn delete_clsact(&mut self, index: u32) -> Result<(), LinkError> {
-        self.order("removing clsact", shaping::delete_clsact(index))
+        self.execute("remove clsact", shaping::delete_clsact(index))
     }
 
-    /// The filters of clsact: of what leaves, and of what comes.
+    /// Returns the filters at a device's clsact: those of outgoing packets, and those of incoming
+    /// ones.
     ///
     /// # Errors
-    /// If the kernel does not say.
+    /// If the kernel refuses.
     pub fn filters(&mut self, index: u32) -> Result<[Vec<Filter>; 2], LinkError> {
         let mut of = |parent| {
-            let request = Request::new(GET_FILTER, DUMP, &header(index, 0, parent, 0));
-            let found = self.ask("looking at filters", request, shaping::filter_in)?;
+            let request = Request::new(RTM_GETTFILTER, NLM_F_DUMP, &header(index, 0, parent, 0));
+            let found = self.request("query filters", request, shaping::filter_in)?;
             Ok(found.into_iter().filter(|filter| filter.handle != 0).collect())
         };
-        Ok([of(EGRESS)?, of(INGRESS)?])
+        Ok([of(CLSACT_EGRESS)?, of(CLSACT_INGRESS)?])
     }
 
-    /// Has what leaves pass by a BPF program that the kernel has already; it stays there when the process ends.
+    /// Adds a filter of a device's outgoing packets by a loaded BPF program. It stays when the
+    /// process ends.
     ///
     /// # Errors
-    /// If the kernel refuses: there is such a filter, or it has none of BPF (`modprobe cls_bpf`).
+    /// If the kernel refuses: there is such a filter, or it has no BPF filters
+    /// (`modprobe cls_bpf`).
     pub fn add_filter(
         &mut self,
         index: u32,
@@ -341,32 +368,32 @@ impl TrafficControl {
         program: BorrowedFd<'_>,
     ) -> Result<(), LinkError> {
         let program = program.as_raw_fd().unsigned_abs();
-        self.order("adding a filter (module cls_bpf)", shaping::new_filter(index, filter, program))
+        self.execute("add a filter (module cls_bpf)", shaping::new_filter(index, filter, program))
     }
 
-    /// Removes it.
+    /// Removes a filter of a device's outgoing packets.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If there is no such filter.
     pub fn delete_filter(&mut self, index: u32, filter: &Filter) -> Result<(), LinkError> {
-        self.order("removing a filter", shaping::delete_filter(index, filter))
+        self.execute("remove a filter", shaping::delete_filter(index, filter))
     }
 
-    /// What has been counted of the classes of a device.
+    /// Returns the counters of a device's HTB classes.
     ///
     /// # Errors
-    /// If the kernel does not say.
+    /// If the kernel refuses.
     pub fn classes(&mut self, index: u32) -> Result<Vec<ClassCounters>, LinkError> {
-        let request = Request::new(GET_CLASS, DUMP, &header(index, 0, 0, 0));
-        self.ask("looking at classes", request, shaping::class_in)
+        let request = Request::new(RTM_GETTCLASS, NLM_F_DUMP, &header(index, 0, 0, 0));
+        self.request("query classes", request, shaping::class_in)
     }
 
-    fn order(&mut self, doing: &'static str, request: Request) -> Result<(), LinkError> {
-        self.ask(doing, request, |_| None::<()>).map(drop)
+    fn execute(&mut self, doing: &'static str, request: Request) -> Result<(), LinkError> {
+        self.request(doing, request, |_| None::<()>).map(drop)
     }
 
-    /// Sends a request, and reads what it finds until the kernel says that this is all.
-    fn ask<T>(
+    /// Sends a request; returns what `read` finds in each result until the kernel ends the answer.
+    fn request<T>(
         &mut self,
         doing: &'static str,
         request: Request,
@@ -386,8 +413,8 @@ impl TrafficControl {
                 match message {
                     Message::Found(payload) => found.extend(read(payload)),
                     Message::End { error: 0, .. } => return Ok(found),
-                    Message::End { error, said } => {
-                        return Err(LinkError::of(doing, Errno::from_raw_os_error(error), said));
+                    Message::End { error, explanation } => {
+                        return Err(LinkError::of(doing, Errno::from_raw_os_error(error), explanation));
                     }
                 }
             }
@@ -401,27 +428,27 @@ impl fmt::Debug for TrafficControl {
     }
 }
 
-/// A request about a device; 0: the one that an attribute names.
+/// Creates a request about a device; with index 0, an attribute names the device.
 fn link_request(kind: u16, index: u32) -> Request {
     let words = [0, index, 0, 0];
     let header: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    debug_assert_eq!(header.len(), LINK_HEADER_BYTES);
-    Request::new(kind, WITH_ANSWER, &header)
+    debug_assert_eq!(header.len(), IFINFOMSG_BYTES);
+    Request::new(kind, NLM_F_ACK, &header)
 }
 
 fn device_in(payload: &[u8]) -> Option<LinkDevice> {
     let kind = u16::from_ne_bytes(payload.get(2..4)?.try_into().ok()?);
     let (index, flags) = (u32_at(payload, 4)?, u32_at(payload, 8)?);
-    let inner = payload.get(LINK_HEADER_BYTES..)?;
+    let inner = payload.get(IFINFOMSG_BYTES..)?;
     let word = |kind| attribute(inner, kind).and_then(|value| u32_at(value, 0));
     Some(LinkDevice {
         index,
-        name: text(attribute(inner, LINK_NAME)?),
-        mtu: word(LINK_MTU)?,
-        segments_max: word(LINK_SEGMENTS_MAX),
-        is_ethernet: kind == ETHERNET,
-        is_loopback: flags & IS_LOOPBACK != 0,
-        is_up: flags & IS_UP != 0,
+        name: text(attribute(inner, IFLA_IFNAME)?),
+        mtu: word(IFLA_MTU)?,
+        segments_max: word(IFLA_GSO_MAX_SEGS),
+        is_ethernet: kind == ARPHRD_ETHER,
+        is_loopback: flags & IFF_LOOPBACK != 0,
+        is_up: flags & IFF_UP != 0,
     })
 }
 
@@ -442,9 +469,9 @@ mod tests {
 
     #[test]
     fn what_lacks_a_right_or_fails_says_so() {
-        let forbidden = LinkError::of("adding HTB", Errno::PERM, b"").to_string();
+        let forbidden = LinkError::of("add HTB", Errno::PERM, b"").to_string();
         assert!(forbidden.contains("CAP_NET_ADMIN"), "{forbidden}");
-        let other = LinkError::of("adding HTB", Errno::NOENT, b"kind is unknown").to_string();
-        assert!(other.starts_with("adding HTB fails: ") && other.ends_with(": kind is unknown"), "{other}");
+        let other = LinkError::of("add HTB", Errno::NOENT, b"kind is unknown").to_string();
+        assert!(other.starts_with("cannot add HTB: ") && other.ends_with(": kind is unknown"), "{other}");
     }
 }

@@ -1,4 +1,4 @@
-//! Queues into which rules of the firewall put packets (NFQUEUE), for a role to take them or let them go.
+//! Packet queues of the firewall (NFQUEUE): a role consumes or accepts the packets in them.
 
 mod messages;
 
@@ -16,121 +16,134 @@ use thiserror::Error;
 use crate::limits::{APPLICATION_BUFFER_BYTES, PACKETS_PER_TURN, QUEUE_MESSAGE_BYTES_MAX, QUEUE_PACKETS_MAX};
 use crate::socket_options;
 pub use messages::Verdict;
-pub(crate) use messages::{Found, Key};
 use messages::{Message, VERDICT_BYTES, add_bind, add_unbind, add_verdict, parse};
+pub(crate) use messages::{PacketKey, PacketMessage};
 
-/// Why queues cannot be had.
+/// Error of binding packet queues.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The kernel has none.
+    /// The kernel does not support packet queues.
     #[error(
-        "this kernel has no queues of packets ({0}): load the module (modprobe nfnetlink_queue), or use a kernel with it"
+        "kernel without packet queues ({0}): load the module (modprobe nfnetlink_queue), or use a \
+        kernel with it"
     )]
     Unsupported(io::Error),
-    /// Only the privileged may have queues.
-    #[error("the queue {queue} takes CAP_NET_ADMIN: with systemd AmbientCapabilities=CAP_NET_ADMIN")]
+    /// The process lacks the capability `CAP_NET_ADMIN`.
+    #[error(
+        "cannot bind the packet queue {queue}: CAP_NET_ADMIN missing; set \
+        AmbientCapabilities=CAP_NET_ADMIN with systemd"
+    )]
     Forbidden {
-        /// Which.
+        /// Number of the queue.
         queue: u16,
     },
-    /// Another process has it.
+    /// Another process has bound the queue.
     #[error(
-        "another process has the queue {queue} (/proc/net/netfilter/nfnetlink_queue lists queues, each with the number of its process): end it, or take \
-         another queue here and in the rules of the firewall"
+        "packet queue {queue} in use by another process (/proc/net/netfilter/nfnetlink_queue lists \
+        queues, each with the number of its process): end it, or use another queue here and in the \
+        firewall's rules"
     )]
     InUse {
-        /// Which.
+        /// Number of the queue.
         queue: u16,
     },
-    /// Something else.
-    #[error("the system does not give the queue {queue}: {error}")]
+    /// The kernel refuses the queue for another reason.
+    #[error("cannot bind the packet queue {queue}: {error}")]
     Other {
-        /// Which.
+        /// Number of the queue.
         queue: u16,
-        /// What the kernel said.
+        /// Error of the kernel.
         error: io::Error,
     },
 }
 
-/// A packet that a rule of the firewall has put into a queue.
+/// A packet that a firewall rule has put into a queue.
 #[derive(Debug)]
-pub struct Queued<'a> {
-    /// Into which.
+pub struct QueuedPacket<'a> {
+    /// Number of the queue.
     pub queue: u16,
-    /// Its firewall mark; 0: none.
+    /// Firewall mark of the packet; 0 for none.
     pub mark: u32,
-    /// The number of the device by which it came; `None`: it begins at this machine.
-    pub came_by: Option<u32>,
-    /// The number of the device by which it leaves, if that is decided; 1: it stays at this machine.
-    pub leaves_by: Option<u32>,
-    /// The IP packet, whole: up to 1,500 bytes. What is changed of it, the system does not see; lost after the call.
+    /// Interface index of the packet's input device; `None` for packets of this machine.
+    pub input_ifindex: Option<u32>,
+    /// Interface index of the packet's output device, if it is decided; 1 for packets to this
+    /// machine.
+    pub output_ifindex: Option<u32>,
+    /// Whole IP packet, up to 1,500 bytes. The system does not see changes to it. The buffer is
+    /// reused after the call.
     pub packet: &'a mut [u8],
 }
 
-/// What became of packets of queues.
+/// Queued packets of a role by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
-    /// Packets that the role took.
-    pub taken: u64,
-    /// Packets that went on, as if there were no queue: the role did not want them, or they were too long.
+    /// Packets that the role consumed.
+    pub consumed: u64,
+    /// Packets that continued through the system: the role accepted them, or they were too long.
     pub accepted: u64,
-    /// Packets that the kernel let go on unseen because the role was too slow for the queue.
-    pub unseen: u64,
+    /// Packets that the kernel passed on without a verdict, because the role was too slow for the
+    /// queue.
+    pub overruns: u64,
 }
 
-/// The queues of one role. They are there as long as this: when the process ends, however that ends, packets go on as a rule says for
-/// queues that nobody has: with `--queue-bypass` as if there were no queue, else nowhere.
+/// Packet queues of one role. They exist as long as this value. When the process ends in any
+/// manner, a firewall rule decides on packets for unbound queues: with `--queue-bypass` they
+/// continue as without a queue, otherwise they are dropped.
 pub struct PacketQueues {
     socket: OwnedFd,
-    /// The numbers of those that are bound.
+    /// Numbers of the bound queues.
     bound: Vec<u16>,
-    /// The sequence number of the last request.
+    /// Sequence number of the last request.
     sequence: u32,
-    /// Whether the process may have queues, as far as it is known.
+    /// True if the process has the capability for packet queues, as far as is known.
     is_privileged: bool,
-    /// What is to be told to the kernel.
+    /// Encoded verdicts that are not sent to the kernel yet.
     verdicts: Vec<u8>,
     pub(crate) counters: QueueCounters,
-    /// What the kernel has dropped at the socket, modulo 2^32.
-    unseen: u32,
+    /// Drop counter of the socket at its last reading, modulo 2^32.
+    overruns: u32,
 }
 
 impl PacketQueues {
-    /// Takes queues; from now on, their packets wait for a thread.
+    /// Binds queues; from now on, their packets wait for a thread.
     ///
     /// # Errors
-    /// If the process may not (it takes `CAP_NET_ADMIN`), the kernel has no queues, or another process has one of these.
+    /// If the process lacks `CAP_NET_ADMIN`, the kernel has no queues, or another process has one
+    /// of these.
     pub fn bind(queues: &[u16]) -> Result<Self, QueueError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(NETFILTER));
         let socket = socket.map_err(|error| QueueError::Unsupported(error.into()))?;
-        // Outside of user namespaces, it takes the same right as queues do, of which the kernel says less. Within one, the system's limit holds.
+        // Outside of user namespaces, this requires the same capability as queues, whose errors are
+        // less specific. Within one, the system's limit applies.
         let is_privileged = set_socket_recv_buffer_size_force(&socket, APPLICATION_BUFFER_BYTES).is_ok();
         if !is_privileged {
             let _ = set_socket_recv_buffer_size(&socket, APPLICATION_BUFFER_BYTES);
         }
-        // What does not fit is counted, and goes its own way; an error would tell nothing more.
+        // Packets that do not fit are counted, and continue through the system; an error would add
+        // nothing.
         socket_options::disable_netlink_overruns(&socket).map_err(QueueError::Unsupported)?;
         let verdicts = Vec::with_capacity(PACKETS_PER_TURN * VERDICT_BYTES);
         let counters = QueueCounters::default();
         let mut all =
-            Self { socket, bound: Vec::new(), sequence: 0, is_privileged, verdicts, counters, unseen: 0 };
+            Self { socket, bound: Vec::new(), sequence: 0, is_privileged, verdicts, counters, overruns: 0 };
         queues.iter().try_for_each(|queue| all.bind_one(*queue))?;
         Ok(all)
     }
 
-    /// Takes these queues, and no others. Those that stay lose nothing.
+    /// Binds these queues, in place of the present ones. Queues in both sets lose no packet.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind). Then all are as they were.
-    pub(crate) fn change(&mut self, queues: &[u16]) -> Result<(), QueueError> {
+    /// As [`bind`](Self::bind). Then all are unchanged.
+    pub(crate) fn rebind(&mut self, queues: &[u16]) -> Result<(), QueueError> {
         let before = self.bound.clone();
         let added = queues.iter().filter(|queue| !before.contains(queue));
         let added = added.copied().try_for_each(|queue| self.bind_one(queue));
-        let kept = if added.is_ok() { queues } else { &before };
-        let gone: Vec<u16> = self.bound.iter().copied().filter(|queue| !kept.contains(queue)).collect();
-        for queue in gone {
+        let remaining = if added.is_ok() { queues } else { &before };
+        let removed: Vec<u16> =
+            self.bound.iter().copied().filter(|queue| !remaining.contains(queue)).collect();
+        for queue in removed {
             self.unbind(queue);
         }
         added
@@ -146,17 +159,18 @@ impl PacketQueues {
         Ok(())
     }
 
-    /// Packets that wait go on first: the kernel drops those of a queue that is given back.
+    /// Unbinds a queue. Before, accepts the packets that wait in it, because the kernel drops those
+    /// of an unbound queue.
     fn unbind(&mut self, queue: u16) {
         self.bound.retain(|other| *other != queue);
         let mut buffer = [0; QUEUE_MESSAGE_BYTES_MAX];
         while let Ok(Some(Message::Packet(found))) = self.next(&mut buffer) {
-            self.decide(found.key, Verdict::Accepted);
-            // What the kernel does not hear now, it hears with the next verdict.
-            let _ = self.tell();
+            self.queue_verdict(found.key, Verdict::Accepted);
+            // Verdicts that the kernel does not accept now are sent with the next ones.
+            let _ = self.send_verdicts();
         }
         if let Err(error) = self.request(|request, sequence| add_unbind(request, sequence, queue)) {
-            tracing::warn!(queue, %error, "the system does not take a queue back");
+            tracing::warn!(queue, %error, "cannot unbind a packet queue");
         }
     }
 
@@ -166,12 +180,13 @@ impl PacketQueues {
         add(&mut request, sequence);
         send(&self.socket, &request, SendFlags::empty())?;
         let mut buffer = [0; QUEUE_MESSAGE_BYTES_MAX];
-        // The kernel has answered when the call returns; packets of queues that are bound already may have come before.
+        // The answer is available when the call returns, possibly after packets of bound queues.
         loop {
             match self.next(&mut buffer)? {
                 Some(Message::Packet(found)) => {
-                    self.decide(found.key, Verdict::Accepted);
-                    self.tell().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+                    self.queue_verdict(found.key, Verdict::Accepted);
+                    self.send_verdicts()
+                        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
                 }
                 Some(Message::Answer { sequence: of, error }) if of == sequence => {
                     return if error == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(error)) };
@@ -181,19 +196,21 @@ impl PacketQueues {
         }
     }
 
-    /// The next message; `None` if it is nothing to know.
+    /// Receives the kernel's next message; `None` if it is irrelevant.
     fn next(&self, buffer: &mut [u8]) -> Result<Option<Message>, Errno> {
         let (_, length) = recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?;
         Ok(parse(&buffer[..length.min(buffer.len())]))
     }
 
-    /// The next packet that waits, if there is one. Each is to be decided about.
-    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Found>> {
+    /// Receives the next packet of the queues; `None` if none waits. The caller has to return a
+    /// verdict on each.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<PacketMessage>> {
         for _ in 0..PACKETS_PER_TURN {
             match self.next(buffer) {
                 Ok(Some(Message::Packet(found))) => return Ok(Some(found)),
                 Err(Errno::AGAIN) => return Ok(None),
-                // A packet was gone before its verdict came; packets did not fit, which are counted; or a signal came.
+                // A packet was removed before its verdict, packets did not fit (which is counted),
+                // or a signal arrived.
                 Ok(_) | Err(Errno::NOBUFS | Errno::INTR) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -201,35 +218,37 @@ impl PacketQueues {
         Ok(None)
     }
 
-    /// Notes what becomes of a packet: [`tell`](Self::tell) says it.
-    pub(crate) fn decide(&mut self, key: Key, verdict: Verdict) {
+    /// Counts the verdict on a packet and queues it, for [`send_verdicts`](Self::send_verdicts).
+    pub(crate) fn queue_verdict(&mut self, key: PacketKey, verdict: Verdict) {
         add_verdict(&mut self.verdicts, key, verdict);
         match verdict {
-            Verdict::Taken => self.counters.taken += 1,
+            Verdict::Consumed => self.counters.consumed += 1,
             Verdict::Accepted => self.counters.accepted += 1,
         }
     }
 
-    /// Tells the kernel all that is noted.
-    pub(crate) fn tell(&mut self) -> io::Result<()> {
+    /// Sends the queued verdicts to the kernel. If it accepts none now, they stay for the next
+    /// call.
+    pub(crate) fn send_verdicts(&mut self) -> io::Result<()> {
         if self.verdicts.is_empty() {
             return Ok(());
         }
         match send(&self.socket, &self.verdicts, SendFlags::empty()) {
-            // They go with the next ones: the packets wait, of which there are as many as fit the queue.
+            // They are sent with the next ones: the packets wait, at most as many as the queue
+            // allows.
             Err(Errno::NOBUFS | Errno::NOMEM | Errno::AGAIN | Errno::INTR) => Ok(()),
-            told => {
+            sent => {
                 self.verdicts.clear();
-                told.map(drop).map_err(failed)
+                sent.map(drop).map_err(failed)
             }
         }
     }
 
-    /// Asks the kernel what it let go on unseen.
-    pub(crate) fn count_unseen(&mut self) {
-        let unseen = socket_options::dropped(&self.socket).unwrap_or(self.unseen);
-        self.counters.unseen += u64::from(unseen.wrapping_sub(self.unseen));
-        self.unseen = unseen;
+    /// Adds the packets that the kernel passed on without a verdict since the last call.
+    pub(crate) fn count_overruns(&mut self) {
+        let unseen = socket_options::dropped(&self.socket).unwrap_or(self.overruns);
+        self.counters.overruns += u64::from(unseen.wrapping_sub(self.overruns));
+        self.overruns = unseen;
     }
 }
 
@@ -249,12 +268,12 @@ fn explained(error: Errno, queue: u16, is_privileged: bool) -> QueueError {
     match error {
         Errno::PERM if !is_privileged => QueueError::Forbidden { queue },
         Errno::PERM | Errno::BUSY => QueueError::InUse { queue },
-        // What the kernel says of messages that no module of it reads.
+        // The kernel's error for messages that none of its modules reads.
         Errno::INVAL | Errno::OPNOTSUPP => QueueError::Unsupported(error.into()),
         error => QueueError::Other { queue, error: error.into() },
     }
 }
 
 fn failed(error: Errno) -> io::Error {
-    io::Error::new(io::Error::from(error).kind(), format!("the queues of packets fail: {error}"))
+    io::Error::new(io::Error::from(error).kind(), format!("packet queues failed: {error}"))
 }

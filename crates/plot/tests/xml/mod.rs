@@ -1,6 +1,6 @@
-//! As much of XML as charts are made of.
+//! Parser for the part of XML that charts use.
 
-/// An element: its name, its attributes as they are written, and the text right after its start.
+/// Element: its name, its attributes as written, and the text directly after its start tag.
 #[derive(Clone, Debug)]
 pub(crate) struct Element {
     pub(crate) name: String,
@@ -20,7 +20,7 @@ impl Element {
     }
 }
 
-/// All elements in the order of their starts.
+/// Returns all elements in the order of their start tags.
 #[track_caller]
 pub(crate) fn elements(xml: &str) -> Vec<Element> {
     parse(xml).unwrap_or_else(|problem| panic!("{problem}"))
@@ -71,7 +71,7 @@ fn start(tag: &str, text: &str) -> Result<Element, String> {
         attributes.push((name.into(), value.into()));
         rest = next.trim_start();
     }
-    let is_name = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric());
+    let is_name = !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric());
     is_name
         .then(|| Element { name: name.into(), text: text.into(), attributes })
         .ok_or(format!("no name: {name}"))

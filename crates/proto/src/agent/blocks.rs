@@ -1,4 +1,5 @@
-//! In-stream repair packets at the receiver.
+//! In-stream blocks at the receiver, which wait for source or repair packets before they can be
+//! decoded.
 
 use alloc::collections::VecDeque;
 
@@ -9,10 +10,10 @@ use byway_wire::messages::Mask;
 use byway_wire::{LengthSymbol, SequenceNumber};
 
 use crate::limits::{BLOCK_REPAIRS_MAX, RECEIVER_BLOCKS_MAX};
-use crate::parts::packet_log::{Handle, PacketLog};
+use crate::parts::packet_buffer::{Handle, PacketBuffer};
 use crate::parts::sequence_ring::SequenceRing;
 
-/// A repair packet of a block.
+/// In-stream repair packet of a block: its index, length symbol and payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockRepair {
     pub(super) index: u8,
@@ -20,7 +21,7 @@ pub(super) struct BlockRepair {
     pub(super) payload: Handle,
 }
 
-/// A block of which something is missing.
+/// In-stream block with its repair packets: first sequence number, and mask of its source packets.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) first: SequenceNumber,
@@ -28,41 +29,46 @@ pub(super) struct Block {
     repairs: ArrayVec<BlockRepair, BLOCK_REPAIRS_MAX>,
 }
 
-/// Restored packets and their coded bytes.
-pub(super) type Restored = ArrayVec<(SequenceNumber, Handle), REPAIR_PACKETS_MAX>;
+/// Restored source packets of a block: sequence numbers, and coded bytes in the packet buffer.
+pub(super) type RestoredPackets = ArrayVec<(SequenceNumber, Handle), REPAIR_PACKETS_MAX>;
 
-/// The blocks that wait for more.
+/// Latest blocks of a received flow that cannot be decoded yet, at most [`RECEIVER_BLOCKS_MAX`].
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     blocks: VecDeque<Block>,
 }
 
 impl Blocks {
-    /// Adds a repair packet to its block.
+    /// Adds a repair packet to its block, and ignores a second one with the same index. If there
+    /// are too many blocks, a new one replaces the oldest.
     pub(super) fn add(&mut self, first: SequenceNumber, mask: Mask, repair: BlockRepair) {
         let known = self.blocks.iter().position(|block| block.first == first && block.mask == mask);
-        let place = known.unwrap_or_else(|| {
+        let index = known.unwrap_or_else(|| {
             if self.blocks.len() == RECEIVER_BLOCKS_MAX {
                 self.blocks.pop_front();
             }
             self.blocks.push_back(Block { first, mask, repairs: ArrayVec::new() });
             self.blocks.len() - 1
         });
-        let repairs = &mut self.blocks[place].repairs;
+        let repairs = &mut self.blocks[index].repairs;
         if repairs.iter().all(|held| held.index != repair.index) && !repairs.is_full() {
             repairs.push(repair);
         }
     }
 
-    /// Takes a block out that can be decoded now, or needs no decoding any more.
-    pub(super) fn take_ready(
+    /// Removes and returns a block with no more missing source packets than repair packets. None
+    /// may be missing any more.
+    pub(super) fn pop_decodable(
         &mut self,
-        kept: &SequenceRing<Handle>,
-        log: &PacketLog,
+        buffered: &SequenceRing<Handle>,
+        packet_buffer: &PacketBuffer,
         now: Time,
     ) -> Option<Block> {
-        let place = self.blocks.iter().position(|block| block.lost(kept, log, now) <= block.repairs.len())?;
-        self.blocks.remove(place)
+        let index = self
+            .blocks
+            .iter()
+            .position(|block| block.lost_count(buffered, packet_buffer, now) <= block.repairs.len())?;
+        self.blocks.remove(index)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -76,28 +82,31 @@ impl Block {
         self.mask.offsets().map(move |offset| first.plus(u64::from(offset)))
     }
 
-    /// How many of the covered packets are not here.
-    fn lost(&self, kept: &SequenceRing<Handle>, log: &PacketLog, now: Time) -> usize {
-        let is_here = |sequence: SequenceNumber| {
-            kept.get(sequence.number()).is_some_and(|handle| log.get(handle, now).is_some())
+    /// Returns the number of the block's source packets that the buffer does not contain.
+    fn lost_count(&self, buffered: &SequenceRing<Handle>, packet_buffer: &PacketBuffer, now: Time) -> usize {
+        let is_buffered = |sequence: SequenceNumber| {
+            buffered.get(sequence.number()).is_some_and(|handle| packet_buffer.get(handle, now).is_some())
         };
-        self.numbers().filter(|sequence| !is_here(*sequence)).count()
+        self.numbers().filter(|sequence| !is_buffered(*sequence)).count()
     }
 
-    /// Restores what is missing; nothing if it does not decode.
+    /// Decodes the block, and stores the restored source packets in the buffer; returns none of
+    /// them if it does not decode.
     pub(super) fn restore(
         &self,
         engine: byway_code::Engine,
-        kept: &SequenceRing<Handle>,
-        log: &mut PacketLog,
+        buffered: &SequenceRing<Handle>,
+        packet_buffer: &mut PacketBuffer,
         buffers: &mut [byway_code::AlignedBuffer],
         now: Time,
-    ) -> Restored {
+    ) -> RestoredPackets {
         let numbers: ArrayVec<SequenceNumber, SOURCE_PACKETS_MAX> = self.numbers().collect();
         let recovered = {
             let sources: ArrayVec<Option<&[u8]>, SOURCE_PACKETS_MAX> = numbers
                 .iter()
-                .map(|sequence| kept.get(sequence.number()).and_then(|handle| log.get(handle, now)))
+                .map(|sequence| {
+                    buffered.get(sequence.number()).and_then(|handle| packet_buffer.get(handle, now))
+                })
                 .collect();
             let repairs: ArrayVec<Repair<'_>, BLOCK_REPAIRS_MAX> = self
                 .repairs
@@ -108,16 +117,18 @@ impl Block {
                         index: usize::from(repair.index),
                         source_packets: numbers.len(),
                         length_symbol: repair.length_symbol,
-                        payload: log.get(repair.payload, now)?,
+                        payload: packet_buffer.get(repair.payload, now)?,
                     })
                 })
                 .collect();
             decode(engine, &sources, &repairs, buffers)
         };
         let Ok(recovered) = recovered else {
-            return Restored::new();
+            return RestoredPackets::new();
         };
         let packets = recovered.packets(buffers);
-        packets.filter_map(|(place, packet)| Some((numbers[place], log.push(packet, now)?))).collect()
+        packets
+            .filter_map(|(index, packet)| Some((numbers[index], packet_buffer.push(packet, now)?)))
+            .collect()
     }
 }

@@ -1,91 +1,96 @@
-//! Flows end, and so does the agent.
+//! Closing of flows, and of the agent itself.
 
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::messages::{Close, CloseReason, FlowRole, Unregister, Unregistered};
+use byway_wire::messages::{Close, CloseReason, FlowRole, Unregister, UnregisterReply};
 use byway_wire::{FlowKey, Message, Receiver, SequenceNumber};
 
-use super::closings::Closings;
 use super::events::Event;
 use super::flow_table::FlowTable;
 use super::flows::{Timer, timer_key};
 use super::offers::Offers;
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::SendFlowId;
+use super::teardown::Teardowns;
 use super::{Agent, Flow, Role};
 use crate::limits::{CLOSE_RETRY, CLOSE_TRIES};
 use crate::reason::Reason;
 use crate::session::SessionId;
 
-/// Whether the agent is still in use.
+/// Life-cycle state of the agent. After `Open`, it accepts no commands, and ignores all inputs but
+/// deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum AgentState {
     Open,
-    /// It said so many times that it leaves, and says it again at this time.
+    /// The agent has sent close messages `tries` times, and sends them again at `next`.
     Leaving {
         tries: u8,
         next: Time,
     },
-    Gone,
+    Closed,
 }
 
 impl Agent {
-    /// Closes a flow that this agent sends: relays and the receiver forget it, and its number may stand for another flow
-    /// from now on.
+    /// Closes a flow that this agent sends: relays and the receiver forget it, and its number may
+    /// identify another flow from now on.
     ///
-    /// They are told when the flow's latency budget has passed, so that its last packets are repaired as any others. The
-    /// flow may be opened again at any time. A flow that is closed already is not closed again.
+    /// The agent sends unregister messages only after the flow's latency budget, because its last
+    /// packets may still need repairs. The flow may be opened again at any time. A call for a
+    /// closed flow has no effect.
     pub fn close_flow(&mut self, flow: SendFlowId, now: Time) {
         if let Some(budget) = self.senders.get(flow.0).map(|flow| flow.settings.latency_budget) {
-            self.end(Flow::Sent(flow), true, now.saturating_add(budget), now);
+            self.end_flow(Flow::Sent(flow), true, now.saturating_add(budget), now);
         }
         self.finish(now);
     }
 
-    /// Closes a flow that this agent receives: relays and the sender forget it, and its number may stand for another flow
-    /// from now on. What was sent of it is not delivered any more.
+    /// Closes a flow that this agent receives: relays and the sender forget it, and its number may
+    /// identify another flow from now on. Packets in flight are not delivered any more.
     pub fn close_received_flow(&mut self, flow: ReceiveFlowId, now: Time) {
         if self.receivers.get(flow.0).is_some() {
-            self.end(Flow::Received(flow), true, now, now);
+            self.end_flow(Flow::Received(flow), true, now, now);
         }
         self.finish(now);
     }
 
-    /// Leaves: peers and relays are told that their sessions with this agent end, a few times, as nobody can answer to
-    /// that. Who hears none of it forgets the sessions when their keys are too old.
+    /// Leaves: sends close messages to all peers and relays. The agent repeats them a few times,
+    /// because nobody can acknowledge them. A node that receives none of them forgets the session
+    /// when its keys expire.
     ///
-    /// All flows are gone at once, and all inputs but deadlines are ignored. [`Event::Left`] is the last output.
+    /// All flows are closed at once, and all inputs but deadlines are ignored. [`Event::Left`] is
+    /// the last output.
     pub fn close(&mut self, now: Time) {
-        if self.life != Life::Open {
+        if self.state != AgentState::Open {
             return;
         }
-        self.release_all();
+        self.flush_reorder_buffers();
         self.senders.iter().for_each(|(_, flow)| self.closed.add_sent(flow));
         self.receivers.iter().for_each(|(_, flow)| self.closed.add_received(flow));
         (self.senders, self.receivers) = (FlowTable::new(), FlowTable::new());
         self.sent_by_key.clear();
         self.received_by_key.clear();
-        self.drop_all_that_waited();
-        self.closings = Closings::default();
+        self.drop_all_pending_datagrams();
+        self.teardowns = Teardowns::default();
         self.offers = Offers::default();
         self.relays.iter_mut().for_each(super::relay_link::RelayLink::clear);
-        self.life = Life::Leaving { tries: 0, next: now };
-        self.leave(now);
-        self.deadline = self.leaving_deadline();
+        self.state = AgentState::Leaving { tries: 0, next: now };
+        self.send_close_if_due(now);
+        self.deadline = self.close_deadline();
     }
 
-    /// What congestion-controlled flows hold back is delivered.
-    fn release_all(&mut self) {
+    /// Delivers all packets in the reordering buffers of congestion-controlled flows.
+    fn flush_reorder_buffers(&mut self) {
         let receivers: Vec<u32> = self.receivers.iter().map(|(number, _)| number).collect();
         for number in receivers {
-            self.release(ReceiveFlowId(number), Time::MAX);
+            self.release_in_order(ReceiveFlowId(number), Time::MAX);
         }
     }
 
-    /// Says that it leaves, or has said it often enough.
-    pub(super) fn leave(&mut self, now: Time) {
-        let Life::Leaving { tries, next } = self.life else {
+    /// Sends the next close messages if they are due. After the last ones, ends all sessions and
+    /// reports [`Event::Left`].
+    pub(super) fn send_close_if_due(&mut self, now: Time) {
+        let AgentState::Leaving { tries, next } = self.state else {
             return;
         };
         if next > now {
@@ -93,88 +98,92 @@ impl Agent {
         }
         if tries == CLOSE_TRIES {
             self.roles.keys().for_each(|session| self.sessions.remove(*session));
-            self.life = Life::Gone;
+            self.state = AgentState::Closed;
             self.events.push_back(Event::Left);
             return;
         }
-        self.life = Life::Leaving { tries: tries + 1, next: now + CLOSE_RETRY };
+        self.state = AgentState::Leaving { tries: tries + 1, next: now + CLOSE_RETRY };
         // Peers first: some are reached through relays, which then forget this agent.
         let (peers, relays): (Vec<_>, Vec<_>) =
             self.roles.iter().partition(|(_, role)| matches!(role, Role::Peer(_)));
         for (session, _) in peers.into_iter().chain(relays) {
             if self.sessions.is_established(*session, now) {
                 let close = Message::Close(Close { reason: CloseReason::Leaving });
-                self.sessions.say(*session, &close, now);
+                self.sessions.queue_message(*session, &close, now);
                 self.sessions.flush(*session, now);
             }
         }
     }
 
-    /// When it is to be said again.
-    pub(super) const fn leaving_deadline(&self) -> Option<(Time, Reason)> {
-        match self.life {
-            Life::Leaving { next, .. } => Some((next, Reason::Closing)),
-            Life::Open | Life::Gone => None,
+    /// Returns the time of the next close messages, while the agent leaves.
+    pub(super) const fn close_deadline(&self) -> Option<(Time, Reason)> {
+        match self.state {
+            AgentState::Leaving { next, .. } => Some((next, Reason::Closing)),
+            AgentState::Open | AgentState::Closed => None,
         }
     }
 
-    /// Forgets a flow, and has its relays, and maybe the other end, told from `first` on.
-    fn end(&mut self, flow: Flow, tells_peer: bool, first: Time, now: Time) {
+    /// Forgets a flow, and schedules its unregister messages from the time `first` on: to its
+    /// relays, and to the peer if `notifies_peer`.
+    fn end_flow(&mut self, flow: Flow, notifies_peer: bool, first: Time, now: Time) {
         let (flow_key, role) = self.identity_of(flow);
         let unregister = Unregister { flow_key, role, far_relay: None };
-        for relay in self.relays_told_of(flow) {
-            self.closings.tell(relay, unregister, first);
+        for relay in self.relays_knowing(flow) {
+            self.teardowns.schedule(relay, unregister, first);
         }
         let peer = self.peer_of(flow);
-        if let Some(peer) = peer.filter(|_| tells_peer) {
-            self.closings.tell(peer, unregister, first);
+        if let Some(peer) = peer.filter(|_| notifies_peer) {
+            self.teardowns.schedule(peer, unregister, first);
         }
         for relay in &mut self.relays {
             relay.unbind(flow);
         }
         match flow {
-            Flow::Sent(id) => self.end_sent(id, now),
-            Flow::Received(id) => self.end_received(id, now),
-            Flow::Visits => {}
+            Flow::Sent(id) => self.end_sent_flow(id, now),
+            Flow::Received(id) => self.end_received_flow(id, now),
+            Flow::RelayProbing => {}
         }
         if let Some(Role::Peer(peer)) = peer.and_then(|peer| self.roles.get(&peer)).copied() {
-            self.offers.flow_ended(peer, flow_key.flow());
+            self.offers.on_flow_ended(peer, flow_key.flow());
         }
-        self.tell_closings(self.messages_end(), now);
+        self.send_unregisters(self.messages_end(), now);
     }
 
-    /// Ends all flows with a peer that is to be forgotten.
+    /// Ends all flows with a peer, without a message to it, before the agent forgets the peer.
     pub(super) fn end_flows_with(&mut self, peer: SessionId, now: Time) {
         for flow in self.all_flows() {
             if self.peer_of(flow) == Some(peer) {
-                self.end(flow, false, now, now);
+                self.end_flow(flow, false, now, now);
             }
         }
     }
 
-    fn end_sent(&mut self, id: SendFlowId, now: Time) {
+    /// Removes the state of a sent flow, and records its totals and its next sequence number.
+    fn end_sent_flow(&mut self, id: SendFlowId, now: Time) {
         self.timers.disarm(timer_key(Timer::Sender, id.0));
         self.drop_early(id);
         let Some(flow) = self.senders.remove(id.0) else {
             return;
         };
         self.sent_by_key.remove(&flow.key);
-        self.drop_what_waited(id);
+        self.drop_pending_datagrams(id);
         self.closed.add_sent(&flow);
         if flow.next > SequenceNumber::FIRST {
-            self.closings.stood(flow.key, FlowRole::Sender, flow.next, now);
+            self.teardowns.record_final_state(flow.key, FlowRole::Sender, flow.next, now);
         }
-        let mut places: Vec<_> = flow.settings.paths.iter().map(|path| path.ingress).collect();
-        places.sort_unstable();
-        places.dedup();
-        for place in places {
-            if let Some(relay) = self.relay_places.get(&place).copied() {
+        let mut ingresses: Vec<_> = flow.settings.paths.iter().map(|path| path.ingress).collect();
+        ingresses.sort_unstable();
+        ingresses.dedup();
+        for ingress in ingresses {
+            if let Some(relay) = self.relay_indices.get(&ingress).copied() {
                 self.relays[relay].remove_flow_rate(flow.settings.rate);
             }
         }
     }
 
-    fn end_received(&mut self, id: ReceiveFlowId, now: Time) {
+    /// Removes the state of a received flow, and records its totals and its highest sequence
+    /// number.
+    fn end_received_flow(&mut self, id: ReceiveFlowId, now: Time) {
         for timer in [Timer::Loss, Timer::Report, Timer::RegisterReceiver] {
             self.timers.disarm(timer_key(timer, id.0));
         }
@@ -184,64 +193,67 @@ impl Agent {
         self.received_by_key.remove(&flow.key);
         self.closed.add_received(&flow);
         self.incoming.remove((flow.peer, flow.key.flow()));
-        self.forget_ways_in(flow.peer, &flow.settings.paths);
+        self.forget_arrival_relays(flow.peer, &flow.settings.paths);
         if let Some(highest) = flow.highest() {
-            self.closings.stood(flow.key, FlowRole::Receiver, highest, now);
+            self.teardowns.record_final_state(flow.key, FlowRole::Receiver, highest, now);
         }
     }
 
-    /// The relays that may know a flow.
-    fn relays_told_of(&self, flow: Flow) -> Vec<SessionId> {
+    /// Returns the sessions with the relays at which a flow may be registered.
+    fn relays_knowing(&self, flow: Flow) -> Vec<SessionId> {
         let (_, role) = self.identity_of(flow);
         let registrations = self.registrations_of(flow);
         let paths = self.settings_of(flow).paths.iter().enumerate();
-        let told = paths.filter(|(path, _)| registrations.is_told(*path));
-        let places = told.map(|(_, path)| path.end_of(role));
-        places.filter_map(|place| self.relay_session(place)).collect()
+        let registered = paths.filter(|(path, _)| registrations.may_be_registered(*path));
+        let near_relays = registered.map(|(_, path)| path.near_relay(role));
+        near_relays.filter_map(|relay| self.relay_session(relay)).collect()
     }
 
-    /// The session with a flow's other end, if it has one.
+    /// Returns the session with the agent at a flow's other end; `None` for the pseudo-flow of
+    /// relay probing.
     fn peer_of(&self, flow: Flow) -> Option<SessionId> {
         match flow {
             Flow::Sent(id) => Some(self.senders[id.0 as usize].peer),
             Flow::Received(id) => Some(self.receivers[id.0 as usize].peer),
-            Flow::Visits => None,
+            Flow::RelayProbing => None,
         }
     }
 
-    /// Tells those who are to be told now that flows have ended, until so many units of work are done in all.
-    pub(super) fn tell_closings(&mut self, end: u64, now: Time) {
+    /// Sends the unregister messages that are due, until the work counter reaches `end`.
+    pub(super) fn send_unregisters(&mut self, end: u64, now: Time) {
         while self.may_work_on(end)
-            && let Some((session, unregister)) = self.closings.due(now)
+            && let Some((session, unregister)) = self.teardowns.due(now)
         {
             self.work.entries += 1;
             if self.sessions.is_established(session, now) {
-                self.sessions.say(session, &Message::Unregister(unregister), now);
+                self.sessions.queue_message(session, &Message::Unregister(unregister), now);
             }
         }
     }
 
-    /// The other end of a flow has closed it: so does this one.
-    pub(super) fn ended_by_peer(&mut self, session: SessionId, unregister: &Unregister, now: Time) {
+    /// Handles an unregister message of the peer: it has closed a flow, so this agent closes it
+    /// too.
+    pub(super) fn on_peer_unregister(&mut self, session: SessionId, unregister: &Unregister, now: Time) {
         let Unregister { flow_key, role, far_relay } = *unregister;
-        if !self.is_end_of(session, flow_key, role) {
+        if !self.is_flow_endpoint(session, flow_key, role) {
             self.counters.out_of_role += 1;
             return;
         }
         let own_role = if role == FlowRole::Sender { FlowRole::Receiver } else { FlowRole::Sender };
         if let Some(flow) = self.find_flow(flow_key, own_role) {
             if let Flow::Received(id) = flow {
-                self.release(id, Time::MAX);
+                self.release_in_order(id, Time::MAX);
             }
-            self.end(flow, false, now, now);
+            self.end_flow(flow, false, now, now);
             self.events.push_back(Event::FlowClosed(flow_key));
         }
-        let unregistered = Unregistered { flow_key, role, far_relay };
-        self.sessions.say(session, &Message::Unregistered(unregistered), now);
+        let reply = UnregisterReply { flow_key, role, far_relay };
+        self.sessions.queue_message(session, &Message::UnregisterReply(reply), now);
     }
 
-    /// Whether the session is with the agent that has this part in a flow.
-    fn is_end_of(&self, session: SessionId, key: FlowKey, role: FlowRole) -> bool {
+    /// Returns true if the session is with the agent that has this role (sender or receiver) in a
+    /// flow.
+    fn is_flow_endpoint(&self, session: SessionId, key: FlowKey, role: FlowRole) -> bool {
         let agent = match (role, key.receiver()) {
             (FlowRole::Sender, _) => key.sender(),
             (FlowRole::Receiver, Receiver::Agent(receiver)) => receiver,
@@ -250,23 +262,26 @@ impl Agent {
         self.roles.get(&session) == Some(&Role::Peer(agent))
     }
 
-    /// Somebody has heard that a flow ended. A relay that says so of a flow that began again has heard it too late.
-    pub(super) fn unregistered(&mut self, session: SessionId, unregistered: &Unregistered, now: Time) {
-        let Unregistered { flow_key, role, far_relay } = *unregistered;
-        self.closings.heard(session, Unregister { flow_key, role, far_relay });
+    /// Handles a node's reply to an unregister message, which the agent then no longer repeats. If
+    /// the flow was opened again since, the relay has just forgotten it, and the agent registers it
+    /// again.
+    pub(super) fn on_unregister_reply(&mut self, session: SessionId, reply: &UnregisterReply, now: Time) {
+        let UnregisterReply { flow_key, role, far_relay } = *reply;
+        self.teardowns.complete(session, Unregister { flow_key, role, far_relay });
         if let Some(flow) = self.find_flow(flow_key, role) {
             self.register_again(flow, session, far_relay, now);
         }
     }
 
-    /// A peer leaves: what is kept of its packets is of no use to anybody any more.
-    pub(super) fn peer_left(&mut self, session: SessionId) {
+    /// Releases the packet state of all flows from a peer that leaves, after delivery of buffered
+    /// packets.
+    pub(super) fn deactivate_flows_from(&mut self, session: SessionId) {
         self.work.entries += self.receivers.slots() as u64;
         let flows = self.receivers.iter().filter(|(_, flow)| flow.peer == session);
         let flows: Vec<u32> = flows.map(|(number, _)| number).collect();
         for number in flows {
-            self.release(ReceiveFlowId(number), Time::MAX);
-            self.receivers[number as usize].rest();
+            self.release_in_order(ReceiveFlowId(number), Time::MAX);
+            self.receivers[number as usize].deactivate();
             for timer in [Timer::Loss, Timer::Report] {
                 self.timers.disarm(timer_key(timer, number));
             }

@@ -1,4 +1,5 @@
-//! Peers that cannot be reached directly: relays deliver what they would else repair.
+//! Peers without a direct path: relays deliver the packets to them that relays would otherwise only
+//! repair.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -10,133 +11,146 @@ use super::{Agent, Flow, Role};
 use crate::limits::{BRIDGED_FOR, CLOSED_AFTER, NEVER_OPEN_AFTER};
 use crate::session::SessionId;
 
-/// The peers to which no direct path is open.
+/// Peers that are not reachable by the direct path, and the times at which relays begin to deliver
+/// to them.
 #[derive(Debug, Default)]
 pub(super) struct DirectPaths {
-    /// Not for long yet: when relays take over.
-    missed: BTreeSet<(Time, SessionId)>,
-    /// For so long that relays deliver, except flows that are bridged.
+    /// Peers without a direct path, with the time at which relays begin to deliver, or at which
+    /// bridged flows are reviewed.
+    unreachable: BTreeSet<(Time, SessionId)>,
+    /// Peers without a direct path for so long that relays deliver, except flows that repairs
+    /// bridge.
     closed: BTreeSet<SessionId>,
 }
 
 impl DirectPaths {
-    /// Whether relays deliver to a peer what begins now.
+    /// Returns true if relays have to deliver new flows to a peer, because its direct path is
+    /// closed.
     pub(super) fn is_closed(&self, peer: SessionId) -> bool {
         self.closed.contains(&peer)
     }
 
-    /// Notes that a peer is not reached directly; when relays deliver if that does not change. Whether it is news.
-    fn miss(&mut self, peer: SessionId, until: Time) -> bool {
-        let is_missed = self.missed.iter().any(|(_, missed)| *missed == peer);
-        let is_news = !is_missed && !self.is_closed(peer);
-        if is_news {
-            self.missed.insert((until, peer));
+    /// Records that a peer has no direct path; relays deliver from `until` on if that does not
+    /// change. Returns false if the peer is recorded already.
+    fn mark_unreachable(&mut self, peer: SessionId, until: Time) -> bool {
+        let is_scheduled = self.unreachable.iter().any(|(_, known)| *known == peer);
+        let is_new = !is_scheduled && !self.is_closed(peer);
+        if is_new {
+            self.unreachable.insert((until, peer));
         }
-        is_news
+        is_new
     }
 
-    /// Has a peer looked at again, to which relays deliver what they do not repair.
-    fn look_again(&mut self, peer: SessionId, at: Time) {
-        self.missed.insert((at, peer));
+    /// Schedules a review of a peer's flows that repairs bridge.
+    fn schedule_review(&mut self, peer: SessionId, at: Time) {
+        self.unreachable.insert((at, peer));
     }
 
-    /// Notes that a peer is reached directly; whether relays delivered.
-    fn open(&mut self, peer: SessionId) -> bool {
-        self.missed.retain(|(_, missed)| *missed != peer);
+    /// Records that a peer is reachable by the direct path; returns true if relays delivered to it.
+    fn mark_open(&mut self, peer: SessionId) -> bool {
+        self.unreachable.retain(|(_, known)| *known != peer);
         self.closed.remove(&peer)
     }
 
-    /// Forgets a peer.
+    /// Forgets the state of a removed peer's direct path.
     pub(super) fn forget(&mut self, peer: SessionId) {
-        self.open(peer);
+        self.mark_open(peer);
     }
 
-    /// A peer for which relays take over now, or to which they deliver except some flows. Call until there is none.
-    fn take_due(&mut self, now: Time) -> Option<SessionId> {
-        let (_, peer) = self.missed.first().copied().filter(|(at, _)| *at <= now)?;
-        self.missed.pop_first();
+    /// Returns a peer to which relays have to deliver from now on, or whose bridged flows are due
+    /// for review, and marks its direct path as closed. Call until it returns `None`.
+    fn pop_due(&mut self, now: Time) -> Option<SessionId> {
+        let (_, peer) = self.unreachable.first().copied().filter(|(at, _)| *at <= now)?;
+        self.unreachable.pop_first();
         self.closed.insert(peer);
         Some(peer)
     }
 
-    /// When relays may take over for somebody.
+    /// Returns the earliest time at which [`DirectPaths::pop_due`] returns a peer.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.missed.first().map(|(at, _)| *at)
+        self.unreachable.first().map(|(at, _)| *at)
     }
 }
 
 impl Agent {
-    /// A session with a peer began, or is reached another way than before.
+    /// Handles a new session with a peer, or a change of its path: ends relay delivery if the peer
+    /// is reachable directly, otherwise schedules it.
     ///
-    /// A path that was open is given time: most outages are over in seconds, and repairs bridge them.
-    pub(super) fn look_at_direct_path(&mut self, session: SessionId, now: Time) {
+    /// A path that was open before gets more time: most outages end within seconds, and repairs
+    /// bridge them.
+    pub(super) fn on_direct_path_change(&mut self, session: SessionId, now: Time) {
         if !matches!(self.roles.get(&session), Some(Role::Peer(_))) {
             return;
         }
         if self.sessions.is_direct(session) {
-            if self.direct_paths.open(session) {
+            if self.direct_paths.mark_open(session) {
                 let flows = self.flows_to(session);
-                self.stand_in(flows, false, now);
+                self.set_relay_delivery(flows, false, now);
             }
             self.choose_paths_to(session, now);
             return;
         }
-        // A relay may just have been faster.
+        // The direct path may work too: a response through a relay was only faster.
         self.sessions.try_known_addresses(session, now);
         let was_open = self.sessions.get(session).is_some_and(|session| session.path.address().is_some());
         let wait = if was_open { CLOSED_AFTER } else { NEVER_OPEN_AFTER };
-        if !self.direct_paths.miss(session, now + wait) {
+        if !self.direct_paths.mark_unreachable(session, now + wait) {
             return;
         }
-        // What was lost before says nothing about what relays restore from now on.
+        // Reviews ignore earlier losses, which do not show how much relays restore from now on.
         for id in self.flows_to(session) {
-            self.senders[id.0 as usize].look_whether_bridged();
+            self.senders[id.0 as usize].review_bridging();
         }
     }
 
-    /// Has relays deliver to those who were not reached directly for long enough; but flows that are coded, as long as repairs restore
-    /// nearly all of their packets: that takes half of what relays send to deliver them.
-    pub(super) fn take_over(&mut self, now: Time) {
-        while let Some(peer) = self.direct_paths.take_due(now) {
+    /// Starts delivery by relays to peers that had no direct path for long enough. A coded flow is
+    /// an exception while repairs restore nearly all of its packets, because repairs take half as
+    /// much relay traffic as delivery.
+    pub(super) fn start_relay_delivery(&mut self, now: Time) {
+        while let Some(peer) = self.direct_paths.pop_due(now) {
             let flows = self.flows_to(peer);
             let (bridged, others): (Vec<_>, Vec<_>) =
-                flows.into_iter().partition(|id| self.senders[id.0 as usize].look_whether_bridged());
+                flows.into_iter().partition(|id| self.senders[id.0 as usize].review_bridging());
             if !bridged.is_empty() {
-                self.direct_paths.look_again(peer, now + BRIDGED_FOR);
+                self.direct_paths.schedule_review(peer, now + BRIDGED_FOR);
             }
-            self.stand_in(others, true, now);
+            self.set_relay_delivery(others, true, now);
         }
     }
 
-    /// Has flows that need relays, and have none that works, take a direct path or leave it.
+    /// Chooses the path of each flow to a peer again: the direct path, or a relay path that works
+    /// if the flow needs one.
     pub(super) fn choose_paths_to(&mut self, peer: SessionId, now: Time) {
         for id in self.flows_to(peer) {
             self.choose_path(Flow::Sent(id), now);
         }
     }
 
+    /// Returns the flows that this agent sends to a peer.
     fn flows_to(&mut self, peer: SessionId) -> Vec<SendFlowId> {
         self.work.entries += self.senders.slots() as u64;
         let flows = self.senders.iter().filter(|(_, flow)| flow.peer == peer);
         flows.map(|(number, _)| SendFlowId(number)).collect()
     }
 
-    /// Has relays deliver flows, or not any more.
-    fn stand_in(&mut self, flows: Vec<SendFlowId>, stands_in: bool, now: Time) {
+    /// Starts or stops delivery by relays for some flows, and registers those that change at their
+    /// relays again.
+    fn set_relay_delivery(&mut self, flows: Vec<SendFlowId>, relays_deliver: bool, now: Time) {
         for id in flows {
             let flow = &mut self.senders[id.0 as usize];
             let before = flow.service_asked();
-            if !flow.set_stand_in(stands_in) {
+            if !flow.set_relays_deliver(relays_deliver) {
                 continue;
             }
             if flow.service_asked() != before {
                 flow.registrations.revise();
                 for path in 0..flow.settings.paths.len() {
-                    if stands_in {
-                        // Until the relay has agreed, it would keep what it gets for repairs, and nobody would ask.
+                    if relays_deliver {
+                        // Until the relay agrees, it would store these packets for repairs, and no
+                        // receiver would request them.
                         flow.registrations.restart(path, now);
                     } else {
-                        flow.registrations.ask_again(path, now);
+                        flow.registrations.request_again(path, now);
                     }
                 }
             }

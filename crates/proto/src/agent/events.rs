@@ -1,59 +1,61 @@
-//! What an agent tells its driver beside packets.
+//! Events that an agent reports to its driver.
 
 use byway_units::{AgentId, FlowId};
 use byway_wire::FlowKey;
 use byway_wire::messages::{OfferRefusal, Refusal};
 
-/// How a packet reached its receiver.
+/// Path or repair by which a packet reached its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Delivery {
-    /// On the direct path.
+    /// The packet arrived by the direct path.
     Direct,
-    /// Over the overlay, unasked.
+    /// The packet arrived from a relay, which forwards it without a NACK.
     Forwarded,
-    /// Restored from the flow's own repair packets.
+    /// The receiver restored the packet from the flow's own repair packets.
     InStream,
-    /// Restored with other receivers' help.
+    /// A relay restored the lost packet with packets of other receivers, after a NACK.
     Cooperative,
-    /// From a relay's cache.
+    /// A relay sent the lost packet from its cache, after a NACK.
     Cached,
 }
 
-/// Something that the driver, or a person, may want to know.
+/// Event that an agent reports to its driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A session with another agent is up.
+    /// A session with a peer is established that continues no earlier one.
     PeerEstablished(AgentId),
-    /// Another agent does not answer, or no more.
+    /// A peer does not answer probes or handshakes, or not any more.
     PeerLost(AgentId),
-    /// Another agent left: it said so.
+    /// A peer shut down, and sent a close message first.
     PeerLeft(AgentId),
-    /// The other end closed a flow, and this one is closed too.
+    /// The peer closed this flow, and this agent has closed it too.
     FlowClosed(FlowKey),
-    /// This agent has said that it leaves, and is of no use any more.
+    /// This agent has sent its last close messages. It ignores all further inputs.
     Left,
-    /// A relay will not serve a flow, or cannot for now: another path is used, if there is one.
+    /// A relay refuses a flow, or cannot forward it now. The flow uses another path, if it has one.
     FlowRefused {
-        /// The flow.
+        /// Flow that the relay refuses.
         flow: FlowKey,
-        /// Why.
+        /// Reason that the relay gives for its refusal.
         refusal: Refusal,
     },
-    /// A flow that relays took part in uses another of its paths through the overlay.
+    /// A flow that relays have accepted uses another of its relay paths.
     PathChanged {
-        /// The flow.
+        /// Flow whose path changed.
         flow: FlowKey,
-        /// Which of its paths, from 0.
+        /// Index of the new path among the flow's relay paths, from 0.
         path: usize,
     },
-    /// A peer has answered an offer. If it restarts it is asked again, and so answers again.
+    /// A peer has answered an offer of this agent. If the peer restarts, the agent repeats the
+    /// offer, and a second answer follows.
     OfferAnswered {
-        /// Who answered.
+        /// Peer that answered the offer.
         peer: AgentId,
-        /// The number of the offered flows.
+        /// Number of the offered flow pair.
         flow: FlowId,
-        /// Whether it has opened them, or why not. [`OfferRefusal::NotYet`] is none: the peer is asked again.
+        /// `Ok` if the peer has opened the flows, otherwise the reason. Never
+        /// [`OfferRefusal::NotYet`], because the agent then repeats the offer.
         outcome: Result<(), OfferRefusal>,
     },
 }

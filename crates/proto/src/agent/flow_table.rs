@@ -1,11 +1,11 @@
-//! Flows by number; numbers of closed flows are used again.
+//! Table of an agent's flows by number; the numbers of closed flows are reused.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
 use byway_code::prefetch_value;
 
-/// The flows of an agent in one direction.
+/// Flows of an agent in one direction, by number.
 #[derive(Debug)]
 pub(super) struct FlowTable<T> {
     flows: Vec<Option<T>>,
@@ -17,7 +17,7 @@ impl<T> FlowTable<T> {
         Self { flows: Vec::new(), free: Vec::new() }
     }
 
-    /// Adds a flow; its number. `None` if there are too many to be numbered.
+    /// Adds a flow; returns its number, or `None` if there are 2^32 flows.
     pub(super) fn add(&mut self, flow: T) -> Option<u32> {
         if let Some(number) = self.free.pop() {
             self.flows[number as usize] = Some(flow);
@@ -28,7 +28,7 @@ impl<T> FlowTable<T> {
         Some(number)
     }
 
-    /// Takes a flow out.
+    /// Removes and returns a flow, whose number may be reused; `None` if it is closed already.
     pub(super) fn remove(&mut self, number: u32) -> Option<T> {
         let flow = self.flows.get_mut(number as usize)?.take()?;
         self.free.push(number);
@@ -43,22 +43,23 @@ impl<T> FlowTable<T> {
         self.flows.get_mut(number as usize)?.as_mut()
     }
 
-    /// Numbers of flows and of closed ones: the work of a look at all flows.
+    /// Returns the number of slots of open and closed flows, which is the cost of a scan over all
+    /// flows.
     pub(super) const fn slots(&self) -> usize {
         self.flows.len()
     }
 
-    /// Brings some flows into the cache.
+    /// Prefetches the first two flows into the processor's cache.
     pub(super) fn prefetch(&self) {
         self.flows.iter().take(2).for_each(prefetch_value);
     }
 
-    /// The flows, with their numbers.
+    /// Returns the open flows, with their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.flows).filter_map(|(number, flow)| Some((number, flow.as_ref()?)))
     }
 
-    /// The flows, with their numbers, to be changed.
+    /// Returns the open flows for changes, with their numbers.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         (0..).zip(&mut self.flows).filter_map(|(number, flow)| Some((number, flow.as_mut()?)))
     }

@@ -1,73 +1,75 @@
-//! Long datagrams that were sent whole a moment ago: where the path turns out to be too narrow for them, they are sent
-//! again in two pieces.
+//! Long datagrams that were sent whole recently. If the path MTU turns out to be too small for
+//! them, the agent sends them again in two fragments.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use byway_units::{Bytes, Time};
-use byway_wire::{Piece, Resent, SequenceNumber, TrafficClass};
+use byway_wire::{Fragment, ResentFragment, SequenceNumber, TrafficClass};
 
 use super::Agent;
 use super::send_flow::SendFlowId;
-use super::sending::{Contents, pieces_of};
+use super::sending::{FragmentContents, fragments_of};
 use super::settings::Traffic;
-use crate::limits::{KEPT_FOR, LONG_DATAGRAMS_BYTES_MAX, LONG_DATAGRAMS_MAX};
-use crate::parts::packet_log::{Handle, PacketLog};
+use crate::limits::{AGENT_BUFFER_RETENTION, LONG_DATAGRAMS_BYTES_MAX, LONG_DATAGRAMS_MAX};
+use crate::parts::packet_buffer::{Handle, PacketBuffer};
 use crate::session::SessionId;
 
-/// A long datagram that was sent whole.
+/// Datagram that was sent in one packet longer than every path delivers.
 #[derive(Clone, Copy, Debug)]
 struct LongDatagram {
     flow: SendFlowId,
     sequence: SequenceNumber,
-    /// The session by which it went.
-    way: SessionId,
+    /// Session that sealed and sent it: with the peer, or with a relay.
+    session: SessionId,
     bytes: Handle,
     traffic_class: TrafficClass,
     copied: bool,
     sent: Time,
 }
 
-/// The long datagrams of the last second.
+/// Long datagrams that the agent sent whole in the last second, with their bytes.
 #[derive(Debug)]
 pub(super) struct LongDatagrams {
-    log: PacketLog,
-    /// Oldest first.
+    buffer: PacketBuffer,
+    /// Stored datagrams, the oldest first.
     datagrams: VecDeque<LongDatagram>,
 }
 
 impl LongDatagrams {
     pub(super) fn new() -> Self {
-        let log = PacketLog::new(Bytes::new(LONG_DATAGRAMS_BYTES_MAX), KEPT_FOR);
-        Self { log, datagrams: VecDeque::new() }
+        let buffer = PacketBuffer::new(Bytes::new(LONG_DATAGRAMS_BYTES_MAX), AGENT_BUFFER_RETENTION);
+        Self { buffer, datagrams: VecDeque::new() }
     }
 
-    /// The memory that they take.
+    /// Returns the memory of the stored long datagrams in bytes.
     pub(super) fn held(&self) -> Bytes {
-        self.log.held()
+        self.buffer.held()
     }
 
     fn push(&mut self, datagram: LongDatagram) {
-        let over = |oldest: &LongDatagram| datagram.sent.saturating_since(oldest.sent) > KEPT_FOR;
-        while self.datagrams.len() >= LONG_DATAGRAMS_MAX || self.datagrams.front().is_some_and(over) {
+        let is_expired =
+            |oldest: &LongDatagram| datagram.sent.saturating_since(oldest.sent) > AGENT_BUFFER_RETENTION;
+        while self.datagrams.len() >= LONG_DATAGRAMS_MAX || self.datagrams.front().is_some_and(is_expired) {
             self.datagrams.pop_front();
         }
         self.datagrams.push_back(datagram);
     }
 
-    /// Takes out those that went by a session from this time on.
-    fn take(&mut self, way: SessionId, since: Time) -> Vec<LongDatagram> {
-        let went = |datagram: &LongDatagram| datagram.way == way && datagram.sent >= since;
-        let taken = self.datagrams.iter().copied().filter(went).collect();
-        self.datagrams.retain(|datagram| !went(datagram));
-        taken
+    /// Removes and returns the datagrams that were sent in a session since this time.
+    fn drain_sent_since(&mut self, session: SessionId, since: Time) -> Vec<LongDatagram> {
+        let is_affected = |datagram: &LongDatagram| datagram.session == session && datagram.sent >= since;
+        let removed = self.datagrams.iter().copied().filter(is_affected).collect();
+        self.datagrams.retain(|datagram| !is_affected(datagram));
+        removed
     }
 }
 
 impl Agent {
-    /// Remembers a datagram that was sent whole under this number, if it was. Transports that slow down when they lose
-    /// packets send again themselves.
+    /// Stores a datagram that was sent whole under this sequence number, unless the flow sent no
+    /// packet for it. Only flows of [`Traffic::Datagrams`] are stored, because other transports
+    /// retransmit lost packets themselves.
     pub(super) fn remember_long(
         &mut self,
         id: SendFlowId,
@@ -80,50 +82,63 @@ impl Agent {
         if flow.next == sequence || flow.settings.traffic != Traffic::Datagrams {
             return;
         }
-        let Some(way) = self.main_way(id) else {
+        let Some(session) = self.primary_path(id) else {
             return;
         };
-        if let Some(bytes) = self.long.log.push(datagram, now) {
-            self.long.push(LongDatagram { flow: id, sequence, way, bytes, traffic_class, copied, sent: now });
+        if let Some(bytes) = self.long_datagrams.buffer.push(datagram, now) {
+            self.long_datagrams.push(LongDatagram {
+                flow: id,
+                sequence,
+                session,
+                bytes,
+                traffic_class,
+                copied,
+                sent: now,
+            });
         }
     }
 
-    /// Long packets that left by a session from this time on do not arrive: those datagrams that may still be in time are
-    /// sent again in two pieces.
-    pub(super) fn path_narrowed(&mut self, session: SessionId, since: Time, now: Time) {
+    /// Sends the long datagrams of a session since this time again in two fragments, if they can
+    /// still be in time, because the path's MTU has decreased.
+    pub(super) fn on_path_narrowed(&mut self, session: SessionId, since: Time, now: Time) {
         self.counters.paths_narrowed += 1;
-        for lost in self.long.take(session, since) {
+        for lost in self.long_datagrams.drain_sent_since(session, since) {
             self.counters.datagrams_too_long_for_path += 1;
-            self.send_again_in_pieces(&lost, now);
+            self.resend_fragmented(&lost, now);
         }
     }
 
-    fn send_again_in_pieces(&mut self, lost: &LongDatagram, now: Time) {
+    /// Sends a lost datagram again in two fragments, unless these would arrive after its budget.
+    fn resend_fragmented(&mut self, lost: &LongDatagram, now: Time) {
         let LongDatagram { flow: id, sequence, traffic_class, copied, sent, .. } = *lost;
         let Some(flow) = self.senders.get(id.0) else {
             return;
         };
-        let way = self.sessions.round_trip(flow.peer) / 2;
-        if now + way > sent + flow.settings.latency_budget {
+        let one_way_delay = self.sessions.round_trip(flow.peer) / 2;
+        if now + one_way_delay > sent + flow.settings.latency_budget {
             return;
         }
-        let Some(datagram) = self.long.log.get(lost.bytes, now) else {
+        let Some(datagram) = self.long_datagrams.buffer.get(lost.bytes, now) else {
             return;
         };
         let datagram = datagram.to_vec();
         self.counters.datagrams_split_again += 1;
-        for (piece, half) in pieces_of(&datagram, true) {
-            let head = Resent { sequence_low: sequence.low(), piece, bytes: half }.head();
+        for (fragment, half) in fragments_of(&datagram, true) {
+            let head = ResentFragment { sequence_low: sequence.low(), fragment, bytes: half }.head();
             let bytes = [&head[..], half].concat();
-            let contents = Contents { piece: Piece::Again, bytes: &bytes, traffic_class, copied, sent };
-            self.send_piece(id, &contents, now);
+            let contents =
+                FragmentContents { fragment: Fragment::Resent, bytes: &bytes, traffic_class, copied, sent };
+            self.send_fragment(id, &contents, now);
         }
     }
 
-    /// A packet to an address is too long for the way there: the interface refused it, or a router says so and quotes its
-    /// beginning. Anybody can forge what routers say. So it counts only if the quote shows an index that this agent puts
-    /// into packets to that address, and at worst datagrams go in two pieces until a padded probe passes.
-    pub(super) fn packet_too_long(
+    /// Handles a report that a packet exceeds the path MTU, from the interface, or from a router
+    /// that quotes the packet's beginning.
+    ///
+    /// Anybody can forge a router's report. So it counts only if the quote shows an index that this
+    /// agent puts into packets to that address. At worst, datagrams are sent in two fragments until
+    /// a padded probe is delivered.
+    pub(super) fn on_packet_too_long(
         &mut self,
         to: SocketAddr,
         quoted: &[u8],
@@ -131,8 +146,8 @@ impl Agent {
         now: Time,
     ) {
         let mut sessions = self.roles.keys().copied();
-        match sessions.find(|session| self.sessions.sent_packet(*session, to, quoted)) {
-            Some(session) => self.sessions.narrow_path(session, payload_bytes_max, now),
+        match sessions.find(|session| self.sessions.has_sent(*session, to, quoted)) {
+            Some(session) => self.sessions.on_path_narrowed(session, payload_bytes_max, now),
             None => self.counters.too_long_unknown += 1,
         }
     }

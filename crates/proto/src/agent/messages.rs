@@ -1,159 +1,172 @@
-//! What relays and other agents say.
+//! Dispatch of messages from relays and other agents.
 
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, Relayed, Report};
+use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, RelayedPacket, Report};
 use byway_wire::{Ecn, Message, Messages, SequenceNumber};
 
 use super::send_flow::SendFlowId;
 use super::{Agent, Flow, Role};
-use crate::parts::breaker::Originals;
-use crate::session::{Before, Detour, Origin, SessionId};
+use crate::parts::circuit_breaker::SourcePacketCounts;
+use crate::session::{ProbeContext, Route, SessionId, ViaRelay};
 
 impl Agent {
-    /// Takes the messages of one packet, as many as a datagram has work for. What concerns the session itself is taken
-    /// all the same: it costs no more than its bytes.
-    pub(super) fn messages(&mut self, session: SessionId, plaintext: &[u8], origin: Origin, now: Time) {
+    /// Handles the messages of one packet from a relay or peer, within the work limit of a
+    /// datagram. Messages about the session itself are always handled, because they cost no more
+    /// than their bytes.
+    pub(super) fn on_messages(&mut self, session: SessionId, plaintext: &[u8], origin: Route, now: Time) {
         let outer = self.messages_end;
-        // What a relay passes on is part of the datagram that it comes in.
+        // Messages in a forwarded packet count towards the datagram that contains it.
         let end = self.messages_end();
         self.messages_end = Some(end);
         for message in Messages::new(plaintext) {
             self.work.messages += 1;
             if let Ok(Message::Probe(_)) = message {
-                self.keep_ways_open(session, now);
+                self.keepalive_paths(session, now);
             }
             match message {
                 Ok(message) if self.sessions.handle_message(session, &message, origin, now) => {}
                 Ok(_) if !self.may_work_on(end) => self.counters.work_refused += 1,
                 Ok(message) => match self.roles.get(&session).copied() {
-                    Some(Role::Relay(_)) => self.relay_says(session, &message, now),
-                    Some(Role::Peer(_)) => self.peer_says(session, &message, origin, now),
+                    Some(Role::Relay(_)) => self.on_relay_message(session, &message, now),
+                    Some(Role::Peer(_)) => self.on_peer_message(session, &message, origin, now),
                     None => {}
                 },
                 Err(_) => self.counters.messages_unknown += 1,
             }
         }
         self.messages_end = outer;
-        if let Some(place) = self.bound_at.take() {
-            self.weigh(place, now);
+        if let Some(relay) = self.bound_at.take() {
+            self.probe_uplink(relay, now);
         }
     }
 
-    /// A peer that probes sends something: the relays through which it may come should know this agent. One that
-    /// restarted does not, and nothing comes that would show it.
-    fn keep_ways_open(&mut self, peer: SessionId, now: Time) {
-        let ways = self.ways_in.get(&peer).map(Vec::as_slice).unwrap_or_default();
-        self.work.entries += ways.len() as u64;
-        for (place, _) in ways {
-            if let Some(relay) = self.relay_places.get(place) {
-                self.sessions.use_session(self.relays[*relay].session, now);
+    /// Marks the sessions with all relays through which a peer's packets may arrive as in use,
+    /// because a peer that probes is sending. A relay that restarted does not know this agent, and
+    /// only a probe reveals that.
+    fn keepalive_paths(&mut self, peer: SessionId, now: Time) {
+        let relays = self.arrival_relays.get(&peer).map(Vec::as_slice).unwrap_or_default();
+        self.work.entries += relays.len() as u64;
+        for (relay, _) in relays {
+            if let Some(index) = self.relay_indices.get(relay) {
+                self.sessions.use_session(self.relays[*index].session, now);
             }
         }
     }
 
-    fn relay_says(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
+    /// Handles a message of a relay; counts those that a relay may not send.
+    fn on_relay_message(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
         match message {
-            Message::Registered(registered) => self.registered(session, registered, now),
-            Message::InStreamRepair(repair) => self.in_stream_repair(session, repair, now),
-            Message::CooperativeRequest(request) => self.cooperate(session, request, now),
-            Message::Confirm(confirm) => self.confirm(session, confirm, now),
-            Message::CopyNack(nack) => self.resend_copies(session, nack, now),
-            Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
-            Message::Relayed(relayed) => self.relayed(session, relayed, now),
+            Message::RegisterReply(reply) => self.on_register_reply(session, reply, now),
+            Message::InStreamRepair(repair) => self.on_in_stream_repair(session, repair, now),
+            Message::CooperativeRequest(request) => self.on_cooperative_request(session, request, now),
+            Message::Confirm(confirm) => self.on_confirm(session, confirm, now),
+            Message::CopyNack(nack) => self.on_copy_nack(session, nack, now),
+            Message::UnregisterReply(reply) => self.on_unregister_reply(session, reply, now),
+            Message::RelayedPacket(relayed) => self.on_relayed_packet(session, relayed, now),
             Message::Unknown(_) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,
         }
     }
 
-    fn peer_says(&mut self, session: SessionId, message: &Message<'_>, origin: Origin, now: Time) {
+    /// Handles a message of a peer; counts those that a peer may not send.
+    fn on_peer_message(&mut self, session: SessionId, message: &Message<'_>, origin: Route, now: Time) {
         match message {
-            Message::Report(report) => self.report_came(session, report, now),
-            Message::Silence(silence) => self.silence_came(session, silence, now),
-            Message::Unregister(unregister) => self.ended_by_peer(session, unregister, now),
-            Message::Unregistered(unregistered) => self.unregistered(session, unregistered, now),
-            Message::Candidates(candidates) => self.candidates(session, candidates, now),
-            Message::Offer(offer) => self.offered(session, offer, origin, now),
-            Message::Offered(answer) => self.offer_answered(session, *answer),
-            Message::EarlyPacket(packet) => self.early_packet(session, packet, origin, now),
+            Message::Report(report) => self.on_report(session, report, now),
+            Message::Silence(silence) => self.on_silence(session, silence, now),
+            Message::Unregister(unregister) => self.on_peer_unregister(session, unregister, now),
+            Message::UnregisterReply(reply) => self.on_unregister_reply(session, reply, now),
+            Message::Candidates(candidates) => self.on_candidates(session, candidates, now),
+            Message::Offer(offer) => self.on_offer(session, offer, origin, now),
+            Message::OfferReply(reply) => self.on_offer_reply(session, *reply),
+            Message::EarlyPacket(packet) => self.on_early_packet(session, packet, origin, now),
             Message::Unknown(_) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,
         }
     }
 
-    /// A packet of another agent, through a relay.
-    fn relayed(&mut self, relay: SessionId, relayed: &Relayed<'_>, now: Time) {
+    /// Handles a packet of another agent that a relay forwards: it is received like a datagram, if
+    /// the agent is a known peer.
+    fn on_relayed_packet(&mut self, relay: SessionId, relayed: &RelayedPacket<'_>, now: Time) {
         if !self.peers.contains_key(&relayed.agent()) {
             self.counters.out_of_role += 1;
             return;
         }
         self.work.entries += 1;
         let mut packet = Vec::from(relayed.packet());
-        let origin = Origin::Detour(Detour { relay, agent: relayed.agent() });
+        let origin = Route::ViaRelay(ViaRelay { relay, agent: relayed.agent() });
         self.receive_from(&mut packet, origin, Ecn::NotCapable, now);
     }
 
-    /// A relay answered a probe: it tells where this agent is seen, and whether copies get through.
-    pub(super) fn probed(&mut self, session: SessionId, reply: &ProbeReply, before: Before, now: Time) {
-        let load = self.load.measured().with_extras;
+    /// Handles a relay's probe reply: updates the relay's loss and queue estimates, and records the
+    /// address at which the relay sees this agent. A new address is sent to all peers.
+    pub(super) fn on_probe_reply(
+        &mut self,
+        session: SessionId,
+        reply: &ProbeReply,
+        before: ProbeContext,
+        now: Time,
+    ) {
+        let load = self.uplink_load.measured().with_extras;
         let Some(relay) = self.relay_of(session) else {
             return;
         };
         let was_shut = relay.shut_until(now);
-        relay.probed(reply, before, load, now);
-        let is_doubtful = relay.scale.is_doubtful();
+        relay.on_probe_reply(reply, before, load, now);
+        let is_doubtful = relay.capacity_probe.is_doubtful();
         if relay.shut_until(now) != was_shut {
             self.choose_paths(now);
         }
         if is_doubtful {
-            self.weigh_line_of(session, now);
+            self.probe_uplink_of(session, now);
         }
-        let seen = reply.address.into();
-        if !self.seen_at.contains(&seen) {
-            if self.seen_at.len() == crate::limits::CANDIDATES_MAX {
-                // Where it was seen long ago, an agent that moves is least likely to be.
-                self.seen_at.remove(0);
+        let address = reply.address.into();
+        if !self.reflexive_addresses.contains(&address) {
+            if self.reflexive_addresses.len() == crate::limits::CANDIDATES_MAX {
+                // An agent that moves is least likely to be at the oldest address.
+                self.reflexive_addresses.remove(0);
             }
-            self.seen_at.push(seen);
-            // From elsewhere, all paths may be others.
-            self.sessions.doubt_path_mtus(now);
-            self.name_candidates_to_all(now);
+            self.reflexive_addresses.push(address);
+            // After a change of address, all paths may have changed.
+            self.sessions.recheck_path_mtus(now);
+            self.send_candidates_to_all(now);
         }
     }
 
-    /// Tells a peer where this agent may be reached.
-    pub(super) fn name_candidates(&mut self, session: SessionId, now: Time) {
-        if self.seen_at.is_empty() {
+    /// Sends a peer this agent's candidate addresses, as far as relays have shown them.
+    pub(super) fn send_candidates(&mut self, session: SessionId, now: Time) {
+        if self.reflexive_addresses.is_empty() {
             return;
         }
         let mut scratch = [0; ADDRESSES_BYTES_MAX];
-        let mut addresses = self.seen_at.iter().map(|address| (*address).into());
+        let mut addresses = self.reflexive_addresses.iter().map(|address| (*address).into());
         let addresses = Addresses::collect(&mut addresses, &mut scratch);
-        self.sessions.say(session, &Message::Candidates(Candidates { addresses }), now);
+        self.sessions.queue_message(session, &Message::Candidates(Candidates { addresses }), now);
     }
 
-    /// As long as a peer is reached through a relay, both sides name their addresses with every report: the direct
-    /// path may open at any time.
-    pub(super) fn look_for_direct_path(&mut self, session: SessionId, now: Time) {
+    /// Tries to open a direct path to a peer that is reached only through a relay: probes its known
+    /// addresses, and sends it this agent's. Both sides do so with every report.
+    pub(super) fn probe_direct_path(&mut self, session: SessionId, now: Time) {
         if !self.sessions.is_direct(session) {
             self.sessions.try_known_addresses(session, now);
-            self.name_candidates(session, now);
+            self.send_candidates(session, now);
         }
     }
 
-    fn name_candidates_to_all(&mut self, now: Time) {
+    fn send_candidates_to_all(&mut self, now: Time) {
         let peers: Vec<SessionId> = self.peers.values().copied().collect();
         self.work.entries += peers.len() as u64;
         for session in peers {
             if self.sessions.is_established(session, now) {
-                self.name_candidates(session, now);
+                self.send_candidates(session, now);
             }
         }
     }
 
-    /// A peer says where it may be reached: both sides try at once.
-    fn candidates(&mut self, session: SessionId, candidates: &Candidates<'_>, now: Time) {
+    /// Handles a peer's candidate addresses: sends path challenges to them, unless there is a
+    /// direct path.
+    fn on_candidates(&mut self, session: SessionId, candidates: &Candidates<'_>, now: Time) {
         if self.sessions.is_direct(session) {
             return;
         }
@@ -163,29 +176,32 @@ impl Agent {
         }
     }
 
-    /// Tells the breaker of a flow's relay what became of the originals between two reports.
-    fn compare_with_originals(&mut self, id: SendFlowId, before: &Report, report: &Report, now: Time) {
+    /// Updates the circuit breaker of a flow's ingress relay with the source packets that the
+    /// direct path delivered between two reports.
+    fn update_circuit_breaker(&mut self, id: SendFlowId, before: &Report, report: &Report, now: Time) {
         let flow = &self.senders[id.0 as usize];
         let path = flow.settings.paths.get(flow.registrations.in_use());
-        let place = path.and_then(|path| self.relay_places.get(&path.ingress).copied());
-        let Some(place) = place.filter(|_| !flow.needs_relay() && !flow.is_dark(now)) else {
+        let relay = path.and_then(|path| self.relay_indices.get(&path.ingress).copied());
+        let Some(relay) = relay.filter(|_| !flow.needs_relay() && !flow.is_in_outage(now)) else {
             return;
         };
         let last = SequenceNumber::nearest(before.highest_low, flow.next);
-        let last_sent = flow.sent.get(last.number()).and_then(|sent| self.sent.came(sent.packet));
+        let last_sent =
+            flow.sent.get(last.number()).and_then(|sent| self.retransmit_buffer.stored_at(sent.packet));
         let sent = report.highest_low.wrapping_sub(before.highest_low);
         let received = report.direct.wrapping_sub(before.direct);
         if let Some(from) = last_sent
             && sent.cast_signed() > 0
         {
             let bursts = report.bursts.wrapping_sub(before.bursts);
-            let originals = Originals { sent: sent.into(), received: received.into(), bursts };
-            self.relays[place].note_originals(from, originals, now);
+            let source_packets = SourcePacketCounts { sent: sent.into(), received: received.into(), bursts };
+            self.relays[relay].note_source_packets(from, source_packets, now);
         }
     }
 
-    /// A receiver says what became of a flow.
-    fn report_came(&mut self, session: SessionId, report: &Report, now: Time) {
+    /// Handles a receiver's report about a flow: adjusts copies, and probes paths and the uplink if
+    /// packets were lost.
+    fn on_report(&mut self, session: SessionId, report: &Report, now: Time) {
         let Some(id) = self.sent_by_key.get(&report.flow_key).copied() else {
             self.counters.flows_unknown += 1;
             return;
@@ -194,30 +210,30 @@ impl Agent {
         if flow.peer == session {
             let newest = flow.reports_mut().newest().copied();
             let before = newest.map_or((0, 0), |newest| (newest.direct, newest.lost));
-            let was_dark = flow.dark_since.is_some();
-            let has_lost = flow.take_report(report, now);
-            if was_dark && flow.dark_since.is_none() {
-                self.tell_outage_is_over(id, now);
+            let was_out = flow.outage_since.is_some();
+            let has_lost = flow.on_report(report, now);
+            if was_out && flow.outage_since.is_none() {
+                self.notify_outage_end(id, now);
             }
             if let Some(newest) = newest {
-                self.compare_with_originals(id, &newest, report, now);
+                self.update_circuit_breaker(id, &newest, report, now);
             }
-            self.judge_relays(id, report, now);
+            self.check_relay_delivery(id, report, now);
             if has_lost {
-                self.doubt_narrow_line(id, now);
+                self.recheck_narrow_uplink(id, now);
             }
-            // Where most packets are lost, they may be too long by now.
+            // If most packets are lost, the path MTU may have decreased.
             if report.lost.wrapping_sub(before.1) > report.direct.wrapping_sub(before.0) {
-                self.sessions.doubt_path_mtu(session, now);
+                self.sessions.recheck_path_mtu(session, now);
             }
-            self.look_for_direct_path(session, now);
-            self.watch_standby_relays(id, now);
+            self.probe_direct_path(session, now);
+            self.probe_standby_relays(id, now);
         }
     }
 
-    /// Has the relays of all paths of a flow answer probes, if it has no way but through one: if
-    /// several die together, the flow is not to try one after the other.
-    fn watch_standby_relays(&mut self, id: SendFlowId, now: Time) {
+    /// Probes the relays of all paths of a flow that depends on a relay. If several relays fail
+    /// together, the flow then need not try them one by one.
+    fn probe_standby_relays(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
         let is_watched = flow.needs_relay() || flow.is_undelivered();
         let paths = if is_watched { flow.registrations.count() } else { 0 };

@@ -1,59 +1,111 @@
-//! The agent: seals what applications send, opens and repairs what they receive, and helps others to repair.
+//! Agent: seals and sends the datagrams of applications, opens and repairs received packets, and
+//! helps other receivers to repair theirs.
 //!
 //! # One input, then drain
 //! After each call of [`Agent::handle`], call [`Agent::poll`] until it returns `None`, and then
 //! [`Agent::deadline`]. When the deadline comes, handle [`AgentInput::Deadline`].
 //!
-//! Originals come out of [`Agent::poll`] before anything that the overlay wants.
+//! [`Agent::poll`] returns source packets before all packets for the overlay.
+//!
+//! # Modules
+//! | module | subject |
+//! |---|---|
+//! | `blocks` | in-stream repair packets at the receiver |
+//! | `burst_end` | tail-loss hints of relays |
+//! | `closing` | teardown of flows, and of the agent |
+//! | `cooperative_recovery` | in-stream decoding, and requests for others' repairs |
+//! | `deliver` | received packets: loss state, cooperative answers, delivery |
+//! | `direct` | peers without a direct path |
+//! | `early` | early packets at the sender, before the answer to an offer |
+//! | `early_buffer` | early packets at the receiver |
+//! | `events` | events for the driver |
+//! | `flow_table` | table of flows by number |
+//! | `flows` | opening and acceptance of flows, timers, session events |
+//! | `interface` | inputs, outputs and counters of an agent |
+//! | `long_datagrams` | retransmission in two fragments if the path MTU decreases |
+//! | `messages` | dispatch of messages from relays and peers |
+//! | `mixture` | congestion losses in mixed traffic |
+//! | `nack` | loss detection and NACKs |
+//! | `offers` | offers of flows, made and received |
+//! | `ordering` | in-order delivery of congestion-controlled flows |
+//! | `owd` | base one-way delay, and lateness |
+//! | `path_skew` | delay difference of the two paths |
+//! | `paths` | changes of a flow's relay paths |
+//! | `peers` | known peers and relays |
+//! | `pending_datagrams` | datagrams that wait for a path |
+//! | `prefetching` | cache prefetching |
+//! | `reassembly` | reassembly of two fragments |
+//! | `receive_flow` | state of a received flow |
+//! | `receiving` | datagrams from the network |
+//! | `registration` | registration with relays, choice of the path in use |
+//! | `relay_delivery` | monitoring of flows that use relays alone |
+//! | `relay_keepalive` | relay probing: sessions with relays without flows |
+//! | `relay_link` | link to one relay |
+//! | `reporting` | receiver reports |
+//! | `requests` | pending cooperative requests |
+//! | `resending` | retransmission of copies and their source packets |
+//! | `send_flow` | state of a sent flow |
+//! | `sender_fec` | sender FEC: repair packets instead of copies |
+//! | `sending` | source packets and copies |
+//! | `settings` | settings of an agent and its flows |
+//! | `silence` | notices of silence, which start copies in an outage |
+//! | `statistics` | receive statistics of a flow |
+//! | `status` | status of peers, relays and flows |
+//! | `teardown` | unregister messages, and final sequence numbers of closed flows |
+//! | `terms` | terms of offered flows |
+//! | `totals` | packet totals by peer |
+//! | `unprotected` | packets that no relay has |
+//! | `uplink_probing` | measurement of the uplink's capacity |
+//! | `work` | work limits of inputs |
 
-mod arrival_clock;
-mod asking;
 mod blocks;
+mod burst_end;
 mod closing;
-mod closings;
-mod delivering;
+mod cooperative_recovery;
+mod deliver;
 mod direct;
 mod early;
 mod early_buffer;
 mod events;
 mod flow_table;
 mod flows;
-mod helping;
-mod joiner;
-mod known;
+mod interface;
 mod long_datagrams;
-mod looking;
 mod messages;
 mod mixture;
-mod never_copied;
+mod nack;
 mod offers;
 mod ordering;
-mod own_repairs;
+mod owd;
+mod path_skew;
 mod paths;
+mod peers;
+mod pending_datagrams;
 mod prefetching;
+mod reassembly;
 mod receive_flow;
 mod receiving;
 mod registration;
 mod relay_delivery;
+mod relay_keepalive;
 mod relay_link;
 mod reporting;
 mod requests;
 mod resending;
 mod send_flow;
+mod sender_fec;
 mod sending;
 mod settings;
 mod silence;
 mod statistics;
-mod tail;
+mod status;
+mod teardown;
 mod terms;
 mod totals;
-mod two_ways;
-mod visits;
-mod waiting;
-mod weighing;
+mod unprotected;
+mod uplink_probing;
 mod work;
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -62,200 +114,182 @@ use byway_code::{AlignedBuffer, Engine};
 use byway_units::{AgentId, Bytes, FlowId, RelayId, Time};
 pub use byway_wire::messages::OfferRefusal;
 use byway_wire::seal::Provider;
-use byway_wire::{Capabilities, Ecn, FlowKey, Shard, TrafficClass};
+use byway_wire::{Capabilities, FlowKey, Shard, TrafficClass};
 
 pub use events::{Delivery, Event};
-pub use looking::{FlowStatus, PathState, PeerStatus, RelayStatus};
+pub use interface::{AgentCounters, AgentInput, AgentOutput};
 pub use receive_flow::ReceiveFlowId;
 pub use send_flow::SendFlowId;
 pub use settings::{
     AgentIdentity, Duplication, FlowSettings, Peer, RelayPath, RelayPeer, Traffic, flow_between,
 };
 pub use statistics::{AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes};
+pub use status::{FlowStatus, PathState, PeerStatus, RelayStatus};
 pub use terms::{Offer, Terms, may_offer};
-pub use totals::{FORMER_PEERS, PeerTotals, Reported};
+pub use totals::{FORMER_PEERS, PeerTotals, ReportedTotals};
 pub use work::AgentWork;
 
-use closing::Life;
-use closings::Closings;
+use closing::AgentState;
 use direct::DirectPaths;
 use early::EarlySending;
 use early_buffer::EarlyBuffer;
 use flow_table::FlowTable;
 use long_datagrams::LongDatagrams;
 use offers::Offers;
+use pending_datagrams::{OutgoingDatagram, PendingDatagrams};
 use receive_flow::ReceiveFlow;
+use relay_keepalive::RelayProbing;
 use relay_link::RelayLink;
 use send_flow::SendFlow;
+use teardown::Teardowns;
 use totals::Totals;
-use visits::Visits;
-use waiting::{Outgoing, Waiting};
 
-use crate::counters::counters;
 use crate::index_table::IndexTable;
-use crate::limits::{AGENT_LOG_BYTES, CODED_BYTES_MAX, KEPT_FOR};
-use crate::network_path::{LocalAddress, NetworkPath};
-use crate::outbox::{Outbox, Transmit};
-use crate::parts::line_load::LineLoad;
-use crate::parts::packet_log::PacketLog;
+use crate::limits::{AGENT_BUFFER_BYTES, AGENT_BUFFER_RETENTION, CODED_BYTES_MAX};
+use crate::network_path::NetworkPath;
+use crate::outbox::Outbox;
+use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::timers::Timers;
+use crate::parts::uplink_load::UplinkLoad;
 use crate::random::Generator;
 use crate::reason::Reason;
-use crate::session::{Local, Origin, SessionCounters, SessionId, Sessions};
+use crate::session::{LocalIdentity, Route, SessionCounters, SessionId, Sessions};
 
-/// What comes to an agent.
-#[derive(Debug)]
-pub enum AgentInput<'a> {
-    /// A datagram from the network, to be opened in place.
-    Received {
-        /// Where it came from.
-        from: SocketAddr,
-        /// The local address that it came to.
-        to: LocalAddress,
-        /// The ECN field of its IP header.
-        ecn: Ecn,
-        /// The UDP payload.
-        bytes: &'a mut [u8],
-    },
-    /// A datagram from an application, to be sent.
-    Send {
-        /// The flow it belongs to.
-        flow: SendFlowId,
-        /// The datagram, up to [`DATAGRAM_BYTES_MAX`](crate::limits::DATAGRAM_BYTES_MAX) bytes.
-        datagram: &'a [u8],
-        /// The traffic class of the application's packet. A DSCP other than 0 takes a byte of what the packet carries;
-        /// the packets of the overlay have the ECN field alone.
-        traffic_class: TrafficClass,
-        /// Whether the application marked it as worth a copy.
-        marked: bool,
-    },
-    /// The deadline has come.
-    Deadline,
-    /// A packet of this agent is too long for its way: the interface refused it, or a router said so.
-    TooLong {
-        /// Where it was to go.
-        to: SocketAddr,
-        /// Its UDP payload, or as much of the beginning as is quoted.
-        quoted: &'a [u8],
-        /// The longest UDP payload that fits.
-        payload_bytes_max: usize,
-    },
-}
-
-/// What an agent wants done.
-#[derive(Debug, PartialEq, Eq)]
-pub enum AgentOutput<'a> {
-    /// A datagram to be sent.
-    Transmit(Transmit<'a>),
-    /// A datagram for an application.
-    Deliver {
-        /// The flow it belongs to.
-        flow: ReceiveFlowId,
-        /// The datagram.
-        datagram: &'a [u8],
-        /// The traffic class for the application's packet: the DSCP that was sent, and the ECN field with the marks of
-        /// the way (RFC 6040), and with CE where a loss was repaired on an ECN-capable flow.
-        traffic_class: TrafficClass,
-        /// How it came; of two pieces, how the later one did.
-        delivery: Delivery,
-    },
-    /// Something to know.
-    Event(Event),
-    /// A peer offers a flow in each direction, to be answered by [`Agent::answer_offer`]. Flows of the same number that it
-    /// offered before are replaced by these.
-    Offered {
-        /// Who offers them.
-        peer: AgentId,
-        /// Their number.
-        flow: FlowId,
-        /// What they are to be, as the peer sees it: `forth` comes from there.
-        offer: Box<Offer>,
-    },
-}
-
-counters! {
-/// What an agent dropped beside what its sessions count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AgentCounters {
-    /// Originals sent.
-    pub originals: u64,
-    /// Packets sent with their flow's offer, before the peer had answered it.
-    pub early: u64,
-    /// Packets dropped that came with an offer which was not answered yet: too many of the flow or the peer waited.
-    pub early_dropped: u64,
-    /// Copies sent.
-    pub copies: u64,
-    /// Copies sent again, as a relay asked for them.
-    pub copies_resent: u64,
-    /// Originals sent again, as a relay missed their copies: both leave by the same line.
-    pub originals_again: u64,
-    /// Originals not sent: the direct path was dark, and the line had no room for them beside their copies.
-    pub originals_withheld: u64,
-    /// Copies not sent: the line does not bear them, they would queue, do not arrive, or too many wait.
-    pub copies_held: u64,
-    /// In-stream repair packets sent that this agent made of its own packets.
-    pub own_repairs: u64,
-    /// In-stream repair packets not sent, as copies would not be.
-    pub own_repairs_held: u64,
-    /// Copies asked for that are no longer kept.
-    pub copies_gone: u64,
-    /// Datagrams not sent: too long.
-    pub datagrams_too_long: u64,
-    /// Times that long packets were found not to pass any more where they had passed.
-    pub paths_narrowed: u64,
-    /// Datagrams sent whole that were too long for a path which had become narrower.
-    pub datagrams_too_long_for_path: u64,
-    /// Of these, datagrams sent again in two pieces. The others would have been late.
-    pub datagrams_split_again: u64,
-    /// Reports of routers that a packet is too long, which quote no packet of this agent.
-    pub too_long_unknown: u64,
-    /// Datagrams not sent: no session with the receiver, or no way to it, was found in time.
-    pub datagrams_unsendable: u64,
-    /// Datagrams that waited for consent or a way for longer than their flow's latency budget, and were sent all the
-    /// same.
-    pub datagrams_late: u64,
-    /// Packets and messages about flows that this agent does not know.
-    pub flows_unknown: u64,
-    /// Messages that do not parse, or that this version does not know.
-    pub messages_unknown: u64,
-    /// Messages that their sender has no business sending.
-    pub out_of_role: u64,
-    /// Plaintexts that do not parse: the sender is broken.
-    pub malformed: u64,
-    /// Messages of datagrams that had cost as much work as one may.
-    pub work_refused: u64,
-}
-}
-
-/// A flow at this agent, in one direction.
+/// Flow at this agent: one that it sends, or one that it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Flow {
     Sent(SendFlowId),
     Received(ReceiveFlowId),
-    /// What this agent registers to have sessions with relays.
-    Visits,
+    /// Pseudo-flow that the agent registers at relays to have sessions with them.
+    RelayProbing,
 }
 
-/// What a session is for.
+/// Node at the other end of a session: a peer, or a relay by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Peer(AgentId),
     Relay(usize),
 }
 
-/// What is said about a delivered datagram beside its bytes.
+/// Flow, traffic class and path of a datagram that waits for delivery to the application.
 #[derive(Clone, Copy, Debug)]
-struct Delivered {
+struct DeliveryMeta {
     flow: ReceiveFlowId,
     traffic_class: TrafficClass,
     delivery: Delivery,
 }
 
-/// A relay through which flows of a peer come, and how many of their paths end there.
-type WayIn = ((RelayId, Shard), usize);
+/// Egress relay through which a peer's flows may arrive, and the number of their paths that end
+/// there.
+type ArrivalRelayCount = ((RelayId, Shard), usize);
 
-/// One agent.
+/// One agent: a state machine that seals, copies, acknowledges and repairs, without sockets or a
+/// clock.
+///
+/// # Contract
+/// - **Inputs**: [`handle`](Self::handle) takes one [`AgentInput`]: a datagram from the network, a
+///   datagram of an application, an expired deadline, or an ICMP report. It never blocks and never
+///   fails; bad input is counted in [`counters`](Self::counters).
+/// - **Commands**: [`add_peer`](Self::add_peer), [`add_relay`](Self::add_relay),
+///   [`open_flow`](Self::open_flow), [`offer`](Self::offer), [`close`](Self::close) and others
+///   change the configuration. They may queue outputs, as inputs do.
+/// - **Outputs**: after each input or command, the driver calls [`poll`](Self::poll) until it
+///   returns `None`. An output borrows the agent's buffer until the next call.
+/// - **Time**: `now` never decreases. After the last output, the driver asks for the
+///   [`deadline`](Self::deadline), and passes [`AgentInput::Deadline`] once it is due. Each input
+///   may move the deadline. A late input is safe, but delays repairs.
+/// - **Getters** ([`statistics`](Self::statistics), [`peer_status`](Self::peer_status) and others)
+///   change nothing.
+///
+/// # Examples
+/// Two agents exchange a datagram on the direct path. The loop is all that a driver needs:
+///
+/// ```
+/// use core::net::SocketAddr;
+///
+/// use byway_code::Engine;
+/// use byway_proto::LocalAddress;
+/// use byway_proto::agent::{
+///     Agent, AgentIdentity, AgentInput, AgentOutput, FlowSettings, Peer, flow_between,
+/// };
+/// use byway_units::{AgentId, FlowId, Time};
+/// use byway_wire::seal::{PortableProvider, PreSharedKey, StaticSecret, Suite};
+/// use byway_wire::{Ecn, TrafficClass};
+///
+/// let number = |index: usize| AgentId::new(index as u32 + 1);
+/// let secret = |index: usize| StaticSecret::from_bytes([index as u8 + 1; 32]);
+/// let addresses: [SocketAddr; 2] = ["192.0.2.1:4600".parse()?, "192.0.2.2:4600".parse()?];
+/// let mut now = Time::START;
+/// let mut agents = [0, 1].map(|index| {
+///     let identity = AgentIdentity {
+///         number: number(index),
+///         secret: secret(index),
+///         suite: Suite::ChaCha20Poly1305,
+///         started_unix_nanos: 1,
+///     };
+///     let seed = [index as u8; 32]; // from the operating system's random numbers, in production
+///     Agent::new(identity, Engine::fastest(), &PortableProvider, seed, now)
+/// });
+/// for (index, agent) in agents.iter_mut().enumerate() {
+///     let other = 1 - index;
+///     agent.add_peer(
+///         Peer {
+///             number: number(other),
+///             key: secret(other).public_key(),
+///             pre_shared: PreSharedKey::from_bytes([0; 32]),
+///             addresses: vec![addresses[other]],
+///         },
+///         now,
+///     );
+/// }
+/// let key = flow_between(number(0), number(1), FlowId::new(7));
+/// let sent = agents[0].open_flow(key, FlowSettings::default(), now).expect("the peer is known");
+/// agents[1].accept_flow(key, FlowSettings::default(), now).expect("the peer is known");
+/// let send = AgentInput::Send {
+///     flow: sent,
+///     datagram: b"hello",
+///     traffic_class: TrafficClass::default(),
+///     marked: false,
+/// };
+/// agents[0].handle(send, now);
+///
+/// let mut delivered = Vec::new();
+/// while delivered.is_empty() {
+///     // Drain the outputs of both. The network delivers each datagram to the other agent.
+///     let mut network = Vec::new();
+///     for (index, agent) in agents.iter_mut().enumerate() {
+///         while let Some(output) = agent.poll() {
+///             match output {
+///                 AgentOutput::Transmit(sent) => network.push((index, sent.bytes.to_vec())),
+///                 AgentOutput::Deliver { datagram, .. } => delivered.push(datagram.to_vec()),
+///                 AgentOutput::Event(_) | AgentOutput::Offered { .. } => {}
+///             }
+///         }
+///     }
+///     let is_idle = network.is_empty();
+///     for (from, mut bytes) in network {
+///         let input = AgentInput::Received {
+///             from: addresses[from],
+///             to: LocalAddress::ANY,
+///             ecn: Ecn::NotCapable,
+///             bytes: &mut bytes,
+///         };
+///         agents[1 - from].handle(input, now);
+///     }
+///     if is_idle {
+///         // Nothing is in flight: wait for the earliest deadline.
+///         let due = agents.iter().filter_map(|agent| agent.deadline()).map(|(at, _)| at).min();
+///         now = now.max(due.expect("a session has timers"));
+///         for agent in &mut agents {
+///             if agent.deadline().is_some_and(|(at, _)| at <= now) {
+///                 agent.handle(AgentInput::Deadline, now);
+///             }
+///         }
+///     }
+/// }
+/// assert_eq!(delivered, [b"hello"]);
+/// # Ok::<(), core::net::AddrParseError>(())
+/// ```
 #[derive(Debug)]
 pub struct Agent {
     engine: Engine,
@@ -263,60 +297,61 @@ pub struct Agent {
     roles: BTreeMap<SessionId, Role>,
     peers: BTreeMap<AgentId, SessionId>,
     relays: Vec<RelayLink>,
-    relay_places: BTreeMap<(RelayId, Shard), usize>,
+    relay_indices: BTreeMap<(RelayId, Shard), usize>,
     senders: FlowTable<SendFlow>,
     receivers: FlowTable<ReceiveFlow>,
     sent_by_key: BTreeMap<FlowKey, SendFlowId>,
     received_by_key: BTreeMap<FlowKey, ReceiveFlowId>,
-    /// What closed flows counted.
+    /// Totals of closed flows, by peer.
     closed: Totals,
-    /// The relays through which a peer's flows come, by its session.
-    ways_in: BTreeMap<SessionId, Vec<WayIn>>,
-    /// The flows that a peer sends here, by its session.
+    /// Egress relays through which a peer's flows may arrive, by the peer's session.
+    arrival_relays: BTreeMap<SessionId, Vec<ArrivalRelayCount>>,
+    /// Received flows, by the sender's session and the flow number.
     incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,
-    closings: Closings,
+    teardowns: Teardowns,
     offers: Offers,
-    visits: Visits,
-    waiting: Waiting,
-    /// Datagrams that go with their flow's offer.
+    relay_probing: RelayProbing,
+    pending_datagrams: PendingDatagrams,
+    /// Datagrams sent with their flow's offer, before the peer has answered.
     early: EarlySending,
-    /// Packets that came with an offer that the driver has not answered yet.
+    /// Early packets of peers' offers that the driver has not answered yet.
     early_buffer: EarlyBuffer,
     direct_paths: DirectPaths,
-    /// What the uplink carries, and what it is to carry.
-    load: LineLoad,
-    /// When something about lines that are weighed is due.
-    weighing_due: Option<Time>,
-    /// The relay that accepted flows with the messages at hand: its line is weighed behind them, as that takes a look at all
-    /// flows.
+    /// Measured load of the uplink, with and without all copies.
+    uplink_load: UplinkLoad,
+    /// Time at which the agent probes the capacity of the uplink next.
+    probing_due: Option<Time>,
+    /// Relay, by its index, that accepted flows with the current messages. The agent probes the
+    /// uplink to it after them, because that scans all flows.
     bound_at: Option<usize>,
-    /// The relay by whose line the packet at hand was not copied, as it is not known to bear it.
-    unborne: Option<usize>,
+    /// Relay, by its index, to which the current packet was not copied, because the uplink may not
+    /// sustain it.
+    relay_over_capacity: Option<usize>,
     number: AgentId,
-    life: Life,
-    /// Coded bytes of copies that may be asked for again.
-    sent: PacketLog,
-    /// Coded bytes of packets that arrived.
-    kept: PacketLog,
-    long: LongDatagrams,
-    /// Where a packet is put together, and where one is kept while it is opened.
+    state: AgentState,
+    /// Coded bytes of sent packets, whose copies relays may request again.
+    retransmit_buffer: PacketBuffer,
+    /// Coded bytes of received packets, for blocks and for repairs of other receivers.
+    cooperation_buffer: PacketBuffer,
+    long_datagrams: LongDatagrams,
+    /// Buffer in which the agent builds a packet, and in which a packet stays while it is opened.
     scratch: Vec<u8>,
     restored: Vec<u8>,
     decoded: Vec<AlignedBuffer>,
-    /// Where relays say that this agent is seen.
-    seen_at: Vec<SocketAddr>,
-    deliveries: Outbox<Delivered>,
+    /// Addresses of this agent as relays see them, the newest last.
+    reflexive_addresses: Vec<SocketAddr>,
+    deliveries: Outbox<DeliveryMeta>,
     events: VecDeque<Event>,
     deadline: Option<(Time, Reason)>,
     counters: AgentCounters,
     work: AgentWork,
-    /// The count of units at which no more messages of the datagram at hand are read.
+    /// Work count after which no more messages of the current datagram are handled.
     messages_end: Option<u64>,
 }
 
 impl Agent {
-    /// An agent that knows nobody yet.
+    /// Returns an agent without peers and relays.
     ///
     /// `seed` is 32 secret random bytes. The same seed and the same inputs give the same outputs.
     #[must_use]
@@ -329,41 +364,41 @@ impl Agent {
     ) -> Self {
         let AgentIdentity { number, secret, suite, started_unix_nanos } = identity;
         let capabilities = Capabilities::DSCPS;
-        let local = Local { secret, suite, shard: Shard::new(0), capabilities, started_unix_nanos };
+        let local = LocalIdentity { secret, suite, shard: Shard::new(0), capabilities, started_unix_nanos };
         Self {
             engine,
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
             roles: BTreeMap::new(),
             peers: BTreeMap::new(),
             relays: Vec::new(),
-            relay_places: BTreeMap::new(),
+            relay_indices: BTreeMap::new(),
             senders: FlowTable::new(),
             receivers: FlowTable::new(),
             sent_by_key: BTreeMap::new(),
             received_by_key: BTreeMap::new(),
             closed: Totals::default(),
-            ways_in: BTreeMap::new(),
+            arrival_relays: BTreeMap::new(),
             incoming: IndexTable::default(),
             timers: Timers::new(),
-            closings: Closings::default(),
+            teardowns: Teardowns::default(),
             offers: Offers::default(),
-            visits: Visits::new(number),
-            waiting: Waiting::default(),
+            relay_probing: RelayProbing::new(number),
+            pending_datagrams: PendingDatagrams::default(),
             early: EarlySending::default(),
             early_buffer: EarlyBuffer::default(),
             direct_paths: DirectPaths::default(),
-            load: LineLoad::new(),
-            weighing_due: None,
+            uplink_load: UplinkLoad::new(),
+            probing_due: None,
             bound_at: None,
-            unborne: None,
+            relay_over_capacity: None,
             number,
-            life: Life::Open,
-            sent: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
-            kept: PacketLog::new(Bytes::new(AGENT_LOG_BYTES), KEPT_FOR),
-            long: LongDatagrams::new(),
+            state: AgentState::Open,
+            retransmit_buffer: PacketBuffer::new(Bytes::new(AGENT_BUFFER_BYTES), AGENT_BUFFER_RETENTION),
+            cooperation_buffer: PacketBuffer::new(Bytes::new(AGENT_BUFFER_BYTES), AGENT_BUFFER_RETENTION),
+            long_datagrams: LongDatagrams::new(),
             scratch: Vec::new(),
             restored: Vec::new(),
-            seen_at: Vec::new(),
+            reflexive_addresses: Vec::new(),
             decoded: (0..byway_code::REPAIR_PACKETS_MAX)
                 .map(|_| AlignedBuffer::new(CODED_BYTES_MAX))
                 .collect(),
@@ -376,79 +411,82 @@ impl Agent {
         }
     }
 
-    /// Takes one input.
+    /// Handles one input: queues its outputs for [`Agent::poll`], and updates [`Agent::deadline`].
     pub fn handle(&mut self, input: AgentInput<'_>, now: Time) {
-        if self.life != Life::Open {
-            self.leave(now);
-            self.deadline = self.leaving_deadline();
+        if self.state != AgentState::Open {
+            self.send_close_if_due(now);
+            self.deadline = self.close_deadline();
             return;
         }
         match input {
             AgentInput::Received { from, to, ecn, bytes } => {
-                let origin = Origin::Address(NetworkPath { remote: from, local: to });
+                let origin = Route::Direct(NetworkPath { remote: from, local: to });
                 self.receive_from(bytes, origin, ecn, now);
             }
             AgentInput::Send { flow, datagram, traffic_class, marked } => {
-                self.send(flow, &Outgoing { datagram, traffic_class, marked, came: now }, now);
+                self.send(flow, &OutgoingDatagram { datagram, traffic_class, marked, sent_at: now }, now);
             }
             AgentInput::Deadline => self.handle_deadline(now),
             AgentInput::TooLong { to, quoted, payload_bytes_max } => {
-                self.packet_too_long(to, quoted, payload_bytes_max, now);
+                self.on_packet_too_long(to, quoted, payload_bytes_max, now);
             }
         }
         self.finish(now);
     }
 
-    /// What every input ends with.
+    /// Completes an input or command: handles session events, sends datagrams that have a path now,
+    /// flushes queued messages, and updates the deadline.
     fn finish(&mut self, now: Time) {
-        self.handle_changes(now);
+        self.handle_session_events(now);
         if self.early.is_in_use() {
             self.expire_early(now);
             self.send_accepted_early(now);
         }
-        if self.waiting.count() > 0 {
-            self.send_what_waited(now);
+        if self.pending_datagrams.count() > 0 {
+            self.send_pending_datagrams(now);
         }
         self.sessions.flush_all(now);
         self.deadline = self.find_deadline(now);
     }
 
-    /// The next output: datagrams in the order in which they have to leave, then deliveries, then events, then
-    /// offers.
+    /// Returns the next output: datagrams in the order in which they have to leave, then
+    /// deliveries, events and offers. `None` ends the outputs of an input.
     pub fn poll(&mut self) -> Option<AgentOutput<'_>> {
-        if let Some((heading, bytes)) = self.sessions.outbox.take() {
-            return Some(AgentOutput::Transmit(heading.transmit(bytes)));
+        if let Some((meta, bytes)) = self.sessions.outbox.pop() {
+            return Some(AgentOutput::Transmit(meta.transmit(bytes)));
         }
-        if let Some((delivered, datagram)) = self.deliveries.take() {
-            let Delivered { flow, traffic_class, delivery } = delivered;
+        if let Some((meta, datagram)) = self.deliveries.pop() {
+            let DeliveryMeta { flow, traffic_class, delivery } = meta;
             return Some(AgentOutput::Deliver { flow, datagram, traffic_class, delivery });
         }
         if let Some(event) = self.events.pop_front() {
             return Some(AgentOutput::Event(event));
         }
-        let (peer, flow, offer) = self.offers.news.pop_front()?;
+        let (peer, flow, offer) = self.offers.unreported.pop_front()?;
         Some(AgentOutput::Offered { peer, flow, offer })
     }
 
-    /// Whether [`Agent::poll`] gives a datagram to be sent next.
+    /// Returns true if the next output of [`Agent::poll`] is a datagram to send.
     #[must_use]
     pub fn next_is_transmit(&self) -> bool {
         !self.sessions.outbox.is_empty()
     }
 
-    /// When to handle [`AgentInput::Deadline`], and what for.
+    /// Returns the time at which the driver has to handle [`AgentInput::Deadline`], and the reason;
+    /// `None` if there is none.
     #[must_use]
     pub const fn deadline(&self) -> Option<(Time, Reason)> {
         self.deadline
     }
 
-    /// What was sent and dropped, and why.
+    /// Returns the counters of packets and messages that the agent sent or dropped.
     #[must_use]
     pub const fn counters(&self) -> &AgentCounters {
         &self.counters
     }
 
-    /// What is not finished. When nobody sends, all of it comes to nothing.
+    /// Returns the counts of active flows, missing packets and pending requests. All of them become
+    /// 0 if nobody sends.
     #[must_use]
     pub fn backlog(&self) -> AgentBacklog {
         let active = || self.receivers.iter().filter_map(|(_, flow)| flow.active());
@@ -459,42 +497,45 @@ impl Agent {
         }
     }
 
-    /// How many agents and relays have a session, or are to get one.
+    /// Returns the number of agents and relays that have a session, or will have one.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
 
-    /// What sessions dropped, and why.
+    /// Returns the counters of packets that the agent's sessions dropped.
     #[must_use]
     pub const fn session_counters(&self) -> &SessionCounters {
         &self.sessions.counters
     }
 
-    /// The memory that packets take which are kept for repairs and for others; up to an eighth more notes their times.
+    /// Returns the bytes of packets stored for repairs and for other receivers. Their arrival times
+    /// take up to an eighth more.
     #[must_use]
     pub fn packets_held(&self) -> Bytes {
-        self.sent.held() + self.kept.held() + self.long.held()
+        self.retransmit_buffer.held() + self.cooperation_buffer.held() + self.long_datagrams.held()
     }
 
-    /// What became of a flow's packets; `None` if the flow was closed, which its sender may do at any time.
+    /// Returns the statistics of a received flow; `None` if the flow was closed, which its sender
+    /// may do at any time.
     #[must_use]
     pub fn statistics(&self, flow: ReceiveFlowId) -> Option<&ReceiveStatistics> {
         self.receivers.get(flow.0).map(|flow| &*flow.statistics)
     }
 
-    /// What a flow's receiver reported last: the true loss of the direct path, which repairs hide, what came back and
-    /// how, and how late packets are. `None` before the first report, also of a receiver that restarted, and once the flow
-    /// was closed.
+    /// Returns the latest report of a flow's receiver: the true loss of the direct path, which
+    /// repairs hide, repairs by kind, and lateness. `None` before the first report, also of a
+    /// receiver that restarted, and after the flow was closed.
     #[must_use]
     pub fn report(&self, flow: SendFlowId) -> Option<&byway_wire::messages::Report> {
         self.senders.get(flow.0)?.reports.as_ref()?.newest()
     }
 
-    /// What a flow's receiver reported altogether; `None` before the first report, and once the flow was closed.
+    /// Returns the totals of all reports of a flow's receiver; `None` before the first report, and
+    /// after the flow was closed.
     #[must_use]
-    pub fn reported(&self, flow: SendFlowId) -> Option<Reported> {
-        Some(self.senders.get(flow.0)?.reports.as_ref()?.so_far())
+    pub fn reported_totals(&self, flow: SendFlowId) -> Option<ReportedTotals> {
+        Some(self.senders.get(flow.0)?.reports.as_ref()?.total())
     }
 }
 

@@ -1,9 +1,9 @@
-//! The ways of a flow through the overlay change while it is in use: a new map names other relays, or newer grants.
+//! Changes of a flow's relay paths while it is open: a new map names other relays, or newer grants.
 
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
-use byway_wire::messages::{FlowRole, Registered, Unregister};
+use byway_wire::messages::{FlowRole, RegisterReply, Unregister};
 use byway_wire::{GrantedRelay, Shard};
 
 use super::receive_flow::ReceiveFlowId;
@@ -13,12 +13,12 @@ use super::{Agent, Flow};
 use crate::session::SessionId;
 
 impl RelayPath {
-    /// Whether it is the same way, whatever the grant.
-    fn leads_as(&self, other: &Self) -> bool {
+    /// Returns true if both paths have the same relays, with any grant.
+    fn is_same_path(&self, other: &Self) -> bool {
         (self.ingress, self.egress) == (other.ingress, other.egress)
     }
 
-    /// The relay at the other agent's end, for the agent with this role.
+    /// Returns the relay near the other agent, as seen by the agent with this role.
     pub(super) const fn far_relay(&self, role: FlowRole) -> GrantedRelay {
         let (relay, shard) = match role {
             FlowRole::Sender => self.egress,
@@ -27,8 +27,9 @@ impl RelayPath {
         GrantedRelay { relay, shard }
     }
 
-    /// The relay at the end of the agent with this role.
-    pub(super) const fn end_of(&self, role: FlowRole) -> (RelayId, Shard) {
+    /// Returns the relay with which the agent with this role registers: near the sender, or near
+    /// the receiver.
+    pub(super) const fn near_relay(&self, role: FlowRole) -> (RelayId, Shard) {
         match role {
             FlowRole::Sender => self.ingress,
             FlowRole::Receiver => self.egress,
@@ -37,15 +38,16 @@ impl RelayPath {
 }
 
 impl Agent {
-    /// Gives a flow that this agent sends other paths, best first. Those that it has already go on as they are, and a
-    /// newer grant is shown to the relay; relays at which none begins any more are told that the flow has left, once
-    /// its latency budget has passed. A flow that was closed is left alone.
+    /// Sets the relay paths of a flow that this agent sends, best first. Paths that the flow has
+    /// already keep their registration, and the agent shows a newer grant to their relay. Relays
+    /// that no path uses any more receive an unregister message after the flow's latency budget. A
+    /// call for a closed flow has no effect.
     pub fn set_paths(&mut self, flow: SendFlowId, paths: Vec<RelayPath>, now: Time) {
         if self.senders.get(flow.0).is_some() {
             let before = self.change_paths(Flow::Sent(flow), paths, now);
             let after = self.senders[flow.0 as usize].settings.paths.clone();
             for path in before.iter().chain(&after) {
-                if let Some(relay) = self.relay_places.get(&path.ingress).copied() {
+                if let Some(relay) = self.relay_indices.get(&path.ingress).copied() {
                     self.set_copy_rate(relay);
                 }
             }
@@ -53,118 +55,122 @@ impl Agent {
         self.finish(now);
     }
 
-    /// The same for a flow that this agent receives.
+    /// Sets the relay paths of a flow that this agent receives, like [`Agent::set_paths`].
     pub fn set_received_paths(&mut self, flow: ReceiveFlowId, paths: Vec<RelayPath>, now: Time) {
         if self.receivers.get(flow.0).is_some() {
             let peer = self.receivers[flow.0 as usize].peer;
             let before = self.change_paths(Flow::Received(flow), paths, now);
-            self.forget_ways_in(peer, &before);
-            self.note_ways_in(flow);
+            self.forget_arrival_relays(peer, &before);
+            self.note_arrival_relays(flow);
         }
         self.finish(now);
     }
 
-    /// Gives a flow other paths; those before.
+    /// Replaces the relay paths of a flow and updates its registrations; returns the former paths.
     pub(super) fn change_paths(&mut self, flow: Flow, paths: Vec<RelayPath>, now: Time) -> Vec<RelayPath> {
         let before = core::mem::replace(&mut self.settings_of_mut(flow).paths, paths);
         let after = self.settings_of(flow).paths.clone();
         if let Flow::Sent(id) = flow {
             self.senders[id.0 as usize].forget_failure_of_other_paths(now);
         }
-        let same = |path: &RelayPath| before.iter().position(|known| known.leads_as(path));
-        let kept: Vec<Option<usize>> = after.iter().map(same).collect();
-        let told = self.registrations_of_mut(flow).rearrange(&kept);
-        self.leave_relays(flow, &before, &told, now);
-        let kept = || kept.iter().enumerate().filter_map(|(path, known)| Some((path, (*known)?)));
-        if kept().any(|(path, known)| before[known].grant != after[path].grant) {
+        let same = |path: &RelayPath| before.iter().position(|known| known.is_same_path(path));
+        let former: Vec<Option<usize>> = after.iter().map(same).collect();
+        let registered = self.registrations_of_mut(flow).rearrange(&former);
+        self.unregister_relays(flow, &before, &registered, now);
+        let unchanged = || former.iter().enumerate().filter_map(|(path, known)| Some((path, (*known)?)));
+        if unchanged().any(|(path, known)| before[known].grant != after[path].grant) {
             let registrations = self.registrations_of_mut(flow);
             registrations.revise();
-            for (path, _) in kept() {
-                registrations.ask_again(path, now);
+            for (path, _) in unchanged() {
+                registrations.request_again(path, now);
             }
         }
         self.register(flow, now);
-        self.reach_through(flow);
+        self.update_via_relay(flow);
         before
     }
 
-    /// Tells the relays that may know a flow which of its paths before have ended: of those at which a path begins as
-    /// before, the sender's one path; of others, all.
-    fn leave_relays(&mut self, flow: Flow, before: &[RelayPath], told: &[bool], now: Time) {
+    /// Schedules unregister messages for former paths of a flow, at the relays that may know it. If
+    /// a relay is still near this agent on another path, only the sender's former path is
+    /// unregistered, otherwise the whole flow.
+    fn unregister_relays(&mut self, flow: Flow, before: &[RelayPath], registered: &[bool], now: Time) {
         let (flow_key, role) = self.identity_of(flow);
         let settings = self.settings_of(flow);
         let first = now.saturating_add(settings.latency_budget);
         let after = settings.paths.clone();
         for path in &after {
-            if let Some(relay) = self.relay_session(path.end_of(role)) {
+            if let Some(relay) = self.relay_session(path.near_relay(role)) {
                 for far_relay in [None, Some(path.far_relay(role))] {
-                    self.closings.heard(relay, Unregister { flow_key, role, far_relay });
+                    self.teardowns.complete(relay, Unregister { flow_key, role, far_relay });
                 }
             }
         }
-        for (path, _) in before.iter().zip(told).filter(|(_, is_told)| **is_told) {
-            let Some(relay) = self.relay_session(path.end_of(role)) else {
+        for (path, _) in before.iter().zip(registered).filter(|(_, is_registered)| **is_registered) {
+            let Some(relay) = self.relay_session(path.near_relay(role)) else {
                 continue;
             };
-            let begins_here = |other: &&RelayPath| other.end_of(role) == path.end_of(role);
-            let is_left = !after.iter().any(|other| begins_here(&other));
-            let has_ended = role == FlowRole::Sender && !after.iter().any(|other| other.leads_as(path));
-            let far_relay = Some(path.far_relay(role)).filter(|_| !is_left);
-            if is_left || has_ended {
-                self.closings.tell(relay, Unregister { flow_key, role, far_relay }, first);
+            let begins_here = |other: &&RelayPath| other.near_relay(role) == path.near_relay(role);
+            let is_unused = !after.iter().any(|other| begins_here(&other));
+            let has_ended = role == FlowRole::Sender && !after.iter().any(|other| other.is_same_path(path));
+            let far_relay = Some(path.far_relay(role)).filter(|_| !is_unused);
+            if is_unused || has_ended {
+                self.teardowns.schedule(relay, Unregister { flow_key, role, far_relay }, first);
             }
         }
     }
 
-    /// Lets a flow's other end be reached through the relay of the path in use.
-    fn reach_through(&mut self, flow: Flow) {
-        if let Some((peer, detour)) = self.detour_of(flow)
+    /// Makes the agent at a flow's other end reachable through the relay of the path in use.
+    fn update_via_relay(&mut self, flow: Flow) {
+        if let Some((peer, via_relay)) = self.via_relay_of(flow)
             && let Some(session) = self.sessions.get_mut(peer)
         {
-            session.detour = Some(detour);
+            session.via_relay = Some(via_relay);
         }
     }
 
-    /// Forgets the relays by which these paths of a peer's flow end, unless other paths of its flows do.
-    pub(super) fn forget_ways_in(&mut self, peer: SessionId, paths: &[RelayPath]) {
-        let Some(ways) = self.ways_in.get_mut(&peer) else {
+    /// Removes the egress relays of these paths of a peer's flow from those through which its
+    /// packets may arrive, unless other paths use them.
+    pub(super) fn forget_arrival_relays(&mut self, peer: SessionId, paths: &[RelayPath]) {
+        let Some(relays) = self.arrival_relays.get_mut(&peer) else {
             return;
         };
         for path in paths {
-            if let Some((_, known)) = ways.iter_mut().find(|(place, _)| *place == path.egress) {
+            if let Some((_, known)) = relays.iter_mut().find(|(relay, _)| *relay == path.egress) {
                 *known -= 1;
             }
         }
-        ways.retain(|(_, paths)| *paths > 0);
-        if ways.is_empty() {
-            self.ways_in.remove(&peer);
+        relays.retain(|(_, paths)| *paths > 0);
+        if relays.is_empty() {
+            self.arrival_relays.remove(&peer);
         }
     }
 }
 
 impl Agent {
-    /// Returns the paths of a flow that begin (for a sender) or end (for a receiver) at this session's relay.
+    /// Returns the indices of a flow's paths that begin (for a sender) or end (for a receiver) at
+    /// this session's relay.
     pub(super) fn paths_through(&self, flow: Flow, session: SessionId) -> Vec<usize> {
         let paths = 0..self.settings_of(flow).paths.len();
         paths.filter(|path| self.session_of_path(flow, *path) == Some(session)).collect()
     }
 
-    /// Returns the paths of a flow that a relay's answer to a registration is about. An acceptance is about those
-    /// that lead to one far relay: each comes with a grant of its own, which the relay may not have got.
+    /// Returns the indices of a flow's paths that a relay's answer to a registration concerns. An
+    /// acceptance concerns the paths to one far relay. Each path has a grant of its own, which the
+    /// relay may not have received.
     pub(super) fn paths_registered(
         &self,
         flow: Flow,
         session: SessionId,
-        registered: &Registered,
+        reply: &RegisterReply,
     ) -> Vec<usize> {
-        if registered.outcome.is_err() {
-            return self.paths_ended(flow, session, registered.far_relay);
+        if reply.outcome.is_err() {
+            return self.paths_ended(flow, session, reply.far_relay);
         }
-        self.paths_between(flow, session, registered.far_relay)
+        self.paths_between(flow, session, reply.far_relay)
     }
 
-    /// Returns the paths of a flow that end with a registration: a sender's that end at `far`, or all of a
-    /// receiver's, which a relay knows as one.
+    /// Returns the indices of a flow's paths that end with a registration at a relay. These are a
+    /// sender's paths to the relay `far`, or all of a receiver's, which have one registration.
     pub(super) fn paths_ended(&self, flow: Flow, session: SessionId, far: GrantedRelay) -> Vec<usize> {
         match self.identity_of(flow) {
             (_, FlowRole::Sender) => self.paths_between(flow, session, far),
@@ -172,6 +178,7 @@ impl Agent {
         }
     }
 
+    /// Returns the indices of a flow's paths between a near relay, by its session, and a far relay.
     fn paths_between(&self, flow: Flow, session: SessionId, far: GrantedRelay) -> Vec<usize> {
         let (_, role) = self.identity_of(flow);
         let settings = self.settings_of(flow);

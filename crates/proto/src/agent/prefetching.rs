@@ -1,12 +1,13 @@
-//! What the next input needs is brought into the cache, for drivers that know of it early.
+//! Cache prefetching for the next input, for drivers that know of it early.
 
 use byway_code::{prefetch, prefetch_value};
 
 use super::Agent;
 
 impl Agent {
-    /// Hint: an input comes soon. To be called with depths from 0 to 2, with other work in between: each brings into the cache
-    /// what was found by the one before.
+    /// Prefetches the data that the next input needs into the processor's cache. The driver calls
+    /// it with depths 0, 1 and 2, with other work in between: each call prefetches data that the
+    /// call before it located.
     pub fn prefetch(&self, depth: usize) {
         match depth {
             0 => prefetch_value(self),

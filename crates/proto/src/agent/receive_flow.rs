@@ -1,119 +1,127 @@
-//! A flow, as its receiver keeps it.
+//! Receive flow: state of a flow at its receiver.
 
 use alloc::boxed::Box;
 
 use byway_units::{Bytes, Duration, Time};
 use byway_wire::{FlowKey, SequenceNumber, Service};
 
-use super::arrival_clock::ArrivalClock;
 use super::blocks::Blocks;
+use super::burst_end::BurstEnd;
 use super::early_buffer::UncodedSet;
 use super::events::Delivery;
-use super::joiner::Joiner;
 use super::mixture::PathQueue;
-use super::never_copied::NeverCopied;
-use super::ordering::Order;
+use super::ordering::ReorderBuffer;
+use super::owd::OneWayDelayBaseline;
+use super::path_skew::PathSkew;
+use super::reassembly::Reassembler;
 use super::registration::Registrations;
 use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;
 use super::silence::SilenceNotice;
-use super::statistics::{Counted, ReceiveStatistics};
-use super::tail::Tail;
-use super::two_ways::TwoWays;
-use crate::limits::{ASKS_MAX, HIGH_BITS_TRIED, KEPT_REACH, REORDERING_PACKETS, REORDERING_TIME};
-use crate::parts::gap_tracker::{Arrival, GapTracker, Patience};
+use super::statistics::{LazyStatistics, ReceiveStatistics};
+use super::unprotected::UnprotectedSet;
+use crate::limits::{
+    COOPERATION_BUFFER_REACH, HIGH_BITS_TRIED, NACKS_PER_PACKET_MAX, REORDERING_PACKETS, REORDERING_TIME,
+};
+use crate::parts::gap_tracker::{ArrivalOrder, GapTracker, NackTimers};
 use crate::parts::loss_timer::{LossTimer, TwoState};
-use crate::parts::packet_log::Handle;
+use crate::parts::packet_buffer::Handle;
 use crate::parts::reordering_window::ReorderingWindow;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::{consent_account, keeps, repairs, takes_two_ways};
+use crate::policy::{buffers_packets, consent_bucket, repairs, uses_both_paths};
 use crate::session::SessionId;
 
-/// How long a gap on one way may be reordering.
-const PATIENCE: Patience =
-    Patience { packets: REORDERING_PACKETS, time: REORDERING_TIME, asks_max: ASKS_MAX };
+/// Reordering limits and NACK limit of a received flow's gaps, before its path's reordering is
+/// known.
+const NACK_TIMERS: NackTimers =
+    NackTimers { packets: REORDERING_PACKETS, time: REORDERING_TIME, nacks_max: NACKS_PER_PACKET_MAX };
 
-/// The part of the time in which a repair is of use that a gap may be waited for: the repair takes a round trip to the
-/// relay, and its request may be lost.
+/// Divisor of a flow's lateness budget that gives its longest reordering window. The rest is for
+/// the repair's round trip to the relay, and for the loss of a NACK.
 const REORDERING_PART: u64 = 4;
 
-/// A flow that this agent receives.
+/// Identifier of a flow that this agent receives, from
+/// [`Agent::accept_flow`](super::Agent::accept_flow).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReceiveFlowId(pub(super) u32);
 
-/// The receiving end of a flow.
+/// State of a flow that this agent receives.
 #[derive(Debug)]
 pub(super) struct ReceiveFlow {
     pub(super) key: FlowKey,
     pub(super) settings: FlowSettings,
-    /// The session with the sender.
+    /// Session with the flow's sender.
     pub(super) peer: SessionId,
-    /// What the egress relay of each path calls the flow.
+    /// Registrations with the egress relay of each path, with their aliases.
     pub(super) registrations: Registrations,
-    /// What is still given for others; allocated once something is.
+    /// Token bucket of the packets sent for other receivers' repairs; allocated at the first one.
     consent: Option<Box<TokenBucket<Bytes>>>,
-    pub(super) statistics: Counted,
-    /// Allocated while packets arrive.
-    active: Option<Box<Active>>,
-    /// The highest number of a flow that rests.
-    rested_at: Option<SequenceNumber>,
-    /// Packets that could not be opened before the first one was, of the direct path and of relays: a relay's garbage must
-    /// not have packets of the direct path tried under other numbers.
+    pub(super) statistics: LazyStatistics,
+    /// State of recent and missing packets; `None` while the flow is idle.
+    state: Option<Box<ReceiveState>>,
+    /// Highest sequence number of an idle flow; `None` before the first packet.
+    idle_since_number: Option<SequenceNumber>,
+    /// Counts of packets that could not be opened before the first one was, of the direct path and
+    /// of relays. The counts are separate, because invalid packets of a relay must not change the
+    /// high bits that are tried for the direct path.
     unopened: [u8; 2],
 }
 
-/// What is kept while the flow is in use.
+/// Packet state of a received flow while packets arrive.
 #[derive(Debug)]
-pub(super) struct Active {
+pub(super) struct ReceiveState {
     pub(super) tracker: GapTracker,
-    pub(super) timer: TwoState,
-    pub(super) clock: ArrivalClock,
-    /// When the last original arrived: a packet on its first way, see [`ReceiveFlow::is_original`].
-    pub(super) last_original: Time,
-    /// When the sender is to be told that none comes, while none does.
-    pub(super) silence: Option<SilenceNotice>,
-    /// The open-ended NACK in force: from which packet on.
-    pub(super) open: Option<SequenceNumber>,
-    /// By when repairs that it asked for should be here.
-    pub(super) answers_due: Time,
-    /// How often it was sent since the timer noticed the silence; 0 once a repair came.
-    pub(super) open_asks: u8,
-    /// When the relay was told last that the direct path delivers.
+    pub(super) loss_timer: TwoState,
+    pub(super) owd_baseline: OneWayDelayBaseline,
+    /// Arrival time of the latest source packet, see [`ReceiveFlow::is_source_packet`].
+    pub(super) last_source_packet: Time,
+    /// Schedule of notices of silence to the sender, during a silence.
+    pub(super) silence_notice: Option<SilenceNotice>,
+    /// First sequence number of the open-ended NACK in force.
+    pub(super) open_ended: Option<SequenceNumber>,
+    /// Time by which repairs for the open-ended NACK should arrive.
+    pub(super) repairs_due: Time,
+    /// Number of open-ended NACKs sent since the timer detected the silence; 0 after a packet that
+    /// they cover arrives.
+    pub(super) open_ended_nacks: u8,
+    /// Time of the latest ACK, which shows relays that the direct path delivers.
     pub(super) last_ack: Option<Time>,
-    /// Coded bytes of packets that arrived, for blocks and for others.
-    pub(super) kept: SequenceRing<Handle>,
-    /// Packets that were delivered early and whose coded bytes have not come yet.
+    /// Latest received packets: their coded bytes in the cooperation buffer, for blocks and for
+    /// other receivers.
+    pub(super) buffered: SequenceRing<Handle>,
+    /// Packets that were delivered early, and whose coded bytes have not arrived yet.
     pub(super) uncoded: UncodedSet,
-    /// Repair packets that do not suffice yet.
+    /// In-stream blocks that cannot be decoded yet.
     pub(super) blocks: Blocks,
-    /// Packets that others ask for and that are not here yet.
+    /// Relays' requests for missing packets, which other flows' repairs need.
     pub(super) requests: Requests,
-    pub(super) joiner: Joiner,
-    /// What a congestion-controlled flow holds back.
-    pub(super) order: Order,
-    pub(super) never_copied: NeverCopied,
+    pub(super) reassembler: Reassembler,
+    /// Packets that a congestion-controlled flow buffers for in-order delivery.
+    pub(super) reorder_buffer: ReorderBuffer,
+    pub(super) unprotected: UnprotectedSet,
     pub(super) reordering: ReorderingWindow,
-    /// Of a mixture: whether packets queue on the direct path.
-    pub(super) queue: PathQueue,
-    /// Of a flow that comes on two ways.
-    pub(super) ways: TwoWays,
-    /// What a relay says of its end.
-    pub(super) tail: Tail,
+    /// Queueing delay of the direct path, for mixed traffic.
+    pub(super) path_queue: PathQueue,
+    /// Delay between the two paths, for a flow that uses both.
+    pub(super) path_skew: PathSkew,
+    /// Latest tail-loss hint of a relay.
+    pub(super) burst_end: BurstEnd,
     pub(super) delays: Delays,
-    /// The highest number that an original had.
-    pub(super) highest_original: Option<SequenceNumber>,
+    /// Highest sequence number of the source packets that have arrived.
+    pub(super) highest_source_packet: Option<SequenceNumber>,
     pub(super) last_used: Time,
 }
 
 impl ReceiveFlow {
-    /// A flow of which nothing counts up to `stood`: that was before it was closed and began again.
+    /// Returns a received flow that ignores all packets up to `final_number`, because they belong
+    /// to its state before it was closed and opened again.
     pub(super) fn new(
         key: FlowKey,
         settings: FlowSettings,
         peer: SessionId,
-        stood: Option<SequenceNumber>,
+        final_number: Option<SequenceNumber>,
     ) -> Self {
         let registrations = Registrations::new(settings.paths.len());
         Self {
@@ -122,146 +130,164 @@ impl ReceiveFlow {
             peer,
             registrations,
             consent: None,
-            statistics: Counted::default(),
-            active: None,
-            rested_at: stood,
+            statistics: LazyStatistics::default(),
+            state: None,
+            idle_since_number: final_number,
             unopened: [0; 2],
         }
     }
 
-    /// Takes so many bytes out of what is given for others, if there is so much left.
-    pub(super) fn gives(&mut self, bytes: Bytes, now: Time) -> bool {
+    /// Consumes bytes of the consented budget for other receivers' repairs; returns false if the
+    /// budget does not suffice.
+    pub(super) fn spend_consent(&mut self, bytes: Bytes, now: Time) -> bool {
         let (consent, rate) = (self.settings.consent, self.settings.rate);
-        self.consent.get_or_insert_with(|| Box::new(consent_account(consent, rate, now))).take(bytes, now)
+        self.consent
+            .get_or_insert_with(|| Box::new(consent_bucket(consent, rate, now)))
+            .try_consume(bytes, now)
     }
 
-    pub(super) fn active(&self) -> Option<&Active> {
-        self.active.as_deref()
+    /// Returns the packet state; `None` while the flow is idle.
+    pub(super) fn active(&self) -> Option<&ReceiveState> {
+        self.state.as_deref()
     }
 
-    pub(super) fn active_and_statistics(&mut self) -> (Option<&mut Active>, &mut ReceiveStatistics) {
-        (self.active.as_deref_mut(), &mut self.statistics)
+    pub(super) fn active_and_statistics(&mut self) -> (Option<&mut ReceiveState>, &mut ReceiveStatistics) {
+        (self.state.as_deref_mut(), &mut self.statistics)
     }
 
-    /// The same, alone.
-    pub(super) fn active_mut(&mut self) -> Option<&mut Active> {
-        self.active.as_deref_mut()
+    /// Returns the packet state for changes; `None` while the flow is idle.
+    pub(super) fn active_mut(&mut self) -> Option<&mut ReceiveState> {
+        self.state.as_deref_mut()
     }
 
-    /// What is kept of the flow, from now on at least.
-    pub(super) fn activate(&mut self, round_trip: Duration, now: Time) -> &mut Active {
-        let rested_at = self.rested_at;
-        let active = self.active.get_or_insert_with(|| Box::new(Active::new(rested_at, round_trip, now)));
+    /// Returns the packet state, which it creates if the flow is idle, and records that the flow is
+    /// in use.
+    pub(super) fn activate(&mut self, round_trip: Duration, now: Time) -> &mut ReceiveState {
+        let idle_since_number = self.idle_since_number;
+        let active =
+            self.state.get_or_insert_with(|| Box::new(ReceiveState::new(idle_since_number, round_trip, now)));
         active.last_used = now;
         active
     }
 
-    /// The full number of a packet whose low bits came in a packet.
-    pub(super) fn full(&self, low: u32) -> SequenceNumber {
-        self.full_of(low, false)
+    /// Returns the full sequence number of a packet of the direct path, or of a message, from its
+    /// low 32 bits.
+    pub(super) fn full_sequence(&self, low: u32) -> SequenceNumber {
+        self.full_sequence_of(low, false)
     }
 
-    /// The same of a packet that came by the direct path or by a relay.
-    pub(super) fn full_of(&self, low: u32, is_relayed: bool) -> SequenceNumber {
+    /// Returns the full sequence number of a packet from its low 32 bits: the one nearest to the
+    /// highest. Before the first packet, the high bits are guessed, separately for packets of the
+    /// direct path and of relays.
+    pub(super) fn full_sequence_of(&self, low: u32, is_relayed: bool) -> SequenceNumber {
         match self.highest() {
             Some(highest) => SequenceNumber::nearest(low, highest),
             None => SequenceNumber::new(self.guessed_high_bits(is_relayed) << 32 | u64::from(low)),
         }
     }
 
-    /// What the high bits are taken for until a packet has been opened: 0, as in most flows, and after each packet that
-    /// could not be opened another value in turn.
+    /// Returns the high 32 bits to try until a packet has been opened. They are 0, as in most
+    /// flows. After each packet that could not be opened, 0 alternates with another value in turn.
     fn guessed_high_bits(&self, is_relayed: bool) -> u64 {
         let unopened = self.unopened[usize::from(is_relayed)];
         let (tried, tries_others) = (unopened / 2, unopened % 2 == 1);
         if tries_others { u64::from(tried) + 1 } else { 0 }
     }
 
-    /// Nothing could be opened under the number that was taken for its own: whoever joins a flow late tries other high bits
-    /// with the next packet.
-    pub(super) fn guess_again(&mut self, is_relayed: bool) {
+    /// Changes the guessed high 32 bits, because a packet could not be opened under them. A
+    /// receiver that joins a flow late finds them in this way.
+    pub(super) fn guess_other_high_bits(&mut self, is_relayed: bool) {
         if self.highest().is_none() {
             let unopened = &mut self.unopened[usize::from(is_relayed)];
             *unopened = (*unopened + 1) % (2 * (HIGH_BITS_TRIED - 1));
         }
     }
 
+    /// Returns the highest sequence number that has arrived or counts as passed.
     pub(super) fn highest(&self) -> Option<SequenceNumber> {
-        let highest = self.active.as_ref().and_then(|active| active.tracker.highest());
-        highest.map(SequenceNumber::new).or(self.rested_at)
+        let highest = self.state.as_ref().and_then(|active| active.tracker.highest());
+        highest.map(SequenceNumber::new).or(self.idle_since_number)
     }
 
-    /// Whether the direct copy of a packet that is here already is further than any before: a repair came sooner.
+    /// Returns true if the direct copy of a delivered packet is above all source packets so far: a
+    /// repair arrived earlier.
     pub(super) fn is_overtaken_by_repair(&self, sequence: SequenceNumber) -> bool {
         let active = self.active().filter(|_| repairs(self.settings.service));
-        active.is_some_and(|active| active.highest_original.is_none_or(|highest| sequence > highest))
+        active.is_some_and(|active| active.highest_source_packet.is_none_or(|highest| sequence > highest))
     }
 
-    /// Whether a packet came on its first way: the direct path, or relays in its stead.
-    pub(super) const fn is_original(&self, delivery: Delivery) -> bool {
-        let is_in_stead = matches!(delivery, Delivery::Forwarded) && !takes_two_ways(self.settings.service);
-        is_in_stead || matches!(delivery, Delivery::Direct)
+    /// Returns true if a packet arrived on its first path: the direct path, or relays that replace
+    /// the direct path.
+    pub(super) const fn is_source_packet(&self, delivery: Delivery) -> bool {
+        let replaces_direct_path =
+            matches!(delivery, Delivery::Forwarded) && !uses_both_paths(self.settings.service);
+        replaces_direct_path || matches!(delivery, Delivery::Direct)
     }
 
-    /// Whether a packet with this number was not here before.
+    /// Returns true if no packet with this number has arrived before.
     pub(super) fn is_new(&self, sequence: SequenceNumber) -> bool {
-        match (&self.active, self.rested_at) {
+        match (&self.state, self.idle_since_number) {
             (Some(active), _) => active.tracker.is_new(sequence.number()),
-            (None, Some(rested_at)) => sequence > rested_at,
+            (None, Some(highest)) => sequence > highest,
             (None, None) => true,
         }
     }
 
-    /// True if a packet was delivered early, and its coded bytes are still of use.
+    /// True if a packet was delivered early, without its coded bytes, and blocks or other receivers
+    /// may need them.
     pub(super) fn needs_coded(&self, sequence: SequenceNumber) -> bool {
-        keeps(self.settings.service) && self.active().is_some_and(|active| active.uncoded.contains(sequence))
+        buffers_packets(self.settings.service)
+            && self.active().is_some_and(|active| active.uncoded.contains(sequence))
     }
 
-    /// Whether a packet is newer than all of the direct path before it.
+    /// Returns true if a packet has a higher number than all source packets before it.
     pub(super) fn is_newest(&self, sequence: SequenceNumber) -> bool {
-        let highest = self.active().and_then(|active| active.highest_original);
+        let highest = self.active().and_then(|active| active.highest_source_packet);
         highest.is_none_or(|highest| sequence > highest)
     }
 
-    /// Forgets the packets of a flow that rests, but not where it stood: nothing is delivered twice.
-    pub(super) fn rest(&mut self) {
-        self.rested_at = self.highest();
-        self.active = None;
+    /// Releases the packet state of an idle flow, but keeps its highest sequence number, so nothing
+    /// is delivered twice.
+    pub(super) fn deactivate(&mut self) {
+        self.idle_since_number = self.highest();
+        self.state = None;
     }
 
-    /// Whether a packet has arrived.
+    /// Returns true if any packet of the flow has arrived.
     pub(super) fn has_begun(&self) -> bool {
-        self.active.is_some() || self.rested_at.is_some()
+        self.state.is_some() || self.idle_since_number.is_some()
     }
 
-    /// Forgets everything: the sender begins anew, and takes counts of its earlier packets for proof
-    /// that the direct path delivers the new ones.
+    /// Resets the flow and its statistics, because the sender restarted. Otherwise the sender would
+    /// take counts of its earlier packets as proof that the direct path delivers the new ones.
     pub(super) fn restart(&mut self) {
-        self.rested_at = None;
-        self.active = None;
-        self.statistics = Counted::default();
+        self.idle_since_number = None;
+        self.state = None;
+        self.statistics = LazyStatistics::default();
     }
 
-    /// Notes a packet's arrival, and what it says of the gap that it closes, if it closes one.
+    /// Records a packet's arrival in the gap tracker. If it closes a gap, updates the reordering
+    /// window, and counts a spurious NACK if the packet was requested.
     pub(super) fn close_gap(
         &mut self,
         sequence: SequenceNumber,
         delivery: Delivery,
         round_trip: Duration,
         now: Time,
-    ) -> Arrival {
-        let is_original = self.is_original(delivery);
-        let Some(active) = self.active.as_mut() else {
-            return Arrival::TooOld;
+    ) -> ArrivalOrder {
+        let is_source_packet = self.is_source_packet(delivery);
+        let Some(active) = self.state.as_mut() else {
+            return ArrivalOrder::TooOld;
         };
         let has_gaps = active.tracker.missing() > 0;
         let noticed = if has_gaps { active.tracker.noticed(sequence.number()) } else { None };
-        let was_asked = noticed.is_some() && active.tracker.was_asked(sequence.number());
-        let is_in_vain = is_original && (active.open == Some(sequence) || was_asked);
-        let arrival = active.tracker.arrived(sequence.number(), now);
-        self.statistics.nacks_in_vain += u64::from(is_in_vain);
+        let was_nacked = noticed.is_some() && active.tracker.was_nacked(sequence.number());
+        let is_spurious = is_source_packet && (active.open_ended == Some(sequence) || was_nacked);
+        let arrival = active.tracker.on_packet(sequence.number(), now);
+        self.statistics.spurious_nacks += u64::from(is_spurious);
         if delivery.is_repair() {
-            // Relays that repair whatever is sent may be faster than the packets behind it.
+            // A relay that repairs every packet may deliver a repair before later packets reveal
+            // the gap.
             self.on_repaired_gap(sequence, noticed.unwrap_or(now));
         } else if delivery == Delivery::Direct && noticed.is_some() {
             self.on_overtaken(sequence, noticed, round_trip, now);
@@ -269,13 +295,14 @@ impl ReceiveFlow {
         arrival
     }
 
-    /// Returns true if a packet was repaired lately, and its original has not come.
-    pub(super) fn awaits_original(&self, sequence: SequenceNumber) -> bool {
+    /// Returns true if a packet was repaired recently, and its source packet, which may only be
+    /// late, has not arrived.
+    pub(super) fn awaits_source_packet(&self, sequence: SequenceNumber) -> bool {
         self.active().is_some_and(|active| active.reordering.awaits(sequence.number()))
     }
 
-    /// Notes that an original came that others overtook. `noticed` is the time at which it was passed over, unless a repair
-    /// came first.
+    /// Widens the reordering window after a source packet that arrived late. `noticed` is the time
+    /// at which a later packet overtook it; `None` if a repair arrived first.
     pub(super) fn on_overtaken(
         &mut self,
         sequence: SequenceNumber,
@@ -283,124 +310,130 @@ impl ReceiveFlow {
         round_trip: Duration,
         now: Time,
     ) {
-        let window_max = self.allowance(round_trip) / REORDERING_PART;
-        // With other services, what comes through relays tells more of how long a gap is to be waited for.
-        let Some(active) = self.active.as_mut().filter(|_| keeps(self.settings.service)) else {
+        let window_max = self.lateness_budget(round_trip) / REORDERING_PART;
+        // With other services, packets from relays show better how long to wait for a gap.
+        let Some(active) = self.state.as_mut().filter(|_| buffers_packets(self.settings.service)) else {
             return;
         };
         match noticed {
             Some(noticed) => active.reordering.on_overtaken(noticed, window_max, now),
-            None => active.reordering.on_late_original(sequence.number(), window_max, now),
+            None => active.reordering.on_late_source_packet(sequence.number(), window_max, now),
         }
         active.apply_reordering();
     }
 
-    /// Notes that a repair filled a gap that was noticed at that time.
+    /// Updates the reordering window after a repair of a gap that was detected at `noticed`.
     pub(super) fn on_repaired_gap(&mut self, sequence: SequenceNumber, noticed: Time) {
-        if let Some(active) = self.active.as_mut().filter(|_| keeps(self.settings.service)) {
+        if let Some(active) = self.state.as_mut().filter(|_| buffers_packets(self.settings.service)) {
             active.reordering.on_repair(sequence.number(), noticed);
             active.apply_reordering();
         }
     }
 
-    /// How much later than it was due a packet may be delivered: what the latency budget leaves after the way from
-    /// sender to receiver.
-    pub(super) fn allowance(&self, round_trip: Duration) -> Duration {
+    /// Returns the lateness up to which a packet may be delivered: the latency budget minus half a
+    /// round trip to the sender.
+    pub(super) fn lateness_budget(&self, round_trip: Duration) -> Duration {
         self.settings.latency_budget.saturating_sub(round_trip / 2)
     }
 }
 
-impl Active {
-    /// Notes that an original came.
-    pub(super) const fn original_came(&mut self, now: Time) {
-        (self.last_original, self.silence) = (now, None);
+impl ReceiveState {
+    /// Records the arrival of a source packet, which ends a silence.
+    pub(super) const fn note_source_packet(&mut self, now: Time) {
+        (self.last_source_packet, self.silence_notice) = (now, None);
     }
 
-    /// Returns the time of the latest packet on any path that carries all packets of the service.
+    /// Returns the arrival time of the latest packet on any path by which all packets of the
+    /// service are sent.
     pub(super) fn silent_since(&self, service: Service) -> Time {
-        let relayed = self.ways.last_relayed().filter(|_| takes_two_ways(service));
-        relayed.map_or(self.last_original, |relayed| relayed.max(self.last_original))
+        let relayed = self.path_skew.last_relayed().filter(|_| uses_both_paths(service));
+        relayed.map_or(self.last_source_packet, |relayed| relayed.max(self.last_source_packet))
     }
 
-    /// An original shows what is missing; what the open-ended NACK covers may be on its way until a
-    /// certain time, and is asked for then. The NACK itself may have been lost.
-    pub(super) fn expect_answers_by(&mut self, now: Time) {
-        if let Some(from) = self.open {
-            self.tracker.open(from.number(), self.answers_due.saturating_since(now));
+    /// Delays NACKs for the packets that an open-ended NACK covers, after a source packet has
+    /// arrived. Their repairs may be in flight until `repairs_due`; after that, the open-ended NACK
+    /// itself may have been lost.
+    pub(super) fn await_open_ended_repairs(&mut self, now: Time) {
+        if let Some(from) = self.open_ended {
+            self.tracker.begin_open_ended(from.number(), self.repairs_due.saturating_since(now));
         }
     }
 
-    /// The second of two ways brought a packet: a gap on the faster one is a loss once the slower one should have filled
-    /// it.
-    pub(super) fn came_again(&mut self, sequence: SequenceNumber, now: Time) {
-        if let Some(behind) = self.ways.second(sequence, now) {
+    /// Handles a packet's second arrival, by the slower path, and updates the gap timers with the
+    /// path skew. A gap on the faster path is a loss once the slower path should have filled it.
+    pub(super) fn on_second_copy(&mut self, sequence: SequenceNumber, now: Time) {
+        if let Some(behind) = self.path_skew.on_second_copy(sequence, now) {
             let time = REORDERING_TIME.saturating_add(behind);
-            self.tracker.set_patience(Patience { packets: u64::MAX, time, ..PATIENCE });
+            self.tracker.set_timers(NackTimers { packets: u64::MAX, time, ..NACK_TIMERS });
         }
     }
 
-    /// Returns the silence after which packets are asked for: longer on a path on which packets overtake others, as one
-    /// that is late leaves a silence.
+    /// Returns the silence after which the receiver sends an open-ended NACK. It is longer on a
+    /// path with reordering, because a late packet leaves a silence.
     pub(super) fn timeout(&self) -> Duration {
-        let beyond = self.reordering.window().saturating_sub(REORDERING_TIME);
-        self.timer.timeout().saturating_add(beyond)
+        let reordering_excess = self.reordering.window().saturating_sub(REORDERING_TIME);
+        self.loss_timer.timeout().saturating_add(reordering_excess)
     }
 
-    /// Applies the reordering window to the gaps that are noticed from now on.
+    /// Applies the learned reordering window to gaps that are detected from now on.
     fn apply_reordering(&mut self) {
         let time = self.reordering.window();
-        // Packets behind a gap show a loss only where packets hold the order.
+        // Later packets reveal a loss only if the path preserves their order.
         let packets = if time > REORDERING_TIME { u64::MAX } else { REORDERING_PACKETS };
-        self.tracker.set_patience(Patience { packets, time, ..PATIENCE });
+        self.tracker.set_timers(NackTimers { packets, time, ..NACK_TIMERS });
     }
 
-    /// When the open-ended NACK has to be said again, as no repair came: it, or the repair, may have been lost.
-    pub(super) fn repeat_at(&self) -> Option<Time> {
-        let waits = self.open.is_some() && (1..ASKS_MAX).contains(&self.open_asks);
-        waits.then_some(self.answers_due)
+    /// Returns the time to repeat the open-ended NACK if no repair arrives, because the NACK or the
+    /// repair may have been lost. `None` after the last repetition.
+    pub(super) fn nack_repeat_at(&self) -> Option<Time> {
+        let is_repeated =
+            self.open_ended.is_some() && (1..NACKS_PER_PACKET_MAX).contains(&self.open_ended_nacks);
+        is_repeated.then_some(self.repairs_due)
     }
 
-    /// Whether a packet is taken for lost: passed over, or covered by the open-ended NACK in force.
+    /// Returns true if a packet is missing: a later packet overtook it, or the open-ended NACK in
+    /// force covers it.
     pub(super) fn is_lost(&self, sequence: SequenceNumber) -> bool {
         let number = sequence.number();
-        let is_open = self.open.is_some_and(|from| sequence >= from) && self.tracker.is_new(number);
+        let is_open = self.open_ended.is_some_and(|from| sequence >= from) && self.tracker.is_new(number);
         is_open || self.tracker.is_missing(number)
     }
 
-    /// True if a packet was delivered early, and a later packet overtook its source packet.
+    /// True if a packet was delivered early, and its source packet, with the coded bytes, counts as
+    /// lost because a later packet overtook it.
     pub(super) fn has_lost_coded(&self, sequence: SequenceNumber) -> bool {
-        let is_overtaken = self.kept.highest().is_some_and(|highest| highest > sequence.number());
+        let is_overtaken = self.buffered.highest().is_some_and(|highest| highest > sequence.number());
         is_overtaken && self.uncoded.contains(sequence)
     }
 
-    fn new(rested_at: Option<SequenceNumber>, round_trip: Duration, now: Time) -> Self {
-        let tracker = match rested_at {
-            Some(highest) => GapTracker::resumed(PATIENCE, highest.number()),
-            None => GapTracker::begun(PATIENCE),
+    fn new(idle_since_number: Option<SequenceNumber>, round_trip: Duration, now: Time) -> Self {
+        let tracker = match idle_since_number {
+            Some(highest) => GapTracker::resumed(NACK_TIMERS, highest.number()),
+            None => GapTracker::begun(NACK_TIMERS),
         };
         Self {
             tracker,
-            timer: TwoState::new(round_trip),
-            clock: ArrivalClock::default(),
-            last_original: now,
-            silence: None,
-            open: None,
-            answers_due: now,
-            open_asks: 0,
+            loss_timer: TwoState::new(round_trip),
+            owd_baseline: OneWayDelayBaseline::default(),
+            last_source_packet: now,
+            silence_notice: None,
+            open_ended: None,
+            repairs_due: now,
+            open_ended_nacks: 0,
             last_ack: None,
-            kept: SequenceRing::new(KEPT_REACH),
+            buffered: SequenceRing::new(COOPERATION_BUFFER_REACH),
             uncoded: UncodedSet::default(),
             blocks: Blocks::default(),
             requests: Requests::default(),
-            joiner: Joiner::default(),
-            order: None,
-            never_copied: NeverCopied::default(),
+            reassembler: Reassembler::default(),
+            reorder_buffer: None,
+            unprotected: UnprotectedSet::default(),
             reordering: ReorderingWindow::new(),
-            queue: PathQueue::default(),
-            ways: TwoWays::default(),
-            tail: Tail::default(),
+            path_queue: PathQueue::default(),
+            path_skew: PathSkew::default(),
+            burst_end: BurstEnd::default(),
             delays: Delays::new(now),
-            highest_original: None,
+            highest_source_packet: None,
             last_used: now,
         }
     }

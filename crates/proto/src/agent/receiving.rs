@@ -1,52 +1,54 @@
-//! What comes from the network.
+//! Handling of datagrams from the network: source packets, envelopes and handshakes.
 
 use byway_units::Time;
 use byway_wire::packets::{EnvelopeHeader, EnvelopeRole, SourceHeader, SourcePacket};
 use byway_wire::seal::Purpose;
 use byway_wire::{CodedBytes, Ecn, SequenceNumber};
 
-use super::delivering::Way;
+use super::deliver::Arrival;
 use super::events::Delivery;
 use super::receive_flow::ReceiveFlowId;
 use super::{Agent, Flow, Role};
 use crate::limits::CODED_START;
-use crate::session::{Origin, Received, SessionId};
+use crate::session::{Inbound, Route, SessionId};
 
 impl Agent {
-    /// Takes a packet from an address, or out of a relay's hands.
-    pub(super) fn receive_from(&mut self, datagram: &mut [u8], origin: Origin, ecn: Ecn, now: Time) {
+    /// Handles a datagram from the network, or a packet that a relay forwards: opens it, and
+    /// handles its contents.
+    pub(super) fn receive_from(&mut self, datagram: &mut [u8], origin: Route, ecn: Ecn, now: Time) {
         let received = self.sessions.receive_from(datagram, origin, now);
         let session = received.session().and_then(|session| self.roles.get(&session));
-        if matches!((origin, session), (Origin::Detour(_), Some(Role::Relay(_)))) {
-            // Only peers are reached through relays. A relay that wraps its own packets would have them unwrapped
-            // one inside another, as deep as a datagram is long.
+        if matches!((origin, session), (Route::ViaRelay(_), Some(Role::Relay(_)))) {
+            // Only peers are reached through relays. A relay could wrap its own packets one inside
+            // another, and this agent would have to unwrap each level of the datagram.
             self.counters.out_of_role += 1;
             return;
         }
-        // What a new epoch makes void is void before anything is said in it.
-        self.handle_changes(now);
+        // The agent applies session changes before it handles messages of the new epoch.
+        self.handle_session_events(now);
         match received {
-            Received::Nothing | Received::Stranger { .. } => {}
-            Received::Initiation { session, initiation, origin } => {
+            Inbound::Nothing | Inbound::Stranger { .. } => {}
+            Inbound::Initiation { session, initiation, origin } => {
                 if initiation.purpose == Purpose::EndToEnd {
                     self.sessions.accept(session, initiation, origin, &[], now);
                 }
             }
-            Received::Response { session, messages } => self.messages(session, &messages, origin, now),
-            Received::Messages { session, messages } => self.messages(session, messages, origin, now),
-            Received::Source { session, packet } => self.source(session, packet, origin, ecn, now),
-            Received::Envelope { session, header, datagram } => {
-                self.enveloped(session, &header, datagram, ecn, now);
+            Inbound::Response { session, messages } => self.on_messages(session, &messages, origin, now),
+            Inbound::Messages { session, messages } => self.on_messages(session, messages, origin, now),
+            Inbound::Source { session, packet } => self.on_source_packet(session, packet, origin, ecn, now),
+            Inbound::Envelope { session, header, datagram } => {
+                self.on_envelope(session, &header, datagram, ecn, now);
             }
         }
     }
 
-    /// A source packet of the direct path.
-    fn source(
+    /// Handles a source packet of the direct path: opens it, delivers it if it is new, and
+    /// otherwise uses it to measure reordering.
+    fn on_source_packet(
         &mut self,
         session: SessionId,
         packet: SourcePacket<&mut [u8]>,
-        origin: Origin,
+        origin: Route,
         outer: Ecn,
         now: Time,
     ) {
@@ -56,13 +58,13 @@ impl Agent {
             return;
         };
         let flow = &mut self.receivers[id.0 as usize];
-        let sequence = flow.full(header.sequence_low);
+        let sequence = flow.full_sequence(header.sequence_low);
         let is_new = flow.is_new(sequence);
         let (mut needs_coded, mut is_overtaken, mut is_late) = (false, false, false);
         if !is_new {
             flow.statistics.duplicates += 1;
             (needs_coded, is_overtaken) = (flow.needs_coded(sequence), flow.is_overtaken_by_repair(sequence));
-            is_late = flow.awaits_original(sequence);
+            is_late = flow.awaits_source_packet(sequence);
             if !is_overtaken && !needs_coded && !is_late {
                 return;
             }
@@ -81,37 +83,39 @@ impl Agent {
         };
         if !is_new {
             if needs_coded {
-                self.keep_coded(id, sequence, now);
+                self.store_early_coded(id, sequence, now);
             }
             if is_overtaken {
-                self.direct_path_delivers(id, sequence, now);
+                self.on_direct_copy_after_repair(id, sequence, now);
             }
             if is_late {
                 let round_trip = self.sessions.round_trip(session);
                 self.receivers[id.0 as usize].on_overtaken(sequence, None, round_trip, now);
             }
-            self.try_blocks(id, now);
+            self.decode_blocks(id, now);
             return;
         }
         let newest = self.receivers[id.0 as usize].is_newest(sequence);
-        self.sessions.authenticated(session, header.receiver, origin, bytes, newest, now);
-        self.handle_changes(now);
-        let way = Way::new(Delivery::Direct, outer);
-        self.arrived(id, sequence, header.flags, plaintext, way, now);
-        self.try_blocks(id, now);
+        self.sessions.on_authenticated(session, header.receiver, origin, bytes, newest, now);
+        self.handle_session_events(now);
+        let arrival = Arrival::new(Delivery::Direct, outer);
+        self.on_packet(id, sequence, header.flags, plaintext, arrival, now);
+        self.decode_blocks(id, now);
     }
 
-    /// Opens a source packet under a low number that could not be opened under a guessed one. Its coded bytes are in the scratch
+    /// Opens a source packet under its low sequence number, after it could not be opened under a
+    /// guessed one. Counts it as forged if that fails too. Its coded bytes are in the scratch
     /// buffer.
     ///
-    /// Before a flow's first packet, one that somebody on the path adds has others guessed. That costs none that was sent.
+    /// Before a flow's first packet, an injected packet makes the receiver guess other high bits.
+    /// With this second try, no packet of the sender is lost for that.
     #[cold]
     fn open_as_first(
         &mut self,
         id: ReceiveFlowId,
         header: &SourceHeader,
         tried: SequenceNumber,
-        (origin, outer): (Origin, Ecn),
+        (origin, outer): (Route, Ecn),
         now: Time,
     ) {
         let sequence = SequenceNumber::new(header.sequence_low.into());
@@ -126,19 +130,20 @@ impl Agent {
         let opened =
             epoch.zip(coded).and_then(|(epoch, coded)| epoch.open_source(header.flow, sequence, coded).ok());
         if let Some(plaintext) = opened {
-            self.sessions.authenticated(peer, header.receiver, origin, bytes, true, now);
-            self.handle_changes(now);
-            self.arrived(id, sequence, header.flags, plaintext, Way::new(Delivery::Direct, outer), now);
+            self.sessions.on_authenticated(peer, header.receiver, origin, bytes, true, now);
+            self.handle_session_events(now);
+            self.on_packet(id, sequence, header.flags, plaintext, Arrival::new(Delivery::Direct, outer), now);
         } else {
             let flow = &mut self.receivers[id.0 as usize];
             flow.statistics.forged += 1;
-            flow.guess_again(false);
+            flow.guess_other_high_bits(false);
         }
         self.restored = packet;
     }
 
-    /// An envelope from a relay: a packet that was asked for, or forwarded unasked.
-    fn enveloped(
+    /// Handles an envelope from a relay, with a packet that this agent requested, or one forwarded
+    /// without a request.
+    fn on_envelope(
         &mut self,
         session: SessionId,
         header: &EnvelopeHeader,
@@ -152,32 +157,40 @@ impl Agent {
             EnvelopeRole::CooperativeRepair => Delivery::Cooperative,
             EnvelopeRole::Copy
             | EnvelopeRole::ResentCopy
-            | EnvelopeRole::Carried
+            | EnvelopeRole::RelayedCopy
             | EnvelopeRole::CooperativeAnswer => {
                 self.counters.out_of_role += 1;
                 return;
             }
         };
-        // A receiver that is given packets unasked has to be heard of, or it would be lost when its address changes.
+        // The agent keeps its session with a forwarding relay alive. Otherwise the relay would lose
+        // this receiver when its address changes.
         self.sessions.use_session(session, now);
         let flow = self.relay_of(session).and_then(|relay| relay.flow(header.alias));
         let Some(Flow::Received(id)) = flow else {
             self.counters.flows_unknown += 1;
             return;
         };
-        let sequence = self.receivers[id.0 as usize].full_of(header.sequence_low, true);
+        let sequence = self.receivers[id.0 as usize].full_sequence_of(header.sequence_low, true);
         let end = datagram.len() - byway_wire::limits::TAG_BYTES;
-        self.repaired(id, sequence, &mut datagram[CODED_START..end], Way::new(delivery, outer), now);
-        self.try_blocks(id, now);
+        self.on_coded_bytes(
+            id,
+            sequence,
+            &mut datagram[CODED_START..end],
+            Arrival::new(delivery, outer),
+            now,
+        );
+        self.decode_blocks(id, now);
     }
 
-    /// Coded bytes that came another way than the direct path.
-    pub(super) fn repaired(
+    /// Opens and delivers coded bytes from a relay or a decoded block. Duplicates end needless
+    /// repairs, or measure the path skew.
+    pub(super) fn on_coded_bytes(
         &mut self,
         id: ReceiveFlowId,
         sequence: SequenceNumber,
         coded: &mut [u8],
-        way: Way,
+        arrival: Arrival,
         now: Time,
     ) {
         let flow = &mut self.receivers[id.0 as usize];
@@ -185,11 +198,11 @@ impl Agent {
         let needs_coded = is_duplicate && flow.needs_coded(sequence);
         flow.statistics.duplicates += u64::from(is_duplicate);
         if is_duplicate && !needs_coded {
-            if way.delivery.is_repair() {
-                self.end_needless_repairs(id, now);
+            if arrival.delivery.is_repair() {
+                self.stop_needless_repairs(id, now);
             } else if let Some(active) = flow.active_mut() {
-                active.ways.relayed(now);
-                active.came_again(sequence, now);
+                active.path_skew.on_relayed(now);
+                active.on_second_copy(sequence, now);
             }
             return;
         }
@@ -202,7 +215,7 @@ impl Agent {
         let (peer, number) = (flow.peer, flow.key.flow());
         for index in self.sessions.epochs_by_bits(peer, flags.epoch_low_bits(), now) {
             let epoch = self.sessions.get_mut(peer).and_then(|session| session.by_index(index));
-            // An attempt under other keys leaves garbage.
+            // A failed attempt with other keys overwrites the bytes.
             coded.copy_from_slice(&self.scratch);
             let Some((epoch, coded)) = epoch.zip(CodedBytes::parse(&mut *coded).ok()) else {
                 continue;
@@ -210,18 +223,19 @@ impl Agent {
             let Ok(plaintext) = epoch.open_source(number, sequence, coded) else {
                 continue;
             };
-            // What was delivered under an epoch is forgotten if the epoch turns out later to begin anew.
-            self.sessions.confirmed(peer, index, None, now);
-            self.handle_changes(now);
+            // The epoch is confirmed first: if it shows a restart of the peer, the reset would
+            // otherwise forget this packet.
+            self.sessions.on_epoch_used(peer, index, None, now);
+            self.handle_session_events(now);
             if needs_coded {
-                self.keep_coded(id, sequence, now);
+                self.store_early_coded(id, sequence, now);
             } else {
-                self.arrived(id, sequence, flags, plaintext, way, now);
+                self.on_packet(id, sequence, flags, plaintext, arrival, now);
             }
             return;
         }
         let flow = &mut self.receivers[id.0 as usize];
         flow.statistics.false_repairs += 1;
-        flow.guess_again(true);
+        flow.guess_other_high_bits(true);
     }
 }

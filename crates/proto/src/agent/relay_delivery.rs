@@ -1,8 +1,9 @@
-//! Delivery by relays of a flow that has no packets on the direct path.
+//! Relay delivery: monitoring of flows that send no packets on the direct path.
 //!
-//! A relay that answers probes may lose or falsify what it passes on. The receiver's reports, its notices of silence,
-//! or the lack of any report show it. The flow then takes the direct path beside the relays, and tries these alone
-//! again after a while.
+//! A relay that answers probes may still lose or falsify packets that it forwards. The sender
+//! detects this by the receiver's reports, by its notices of silence, or by the lack of any report.
+//! The flow then uses the direct path in addition to the relays, and tries the relays alone again
+//! after a while.
 
 use byway_units::{Duration, RelayId, Time};
 use byway_wire::messages::{RepairCounters, Report};
@@ -12,41 +13,47 @@ use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::RelayPath;
 use super::{Agent, Flow};
 use crate::limits::{
-    BOTH_WAYS_FOR, BOTH_WAYS_MAX, DARK_AFTER, DELIVERY_LOST_PART, DELIVERY_PACKETS, FAILURE_SETTLES_IN,
-    FIRST_REPORT_MARGIN, SILENT_PACKETS_MIN,
+    BOTH_PATHS_FOR, BOTH_PATHS_MAX, COPIES_ONLY_AFTER, DELIVERY_LOST_PART, DELIVERY_PACKETS,
+    FAILURE_SETTLES_IN, FIRST_REPORT_MARGIN, SILENT_PACKETS_MIN,
 };
 
-/// Evidence that relays deliver a flow, and the time until which they are not relied on.
+/// Reports of a flow's receiver about relays' delivery, and the time until which the flow does not
+/// rely on relays.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RelayDelivery {
-    /// Highest number and packets lost for good, by the report with which the present count began.
+    /// Highest sequence number, and packets lost for good, in the report with which the current
+    /// count began.
     counted_from: Option<[u32; 2]>,
+    /// Time until which the flow does not rely on relays.
     fails_until: Option<Time>,
-    /// Relays of the path that failed, near the sender and near the receiver.
+    /// Ingress and egress relay of the path that failed.
     failed: Option<[(RelayId, Shard); 2]>,
-    /// True if that time had not come when the flow last chose its path.
+    /// True if `fails_until` lay ahead when the flow last chose its path.
     is_failing: bool,
-    /// Time at which a path was left: evidence of soon after may be about that one.
+    /// Time at which the flow left a relay path: reports and silences soon after may be about that
+    /// path.
     left_at: Option<Time>,
-    /// Time before which a silence may come of the change from the direct path to relays, on which packets take longer.
+    /// Time before which the change from the direct path to relays, whose delay is longer, may
+    /// cause a silence.
     changes_until: Option<Time>,
-    /// Duration of the last failure.
-    lasted: Duration,
+    /// Duration of the last failure, for which the flow did not rely on relays.
+    last_duration: Duration,
 }
 
 impl RelayDelivery {
-    /// Returns the time until which relays are not relied on, if that is later than now.
+    /// Returns the time until which the flow does not rely on relays; `None` if it is past.
     fn fails_until(&self, now: Time) -> Option<Time> {
         self.fails_until.filter(|until| *until > now)
     }
 
-    /// Returns whether what is known now may be about a path that was left, if the path in use shows within such a time.
+    /// Returns true if reports and silences that arrive now may be about a former relay path. Those
+    /// about the path in use take `within` to arrive.
     fn is_settling(&self, within: Duration, now: Time) -> bool {
         self.left_at.is_some_and(|at| at + within > now)
     }
 
-    /// Takes a report; true if relays deliver too little.
-    fn take_report(&mut self, report: &Report, now: Time) -> bool {
+    /// Counts the losses that a report adds; returns true if relays lose too many packets for good.
+    fn on_report(&mut self, report: &Report, now: Time) -> bool {
         if self.is_settling(FAILURE_SETTLES_IN, now) {
             self.counted_from = None;
             return false;
@@ -59,7 +66,7 @@ impl RelayDelivery {
             return false;
         };
         let [sent, lost] = [0, 1].map(|of: usize| u32::wrapping_sub(counted[of], before[of]));
-        // A report that was overtaken counts backwards.
+        // The counts of an overtaken report are lower than before.
         if sent.cast_signed() < 0 || sent < DELIVERY_PACKETS {
             return false;
         }
@@ -67,25 +74,29 @@ impl RelayDelivery {
         lost.cast_signed() > 0 && lost > sent / DELIVERY_LOST_PART
     }
 
-    /// Notes that a path is left, unless one was just before: a flow that keeps changing between bad paths is judged
-    /// all the same.
+    /// Records that the flow leaves a relay path, unless it left one just before. So reports still
+    /// count for a flow that keeps changing between bad paths.
     fn leave_path(&mut self, now: Time) {
         if !self.is_settling(FAILURE_SETTLES_IN * 2, now) {
             self.left_at = Some(now);
         }
     }
 
-    /// Ends a failure early. The end is remembered: the next failure lasts longer, and no death explains it.
+    /// Ends a failure early. Its end is remembered: the next failure lasts longer, and a dead relay
+    /// does not explain it.
     fn end_failure(&mut self, now: Time) {
         self.fails_until = self.fails_until.map(|until| until.min(now));
         self.failed = None;
     }
 
-    /// Notes a failure: longer than the last one, if that ended lately.
-    fn fail(&mut self, path: Option<&RelayPath>, now: Time) {
-        let lately = self.fails_until.is_some_and(|until| now.saturating_since(until) <= self.lasted);
-        self.lasted = if lately { (self.lasted * 2).min(BOTH_WAYS_MAX) } else { BOTH_WAYS_FOR };
-        self.fails_until = Some(now + self.lasted);
+    /// Records that relays fail to deliver the flow. The flow avoids this path for longer than
+    /// after the previous failure, if that ended recently.
+    fn on_failure(&mut self, path: Option<&RelayPath>, now: Time) {
+        let is_recent =
+            self.fails_until.is_some_and(|until| now.saturating_since(until) <= self.last_duration);
+        self.last_duration =
+            if is_recent { (self.last_duration * 2).min(BOTH_PATHS_MAX) } else { BOTH_PATHS_FOR };
+        self.fails_until = Some(now + self.last_duration);
         self.failed = path.map(|path| [path.ingress, path.egress]);
         self.left_at = Some(now);
         self.counted_from = None;
@@ -93,76 +104,84 @@ impl RelayDelivery {
 }
 
 impl Agent {
-    /// Looks at what relays delivered of a flow by a report.
-    pub(super) fn judge_relays(&mut self, id: SendFlowId, report: &Report, now: Time) {
+    /// Checks by a receiver's report whether relays deliver a flow that needs them, and otherwise
+    /// makes it use both paths.
+    pub(super) fn check_relay_delivery(&mut self, id: SendFlowId, report: &Report, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
         if !flow.needs_relay() {
             return;
         }
         let delivery = flow.relay_delivery.get_or_insert_default();
         let is_settling = delivery.is_settling(FAILURE_SETTLES_IN, now);
-        let is_lost = delivery.take_report(report, now);
+        let is_lost = delivery.on_report(report, now);
         if is_lost || !is_settling && self.is_overdue(id, report.highest_low, now) {
-            self.take_both_ways(id, now);
+            self.use_both_paths(id, now);
         }
     }
 
-    /// Returns whether packets behind the highest one of a report left so long ago that they should have come.
+    /// Returns true if several packets above the highest one of a report should have arrived before
+    /// it.
     fn is_overdue(&self, id: SendFlowId, highest_low: u32, now: Time) -> bool {
         let flow = &self.senders[id.0 as usize];
         let next = SequenceNumber::nearest(highest_low, flow.next).next();
         let last = flow.sent_since(next).nth(SILENT_PACKETS_MIN - 1);
-        let left = last.and_then(|(_, sent)| self.sent.came(sent.packet));
-        let is_open = self.sessions.get(flow.peer).is_some_and(|peer| !peer.dead);
-        // What waits for the uplink has not left.
-        is_open && self.has_room() && left.is_some_and(|left| left + self.report_time(id) <= now)
+        let sent_at = last.and_then(|(_, sent)| self.retransmit_buffer.stored_at(sent.packet));
+        let is_open = self.sessions.get(flow.peer).is_some_and(|peer| !peer.is_dead);
+        // Packets that wait for the uplink have not left yet.
+        is_open && self.fits_uplink() && sent_at.is_some_and(|sent_at| sent_at + self.report_time(id) <= now)
     }
 
-    /// Returns the longest time from a packet to the first report of it.
+    /// Returns the longest time from a packet's sending to the arrival of the first report about
+    /// it.
     fn report_time(&self, id: SendFlowId) -> Duration {
         self.sessions.round_trip(self.senders[id.0 as usize].peer) * 2 + FIRST_REPORT_MARGIN
     }
 
-    /// Has a flow leave relays that it alone relies on, if its first report is overdue.
-    pub(super) fn take_both_ways_if_unreported(&mut self, id: SendFlowId, now: Time) {
+    /// Makes a flow that relies on relays alone use both paths, if the receiver's first report is
+    /// overdue.
+    pub(super) fn use_both_paths_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let (flow, overdue) = (&self.senders[id.0 as usize], self.report_time(id));
         let is_overdue = flow.began.is_some_and(|began| began + overdue <= now);
         // One lost packet, or one lost report, is no failure.
         let is_enough = flow.next.number() >= SILENT_PACKETS_MIN as u64;
         if flow.needs_relay() && is_overdue && is_enough && !flow.is_settling(overdue, now) {
-            self.take_both_ways(id, now);
+            self.use_both_paths(id, now);
         }
     }
 
-    /// Has a flow take another path through relays for a while, if it has one, and the direct path beside.
-    pub(super) fn take_both_ways(&mut self, id: SendFlowId, now: Time) {
+    /// Makes a flow use another relay path for a while, if it has one, and the direct path in
+    /// addition. Does nothing if it has neither.
+    pub(super) fn use_both_paths(&mut self, id: SendFlowId, now: Time) {
         let flow = &mut self.senders[id.0 as usize];
         let is_known = flow.undelivered_until(now).is_some();
         let has_another = self.sessions.is_direct(flow.peer) || flow.registrations.count() > 1;
         if !is_known && has_another {
             let path = flow.settings.paths.get(flow.registrations.in_use());
-            flow.relay_delivery.get_or_insert_default().fail(path, now);
+            flow.relay_delivery.get_or_insert_default().on_failure(path, now);
             self.choose_path(Flow::Sent(id), now);
         }
     }
 }
 
 impl Agent {
-    /// Returns the time until which a path is of no use to a flow that needs a relay, because it did not deliver, or too much is lost on
-    /// the way to it. Copies are held back then, rather than sent elsewhere: they might take their share of the same congestion.
+    /// Returns the time until which a flow that needs a relay avoids a path that did not deliver,
+    /// or whose relay loses too many envelopes. Copies are then suppressed rather than sent by
+    /// another path, because they might add to the same congestion.
     pub(super) fn path_shut_until(&self, flow: Flow, path: usize, now: Time) -> Option<Time> {
         let Flow::Sent(id) = flow else {
             return None;
         };
         let flow = self.senders.get(id.0).filter(|flow| flow.needs_relay() || flow.is_undelivered())?;
         let path = flow.settings.paths.get(path)?;
-        let shut_until = self.relay_places.get(&path.ingress).and_then(|at| self.relays[*at].shut_until(now));
+        let shut_until =
+            self.relay_indices.get(&path.ingress).and_then(|at| self.relays[*at].shut_until(now));
         shut_until.max(flow.failed_until(path, now))
     }
 }
 
 impl SendFlow {
-    /// Returns the time until which relays are not relied on, if that is later than now, and notes whether there is one.
+    /// Returns the time until which the flow does not rely on relays, if it lies ahead, and records
+    /// for [`SendFlow::is_undelivered`] whether there is one.
     pub(super) fn undelivered_until(&mut self, now: Time) -> Option<Time> {
         let delivery = self.relay_delivery.as_mut()?;
         let until = delivery.fails_until(now);
@@ -170,38 +189,46 @@ impl SendFlow {
         until
     }
 
-    /// Returns the time until which a path through relays is not chosen, because it did not deliver.
+    /// Returns the time until which the flow does not choose a relay path, because that path did
+    /// not deliver.
     pub(super) fn failed_until(&self, path: &RelayPath, now: Time) -> Option<Time> {
         let delivery = self.relay_delivery.as_ref()?;
         let has_failed = delivery.failed == Some([path.ingress, path.egress]);
         delivery.fails_until(now).filter(|_| has_failed)
     }
 
-    /// Notes that packets go through relays alone again, and until when the change may show as a silence.
+    /// Records that the flow relies on relays alone again. Until `changes_until`, the change may
+    /// cause a silence.
     pub(super) fn rely_on_relays(&mut self, changes_until: Time) {
         let delivery = self.relay_delivery.get_or_insert_default();
         (delivery.changes_until, delivery.counted_from) = (Some(changes_until), None);
     }
 
-    /// Notes that the flow takes another path: what comes next may still be about the one before.
+    /// Records a change of the flow's relay path: the next reports may still be about the former
+    /// one.
     pub(super) fn settle_delivery(&mut self, now: Time) {
         if self.needs_relay() || self.relay_delivery.is_some() {
             self.relay_delivery.get_or_insert_default().leave_path(now);
         }
     }
 
-    /// Returns whether evidence may be about a path that was left, if the path in use shows within such a time.
+    /// Returns true if reports and silences that arrive now may be about a former relay path. Those
+    /// about the path in use take `within` to arrive.
     pub(super) fn is_settling(&self, within: Duration, now: Time) -> bool {
         self.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_settling(within, now))
     }
 
-    /// Returns the shortest silence of the receiver that shows that relays do not deliver.
-    pub(super) fn telling_silence(&self, now: Time) -> Duration {
+    /// Returns the shortest silence at the receiver that shows that relays do not deliver.
+    pub(super) fn silence_threshold(&self, now: Time) -> Duration {
         let changes_until = self.relay_delivery.as_ref().and_then(|delivery| delivery.changes_until);
-        if changes_until.is_some_and(|until| until > now) { DARK_AFTER * 3 / 2 } else { DARK_AFTER }
+        if changes_until.is_some_and(|until| until > now) {
+            COPIES_ONLY_AFTER * 3 / 2
+        } else {
+            COPIES_ONLY_AFTER
+        }
     }
 
-    /// Forgets a failure of a path that the flow has no more.
+    /// Ends the recorded failure if the flow does not have the failed path any more.
     pub(super) fn forget_failure_of_other_paths(&mut self, now: Time) {
         let is_known = |failed| self.settings.paths.iter().any(|path| [path.ingress, path.egress] == failed);
         if let Some(delivery) = &mut self.relay_delivery
@@ -211,21 +238,22 @@ impl SendFlow {
         }
     }
 
-    /// Forgets a failure that is explained, if it is the first one lately: a path with a dead relay is chosen as soon as
-    /// that is back. Relays that lose half of all packets seem to die again and again.
-    pub(super) fn explain_failure(&mut self, lives: &[bool], now: Time) {
+    /// Ends a failure that a dead relay explains, if it is the first one recently. The path is then
+    /// chosen as soon as the relay is back. Relays that lose half of all packets seem to fail again
+    /// and again. `lives` is true for each path whose relay answers.
+    pub(super) fn clear_explained_failure(&mut self, lives: &[bool], now: Time) {
         let paths = self.settings.paths.iter().zip(lives);
         let mut dead = paths.filter(|(_, lives)| !**lives).map(|(path, _)| Some([path.ingress, path.egress]));
         if let Some(delivery) = &mut self.relay_delivery
             && delivery.failed.is_some()
-            && delivery.lasted == BOTH_WAYS_FOR
+            && delivery.last_duration == BOTH_PATHS_FOR
             && dead.any(|path| path == delivery.failed)
         {
             delivery.end_failure(now);
         }
     }
 
-    /// Returns whether relays were not relied on when the flow last chose its path.
+    /// Returns true if the flow did not rely on relays when it last chose its path.
     pub(super) fn is_undelivered(&self) -> bool {
         self.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_failing)
     }
@@ -259,9 +287,9 @@ mod tests {
             [(31, 31, 0, false), (32, 2, 0, false), (32, 3, 0, true), (32, 9, 7, false), (320, 21, 0, true)]
         {
             let mut delivery = RelayDelivery::default();
-            assert!(!delivery.take_report(&report_of(u32::MAX, 5, 5), Time::START));
+            assert!(!delivery.on_report(&report_of(u32::MAX, 5, 5), Time::START));
             let report = report_of(u32::wrapping_sub(highest, 1), 5 + lost, 5 + repaired);
-            assert_eq!(delivery.take_report(&report, Time::START), fails, "{lost} - {repaired} of {highest}");
+            assert_eq!(delivery.on_report(&report, Time::START), fails, "{lost} - {repaired} of {highest}");
         }
     }
 
@@ -270,7 +298,7 @@ mod tests {
         let at = |millis| Time::START + Duration::from_millis(millis);
         let mut delivery = RelayDelivery::default();
         let mut numbers = 0;
-        // Each report counts 32 packets more, all of them lost.
+        // Each report counts 32 more packets, all of them lost.
         for (millis, changes, fails) in [
             (0, true, false),
             (999, true, false),
@@ -286,7 +314,7 @@ mod tests {
                 delivery.leave_path(at(millis));
             }
             numbers += 32;
-            assert_eq!(delivery.take_report(&report_of(numbers, numbers, 0), at(millis)), fails, "{millis}");
+            assert_eq!(delivery.on_report(&report_of(numbers, numbers, 0), at(millis)), fails, "{millis}");
         }
     }
 
@@ -295,14 +323,14 @@ mod tests {
         let mut delivery = RelayDelivery::default();
         let mut now = Time::START;
         for seconds in [10, 20, 40, 80, 80] {
-            delivery.fail(None, now);
+            delivery.on_failure(None, now);
             let until = now + Duration::from_secs(seconds);
             assert_eq!(delivery.fails_until(now), Some(until));
             assert_eq!(delivery.fails_until(until), None);
             now = until + Duration::from_millis(500);
         }
         now += Duration::from_secs(81);
-        delivery.fail(None, now);
-        assert_eq!(delivery.fails_until(now), Some(now + BOTH_WAYS_FOR), "relays delivered for a while");
+        delivery.on_failure(None, now);
+        assert_eq!(delivery.fails_until(now), Some(now + BOTH_PATHS_FOR), "relays delivered for a while");
     }
 }

@@ -1,4 +1,5 @@
-//! What an agent knows of one relay: the flows it has there, and whether copies get through.
+//! Link from an agent to one relay: the flows registered there, pending envelopes, and estimates of
+//! losses, queues and capacity.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -10,210 +11,219 @@ use byway_wire::{Alias, Ecn, SequenceNumber, Shard};
 
 use super::Flow;
 use crate::limits::{ALIASES_MAX, COPY_DEPTH, COPY_RATE_FACTOR, COPY_RATE_MIN};
-use crate::outbox::Urgency;
-use crate::parts::breaker::{Breaker, Originals};
-use crate::parts::line_scale::LineScale;
+use crate::outbox::Priority;
+use crate::parts::circuit_breaker::{CircuitBreaker, SourcePacketCounts};
 use crate::parts::pacer::Pacer;
-use crate::parts::packet_log::Handle;
+use crate::parts::packet_buffer::Handle;
 use crate::parts::queue_delay::QueueDelay;
-use crate::session::{Before, SessionId};
+use crate::parts::uplink_probe::UplinkCapacityProbe;
+use crate::session::{ProbeContext, SessionId};
 
-/// An envelope that waits its turn behind the originals.
+/// Envelope for a relay that waits for its turn behind source packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WaitingCopy {
+pub(super) struct PendingEnvelope {
     pub(super) role: EnvelopeRole,
     pub(super) alias: Alias,
     pub(super) sequence: SequenceNumber,
     pub(super) packet: Handle,
-    /// The ECN field that it leaves with.
+    /// ECN field of the IP packet in which it is sent.
     pub(super) ecn: Ecn,
-    pub(super) urgency: Urgency,
+    pub(super) priority: Priority,
 }
 
-/// What the fastest of the latest packets may wait where a line does not bear all copies, and some are sent: less than one of
-/// them takes.
+/// Longest queueing delay at which an agent sends spare copies on an uplink that cannot sustain all
+/// copies. It is less than the transmission time of one copy.
 const SPARE_DELAY_MAX: Duration = Duration::from_millis(5);
 
-/// A relay shard, from its agent's side.
+/// State that an agent has of one relay shard.
 #[derive(Debug)]
 pub(super) struct RelayLink {
-    pub(super) place: (RelayId, Shard),
+    pub(super) id: (RelayId, Shard),
     pub(super) session: SessionId,
     pub(super) is_dead: bool,
-    /// The flow with alias n at place n.
+    /// Flows that the relay knows, indexed by its alias for each.
     flows: Vec<Option<Flow>>,
-    /// The aliases of each flow.
+    /// The relay's aliases, ordered by flow.
     aliases: BTreeSet<(Flow, Alias)>,
-    pub(super) waiting: VecDeque<WaitingCopy>,
-    /// Rate of the flows that may be copied here, together.
+    pub(super) pending: VecDeque<PendingEnvelope>,
+    /// Total rate of the flows that have this relay as an ingress relay, in bits per second.
     flow_bits_per_second: u64,
     pacer: Pacer,
-    breaker: Breaker,
+    breaker: CircuitBreaker,
     queue: QueueDelay,
-    /// What the line to it carries.
-    pub(super) scale: LineScale,
-    /// For copies by a line that does not bear all of them.
-    spare: Pacer,
-    /// How many envelopes had been sent, and how many had arrived, when the relay last said so.
-    counted: Option<(u32, u32)>,
+    /// Measurement of the uplink's capacity on the path to this relay.
+    pub(super) capacity_probe: UplinkCapacityProbe,
+    /// Pacer of copies on an uplink that cannot sustain all of them.
+    spare_pacer: Pacer,
+    /// Number of envelopes sent and of envelopes received, as of the latest probe reply.
+    last_counts: Option<(u32, u32)>,
 }
 
 impl RelayLink {
-    pub(super) fn new(place: (RelayId, Shard), session: SessionId) -> Self {
+    pub(super) fn new(id: (RelayId, Shard), session: SessionId) -> Self {
         Self {
-            place,
+            id,
             session,
             is_dead: false,
             flows: Vec::new(),
             aliases: BTreeSet::new(),
-            waiting: VecDeque::new(),
+            pending: VecDeque::new(),
             flow_bits_per_second: 0,
             pacer: Pacer::new(COPY_RATE_MIN, Bytes::new(COPY_DEPTH)),
-            breaker: Breaker::new(),
+            breaker: CircuitBreaker::new(),
             queue: QueueDelay::new(),
-            scale: LineScale::new(),
-            spare: Pacer::new(Rate::ZERO, Bytes::ZERO),
-            counted: None,
+            capacity_probe: UplinkCapacityProbe::new(),
+            spare_pacer: Pacer::new(Rate::ZERO, Bytes::ZERO),
+            last_counts: None,
         }
     }
 
-    /// The flow that the relay calls so.
+    /// Returns the flow that has this alias at the relay.
     pub(super) fn flow(&self, alias: Alias) -> Option<Flow> {
         self.flows.get(usize::from(alias.number())).copied().flatten()
     }
 
-    /// Notes what the relay calls a flow; `false` if the number is absurd.
+    /// Records a relay's alias for a flow; returns `false` if the alias exceeds the limit.
     pub(super) fn bind(&mut self, alias: Alias, flow: Flow) -> bool {
-        let place = usize::from(alias.number());
-        if place >= ALIASES_MAX {
+        let index = usize::from(alias.number());
+        if index >= ALIASES_MAX {
             return false;
         }
-        if self.flows.len() <= place {
-            self.flows.resize(place + 1, None);
+        if self.flows.len() <= index {
+            self.flows.resize(index + 1, None);
         }
-        if let Some(before) = self.flows[place].replace(flow) {
+        if let Some(before) = self.flows[index].replace(flow) {
             self.aliases.remove(&(before, alias));
         }
         self.aliases.insert((flow, alias));
         true
     }
 
-    /// Forgets a flow; what was to be given of one received is not given any more.
+    /// Forgets the aliases of a flow; drops the pending envelopes of a received flow.
     pub(super) fn unbind(&mut self, flow: Flow) {
         while let Some((_, alias)) = self.alias_of(flow) {
             self.aliases.remove(&(flow, alias));
             self.flows[usize::from(alias.number())] = None;
             if matches!(flow, Flow::Received(_)) {
-                self.waiting.retain(|waiting| waiting.alias != alias);
+                self.pending.retain(|envelope| envelope.alias != alias);
             }
         }
     }
 
-    /// The first alias of a flow.
+    /// Returns the flow with its lowest alias at the relay.
     fn alias_of(&self, flow: Flow) -> Option<(Flow, Alias)> {
         let first = Alias::new(1)?;
         self.aliases.range((flow, first)..).next().copied().filter(|(known, _)| *known == flow)
     }
 
-    /// Forgets all flows, and all that waits.
+    /// Forgets the aliases of all flows, and drops all pending envelopes.
     pub(super) fn clear(&mut self) {
         self.unbind_all();
-        self.waiting.clear();
+        self.pending.clear();
     }
 
-    /// Forgets all aliases: the relay did.
+    /// Forgets the aliases of all flows, because the relay has forgotten them.
     pub(super) fn unbind_all(&mut self) {
         self.flows.clear();
         self.aliases.clear();
-        self.counted = None;
+        self.last_counts = None;
     }
 
-    /// Lets copies follow one another as fast as flows need that send so many bits a second together.
+    /// Sets the pacing rate of copies to the relay, from the total rate of the flows that have it
+    /// as ingress relay.
     pub(super) fn set_flow_rate(&mut self, bits_per_second: u64) {
         self.flow_bits_per_second = bits_per_second;
         let rate = Rate::from_bits_per_second(bits_per_second.saturating_mul(COPY_RATE_FACTOR));
         self.pacer.set_rate(rate.max(COPY_RATE_MIN));
     }
 
-    /// The same without a flow that has ended.
+    /// Reduces the pacing rate of copies after a flow with this rate has ended.
     pub(super) fn remove_flow_rate(&mut self, rate: Rate) {
         self.set_flow_rate(self.flow_bits_per_second.saturating_sub(rate.bits_per_second()));
     }
 
-    /// Whether copies may be sent at all: they arrive, and do not queue.
-    pub(super) fn takes_copies(&self, now: Time) -> bool {
+    /// Returns true if copies to the relay are useful: it is alive, envelopes arrive, and none
+    /// queue.
+    pub(super) fn accepts_copies(&self, now: Time) -> bool {
         !self.is_dead && self.breaker.allows(now) && !self.queue.is_queueing()
     }
 
-    /// Whether what is sent to the relay waits in queues.
+    /// Returns true if packets to the relay queue on the path.
     pub(super) const fn is_queueing(&self) -> bool {
         self.queue.is_queueing()
     }
 
-    /// Whether what was sent to the relay lately did not wait, as far as is known.
+    /// Returns true if the latest probe to the relay met hardly any queue. `false` if that is
+    /// unknown.
     pub(super) fn has_no_queue(&self) -> bool {
         self.queue.delay().is_some_and(|delay| delay <= SPARE_DELAY_MAX)
     }
 
-    /// Whether an envelope that takes so much of the line may leave although the line does not bear all of them; it counts as sent then.
-    /// They get what the originals leave of four fifths of the line: copies by a fuller one delay originals more than they help.
-    /// Where packets wait already, what is lost is lost for that.
-    pub(super) fn takes_spare(&mut self, bytes: Bytes, originals: Rate, now: Time) -> bool {
-        let carries = self.scale.carries().unwrap_or(Rate::ZERO).bits_per_second();
-        let spare = (carries / 5 * 4).saturating_sub(originals.bits_per_second());
-        self.spare.set_rate(Rate::from_bits_per_second(spare));
-        let is_free = self.has_no_queue() && self.spare.when(bytes, now) <= now;
+    /// Returns true if an envelope may be sent although the uplink cannot sustain all of them; it
+    /// counts as sent then. Such spare copies share 4/5 of the capacity, minus the rate of source
+    /// packets. On a fuller uplink, copies delay source packets more than they help. If packets
+    /// queue already, more copies would only add losses.
+    pub(super) fn admit_spare_copy(&mut self, bytes: Bytes, source_packets: Rate, now: Time) -> bool {
+        let capacity = self.capacity_probe.capacity().unwrap_or(Rate::ZERO).bits_per_second();
+        let spare = (capacity / 5 * 4).saturating_sub(source_packets.bits_per_second());
+        self.spare_pacer.set_rate(Rate::from_bits_per_second(spare));
+        let is_free = self.has_no_queue() && self.spare_pacer.earliest_send(bytes, now) <= now;
         if is_free {
-            self.spare.sent(bytes, now);
+            self.spare_pacer.on_sent(bytes, now);
         }
         is_free
     }
 
-    /// Notes what became of originals, of which the first one left at `from`.
-    pub(super) fn note_originals(&mut self, from: Time, originals: Originals, now: Time) {
-        self.breaker.note_originals(from, originals, now);
+    /// Records the source packets sent and received in an interval, for the circuit breaker; the
+    /// first one was sent at `from`.
+    pub(super) fn note_source_packets(&mut self, from: Time, source_packets: SourcePacketCounts, now: Time) {
+        self.breaker.note_source_packets(from, source_packets, now);
     }
 
-    /// Until when too many envelopes got lost on the way for others to be worth sending.
+    /// Returns the time until which the agent sends the relay no envelopes, because too many were
+    /// lost.
     pub(super) fn shut_until(&self, now: Time) -> Option<Time> {
         self.breaker.deadline().filter(|until| *until > now)
     }
 
-    /// When the next envelope of these many bytes may leave.
-    pub(super) fn when(&self, bytes: usize, now: Time) -> Time {
-        self.pacer.when(Bytes::from(bytes), now)
+    /// Returns the time at which the pacer allows the next envelope, with this length in bytes.
+    pub(super) fn earliest_send(&self, bytes: usize, now: Time) -> Time {
+        self.pacer.earliest_send(Bytes::from(bytes), now)
     }
 
-    /// Notes that an envelope of these many bytes leaves.
-    pub(super) fn sent(&mut self, bytes: usize, now: Time) {
-        self.pacer.sent(Bytes::from(bytes), now);
+    /// Records for the pacer that an envelope of this length in bytes is sent.
+    pub(super) fn on_sent(&mut self, bytes: usize, now: Time) {
+        self.pacer.on_sent(Bytes::from(bytes), now);
     }
 
-    /// How many microseconds the line needs for so much, at most; none as long as it was not weighed.
+    /// Returns the longest transmission time of these bytes on the uplink, in microseconds; 0 while
+    /// its capacity is unknown.
     fn time_for(&self, bytes: Bytes) -> u32 {
-        let time = self.scale.carries().and_then(|carries| carries.time_for(bytes));
+        let time = self.capacity_probe.capacity().and_then(|capacity| capacity.time_for(bytes));
         u32::try_from(time.map_or(0, Duration::as_micros)).unwrap_or(0)
     }
 
-    /// Takes in what a probe brought back: how long it was on the way, and the relay's count of the envelopes that
-    /// went before it; given what the line is to carry.
-    pub(super) fn probed(&mut self, reply: &ProbeReply, before: Before, load: Rate, now: Time) {
+    /// Handles the relay's probe reply: updates the queueing delay with the probe's one-way delay,
+    /// and the circuit breaker with the relay's count of envelopes. `load` is the expected load of
+    /// the uplink.
+    pub(super) fn on_probe_reply(&mut self, reply: &ProbeReply, before: ProbeContext, load: Rate, now: Time) {
         let was_queueing = self.queue.is_queueing();
-        // What left with the probe is no queue.
-        let began = reply.sent.micros().wrapping_add(self.time_for(before.at_once));
+        // Bytes that the agent sent right before the probe are no queue.
+        let began = reply.sent.micros().wrapping_add(self.time_for(before.preceding_bytes));
         self.queue.sample(began, reply.received.micros(), now);
         if self.queue.is_queueing() && !was_queueing {
-            self.scale.doubt(load, now);
+            self.capacity_probe.doubt(load, now);
         }
-        let Some((sent_before, received_before)) = self.counted.replace((before.envelopes, reply.envelopes))
+        let Some((sent_before, received_before)) =
+            self.last_counts.replace((before.envelopes, reply.envelopes))
         else {
             return;
         };
-        // A new epoch counts from 0 again.
+        // In a new epoch, both counts begin at 0 again.
         let counts =
             before.envelopes.checked_sub(sent_before).zip(reply.envelopes.checked_sub(received_before));
         if let Some((sent, received)) = counts {
-            self.breaker.interval(u64::from(sent), u64::from(received), now);
+            self.breaker.on_interval(u64::from(sent), u64::from(received), now);
         }
     }
 }

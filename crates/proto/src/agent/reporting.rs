@@ -1,4 +1,4 @@
-//! What the receiver tells the sender: the true loss, which repairs hide.
+//! Receiver reports: they show the sender the true loss of the direct path, which repairs hide.
 
 use byway_units::{Duration, Time};
 use byway_wire::messages::{DelayPercentiles, RepairCounters, Report};
@@ -8,16 +8,16 @@ use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::send_flow::SendFlow;
-use crate::limits::{DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_INTERVAL, STANDBY_FOR};
+use crate::limits::{COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_INTERVAL};
 use crate::parts::delay_histogram::DelayHistogram;
 use crate::policy::repairs;
 
-/// How late packets came that came in time.
+/// Lateness of a flow's packets that arrived in time, for the receiver's next report.
 #[derive(Debug)]
 pub(super) struct Delays {
     counted: DelayHistogram,
     since: Time,
-    /// Whether they were reported, and the next packet begins a new count.
+    /// True if a report has covered them; the next packet then starts a new histogram.
     are_reported: bool,
 }
 
@@ -26,7 +26,7 @@ impl Delays {
         Self { counted: DelayHistogram::default(), since: now, are_reported: false }
     }
 
-    /// Counts a packet.
+    /// Counts the lateness of a packet that arrived in time.
     pub(super) fn add(&mut self, lateness: Duration, now: Time) {
         if self.are_reported {
             *self = Self::new(now);
@@ -34,15 +34,17 @@ impl Delays {
         self.counted.add(lateness);
     }
 
-    /// Notes that they are reported. Between reports that losses bring forward are too few packets to begin anew.
-    fn reported(&mut self, now: Time) {
+    /// Records that a report contains the percentiles. A new histogram starts only after a full
+    /// report interval, because reports that follow losses soon cover too few packets.
+    fn on_reported(&mut self, now: Time) {
         self.are_reported = now.saturating_since(self.since) >= REPORT_INTERVAL;
     }
 }
 
 impl Agent {
-    /// Reports a flow that is in use, and plans the next time.
-    pub(super) fn give_report(&mut self, id: ReceiveFlowId, now: Time) {
+    /// Sends the sender a report about a received flow, and schedules the next one; stops reports
+    /// of an idle flow.
+    pub(super) fn send_report(&mut self, id: ReceiveFlowId, now: Time) {
         let flow = &self.receivers[id.0 as usize];
         let key = timer_key(Timer::Report, id.0);
         if flow.active().is_none() {
@@ -51,20 +53,21 @@ impl Agent {
         }
         let (peer, report, is_repaired) = (flow.peer, flow.report(), repairs(flow.settings.service));
         if let Some(active) = self.receivers[id.0 as usize].active_mut() {
-            active.delays.reported(now);
+            active.delays.on_reported(now);
         }
         if is_repaired {
-            for (relay, _) in self.egresses_of(id) {
-                // So that a relay that dies is missed before it is needed.
+            for (relay, _) in self.egress_relays_of(id) {
+                // A relay in use answers probes: if it fails, this agent detects it before it needs
+                // the relay.
                 self.sessions.use_session(relay, now);
             }
         }
-        self.sessions.say(peer, &Message::Report(report), now);
-        self.look_for_direct_path(peer, now);
+        self.sessions.queue_message(peer, &Message::Report(report), now);
+        self.probe_direct_path(peer, now);
         self.timers.arm(key, now + REPORT_INTERVAL);
     }
 
-    /// Makes sure that a flow in use is reported: soon, where packets were lost.
+    /// Schedules the next report about a received flow: soon if packets were lost.
     pub(super) fn plan_report(&mut self, id: ReceiveFlowId, has_lost: bool, now: Time) {
         let key = timer_key(Timer::Report, id.0);
         let at = now + if has_lost { REPORT_AFTER_LOSS } else { REPORT_INTERVAL };
@@ -75,6 +78,7 @@ impl Agent {
 }
 
 impl ReceiveFlow {
+    /// Returns the report of the flow's counters and delays so far.
     #[allow(clippy::cast_possible_truncation, reason = "the wire's counters wrap")]
     fn report(&self) -> Report {
         let statistics = &self.statistics;
@@ -105,13 +109,15 @@ impl ReceiveFlow {
 }
 
 impl SendFlow {
-    /// Takes in what the receiver says; new losses wake a flow that waits for them. Whether there are any.
-    pub(super) fn take_report(&mut self, report: &Report, now: Time) -> bool {
-        let has_lost = self.reports_mut().take(report);
-        self.dark_since =
-            self.dark_since.filter(|before| report.direct.wrapping_sub(*before).cast_signed() <= 0);
+    /// Handles a receiver's report; returns true if it shows new losses. New losses make a flow in
+    /// standby send copies for [`COPIES_AFTER_LOSS`]. The first report without losses that shows
+    /// that the direct path delivers ends the first copies.
+    pub(super) fn on_report(&mut self, report: &Report, now: Time) -> bool {
+        let has_lost = self.reports_mut().on_report(report);
+        self.outage_since =
+            self.outage_since.filter(|before| report.direct.wrapping_sub(*before).cast_signed() <= 0);
         if has_lost {
-            (self.is_unproven, self.copies_until) = (false, now + STANDBY_FOR);
+            (self.is_unproven, self.copies_until) = (false, now + COPIES_AFTER_LOSS);
         } else if self.is_unproven && is_delivering(report) {
             (self.is_unproven, self.copies_until) = (false, Time::START);
         }
@@ -119,10 +125,11 @@ impl SendFlow {
     }
 }
 
-/// Returns whether the direct path delivers most packets of a flow, and more than one or two, which
-/// say little of a path.
+/// Returns true if the direct path delivers most packets of a flow, by a report, and at least
+/// [`DIRECT_AT_FIRST`], because one or two prove little.
 ///
-/// Packets that relays delivered first count as repaired, whether the direct path lost them or not.
+/// Packets that relays delivered first count as repaired, even if the direct path did not lose
+/// them.
 const fn is_delivering(report: &Report) -> bool {
     let RepairCounters { in_stream, cooperative, cached, forwarded } = report.repaired;
     let repaired = in_stream.saturating_add(cooperative).saturating_add(cached).saturating_add(forwarded);

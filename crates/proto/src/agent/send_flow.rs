@@ -1,68 +1,71 @@
-//! A flow, as its sender keeps it.
+//! Send flow: state of a flow at its sender.
 
 use alloc::boxed::Box;
 
 use byway_units::Time;
-use byway_wire::{FlowKey, SequenceNumber, Service, Uncopied};
+use byway_wire::{FlowKey, SequenceNumber, Service, UnprotectedMask};
 
 use super::registration::Registrations;
 use super::relay_delivery::RelayDelivery;
 use super::settings::{Duplication, FlowSettings};
-use super::totals::{Reported, Reports};
-use crate::limits::{ORIGINALS_AGAIN_MAX, PACKETS_PER_ORIGINAL_AGAIN, RESEND_REACH};
+use super::totals::{ReportedTotals, Reports};
+use crate::limits::{PACKETS_PER_SOURCE_RESEND, RESEND_REACH, SOURCE_RESENDS_MAX};
 use crate::parts::block_encoder::BlockEncoder;
-use crate::parts::packet_log::Handle;
+use crate::parts::packet_buffer::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::policy::copies;
 use crate::session::SessionId;
 
-/// A flow that this agent sends.
+/// Identifier of a flow that this agent sends, from [`Agent::open_flow`](super::Agent::open_flow).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendFlowId(pub(super) u32);
 
-/// A packet that was sent a moment ago.
+/// Packet of a flow that was sent recently, in the retransmission buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentPacket {
-    /// Its coded bytes in the log of what was sent.
+    /// Entry of its coded bytes in the retransmission buffer.
     pub(super) packet: Handle,
-    /// Whether the ingress relay was sent a copy.
+    /// True if a copy was sent to the ingress relay, or is queued.
     pub(super) is_copied: bool,
 }
 
-/// The sending end of a flow.
+/// State of a flow that this agent sends.
 #[derive(Debug)]
 pub(super) struct SendFlow {
     pub(super) key: FlowKey,
     pub(super) settings: FlowSettings,
-    /// The session with the receiver.
+    /// Session with the flow's receiver.
     pub(super) peer: SessionId,
+    /// Sequence number of the next source packet.
     pub(super) next: SequenceNumber,
-    /// Time at which the first packet left.
+    /// Time at which the flow's first packet was sent.
     pub(super) began: Option<Time>,
-    /// What the ingress relay of each path calls the flow.
+    /// Registrations with the ingress relay of each path, with their aliases.
     pub(super) registrations: Registrations,
-    /// Packets that were copied, or may be when the direct path falls silent.
+    /// Latest packets that were copied, or that may be copied after a notice of silence.
     pub(super) sent: SequenceRing<SentPacket>,
-    /// The repair packets that this end makes, if it does.
-    pub(super) block: Option<Box<BlockEncoder>>,
-    /// Which of the latest packets were not copied.
-    pub(super) uncopied: Uncopied,
-    /// Until when copies are sent although the flow waits for losses.
+    /// Block of the sender FEC, if the flow uses it.
+    pub(super) fec_block: Option<Box<BlockEncoder>>,
+    /// Latest packets that were not copied, for the header of the next packet.
+    pub(super) unprotected: UnprotectedMask,
+    /// Time until which a flow in standby sends copies, after losses.
     pub(super) copies_until: Time,
-    /// True until a report shows that the direct path delivers, or that it does not.
+    /// True until a report shows that the direct path delivers, or a report or notice shows losses.
     pub(super) is_unproven: bool,
-    /// How many packets had come by the direct path when the receiver said that none comes, modulo 2^32; until a report
-    /// counts more.
-    pub(super) dark_since: Option<u32>,
-    /// Whether relays deliver what they would else repair, as the receiver cannot be reached directly.
-    stands_in: bool,
-    /// True while no relay path works for a flow that needs one, or relays deliver too little of it: its packets take the direct path.
+    /// Number of packets received by the direct path when the receiver reported a silence, modulo
+    /// 2^32. `None` if there was no silence, or a later report counts more packets.
+    pub(super) outage_since: Option<u32>,
+    /// True if relays deliver the packets that they would otherwise only repair, because the
+    /// receiver has no direct path.
+    relays_deliver: bool,
+    /// True while a flow that needs a relay uses the direct path, because no relay path works, or
+    /// relays deliver too little.
     falls_back: bool,
-    /// Evidence that relays deliver what they alone get.
+    /// Monitoring of the relays' delivery, for a flow that needs a relay.
     pub(super) relay_delivery: Option<Box<RelayDelivery>>,
-    /// How many originals may be sent again.
-    again: u8,
-    /// What the receiver reported; `None` before its first report.
+    /// Number of source packets that the agent may send again at relays' requests.
+    resend_credit: u8,
+    /// Latest report of the receiver, and totals; `None` before the first one.
     pub(super) reports: Option<Box<Reports>>,
 }
 
@@ -77,76 +80,84 @@ impl SendFlow {
             began: None,
             registrations,
             sent: SequenceRing::new(RESEND_REACH),
-            block: None,
-            uncopied: Uncopied::NONE,
+            fec_block: None,
+            unprotected: UnprotectedMask::NONE,
             copies_until: Time::START,
             is_unproven: true,
-            dark_since: None,
-            stands_in: false,
+            outage_since: None,
+            relays_deliver: false,
             falls_back: false,
             relay_delivery: None,
-            again: ORIGINALS_AGAIN_MAX,
+            resend_credit: SOURCE_RESENDS_MAX,
             reports: None,
         }
     }
 
-    /// Takes the next sequence number, for a packet that leaves now.
-    pub(super) fn take_number(&mut self, now: Time) -> SequenceNumber {
+    /// Returns the sequence number for a packet that is sent now, and increments the next one.
+    /// Every [`PACKETS_PER_SOURCE_RESEND`] packets, one more may be sent again.
+    pub(super) fn next_sequence(&mut self, now: Time) -> SequenceNumber {
         self.began.get_or_insert(now);
         let number = self.next;
         self.next = number.next();
-        if number.number().is_multiple_of(PACKETS_PER_ORIGINAL_AGAIN) && self.again < ORIGINALS_AGAIN_MAX {
-            self.again += 1;
+        if number.number().is_multiple_of(PACKETS_PER_SOURCE_RESEND)
+            && self.resend_credit < SOURCE_RESENDS_MAX
+        {
+            self.resend_credit += 1;
         }
         number
     }
 
-    /// Whether an original may be sent again; it counts as sent then.
-    pub(super) const fn take_original_again(&mut self) -> bool {
-        let may = self.again > 0;
-        self.again = self.again.saturating_sub(1);
+    /// Returns true if one more source packet may be sent again, and consumes that credit.
+    pub(super) const fn spend_resend_credit(&mut self) -> bool {
+        let may = self.resend_credit > 0;
+        self.resend_credit = self.resend_credit.saturating_sub(1);
         may
     }
 
-    /// Has relays deliver what they would else repair, or not any more. Without relays there is nothing that could be done,
-    /// and the direct path is not missed where nothing is sent on it. Whether that changes anything.
-    pub(super) const fn set_stand_in(&mut self, stands_in: bool) -> bool {
-        let before = self.stands_in;
-        self.stands_in = stands_in && copies(self.settings.service) && !self.settings.needs_relay();
-        self.stands_in != before
+    /// Sets whether relays deliver the packets that they would otherwise only repair; returns true
+    /// if that is a change. It has no effect on a flow without relays, or on one that does not use
+    /// the direct path.
+    pub(super) const fn set_relays_deliver(&mut self, relays_deliver: bool) -> bool {
+        let before = self.relays_deliver;
+        self.relays_deliver = relays_deliver && copies(self.settings.service) && !self.settings.needs_relay();
+        self.relays_deliver != before
     }
 
-    /// Whether the flow has done without relays that deliver since the last look. One that pauses has not: what it sends next may take as
-    /// long as its first losses take to be noticed.
-    pub(super) fn look_whether_bridged(&mut self) -> bool {
-        let reported = self.reports.as_mut().map(|reports| reports.look());
-        let is_coded = matches!(self.settings.service, Service::Coding) && !self.stands_in;
-        is_coded && reported.is_some_and(Reported::is_bridged)
+    /// Returns true if repairs restored nearly all lost packets of the coded flow since the last
+    /// review. A flow that pauses does not count as bridged: its next packets may be late by the
+    /// time to detect their losses.
+    pub(super) fn review_bridging(&mut self) -> bool {
+        let reported = self.reports.as_mut().map(|reports| reports.poll());
+        let is_coded = matches!(self.settings.service, Service::Coding) && !self.relays_deliver;
+        is_coded && reported.is_some_and(ReportedTotals::is_bridged)
     }
 
-    /// Sets whether the flow takes the direct path instead of relays.
+    /// Sets whether a flow that needs a relay uses the direct path instead.
     ///
-    /// `lives` is true if the path in use delivers packets, or may do so once its relay answers.
-    /// `is_steady` is true if it has delivered for a while. The flow returns to relays only then: a
-    /// relay that has just started accepts flows before it knows their receivers.
+    /// `lives` is true if the relay path in use delivers packets, or may do so once its relay
+    /// answers. `is_steady` is true if it has delivered for a while. The flow returns to relays
+    /// only then, because a relay that has just started accepts flows before it knows their
+    /// receivers.
     pub(super) const fn set_fallback(&mut self, lives: bool, is_steady: bool) {
         self.falls_back = if self.falls_back { !is_steady } else { !lives };
     }
 
-    /// True while no relay path works for a flow that needs one, or relays deliver too little of it.
+    /// True while a flow that needs a relay uses the direct path, because no relay path works, or
+    /// relays deliver too little.
     pub(super) const fn falls_back(&self) -> bool {
         self.falls_back
     }
 
-    /// The service that relays are asked for.
+    /// Returns the service that the flow requests from relays: forwarding instead of repairs if
+    /// there is no direct path.
     pub(super) const fn service_asked(&self) -> Service {
         match self.settings.service {
-            Service::Coding | Service::Caching if self.stands_in => Service::Forwarding,
+            Service::Coding | Service::Caching if self.relays_deliver => Service::Forwarding,
             service => service,
         }
     }
 
-    /// The service in force.
+    /// Returns the service that the flow has now, with regard to a fallback to the direct path.
     pub(super) fn service(&self) -> Service {
         match self.service_asked() {
             Service::Forwarding if self.falls_back && self.is_undelivered() => Service::Both,
@@ -155,10 +166,11 @@ impl SendFlow {
         }
     }
 
-    /// What relays are to do: where they deliver, they get all there is.
+    /// Returns the settings that the flow registers at relays. If relays deliver, they get all
+    /// packets, without standby.
     pub(super) fn settings_in_force(&self) -> FlowSettings {
         let settings = self.settings.clone();
-        if !self.stands_in {
+        if !self.relays_deliver {
             return settings;
         }
         FlowSettings {
@@ -169,24 +181,28 @@ impl SendFlow {
         }
     }
 
-    /// Whether the packets go through a relay alone: what it gets is then no copy.
+    /// Returns true if the flow's packets are sent through a relay only. An envelope then contains
+    /// the packet itself, and is no copy.
     pub(super) const fn needs_relay(&self) -> bool {
-        !self.falls_back && (self.stands_in || self.settings.needs_relay())
+        !self.falls_back && (self.relays_deliver || self.settings.needs_relay())
     }
 
-    /// Whether the ingress relay gets a datagram.
+    /// Returns true if the ingress relay gets this datagram, apart from standby and suppressed
+    /// copies. `marked` is the application's mark.
     pub(super) fn is_copied(&self, datagram: &[u8], marked: bool) -> bool {
         let FlowSettings { service, duplication, traffic, .. } = self.settings;
-        copies(service) && (self.stands_in || duplication.takes(traffic, datagram, marked))
+        copies(service) && (self.relays_deliver || duplication.includes(traffic, datagram, marked))
     }
 
-    /// Whether packets were lost lately.
+    /// Returns true if packets were lost within the last
+    /// [`COPIES_AFTER_LOSS`](crate::limits::COPIES_AFTER_LOSS), by the receiver's reports or
+    /// notices.
     pub(super) fn has_lost(&self, now: Time) -> bool {
         now < self.copies_until
     }
 
-    /// Whether copies are sent now, as far as standby goes.
+    /// Returns true if the flow sends copies now: it has no standby, or packets were lost recently.
     pub(super) fn is_awake(&self, now: Time) -> bool {
-        self.stands_in || !self.settings.waits_for_losses() || self.has_lost(now)
+        self.relays_deliver || !self.settings.waits_for_losses() || self.has_lost(now)
     }
 }

@@ -1,46 +1,48 @@
-//! What applications send: originals at once, copies behind them.
+//! Sending of datagrams: source packets at once, copies behind them, as paced envelopes.
 
 use byway_units::{Bytes, Time};
 use byway_wire::packets::{EnvelopeRole, SOURCE_OVERHEAD, SourceHeader};
 use byway_wire::{
-    Alias, CODED_OVERHEAD, Ecn, Flags, Piece, Plaintext, SequenceNumber, Timestamp, TrafficClass,
+    Alias, CODED_OVERHEAD, Ecn, Flags, Fragment, Plaintext, SequenceNumber, Timestamp, TrafficClass,
 };
 
 use super::Agent;
-use super::relay_link::WaitingCopy;
+use super::pending_datagrams::OutgoingDatagram;
+use super::relay_link::PendingEnvelope;
 use super::send_flow::{SendFlow, SendFlowId, SentPacket};
-use super::waiting::Outgoing;
-use super::weighing::on_the_line;
+use super::uplink_probing::uplink_bytes;
 use crate::limits::{
-    CODED_BYTES_BESIDE, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, PIECE_BYTES_BASE, PIECE_BYTES_MAX,
-    WAITING_COPIES_MAX,
+    CODED_BYTES_BESIDE, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, FRAGMENT_BYTES_BASE, FRAGMENT_BYTES_MAX,
+    PENDING_COPIES_MAX,
 };
-use crate::outbox::{Heading, Urgency};
-use crate::parts::packet_log::Handle;
-use crate::policy::takes_two_ways;
-use crate::session::{Enveloped, SessionId};
+use crate::outbox::{Priority, TransmitMeta};
+use crate::parts::packet_buffer::Handle;
+use crate::policy::uses_both_paths;
+use crate::session::{EnvelopeContents, SessionId};
 
-/// A packet that was sealed where copies are kept.
+/// Source packet that was sealed in the retransmission buffer, for its copy.
 #[derive(Clone, Copy, Debug)]
-struct Sealed {
+struct SealedPacket {
     sequence: SequenceNumber,
-    piece: Piece,
+    fragment: Fragment,
     ecn: Ecn,
     packet: Handle,
 }
 
-/// What a source packet carries.
+/// Contents of a source packet: a whole datagram or a fragment, with its traffic class.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Contents<'a> {
-    pub(super) piece: Piece,
+pub(super) struct FragmentContents<'a> {
+    pub(super) fragment: Fragment,
     pub(super) bytes: &'a [u8],
     pub(super) traffic_class: TrafficClass,
+    /// True if the packet is to be copied to the ingress relay.
     pub(super) copied: bool,
-    /// Time at which the application's datagram was sent first.
+    /// Time at which the datagram was first sent, for the packet's timestamp.
     pub(super) sent: Time,
 }
 
-/// Writes `flags ‖ plaintext` to where they are sealed, in front of the room for the tag.
+/// Writes `flags ‖ plaintext` to the buffer of a packet's coded bytes. Space for the tag remains,
+/// so the packet is sealed in place.
 fn write_plaintext(coded: &mut [u8], flags: &[u8], plaintext: &Plaintext<'_>) {
     let (to_flags, rest) = coded.split_at_mut(flags.len());
     to_flags.copy_from_slice(flags);
@@ -55,24 +57,26 @@ fn write_plaintext(coded: &mut [u8], flags: &[u8], plaintext: &Plaintext<'_>) {
     rest[at..at + plaintext.datagram.len()].copy_from_slice(plaintext.datagram);
 }
 
-/// The longest datagram of which all packets have room in this payload of UDP.
+/// Returns the longest datagram in one packet whose source packet, copy and repair packets all fit
+/// this UDP payload.
 const fn datagram_bytes(payload_bytes: usize) -> usize {
     let bytes = payload_bytes.saturating_sub(CODED_BYTES_BESIDE + CODED_OVERHEAD);
-    if bytes < PIECE_BYTES_MAX { bytes } else { PIECE_BYTES_MAX }
+    if bytes < FRAGMENT_BYTES_MAX { bytes } else { FRAGMENT_BYTES_MAX }
 }
 
-/// Returns the pieces of a datagram.
-pub(super) fn pieces_of(datagram: &[u8], in_two_pieces: bool) -> impl Iterator<Item = (Piece, &[u8])> {
-    let middle = if in_two_pieces { datagram.len().div_ceil(2) } else { datagram.len() };
+/// Returns the datagram as one whole or as two halves, with the kind of fragment.
+pub(super) fn fragments_of(datagram: &[u8], is_fragmented: bool) -> impl Iterator<Item = (Fragment, &[u8])> {
+    let middle = if is_fragmented { datagram.len().div_ceil(2) } else { datagram.len() };
     let (first, second) = datagram.split_at(middle);
-    let piece = if in_two_pieces { Piece::First } else { Piece::Whole };
-    [(piece, first)].into_iter().chain(in_two_pieces.then_some((Piece::Second, second)))
+    let fragment = if is_fragmented { Fragment::First } else { Fragment::Whole };
+    [(fragment, first)].into_iter().chain(is_fragmented.then_some((Fragment::Second, second)))
 }
 
 impl Agent {
-    /// Sends a datagram of an application.
-    pub(super) fn send(&mut self, id: SendFlowId, outgoing: &Outgoing<'_>, now: Time) {
-        let Outgoing { datagram, traffic_class, marked, came } = *outgoing;
+    /// Sends a datagram of an application: in one packet or two, by the length that the path
+    /// delivers. Queues it if the receiver is not reachable yet.
+    pub(super) fn send(&mut self, id: SendFlowId, outgoing: &OutgoingDatagram<'_>, now: Time) {
+        let OutgoingDatagram { datagram, traffic_class, marked, sent_at } = *outgoing;
         if datagram.len() > DATAGRAM_BYTES_MAX {
             self.counters.datagrams_too_long += 1;
             return;
@@ -81,80 +85,90 @@ impl Agent {
             self.counters.flows_unknown += 1;
             return;
         }
-        if self.waits(id, outgoing, now) {
+        if self.queue_if_unreachable(id, outgoing, now) {
             return;
         }
         let flow = &self.senders[id.0 as usize];
-        let is_late = now.saturating_since(came) > flow.settings.latency_budget;
+        let is_late = now.saturating_since(sent_at) > flow.settings.latency_budget;
         self.counters.datagrams_late += u64::from(is_late);
         let (copied, sequence) = (flow.is_copied(datagram, marked), flow.next);
         let length = traffic_class.dscp_bytes() + datagram.len();
-        let is_whole = length <= PIECE_BYTES_BASE || length <= self.piece_bytes_max(id, now);
-        self.send_pieces(id, datagram, !is_whole, traffic_class, copied, now);
-        if is_whole && length > PIECE_BYTES_BASE {
+        let is_whole = length <= FRAGMENT_BYTES_BASE || length <= self.fragment_bytes_max(id, now);
+        self.send_fragments(id, datagram, !is_whole, traffic_class, copied, now);
+        if is_whole && length > FRAGMENT_BYTES_BASE {
             self.remember_long(id, datagram, (traffic_class, copied), sequence, now);
         }
     }
 
-    /// Sends a datagram as one packet or two, and behind it the envelopes and probes that wait.
-    pub(super) fn send_pieces(
+    /// Sends a datagram as one packet or two, and then the envelopes and probes that are due.
+    pub(super) fn send_fragments(
         &mut self,
         id: SendFlowId,
         datagram: &[u8],
-        in_two_pieces: bool,
+        is_fragmented: bool,
         traffic_class: TrafficClass,
         copied: bool,
         now: Time,
     ) {
-        let before = self.counters.originals;
-        if in_two_pieces {
-            for (piece, bytes) in pieces_of(datagram, true) {
-                self.send_piece(id, &Contents { piece, bytes, traffic_class, copied, sent: now }, now);
+        let before = self.counters.source_packets;
+        if is_fragmented {
+            for (fragment, bytes) in fragments_of(datagram, true) {
+                self.send_fragment(
+                    id,
+                    &FragmentContents { fragment, bytes, traffic_class, copied, sent: now },
+                    now,
+                );
             }
         } else {
-            let piece = Piece::Whole;
-            let contents = Contents { piece, bytes: datagram, traffic_class, copied, sent: now };
-            self.send_piece(id, &contents, now);
+            let fragment = Fragment::Whole;
+            let contents = FragmentContents { fragment, bytes: datagram, traffic_class, copied, sent: now };
+            self.send_fragment(id, &contents, now);
         }
-        // Both pieces go before anything else.
-        let pieces = self.counters.originals - before;
-        if pieces > 0 && self.sessions.is_probe_near(now) && !self.has_room() {
-            let sent = Bytes::from(datagram.len()) + on_the_line(SOURCE_OVERHEAD) * pieces;
+        // Both fragments are sent before any envelope or probe.
+        let fragments = self.counters.source_packets - before;
+        if fragments > 0 && self.sessions.is_probe_near(now) && !self.fits_uplink() {
+            let sent = Bytes::from(datagram.len()) + uplink_bytes(SOURCE_OVERHEAD) * fragments;
             self.sessions.probe_behind(sent, now);
         }
-        self.send_waiting_copies(now);
-        if let Some(place) = self.unborne.take() {
-            self.weigh(place, now);
+        self.send_all_pending_envelopes(now);
+        if let Some(relay) = self.relay_over_capacity.take() {
+            self.probe_uplink(relay, now);
         }
     }
 
-    /// The longest datagram that goes as one packet of a flow: by the direct path, if it takes that, whatever the way to the relay carries.
-    fn piece_bytes_max(&mut self, id: SendFlowId, now: Time) -> usize {
-        let way = self.main_way(id).and_then(|session| self.sessions.get_mut(session));
-        way.and_then(|session| session.payload_bytes(now)).map_or(PIECE_BYTES_MAX, datagram_bytes)
+    /// Returns the longest datagram that fits one packet of a flow on its primary path, as far as
+    /// its MTU is known. The path MTU to the relay does not matter if the flow uses the direct
+    /// path.
+    fn fragment_bytes_max(&mut self, id: SendFlowId, now: Time) -> usize {
+        let session = self.primary_path(id).and_then(|session| self.sessions.get_mut(session));
+        session.and_then(|session| session.payload_bytes(now)).map_or(FRAGMENT_BYTES_MAX, datagram_bytes)
     }
 
-    /// The session by which a flow's packets go: with its peer, or with the relay that delivers to it.
-    pub(super) fn main_way(&self, id: SendFlowId) -> Option<SessionId> {
+    /// Returns the session of a flow's primary path: with its receiver, or with the relay that
+    /// delivers its packets.
+    pub(super) fn primary_path(&self, id: SendFlowId) -> Option<SessionId> {
         let flow = &self.senders[id.0 as usize];
         if !flow.needs_relay() {
             return Some(flow.peer);
         }
         let path = flow.settings.paths.get(flow.registrations.in_use())?;
-        self.relay_places.get(&path.ingress).map(|place| self.relays[*place].session)
+        self.relay_indices.get(&path.ingress).map(|index| self.relays[*index].session)
     }
 
-    /// The longest datagram that a flow sends as one packet, once that was found out: what goes in two pieces is lost more often, and
-    /// takes more. `None` before, and if no datagrams were sent that some paths do not carry. Asked again and again, it also notices a path that
-    /// carries more than before.
+    /// Returns the longest datagram in bytes that a flow sends as one packet. Datagrams in two
+    /// fragments are lost more often, and need more bytes.
+    ///
+    /// Returns `None` before the path MTU is known, and if the flow has sent no datagrams that some
+    /// paths cannot deliver whole. Repeated calls also detect an increase.
     #[must_use]
-    pub fn datagram_bytes_whole(&mut self, flow: SendFlowId, now: Time) -> Option<usize> {
+    pub fn datagram_bytes_unfragmented(&mut self, flow: SendFlowId, now: Time) -> Option<usize> {
         self.senders.get(flow.0)?;
-        let session = self.main_way(flow)?;
+        let session = self.primary_path(flow)?;
         self.sessions.get_mut(session)?.settled_payload_bytes(now).map(datagram_bytes)
     }
 
-    /// Uses the session by which a flow's packets are sealed; false if there is none, which is counted.
+    /// Marks the session with a flow's receiver as in use. Returns false, and counts the packet as
+    /// unsendable, if the session has no keys.
     #[inline]
     fn may_seal(&mut self, id: SendFlowId, now: Time) -> bool {
         let peer = self.senders[id.0 as usize].peer;
@@ -169,20 +183,23 @@ impl Agent {
         true
     }
 
-    pub(super) fn send_piece(&mut self, id: SendFlowId, contents: &Contents<'_>, now: Time) {
-        let Contents { piece, bytes, copied, sent, .. } = *contents;
+    /// Seals and sends one source packet on the direct path, and its copy to the ingress relay, or
+    /// adds it to the FEC block. If the flow needs a relay, only the copy is sent.
+    pub(super) fn send_fragment(&mut self, id: SendFlowId, contents: &FragmentContents<'_>, now: Time) {
+        let FragmentContents { fragment, bytes, copied, sent, .. } = *contents;
         if !self.may_seal(id, now) {
             return;
         }
         let peer = self.senders[id.0 as usize].peer;
-        let traffic_class = self.sessions.carried_class(peer, contents.traffic_class);
+        let traffic_class = self.sessions.supported_traffic_class(peer, contents.traffic_class);
         let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
-        let way = if copied { self.way_of_copies(id, coded_bytes, now) } else { None };
-        let is_crowded = self.senders[id.0 as usize].is_dark(now) && !self.has_room();
-        // What is copied is sealed where it is kept; so is what may be copied when the direct path falls silent.
-        let room = if copied { self.sent.reserve(coded_bytes, now) } else { None };
-        let (packet, coded) = if let Some((packet, room)) = room {
-            (Some(packet), room)
+        let copy_relay = if copied { self.copy_relay(id, coded_bytes, now) } else { None };
+        let is_crowded = self.senders[id.0 as usize].is_in_outage(now) && !self.fits_uplink();
+        // A packet that may be copied, now or after a notice of silence, is sealed in the
+        // retransmission buffer.
+        let reserved = if copied { self.retransmit_buffer.reserve(coded_bytes, now) } else { None };
+        let (packet, coded) = if let Some((packet, reserved)) = reserved {
+            (Some(packet), reserved)
         } else {
             self.scratch.resize(coded_bytes, 0);
             (None, self.scratch.as_mut_slice())
@@ -195,133 +212,169 @@ impl Agent {
             return;
         };
         let flow = &mut self.senders[id.0 as usize];
-        let sequence = flow.take_number(now);
+        let sequence = flow.next_sequence(now);
         let header = SourceHeader {
-            receiver: epoch.theirs(),
+            receiver: epoch.remote_index(),
             flow: flow.key.flow(),
             sequence_low: sequence.low(),
-            flags: Flags::new(epoch.number, piece).with_dscp_of(traffic_class),
+            flags: Flags::new(epoch.number, fragment).with_dscp_of(traffic_class),
         };
         let mut front = [0; SourceHeader::BYTES];
         header.emit(&mut front);
         let (front, flags) = front.split_at(SourceHeader::CODED_START);
-        let plaintext =
-            Plaintext { sent: Timestamp::at(sent), traffic_class, uncopied: flow.uncopied, datagram: bytes };
+        let plaintext = Plaintext {
+            sent: Timestamp::at(sent),
+            traffic_class,
+            unprotected: flow.unprotected,
+            datagram: bytes,
+        };
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
-        let yields = is_crowded && way.is_some() && !SendFlow::probes_dark_path(sequence);
+        let is_suppressed = is_crowded && copy_relay.is_some() && !SendFlow::probes_path_in_outage(sequence);
         if !flow.needs_relay()
-            && !yields
+            && !is_suppressed
             && let Some(path) = path
         {
-            self.counters.originals += 1;
-            let heading = Heading { ecn: traffic_class.ecn(), ..Heading::plain(path) };
-            self.sessions.outbox.add(heading, |out| {
+            self.counters.source_packets += 1;
+            let meta = TransmitMeta { ecn: traffic_class.ecn(), ..TransmitMeta::plain(path) };
+            self.sessions.outbox.add(meta, |out| {
                 out.extend_from_slice(front);
                 out.extend_from_slice(coded);
             });
             self.sessions.on_sent(peer, front.len() + coded_bytes, now);
         }
         self.note_load(id, front.len() + coded_bytes, coded_bytes, copied, now);
-        self.counters.originals_withheld += u64::from(yields);
-        let is_covered = match way.zip(packet) {
-            Some((way, packet)) => {
+        self.counters.source_packets_suppressed += u64::from(is_suppressed);
+        let is_covered = match copy_relay.zip(packet) {
+            Some((copy_relay, packet)) => {
                 let ecn = traffic_class.ecn();
-                self.copy(id, &Sealed { sequence, piece, ecn, packet }, way, now);
+                self.send_copy(id, &SealedPacket { sequence, fragment, ecn, packet }, copy_relay, now);
                 true
             }
-            None => !copied && self.add_to_own_block(id, sequence, now),
+            None => !copied && self.add_to_fec_block(id, sequence, now),
         };
+        self.record_sent((id, sequence), packet, is_covered, now);
+    }
+
+    /// Records a sent packet of a flow for retransmission, and whether a relay protects it.
+    /// `packet` is its entry in the retransmission buffer, if it has one.
+    #[inline]
+    fn record_sent(
+        &mut self,
+        (id, sequence): (SendFlowId, SequenceNumber),
+        packet: Option<Handle>,
+        is_covered: bool,
+        now: Time,
+    ) {
         let flow = &mut self.senders[id.0 as usize];
         if let Some(packet) = packet {
             let sent = SentPacket { packet, is_copied: is_covered };
-            flow.sent.insert_over(sequence.number(), sent, |sent| self.sent.get(sent.packet, now).is_none());
+            flow.sent.insert_over(sequence.number(), sent, |sent| {
+                self.retransmit_buffer.get(sent.packet, now).is_none()
+            });
         }
-        flow.uncopied = flow.uncopied.then(is_covered);
+        flow.unprotected = flow.unprotected.then(is_covered);
     }
 
-    /// The relay that gets a copy of what the flow sends now, by its place, and what it calls the flow.
+    /// Returns the relay, by its index, that gets a copy of the flow's current packet, and its
+    /// alias for the flow. `None` if the copy is suppressed.
     ///
-    /// A copy is held back where it does harm or no good. What has no other way is not: it is as much as the application
-    /// sends, which slows down by itself when packets are lost.
-    fn way_of_copies(&mut self, id: SendFlowId, coded_bytes: usize, now: Time) -> Option<(usize, Alias)> {
+    /// A copy is suppressed if it does harm or no good. Packets without another path are not
+    /// suppressed, because the application slows down by itself when packets are lost.
+    fn copy_relay(&mut self, id: SendFlowId, coded_bytes: usize, now: Time) -> Option<(usize, Alias)> {
         let flow = &self.senders[id.0 as usize];
         let path = flow.settings.paths.get(flow.registrations.in_use())?;
-        let place = *self.relay_places.get(&path.ingress)?;
+        let index = *self.relay_indices.get(&path.ingress)?;
         let alias = flow.registrations.alias()?;
-        let relay = &mut self.relays[place];
-        let load = self.load.measured();
-        // What a dark path loses leaves its part of the uplink to copies.
-        let is_borne = relay.scale.bears(load.with_extras) || !flow.copies_all() || flow.is_dark(now);
-        if !is_borne && relay.scale.may_weigh(now) {
-            self.unborne = Some(place);
+        let relay = &mut self.relays[index];
+        let load = self.uplink_load.measured();
+        // In an outage, lost source packets leave their share of the uplink to copies.
+        let is_sustained =
+            relay.capacity_probe.sustains(load.with_extras) || !flow.copies_all() || flow.is_in_outage(now);
+        if !is_sustained && relay.capacity_probe.may_probe(now) {
+            self.relay_over_capacity = Some(index);
         }
-        // By a narrow line every flow waits for losses.
-        let is_awake = flow.is_awake(now) && (is_borne || flow.has_lost(now));
+        // On a narrow uplink, every flow waits for losses.
+        let is_awake = flow.is_awake(now) && (is_sustained || flow.has_lost(now));
         if is_awake {
-            // Also while copies are held back: only probes show when they may go on.
+            // Probing continues while copies are suppressed, because only probes show when they may
+            // be sent again.
             self.sessions.use_session(relay.session, now);
         }
-        let is_taken = if relay.waiting.len() == WAITING_COPIES_MAX {
+        let is_accepted = if relay.pending.len() == PENDING_COPIES_MAX {
             false
         } else if flow.needs_relay() {
             !relay.is_dead
         } else {
-            let passes_on = flow.registrations.is_accepted(flow.registrations.in_use());
-            let bytes = on_the_line(coded_bytes + ENVELOPE_OVERHEAD);
-            // On both ways is what was asked for: losses hold nothing back then, only a queue does.
-            let takes_copies = if takes_two_ways(flow.service()) {
+            let forwards = flow.registrations.is_accepted(flow.registrations.in_use());
+            let bytes = uplink_bytes(coded_bytes + ENVELOPE_OVERHEAD);
+            // The service `both` sends every packet on both paths: only a queue suppresses copies
+            // then, losses do not.
+            let accepts_copies = if uses_both_paths(flow.service()) {
                 let is_free = !relay.is_dead && !relay.is_queueing();
-                flow.is_awake(now) && is_free && (is_borne || relay.scale.carries().is_none())
+                flow.is_awake(now) && is_free && (is_sustained || relay.capacity_probe.capacity().is_none())
             } else {
-                is_awake && relay.takes_copies(now) && is_borne
+                is_awake && relay.accepts_copies(now) && is_sustained
             };
-            let mut takes_spare =
-                || is_awake && relay.takes_copies(now) && relay.takes_spare(bytes, load.originals, now);
-            passes_on && (takes_copies || takes_spare())
+            let mut admits_spare = || {
+                is_awake
+                    && relay.accepts_copies(now)
+                    && relay.admit_spare_copy(bytes, load.source_packets, now)
+            };
+            forwards && (accepts_copies || admits_spare())
         };
         let session = relay.session;
-        if !is_taken || !self.may_carry(session, coded_bytes + ENVELOPE_OVERHEAD, now) {
-            self.counters.copies_held += 1;
+        if !is_accepted || !self.fits_path(session, coded_bytes + ENVELOPE_OVERHEAD, now) {
+            self.counters.copies_suppressed += 1;
             return None;
         }
-        Some((place, alias))
+        Some((index, alias))
     }
 
-    /// Whether the way to a relay carries such a payload of UDP, as far as is known.
-    pub(super) fn may_carry(&mut self, session: SessionId, payload_bytes: usize, now: Time) -> bool {
-        self.sessions.get_mut(session).is_none_or(|session| session.may_carry(payload_bytes, now))
+    /// Returns true if the path to a relay delivers a UDP payload of this length, as far as is
+    /// known.
+    pub(super) fn fits_path(&mut self, session: SessionId, payload_bytes: usize, now: Time) -> bool {
+        self.sessions.get_mut(session).is_none_or(|session| session.fits_path_mtu(payload_bytes, now))
     }
 
-    /// Sends a copy of what was just sealed to the ingress relay, or lets it wait its turn.
-    fn copy(&mut self, id: SendFlowId, sealed: &Sealed, (place, alias): (usize, Alias), now: Time) {
-        let Sealed { sequence, piece, ecn, packet } = *sealed;
+    /// Sends a copy of the packet that was just sealed to the ingress relay, or queues it behind
+    /// source packets and other envelopes.
+    fn send_copy(
+        &mut self,
+        id: SendFlowId,
+        sealed: &SealedPacket,
+        (index, alias): (usize, Alias),
+        now: Time,
+    ) {
+        let SealedPacket { sequence, fragment, ecn, packet } = *sealed;
         let flow = &self.senders[id.0 as usize];
-        let Some(coded) = self.sent.get(packet, now) else {
+        let Some(coded) = self.retransmit_buffer.get(packet, now) else {
             return;
         };
-        // Where the overlay is the flow's way, marks on it are the flow's; else nobody would answer them (RFC 6040,
-        // section 4.1, compatibility mode).
+        // If relays are the flow's primary path, ECN marks on it belong to the flow. Otherwise
+        // nobody would react to them (RFC 6040, section 4.1, compatibility mode).
         let needs_relay = flow.needs_relay();
-        let (urgency, ecn) =
-            if needs_relay { (Urgency::Original, ecn) } else { (Urgency::Scavenger, Ecn::NotCapable) };
-        let relay = &mut self.relays[place];
+        let (priority, ecn) =
+            if needs_relay { (Priority::Source, ecn) } else { (Priority::Scavenger, Ecn::NotCapable) };
+        let relay = &mut self.relays[index];
         let (role, bytes) = (EnvelopeRole::Copy, coded.len() + ENVELOPE_OVERHEAD);
-        // Of a datagram in two pieces, both go before any copy.
-        let more_follows = piece == Piece::First;
-        if more_follows || !relay.waiting.is_empty() || relay.when(bytes, now) > now {
-            relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, ecn, urgency });
+        // Both fragments of a datagram are sent before any copy.
+        let more_follows = fragment == Fragment::First;
+        if more_follows || !relay.pending.is_empty() || relay.earliest_send(bytes, now) > now {
+            relay.pending.push_back(PendingEnvelope { role, alias, sequence, packet, ecn, priority });
             return;
         }
-        relay.sent(bytes, now);
+        relay.on_sent(bytes, now);
         self.counters.copies += 1;
-        let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
-        self.sessions.send_envelope(relay.session, &contents, urgency, now);
+        let contents =
+            EnvelopeContents { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
+        self.sessions.send_envelope(relay.session, &contents, priority, now);
         self.sessions.on_sent(relay.session, bytes, now);
     }
 
-    /// Queues an envelope behind the originals.
-    pub(super) fn send_behind(
+    /// Queues an envelope with a stored packet for a relay, and sends it if the pacer allows.
+    /// Suppresses it if the queue is full, or if it exceeds the path MTU.
+    pub(super) fn queue_envelope(
         &mut self,
         session: SessionId,
         role: EnvelopeRole,
@@ -330,55 +383,61 @@ impl Agent {
         packet: Handle,
         now: Time,
     ) {
-        let Some(place) = self.relays.iter().position(|relay| relay.session == session) else {
+        let Some(index) = self.relays.iter().position(|relay| relay.session == session) else {
             return;
         };
-        let is_carried = self.may_carry(session, packet.bytes() + ENVELOPE_OVERHEAD, now);
-        let relay = &mut self.relays[place];
-        if relay.waiting.len() == WAITING_COPIES_MAX || !is_carried {
-            self.counters.copies_held += 1;
+        let fits_mtu = self.fits_path(session, packet.bytes() + ENVELOPE_OVERHEAD, now);
+        let relay = &mut self.relays[index];
+        if relay.pending.len() == PENDING_COPIES_MAX || !fits_mtu {
+            self.counters.copies_suppressed += 1;
             return;
         }
-        let (ecn, urgency) = (Ecn::NotCapable, Urgency::Scavenger);
-        relay.waiting.push_back(WaitingCopy { role, alias, sequence, packet, ecn, urgency });
-        self.send_waiting(place, now);
+        let (ecn, priority) = (Ecn::NotCapable, Priority::Scavenger);
+        relay.pending.push_back(PendingEnvelope { role, alias, sequence, packet, ecn, priority });
+        self.send_pending_envelopes(index, now);
     }
 
-    /// Sends the envelopes to a relay whose turn has come.
-    fn send_waiting(&mut self, place: usize, now: Time) {
-        while let Some(waiting) = self.relays[place].waiting.front().copied() {
-            let bytes = waiting.packet.bytes() + ENVELOPE_OVERHEAD;
-            if self.relays[place].when(bytes, now) > now {
+    /// Sends the pending envelopes to a relay, by its index, that the pacer allows now.
+    fn send_pending_envelopes(&mut self, index: usize, now: Time) {
+        while let Some(envelope) = self.relays[index].pending.front().copied() {
+            let bytes = envelope.packet.bytes() + ENVELOPE_OVERHEAD;
+            if self.relays[index].earliest_send(bytes, now) > now {
                 return;
             }
-            self.relays[place].waiting.pop_front();
-            let log = if waiting.role == EnvelopeRole::CooperativeAnswer { &self.kept } else { &self.sent };
-            let Some(coded) = log.get(waiting.packet, now) else {
+            self.relays[index].pending.pop_front();
+            let buffer = if envelope.role == EnvelopeRole::CooperativeAnswer {
+                &self.cooperation_buffer
+            } else {
+                &self.retransmit_buffer
+            };
+            let Some(coded) = buffer.get(envelope.packet, now) else {
                 continue;
             };
-            self.counters.copies += u64::from(waiting.role == EnvelopeRole::Copy);
-            self.counters.copies_resent += u64::from(waiting.role == EnvelopeRole::ResentCopy);
-            let relay = &mut self.relays[place];
-            relay.sent(bytes, now);
-            let WaitingCopy { role, alias, sequence, ecn, urgency, .. } = waiting;
+            self.counters.copies += u64::from(envelope.role == EnvelopeRole::Copy);
+            self.counters.copies_resent += u64::from(envelope.role == EnvelopeRole::ResentCopy);
+            let relay = &mut self.relays[index];
+            relay.on_sent(bytes, now);
+            let PendingEnvelope { role, alias, sequence, ecn, priority, .. } = envelope;
             self.sessions.use_session(relay.session, now);
-            let contents = Enveloped { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
-            self.sessions.send_envelope(relay.session, &contents, urgency, now);
+            let contents =
+                EnvelopeContents { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
+            self.sessions.send_envelope(relay.session, &contents, priority, now);
             self.sessions.on_sent(relay.session, bytes, now);
         }
     }
 
-    pub(super) fn send_waiting_copies(&mut self, now: Time) {
-        for place in 0..self.relays.len() {
-            self.send_waiting(place, now);
+    /// Sends the pending envelopes to all relays that their pacers allow now.
+    pub(super) fn send_all_pending_envelopes(&mut self, now: Time) {
+        for index in 0..self.relays.len() {
+            self.send_pending_envelopes(index, now);
         }
     }
 
-    /// When the next envelope's turn comes.
-    pub(super) fn next_copy(&self, now: Time) -> Option<Time> {
+    /// Returns the time at which the pacer of any relay allows the next pending envelope.
+    pub(super) fn next_envelope_at(&self, now: Time) -> Option<Time> {
         let times = self.relays.iter().filter_map(|relay| {
-            let waiting = relay.waiting.front()?;
-            Some(relay.when(waiting.packet.bytes() + ENVELOPE_OVERHEAD, now))
+            let envelope = relay.pending.front()?;
+            Some(relay.earliest_send(envelope.packet.bytes() + ENVELOPE_OVERHEAD, now))
         });
         times.min()
     }

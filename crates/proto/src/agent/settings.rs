@@ -1,4 +1,4 @@
-//! What an agent is told: who it is, whom it talks to, and what its flows ask for.
+//! Settings of an agent: its identity, its peers and relays, and its flows.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -11,151 +11,157 @@ use byway_wire::{FlowKey, Service, Shard};
 use crate::limits::CONSENT;
 use crate::policy::{CodingRates, copies, is_direct};
 
-/// Who the agent is.
+/// Number, secret and cipher suite of an agent.
 #[derive(Debug)]
 pub struct AgentIdentity {
-    /// Its number, under which all its flows are sealed.
+    /// Agent number, under which all its flows are sealed.
     pub number: AgentId,
-    /// Its long-term secret.
+    /// Long-term secret key of the agent.
     pub secret: StaticSecret,
-    /// The suite it chooses when it initiates: the faster one on its processor.
+    /// Cipher suite of the handshakes that it initiates: the faster one on its processor.
     pub suite: Suite,
-    /// The driver's start in nanoseconds of Unix time: makes initiations rise from one run to the next.
+    /// Start of the driver in nanoseconds of Unix time, so handshake timestamps increase from one
+    /// run to the next.
     pub started_unix_nanos: u64,
 }
 
-/// An agent to talk to.
+/// Another agent to which flows may be opened, and its addresses.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its number.
+    /// Agent number of the peer.
     pub number: AgentId,
-    /// Its public key.
+    /// Long-term public key of the peer.
     pub key: PublicKey,
-    /// A secret that both know beside their keys; zeros for none.
+    /// Secret that both agents share in addition to their keys; zeros for none.
     pub pre_shared: PreSharedKey,
-    /// Where it may be reached directly, tried in turn. Behind a NAT none may be known.
+    /// Addresses at which the peer may be reached directly, tried in turn. Empty if none is known,
+    /// as behind a NAT.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// One shard of a relay.
+/// One shard of a relay that an agent may use.
 #[derive(Clone, Debug)]
 pub struct RelayPeer {
-    /// The relay's number.
+    /// Number of the relay.
     pub number: RelayId,
-    /// Which of its shards.
+    /// Number of the relay's shard.
     pub shard: Shard,
-    /// Its public key.
+    /// Long-term public key of the relay.
     pub key: PublicKey,
-    /// Where it is.
+    /// UDP address of the shard.
     pub address: SocketAddr,
 }
 
-/// A way through the overlay, and the right to use it.
+/// Relay path of a flow, and the grant to use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayPath {
-    /// The relay near the sender, with its shard.
+    /// Relay near the sender, with its shard.
     pub ingress: (RelayId, Shard),
-    /// The relay near the receiver, with its shard; the same one for a partial overlay.
+    /// Relay near the receiver, with its shard; the same one for a partial overlay.
     pub egress: (RelayId, Shard),
-    /// The signed grant; empty where the relays' static configuration implies it.
+    /// Signed grant; empty if the relays' static configuration implies it.
     pub grant: Vec<u8>,
 }
 
-/// Which of a flow's packets the ingress relay gets.
+/// Selection of a flow's packets that the sender copies to the ingress relay.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Duplication {
-    /// All of them; of congestion-controlled traffic those the application marked, since its bulk data is not for
-    /// copying (RFC 9265).
+    /// All packets. With congestion-controlled traffic, only those that the application marked,
+    /// because bulk data should not be copied (RFC 9265).
     #[default]
     Usual,
-    /// All of them, whatever they carry.
+    /// All packets of any traffic.
     All,
-    /// Those the application marked.
+    /// Only packets that the application marked.
     Marked,
-    /// Those the predicate chooses: a key frame, a SYN, the last segment of a burst.
+    /// Only packets that the predicate selects: a key frame, a SYN, the last segment of a burst.
     Chosen(fn(&[u8]) -> bool),
-    /// All, and the direct path gets none from here: the relay sends on what it gets. For uplinks that cannot
-    /// carry two copies.
+    /// All packets, and none on the direct path: the relay forwards them to the receiver. For
+    /// uplinks that cannot sustain two copies.
     ByRelay,
-    /// None: this end makes the in-stream repair packets, and the ingress relay gets those instead. For uplinks that
-    /// cannot carry copies at all; of use to the coding service alone.
-    OwnRepairs,
+    /// No packets: the sender makes the in-stream repair packets, and sends them to the ingress
+    /// relay instead. For uplinks that cannot sustain copies at all; it works with the coding
+    /// service only.
+    SenderFec,
 }
 
 impl Duplication {
-    /// Whether this datagram of a flow that carries `traffic` goes to the ingress relay.
+    /// Returns true if the sender copies this datagram of a flow with such traffic to the ingress
+    /// relay.
     #[must_use]
-    pub fn takes(self, traffic: Traffic, datagram: &[u8], marked: bool) -> bool {
+    pub fn includes(self, traffic: Traffic, datagram: &[u8], marked: bool) -> bool {
         match self {
             Self::All | Self::ByRelay => true,
             Self::Usual => marked || traffic != Traffic::CongestionControlled,
             Self::Marked => marked,
-            Self::OwnRepairs => false,
+            Self::SenderFec => false,
             Self::Chosen(chooses) => chooses(datagram),
         }
     }
 
-    /// Whether some datagrams of a flow that carries `traffic` are left out.
+    /// Returns true if the sender does not copy some datagrams of a flow with such traffic to the
+    /// ingress relay.
     #[must_use]
     pub const fn is_selective(self, traffic: Traffic) -> bool {
         match self {
-            Self::All | Self::ByRelay | Self::OwnRepairs => false,
+            Self::All | Self::ByRelay | Self::SenderFec => false,
             Self::Usual => matches!(traffic, Traffic::CongestionControlled),
             Self::Marked | Self::Chosen(_) => true,
         }
     }
 }
 
-/// What a flow carries, as far as repairs must mind.
+/// Kind of a flow's traffic, which determines the order of delivery and the useful repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Traffic {
-    /// Datagrams whose order does not matter.
+    /// Datagrams that may be delivered in any order, such as those of a call.
     #[default]
     Datagrams,
-    /// TCP or QUIC, which take a packet that stays out for a quarter of a round trip for lost, and lost packets
-    /// for congestion: what follows a gap is held back that long, no longer, and only if a repair can come meanwhile.
-    /// What cannot be repaired by then is not repaired.
+    /// TCP or QUIC, which declare a packet lost after a quarter of a round trip, and take losses as
+    /// congestion. Packets behind a gap are buffered for that time at most, and only if a repair
+    /// can arrive within it. Losses that cannot be repaired by then are not repaired.
     CongestionControlled,
-    /// Both at once, and nobody can tell which packets are which, as in a tunnel that encrypts: all are copied, and
-    /// delivered as they come. What is lost while packets queue on the direct path is a sign of congestion for those
-    /// who heed it, and stays lost (RFC 9265); all other losses are repaired.
+    /// Mixed traffic that nobody can separate, as in an encrypted tunnel: all packets are copied,
+    /// and delivered in order of arrival. Losses while packets queue on the direct path are signs
+    /// of congestion, and are not repaired (RFC 9265); all other losses are repaired.
     Mixture,
 }
 
-/// One flow, as both its ends are told.
+/// Settings of one flow, which both its ends share.
 #[derive(Clone, Debug)]
 pub struct FlowSettings {
-    /// What the overlay does for it.
+    /// Service that relays provide to the flow.
     pub service: Service,
-    /// How it is coded.
+    /// Code rates of in-stream and cross-stream coding.
     pub rates: CodingRates,
-    /// What it sends at most.
+    /// Highest rate at which the flow sends.
     pub rate: Rate,
-    /// From sending to delivery; what comes later is lost.
+    /// Longest useful time from sending to delivery; a later packet counts as lost.
     pub latency_budget: Duration,
-    /// The ways through the overlay, best first. Those after the first stand by. Several may begin at one
+    /// Relay paths, best first. Those after the first are in reserve. Several may begin at one
     /// ingress relay, where the flow is registered once for each egress relay.
     pub paths: Vec<RelayPath>,
-    /// Which packets are copied.
+    /// Packets that the sender copies to the ingress relay.
     pub duplication: Duplication,
-    /// What it carries.
+    /// Kind of the flow's traffic, which determines useful repairs.
     pub traffic: Traffic,
-    /// Whether copies wait for the first losses. Nothing waits where the relay is the packets' only way: with
-    /// forwarding, and with [`Duplication::ByRelay`].
+    /// True if the sender copies nothing until the first losses. It has no effect if relays are the
+    /// packets' only path: with forwarding, and with [`Duplication::ByRelay`].
     pub standby: bool,
-    /// Whether it may be coded with other tenants' flows.
+    /// True if relays may code the flow together with other tenants' flows.
     pub shares: bool,
-    /// What its receiver gives for others.
+    /// Receiver's consent to send the flow's packets to relays for repairs of other flows.
     pub consent: Consent,
 }
 
 impl FlowSettings {
-    /// Whether the flow's packets have no way but through a relay: what it gets is then no copy.
+    /// Returns true if the flow's packets are sent through a relay only. An envelope then contains
+    /// the packet itself, and is no copy.
     pub(super) const fn needs_relay(&self) -> bool {
         copies(self.service) && (!is_direct(self.service) || matches!(self.duplication, Duplication::ByRelay))
     }
 
-    /// Whether the ingress relay gets nothing before the first losses.
+    /// Returns true if the flow has standby: the sender copies nothing until the first losses.
     pub(super) const fn waits_for_losses(&self) -> bool {
         self.standby && !self.needs_relay()
     }
@@ -178,7 +184,7 @@ impl Default for FlowSettings {
     }
 }
 
-/// The flow from `sender` to `receiver` with this number.
+/// Returns the key of the flow from `sender` to `receiver` with this number.
 #[must_use]
 pub fn flow_between(sender: AgentId, receiver: AgentId, flow: FlowId) -> FlowKey {
     FlowKey::new(sender, byway_wire::Receiver::Agent(receiver), flow)

@@ -1,4 +1,4 @@
-//! What became of the packets of a flow, as its receiver saw it.
+//! Receive statistics of a flow, by path and kind of repair.
 
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
@@ -7,11 +7,13 @@ use byway_units::Duration;
 
 use super::events::Delivery;
 
-/// Upper ends of the buckets of [`RepairTimes`] in milliseconds, inclusive: fine where a packet of a call is still of use
-/// to its jitter buffer, coarse up to the latency budgets of interactive flows.
+/// Inclusive upper bounds of the buckets of [`RepairTimes`] in milliseconds. They are fine where a
+/// packet of a call is still useful to its jitter buffer, and coarse up to the latency budgets of
+/// interactive flows.
 pub const REPAIR_TIME_BOUNDS_MS: [u64; 14] = [5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 500];
 
-/// How long repairs took that came in time: from when the packet was due on the direct path to when it was here.
+/// Histogram of the times of repairs that were in time: from the packet's expected arrival on the
+/// direct path to its repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairTimes {
     counts: [u64; REPAIR_TIME_BOUNDS_MS.len() + 1],
@@ -21,20 +23,20 @@ pub struct RepairTimes {
 impl RepairTimes {
     const NONE: Self = Self { counts: [0; REPAIR_TIME_BOUNDS_MS.len() + 1], sum: Duration::ZERO };
 
-    /// How many took so long, by bucket: those up to the first bound, those above it up to the second, and so on; the last
-    /// ones are above all bounds.
+    /// Returns the number of repairs by bucket: up to the first bound, above it up to the second,
+    /// and so on; the last bucket is above all bounds.
     #[must_use]
     pub const fn counts(&self) -> &[u64; REPAIR_TIME_BOUNDS_MS.len() + 1] {
         &self.counts
     }
 
-    /// How many there were.
+    /// Returns the number of repairs in all buckets.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How long they took together.
+    /// Returns the sum of all repair times, for their mean.
     #[must_use]
     pub const fn sum(&self) -> Duration {
         self.sum
@@ -52,69 +54,73 @@ impl RepairTimes {
     }
 }
 
-/// Counters of one receiving flow, since it was accepted.
+/// Counters of one received flow, since it was accepted or its sender restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiveStatistics {
     /// Packets first delivered by the direct path.
     pub direct: u64,
-    /// Packets noticed to be lost on the direct path.
+    /// Packets detected as lost on the direct path.
     pub lost: u64,
     /// Lost packets restored from the flow's own repair packets, in time.
     pub in_stream: u64,
-    /// Lost packets restored with others' help, in time.
+    /// Lost packets restored with other receivers' help, in time.
     pub cooperative: u64,
-    /// Lost packets that came from a cache, in time.
+    /// Lost packets restored from a relay's cache, in time.
     pub cached: u64,
-    /// Packets first delivered by the overlay unasked.
+    /// Packets first delivered by the overlay without a request.
     pub forwarded: u64,
-    /// Packets that came after their deadline, or after those that follow them had gone before, and were not
-    /// delivered.
+    /// Packets that arrived after their deadline, or after later packets were delivered, and were
+    /// not delivered.
     pub late: u64,
-    /// Packets of a congestion-controlled flow that waited for those before them.
-    pub held: u64,
-    /// Times that one went before others that were missing, as no repair came in time.
+    /// Packets of a congestion-controlled flow that waited for earlier ones.
+    pub reordering_buffered: u64,
+    /// Packets of a congestion-controlled flow delivered past a gap, because no repair arrived in
+    /// time.
     pub gaps_passed: u64,
-    /// Packets not delivered, as they were marked on the way and their transport does not understand marks.
+    /// Packets not delivered, because the path marked them and their transport does not understand
+    /// marks.
     pub marked_dropped: u64,
-    /// Packets that came again.
+    /// Packets that had arrived before, by any path.
     pub duplicates: u64,
-    /// Packets whose tag was wrong, after the direct path.
+    /// Packets of the direct path with an invalid tag.
     pub forged: u64,
-    /// Repairs whose packet was not what the sender sealed: somebody answered falsely.
+    /// Repairs that do not match the packet that the sender sealed: a receiver or relay sent false
+    /// data.
     pub false_repairs: u64,
-    /// NACKs sent with ranges.
+    /// NACKs sent that have ranges of sequence numbers.
     pub nacks: u64,
-    /// Open-ended NACKs sent.
-    pub open_nacks: u64,
-    /// Packets that were asked for, and then came by the direct path all the same.
-    pub nacks_in_vain: u64,
-    /// ACKs sent.
+    /// Open-ended NACKs sent, repetitions included.
+    pub open_ended_nacks: u64,
+    /// Packets that a NACK requested, and that the direct path delivered after all.
+    pub spurious_nacks: u64,
+    /// ACKs sent to end open-ended NACKs.
     pub acks: u64,
-    /// Packets given for others.
-    pub given: u64,
-    /// Bytes given for others.
-    pub given_bytes: u64,
-    /// Requests of others beyond what is consented to.
+    /// Packets sent to relays for repairs of other flows.
+    pub lent: u64,
+    /// Coded bytes sent to relays for repairs of other flows.
+    pub lent_bytes: u64,
+    /// Packets requested for repairs of other flows and refused, because they exceeded the consent.
     pub beyond_consent: u64,
-    /// Packets of a mixture that were lost while packets queued on the path, and were not asked for.
+    /// Packets of mixed traffic that were lost while packets queued on the path, and were not
+    /// requested.
     pub congestion_losses: u64,
-    /// Bursts of losses, and the longest in packets.
+    /// Bursts of losses on the direct path.
     pub bursts: u64,
-    /// See [`ReceiveStatistics::bursts`].
+    /// Longest burst of losses on the direct path, in packets.
     pub longest_burst: u64,
-    /// The greatest lateness of a packet that was delivered.
+    /// Greatest lateness of a delivered packet, relative to the base delay.
     pub lateness_max: Duration,
-    /// How long repairs took from the flow's own repair packets.
+    /// Times of repairs from the flow's own repair packets.
     pub in_stream_times: RepairTimes,
-    /// How long repairs took with others' help.
+    /// Times of repairs with other receivers' help.
     pub cooperative_times: RepairTimes,
-    /// How long repairs took from a cache.
+    /// Times of repairs from a relay's cache.
     pub cached_times: RepairTimes,
 }
 
 impl ReceiveStatistics {
-    /// Nothing was counted.
+    /// Statistics without any count.
     const NONE: Self = Self {
         direct: 0,
         lost: 0,
@@ -123,18 +129,18 @@ impl ReceiveStatistics {
         cached: 0,
         forwarded: 0,
         late: 0,
-        held: 0,
+        reordering_buffered: 0,
         gaps_passed: 0,
         marked_dropped: 0,
         duplicates: 0,
         forged: 0,
         false_repairs: 0,
         nacks: 0,
-        open_nacks: 0,
-        nacks_in_vain: 0,
+        open_ended_nacks: 0,
+        spurious_nacks: 0,
         acks: 0,
-        given: 0,
-        given_bytes: 0,
+        lent: 0,
+        lent_bytes: 0,
         beyond_consent: 0,
         congestion_losses: 0,
         bursts: 0,
@@ -145,7 +151,7 @@ impl ReceiveStatistics {
         cached_times: RepairTimes::NONE,
     };
 
-    /// Adds what another flow counted.
+    /// Adds the statistics of another flow to these sums.
     pub(super) fn add_all(&mut self, other: &Self) {
         let mut others = *other;
         for (sum, count) in self.sums_mut().zip(others.sums_mut()) {
@@ -158,7 +164,7 @@ impl ReceiveStatistics {
         self.cached_times.add_all(&other.cached_times);
     }
 
-    /// Notes how long a repair took.
+    /// Adds the time of a repair to the histogram of its kind; ignores other deliveries.
     pub(super) fn add_repair(&mut self, delivery: Delivery, time: Duration) {
         let times = match delivery {
             Delivery::InStream => &mut self.in_stream_times,
@@ -176,7 +182,8 @@ impl Default for ReceiveStatistics {
     }
 }
 
-/// Lists the counters of which those of several flows are added up.
+/// Defines the counters of [`ReceiveStatistics`] that are summed over several flows, and their
+/// names.
 macro_rules! summable {
     ($($counter:ident),+; besides $($other:ident),+) => {
         impl ReceiveStatistics {
@@ -185,7 +192,7 @@ macro_rules! summable {
                 [$($counter),+].into_iter()
             }
 
-            /// All that count packets, bytes or messages, with their names.
+            /// Returns all counters of packets, bytes or messages, with their names.
             pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($counter), self.$counter)),+].into_iter()
             }
@@ -194,35 +201,36 @@ macro_rules! summable {
 }
 
 summable!(
-    direct, lost, in_stream, cooperative, cached, forwarded, late, held, gaps_passed, marked_dropped, duplicates,
-    forged, false_repairs, nacks, open_nacks, nacks_in_vain, acks, given, given_bytes, beyond_consent, congestion_losses,
+    direct, lost, in_stream, cooperative, cached, forwarded, late, reordering_buffered, gaps_passed, marked_dropped, duplicates,
+    forged, false_repairs, nacks, open_ended_nacks, spurious_nacks, acks, lent, lent_bytes, beyond_consent, congestion_losses,
     bursts;
     besides longest_burst, lateness_max, in_stream_times, cooperative_times, cached_times
 );
 
-/// What an agent has not finished.
+/// Unfinished work of an agent for its received flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentBacklog {
-    /// Flows of whose packets something is kept.
+    /// Flows with packet state, because packets arrived recently.
     pub flows: usize,
-    /// Packets that are not here yet, and not given up.
+    /// Packets that are missing, and for which a repair may still be in time.
     pub missing: usize,
-    /// Packets that others asked for and that are not here yet.
+    /// Pending cooperative requests for packets that are missing here.
     pub requests: usize,
 }
 
-/// Statistics that take no memory before something is counted: of many flows, nothing ever comes.
+/// Statistics of a received flow that are allocated at the first count, because many flows never
+/// receive a packet.
 #[derive(Debug, Default)]
-pub(super) struct Counted(Option<Box<ReceiveStatistics>>);
+pub(super) struct LazyStatistics(Option<Box<ReceiveStatistics>>);
 
-impl Counted {
-    /// The statistics, once something was counted.
+impl LazyStatistics {
+    /// Returns the statistics if anything was counted.
     pub(super) fn get(&self) -> Option<&ReceiveStatistics> {
         self.0.as_deref()
     }
 }
 
-impl Deref for Counted {
+impl Deref for LazyStatistics {
     type Target = ReceiveStatistics;
 
     fn deref(&self) -> &ReceiveStatistics {
@@ -230,7 +238,7 @@ impl Deref for Counted {
     }
 }
 
-impl DerefMut for Counted {
+impl DerefMut for LazyStatistics {
     fn deref_mut(&mut self) -> &mut ReceiveStatistics {
         self.0.get_or_insert_with(|| Box::new(ReceiveStatistics::NONE))
     }

@@ -1,4 +1,4 @@
-//! What one agent offers another: a flow in each direction, and by which terms.
+//! Terms of offered flow pairs: settings of the flow in each direction.
 
 use alloc::vec::Vec;
 
@@ -9,31 +9,32 @@ use byway_wire::{KilobitsPerSecond, Microseconds, Service};
 use super::settings::{Duplication, FlowSettings, RelayPath, Traffic};
 use crate::policy::CodingRates;
 
-/// One direction of an offered flow: what both its ends go by.
+/// Terms of an offered flow in one direction, which both its ends use.
 ///
-/// Terms are the same when the peer cannot tell them apart.
+/// Two values are equal if the peer cannot distinguish them.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// What the overlay does for it.
+    /// Service that relays provide to the flow.
     pub service: Service,
-    /// How it is coded.
+    /// Code rates of in-stream and cross-stream coding.
     pub rates: CodingRates,
-    /// What it sends at most.
+    /// Highest rate at which the flow sends.
     pub rate: Rate,
-    /// From sending to delivery.
+    /// Longest useful time from sending to delivery.
     pub latency_budget: Duration,
-    /// Which packets its sender copies. Of [`Duplication::Chosen`], the peer learns that they are not all.
+    /// Packets that the flow's sender copies to the ingress relay. With [`Duplication::Chosen`],
+    /// the peer only learns that they are not all.
     pub duplication: Duplication,
-    /// What it carries.
+    /// Kind of the flow's traffic, which determines useful repairs.
     pub traffic: Traffic,
-    /// Whether copies wait for the first losses.
+    /// True if the sender copies nothing until the first losses.
     pub standby: bool,
-    /// Whether it may be coded with other tenants' flows.
+    /// True if relays may code the flow together with other tenants' flows.
     pub shares: bool,
 }
 
 impl Terms {
-    /// The settings of a flow by these terms and with these paths.
+    /// Returns the settings of a flow with these terms and paths.
     #[must_use]
     pub fn settings(&self, paths: Vec<RelayPath>) -> FlowSettings {
         let Self { service, rates, rate, latency_budget, duplication, traffic, standby, shares } = *self;
@@ -59,7 +60,7 @@ impl Terms {
             options: TermsOptions {
                 congestion_controlled: self.traffic == Traffic::CongestionControlled,
                 relay_side_duplication: matches!(self.duplication, Duplication::ByRelay),
-                sender_makes_repairs: matches!(self.duplication, Duplication::OwnRepairs),
+                sender_makes_repairs: matches!(self.duplication, Duplication::SenderFec),
                 selective: self.duplication.is_selective(self.traffic),
                 standby: self.standby,
                 coded_with_other_tenants: self.shares,
@@ -75,7 +76,7 @@ impl Terms {
         let duplication = if options.relay_side_duplication {
             Duplication::ByRelay
         } else if options.sender_makes_repairs {
-            Duplication::OwnRepairs
+            Duplication::SenderFec
         } else if options.selective {
             Duplication::Marked
         } else {
@@ -108,7 +109,7 @@ impl PartialEq for Terms {
 impl Eq for Terms {}
 
 impl Default for Terms {
-    /// Those of [`FlowSettings::default`].
+    /// Returns the terms of [`FlowSettings::default`].
     fn default() -> Self {
         let FlowSettings {
             service, rates, rate, latency_budget, duplication, traffic, standby, shares, ..
@@ -117,19 +118,20 @@ impl Default for Terms {
     }
 }
 
-/// A flow in each direction, offered by one agent to another.
+/// Flow pair that one agent offers to another: terms of the flow in each direction, and its
+/// purpose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// What the offering agent would send.
+    /// Terms of the flow that the offering agent sends.
     pub forth: Terms,
-    /// What it would receive.
+    /// Terms of the flow that the offering agent receives.
     pub back: Terms,
-    /// What the flows are for, in at most 255 bytes that mean something to those who use them.
+    /// Purpose of the flows, in at most 255 bytes that the users of the flows define.
     pub subject: Vec<u8>,
 }
 
 impl Offer {
-    /// The message, unless the subject is too long.
+    /// Returns the offer message for this flow number; `None` if the subject is too long.
     pub(super) fn to_wire(&self, flow: FlowId) -> Option<messages::Offer<'_>> {
         let subject = Subject::new(&self.subject)?;
         Some(messages::Offer { flow, forth: self.forth.to_wire(), back: self.back.to_wire(), subject })
@@ -144,8 +146,9 @@ impl Offer {
     }
 }
 
-/// Whether flows of this number are `offering`'s to offer to `other`: the agent with the smaller number offers the even
-/// ones, the other one the odd ones, so that neither can take the other's.
+/// Returns true if the agent `offering` may offer flows of this number to `other`. The agent with
+/// the smaller number offers the even ones, the other agent the odd ones. So neither can use the
+/// other's numbers.
 #[must_use]
 pub fn may_offer(offering: AgentId, other: AgentId, flow: FlowId) -> bool {
     (flow.number() % 2 == 1) == (offering > other)
@@ -167,7 +170,7 @@ mod tests {
             Duplication::Marked,
             Duplication::Chosen(|_| true),
             Duplication::ByRelay,
-            Duplication::OwnRepairs,
+            Duplication::SenderFec,
         ];
         for duplication in duplications {
             for traffic in [Traffic::Datagrams, Traffic::CongestionControlled, Traffic::Mixture] {
@@ -177,7 +180,7 @@ mod tests {
                     assert_eq!(back, terms);
                     assert_eq!((back.traffic, back.standby, back.shares), (traffic, standby, shares));
                     let marked_only = |duplication: Duplication| {
-                        !duplication.takes(traffic, b"", false) && duplication.takes(traffic, b"", true)
+                        !duplication.includes(traffic, b"", false) && duplication.includes(traffic, b"", true)
                     };
                     if !matches!(duplication, Duplication::Chosen(_)) {
                         assert_eq!(marked_only(back.duplication), marked_only(duplication));

@@ -1,4 +1,5 @@
-//! What became of packets by peer, since the agent began: sums that never fall, whichever flows are closed.
+//! Packet totals by peer since the agent's start: sums over open and closed flows, which never
+//! decrease.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -13,27 +14,27 @@ use super::send_flow::SendFlow;
 use super::statistics::ReceiveStatistics;
 use crate::limits::BRIDGED_INVERSE;
 
-/// What receivers reported of the packets that were sent to them.
+/// Totals of receivers' reports about the packets that this agent sent to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reported {
+pub struct ReportedTotals {
     /// Packets first delivered by the direct path.
     pub direct: u64,
-    /// Packets lost on the direct path.
+    /// Packets lost on the direct path, repaired ones included.
     pub lost: u64,
-    /// Of these, restored in time from the flow's own repair packets.
+    /// Packets of `lost` that were restored in time from the flow's own repair packets.
     pub in_stream: u64,
-    /// Of these, restored in time with others' help.
+    /// Packets of `lost` that were restored in time with other receivers' help.
     pub cooperative: u64,
-    /// Of these, come in time from a cache.
+    /// Packets of `lost` that were restored in time from a relay's cache.
     pub cached: u64,
-    /// Packets first delivered by the overlay unasked.
+    /// Packets first delivered by the overlay without a request.
     pub forwarded: u64,
-    /// Packets that came too late.
+    /// Packets that arrived after their deadline, and were not delivered.
     pub late: u64,
 }
 
-impl Reported {
+impl ReportedTotals {
     const fn all_mut(&mut self) -> [&mut u64; 7] {
         let Self { direct, lost, in_stream, cooperative, cached, forwarded, late } = self;
         [direct, lost, in_stream, cooperative, cached, forwarded, late]
@@ -45,7 +46,7 @@ impl Reported {
         }
     }
 
-    /// What was added to what was reported before.
+    /// Returns the counts added since earlier totals.
     fn since(mut self, mut before: Self) -> Self {
         for (count, before) in self.all_mut().into_iter().zip(before.all_mut()) {
             *count -= *before;
@@ -53,7 +54,8 @@ impl Reported {
         self
     }
 
-    /// Whether packets come, and nearly all that are lost are restored from repair packets.
+    /// Returns true if packets arrive, and repair packets restore nearly all that are lost: all but
+    /// one, or all but a share of [`BRIDGED_INVERSE`].
     pub(super) const fn is_bridged(self) -> bool {
         let restored = self.in_stream + self.cooperative;
         let unrestored = self.lost.saturating_sub(restored);
@@ -61,32 +63,35 @@ impl Reported {
     }
 }
 
-/// The reports of one flow: their counters are modulo 2³², and begin at 0 again when the receiver restarts.
+/// Reports about one flow: their counters are modulo 2³², and begin at 0 again when the receiver
+/// restarts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
     newest: Option<Report>,
-    /// What is to be added to the newest; few receivers restart or count so far.
-    before: Option<Box<Reported>>,
-    /// What was reported by the last look.
-    looked_at: Reported,
+    /// Counts to add to the newest report; allocated when a receiver restarts or a counter wraps.
+    before: Option<Box<ReportedTotals>>,
+    /// Totals at the last [`Reports::poll`].
+    last_polled: ReportedTotals,
 }
 
 impl Reports {
-    /// Takes one in; whether there are new bursts of losses. One that was overtaken changes nothing.
-    pub(super) fn take(&mut self, report: &Report) -> bool {
-        if self.newest.as_ref().is_some_and(|newest| goes_back(newest, report)) {
+    /// Handles a receiver's report; returns true if there are new bursts of losses. A report that a
+    /// later one overtook changes nothing.
+    pub(super) fn on_report(&mut self, report: &Report) -> bool {
+        if self.newest.as_ref().is_some_and(|newest| has_decreased(newest, report)) {
             let newest = self.newest.as_ref().map_or(0, |newest| newest.highest_low);
             if report.highest_low.wrapping_sub(newest).cast_signed() <= 0 {
                 return false;
             }
-            // The flow went on, and its receiver counts anew: it closed the flow and accepted it again.
+            // The flow went on, and its receiver counts from 0: it closed the flow and accepted it
+            // again.
             self.restart();
         }
         let last = self.newest.as_ref().map_or([0; 7], counters);
         let steps = counters(report).into_iter().zip(last);
-        for (place, (now, last)) in steps.enumerate() {
+        for (index, (now, last)) in steps.enumerate() {
             if now < last {
-                *self.before.get_or_insert_default().all_mut()[place] += 1 << 32;
+                *self.before.get_or_insert_default().all_mut()[index] += 1 << 32;
             }
         }
         let bursts = self.newest.as_ref().map_or(0, |newest| newest.bursts);
@@ -94,24 +99,24 @@ impl Reports {
         report.bursts.wrapping_sub(bursts).cast_signed() > 0
     }
 
-    /// The receiver began anew: what it counts begins at 0.
+    /// Handles a restart of the receiver, which counts from 0 again: keeps the totals so far.
     pub(super) fn restart(&mut self) {
-        self.before = Some(Box::new(self.so_far()));
+        self.before = Some(Box::new(self.total()));
         self.newest = None;
     }
 
-    /// What was reported since the last look.
-    pub(super) fn look(&mut self) -> Reported {
-        let so_far = self.so_far();
-        so_far.since(core::mem::replace(&mut self.looked_at, so_far))
+    /// Returns the counts added since the last poll.
+    pub(super) fn poll(&mut self) -> ReportedTotals {
+        let so_far = self.total();
+        so_far.since(core::mem::replace(&mut self.last_polled, so_far))
     }
 
     pub(super) const fn newest(&self) -> Option<&Report> {
         self.newest.as_ref()
     }
 
-    /// All that was reported.
-    pub(super) fn so_far(&self) -> Reported {
+    /// Returns the totals of all reports so far, restarts of the receiver included.
+    pub(super) fn total(&self) -> ReportedTotals {
         let mut sum = self.before.as_deref().copied().unwrap_or_default();
         let newest = self.newest.as_ref().map_or([0; 7], counters);
         for (sum, count) in sum.all_mut().into_iter().zip(newest) {
@@ -121,15 +126,15 @@ impl Reports {
     }
 }
 
-/// Whether a report counts less than one that came before it.
-fn goes_back(before: &Report, report: &Report) -> bool {
+/// Returns true if any counter of a report is lower than in an earlier one.
+fn has_decreased(before: &Report, report: &Report) -> bool {
     counters(report)
         .into_iter()
         .zip(counters(before))
         .any(|(now, last)| now.wrapping_sub(last).cast_signed() < 0)
 }
 
-/// In the order of [`Reported::all_mut`].
+/// Returns a report's counters in the order of [`ReportedTotals::all_mut`].
 const fn counters(report: &Report) -> [u32; 7] {
     let repaired = report.repaired;
     [
@@ -143,45 +148,45 @@ const fn counters(report: &Report) -> [u32; 7] {
     ]
 }
 
-/// What became of the packets that were exchanged with one peer, over all flows that there have been.
+/// Totals of the packets exchanged with one peer, over all flows so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerTotals {
-    /// What came from it.
+    /// Statistics of the packets received from the peer.
     pub received: ReceiveStatistics,
-    /// What was sent to it, as it reported; `None` before its first report.
-    pub reported: Option<Reported>,
+    /// Totals of the packets sent to the peer, by its reports; `None` before the first one.
+    pub reported: Option<ReportedTotals>,
 }
 
-/// Stands for all peers that are known no more: no agent has this number.
+/// Agent number under which [`Agent::totals`] lists the sums of all removed peers: no agent has it.
 pub const FORMER_PEERS: AgentId = AgentId::new(u32::MAX);
 
-/// Sums by peer: one entry for each peer that packets came from or reports were heard of, and one for all that are known no
-/// more.
+/// Totals by peer: one entry for each peer that sent packets or reports, and one for all removed
+/// peers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals(BTreeMap<AgentId, PeerTotals>);
 
 impl Totals {
-    /// A peer is known no more, and all flows with it have ended: its sums are added to those of all such peers.
+    /// Adds the totals of a removed peer, whose flows have all ended, to those of former peers.
     pub(super) fn forget(&mut self, peer: AgentId) {
-        let Some(gone) = self.0.remove(&peer) else {
+        let Some(removed) = self.0.remove(&peer) else {
             return;
         };
         let former = self.0.entry(FORMER_PEERS).or_default();
-        former.received.add_all(&gone.received);
-        if let Some(reported) = gone.reported {
+        former.received.add_all(&removed.received);
+        if let Some(reported) = removed.reported {
             former.reported.get_or_insert_default().add_all(reported);
         }
     }
 
-    /// Adds what a flow received.
+    /// Adds the statistics of a received flow to its sender's totals.
     pub(super) fn add_received(&mut self, flow: &ReceiveFlow) {
         if let Some(statistics) = flow.statistics.get() {
             self.0.entry(flow.key.sender()).or_default().received.add_all(statistics);
         }
     }
 
-    /// Adds what was reported of a flow.
+    /// Adds the reports about a sent flow to its receiver's totals.
     pub(super) fn add_sent(&mut self, flow: &SendFlow) {
         self.add_reports(flow.key, flow.reports.as_deref());
     }
@@ -189,14 +194,15 @@ impl Totals {
     fn add_reports(&mut self, key: FlowKey, reports: Option<&Reports>) {
         if let (Receiver::Agent(peer), Some(reports)) = (key.receiver(), reports) {
             let totals = self.0.entry(peer).or_default();
-            totals.reported.get_or_insert_default().add_all(reports.so_far());
+            totals.reported.get_or_insert_default().add_all(reports.total());
         }
     }
 }
 
 impl Agent {
-    /// What became of the packets that were exchanged with each peer, since this agent began. No counter ever falls: flows
-    /// that were closed count on. Those of a peer that is known no more are added to [`FORMER_PEERS`].
+    /// Returns the totals of the packets exchanged with each peer, since this agent's start. No
+    /// counter ever decreases, because closed flows stay in the sums. Those of removed peers are
+    /// added to [`FORMER_PEERS`].
     #[must_use]
     pub fn totals(&self) -> BTreeMap<AgentId, PeerTotals> {
         let mut totals = self.closed.clone();
@@ -207,7 +213,7 @@ impl Agent {
 }
 
 impl SendFlow {
-    /// What its receiver reported, from the first report on.
+    /// Returns the receiver's reports about the flow; allocates them at the first one.
     pub(super) fn reports_mut(&mut self) -> &mut Reports {
         self.reports.get_or_insert_with(|| Box::new(Reports::default()))
     }
@@ -241,34 +247,34 @@ mod tests {
         }
     }
 
-    const fn reported(direct: u64, lost: u64) -> Reported {
-        Reported { direct, lost, in_stream: 0, cooperative: 0, cached: lost, forwarded: 0, late: 0 }
+    const fn reported(direct: u64, lost: u64) -> ReportedTotals {
+        ReportedTotals { direct, lost, in_stream: 0, cooperative: 0, cached: lost, forwarded: 0, late: 0 }
     }
 
     #[test]
     fn a_receiver_that_accepted_the_flow_anew_counts_on() {
         let mut reports = Reports::default();
-        reports.take(&report(100, 0, 0));
-        assert!(reports.take(&Report { highest_low: 110, ..report(5, 1, 1) }));
-        assert_eq!(reports.so_far(), reported(105, 1));
+        reports.on_report(&report(100, 0, 0));
+        assert!(reports.on_report(&Report { highest_low: 110, ..report(5, 1, 1) }));
+        assert_eq!(reports.total(), reported(105, 1));
     }
 
     #[test]
     fn reports_add_up_over_the_end_of_their_counters() {
         let mut reports = Reports::default();
-        assert!(!reports.take(&report(u32::MAX - 19, 0, 0)));
-        assert!(!reports.take(&report(u32::MAX - 9, 0, 0)));
-        assert!(reports.take(&report(10, 3, 1)), "a burst was lost");
-        assert_eq!(reports.so_far(), reported(u64::from(u32::MAX) + 11, 3));
+        assert!(!reports.on_report(&report(u32::MAX - 19, 0, 0)));
+        assert!(!reports.on_report(&report(u32::MAX - 9, 0, 0)));
+        assert!(reports.on_report(&report(10, 3, 1)), "a burst was lost");
+        assert_eq!(reports.total(), reported(u64::from(u32::MAX) + 11, 3));
     }
 
     #[test]
     fn a_report_that_was_overtaken_changes_nothing() {
         let mut reports = Reports::default();
-        reports.take(&report(20, 2, 1));
-        assert!(!reports.take(&report(10, 1, 1)));
+        reports.on_report(&report(20, 2, 1));
+        assert!(!reports.on_report(&report(10, 1, 1)));
         assert_eq!(
-            (reports.so_far(), reports.newest().map(|report| report.direct)),
+            (reports.total(), reports.newest().map(|report| report.direct)),
             (reported(20, 2), Some(20))
         );
     }
@@ -276,21 +282,21 @@ mod tests {
     #[test]
     fn a_receiver_that_begins_anew_counts_on() {
         let mut reports = Reports::default();
-        reports.take(&report(20, 2, 1));
+        reports.on_report(&report(20, 2, 1));
         reports.restart();
         assert_eq!(reports.newest(), None);
-        assert!(reports.take(&report(5, 1, 1)), "its bursts begin anew too");
-        assert_eq!(reports.so_far(), reported(25, 3));
+        assert!(reports.on_report(&report(5, 1, 1)), "its count of bursts begins at 0 again");
+        assert_eq!(reports.total(), reported(25, 3));
         reports.restart();
-        reports.take(&report(u32::MAX, 0, 0));
-        assert_eq!(reports.so_far().direct, 25 + u64::from(u32::MAX), "no first report is overtaken");
+        reports.on_report(&report(u32::MAX, 0, 0));
+        assert_eq!(reports.total().direct, 25 + u64::from(u32::MAX), "no first report is overtaken");
     }
 
     #[test]
     fn flows_of_one_peer_are_one_sum() {
         let mut totals = Totals::default();
         let mut reports = Reports::default();
-        reports.take(&report(20, 2, 1));
+        reports.on_report(&report(20, 2, 1));
         totals.add_reports(key(2), None);
         assert!(totals.0.is_empty(), "nothing was reported");
         for receiver in [2, 2, 3] {
@@ -304,7 +310,7 @@ mod tests {
     fn peers_that_are_known_no_more_are_one_sum() {
         let mut totals = Totals::default();
         let mut reports = Reports::default();
-        reports.take(&report(20, 2, 1));
+        reports.on_report(&report(20, 2, 1));
         for receiver in [2, 3, 4] {
             totals.add_reports(key(receiver), Some(&reports));
         }

@@ -1,8 +1,9 @@
-//! Work that an agent does for what comes and for what is due, in the units of a relay's
+//! Work limits of an agent, for inputs and deadlines, in the units of a relay's work
 //! ([`RelayWork`](crate::relay::RelayWork)).
 //!
-//! Bytes pay for their own reception. What they make an agent look at beyond that (numbers of packets, flows,
-//! requests, blocks) is counted. A datagram whose messages have cost what one may cost is not read further.
+//! The cost of receiving a datagram grows with its bytes. Work beyond that is counted: sequence
+//! numbers, flows, requests and blocks that the datagram makes an agent examine. The agent handles
+//! no further messages of a datagram that has reached its limit.
 
 use byway_units::Time;
 
@@ -11,23 +12,23 @@ use crate::counters::counters;
 use crate::limits::{DATAGRAM_WORK_MAX, DECODING_WORK};
 
 counters! {
-/// Work done since the start.
+/// Work that an agent has done since its start, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AgentWork {
-    /// Messages read.
+    /// Messages of relays and peers handled.
     pub messages: u64,
-    /// Sequence numbers looked at, for NACKs, requests and their kin.
+    /// Sequence numbers examined, for NACKs, requests and similar messages.
     pub numbers: u64,
-    /// Flows, paths, gaps, offers and closed flows looked at.
+    /// Flows, paths, gaps, offers and closed flows examined.
     pub entries: u64,
-    /// Blocks decoded.
+    /// In-stream blocks decoded.
     pub decodings: u64,
 }
 }
 
 impl AgentWork {
-    /// All of it in units of some 20 ns.
+    /// Returns the sum of all work in units of about 20 ns.
     #[must_use]
     pub const fn units(&self) -> u64 {
         self.messages + self.numbers + self.entries + self.decodings * DECODING_WORK
@@ -35,29 +36,30 @@ impl AgentWork {
 }
 
 impl Agent {
-    /// The work that was done for what came: the same for the same inputs, however fast the processor is.
+    /// Returns the work done for all inputs so far: the same for the same inputs, on any processor.
     #[must_use]
     pub const fn work(&self) -> AgentWork {
         self.work
     }
 
-    /// The count of units at which an input that begins now has cost what one may.
+    /// Returns the number of work units at which an input that begins now reaches its limit.
     pub(super) const fn work_end(&self) -> u64 {
         self.work.units() + DATAGRAM_WORK_MAX
     }
 
-    /// The count of units at which no more messages of the datagram at hand are read.
+    /// Returns the number of work units after which the agent handles no more messages of the
+    /// current datagram.
     pub(super) fn messages_end(&self) -> u64 {
         self.messages_end.unwrap_or_else(|| self.work_end())
     }
 
-    /// True as long as what is due may be handled with this input. The rest stays due, and packets that wait come
-    /// first.
+    /// Returns true while the work units are below `end`, so this input may handle more. The rest
+    /// stays due, and waiting packets come first.
     pub(super) const fn may_work_on(&self, end: u64) -> bool {
         self.work.units() < end
     }
 
-    /// Handles the timers that are due, until so many units of work are done in all.
+    /// Handles the flow timers that are due, until the work units reach `end`.
     pub(super) fn handle_timers(&mut self, end: u64, now: Time) {
         while self.may_work_on(end)
             && let Some(key) = self.timers.expire(now)

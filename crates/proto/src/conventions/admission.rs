@@ -1,4 +1,4 @@
-//! Who is let in, and who is not.
+//! Admission of peers' offers, by the names that this agent exposes.
 
 use alloc::string::String;
 
@@ -8,45 +8,46 @@ use byway_wire::messages::OfferRefusal;
 use super::numbers::CONTACT_FLOW;
 use super::subject::Subject;
 
-/// What a peer asks for.
+/// Offer of a peer for flows to an exposed name.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
-    /// What this agent calls the peer; `None` if it does not know it any more.
+pub struct AdmissionRequest<'a> {
+    /// This agent's name for the peer; `None` if it does not know the peer any more.
     pub peer_name: Option<&'a str>,
-    /// The number of the flows.
+    /// Number of the offered flow pair.
     pub flow: FlowId,
-    /// What they are for.
+    /// Encoded subject of the offer, see [`Subject`].
     pub subject: &'a [u8],
 }
 
-/// Something that peers may send to.
+/// Exposed name, and the peers that may send to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Exposure<'a> {
-    /// Its name.
+    /// Exposed name, as subjects of offers have it.
     pub name: &'a str,
-    /// The peers that may; all if `None`.
+    /// Names of the peers that may send to it; `None` for all.
     pub peers: Option<&'a [String]>,
 }
 
-/// Which of what is exposed a peer asks for, by its place, and the number of its application, if the peer may have it.
+/// Returns the index of the exposure that a peer's offer names, and the number of the peer's
+/// application endpoint, if the peer is allowed.
 ///
 /// # Errors
-/// What the peer is to be answered.
+/// The refusal to send to the peer.
 pub fn admit<'a>(
-    wish: &Wish<'_>,
+    request: &AdmissionRequest<'_>,
     exposed: impl IntoIterator<Item = Exposure<'a>>,
 ) -> Result<(usize, u32), OfferRefusal> {
-    if wish.flow == CONTACT_FLOW {
-        return Err(OfferRefusal::NumberTaken);
+    if request.flow == CONTACT_FLOW {
+        return Err(OfferRefusal::NumberInUse);
     }
-    let subject = Subject::parse(wish.subject).ok_or(OfferRefusal::UnknownSubject)?;
+    let subject = Subject::parse(request.subject).ok_or(OfferRefusal::UnknownSubject)?;
     let found = exposed.into_iter().enumerate().find(|(_, exposed)| exposed.name == subject.name);
-    let (place, Exposure { peers, .. }) = found.ok_or(OfferRefusal::UnknownSubject)?;
-    let peer_name = wish.peer_name.ok_or(OfferRefusal::NotAllowed)?;
-    if peers.is_some_and(|peers| peers.iter().all(|may| may != peer_name)) {
+    let (index, Exposure { peers, .. }) = found.ok_or(OfferRefusal::UnknownSubject)?;
+    let peer_name = request.peer_name.ok_or(OfferRefusal::NotAllowed)?;
+    if peers.is_some_and(|peers| peers.iter().all(|allowed| allowed != peer_name)) {
         return Err(OfferRefusal::NotAllowed);
     }
-    Ok((place, subject.source))
+    Ok((index, subject.source))
 }
 
 #[cfg(test)]
@@ -60,12 +61,13 @@ mod tests {
         flow: FlowId,
         peer_name: Option<&str>,
         subject: &[u8],
-        may: Option<&[&str]>,
+        allowed: Option<&[&str]>,
     ) -> Result<(usize, u32), OfferRefusal> {
-        let may: Option<Vec<String>> = may.map(|peers| peers.iter().map(|peer| (*peer).to_owned()).collect());
+        let allowed: Option<Vec<String>> =
+            allowed.map(|peers| peers.iter().map(|peer| (*peer).to_owned()).collect());
         let exposed =
-            [Exposure { name: "video", peers: None }, Exposure { name: "echo", peers: may.as_deref() }];
-        admit(&Wish { peer_name, flow, subject }, exposed)
+            [Exposure { name: "video", peers: None }, Exposure { name: "echo", peers: allowed.as_deref() }];
+        admit(&AdmissionRequest { peer_name, flow, subject }, exposed)
     }
 
     fn echo() -> Vec<u8> {
@@ -74,8 +76,8 @@ mod tests {
 
     #[test]
     fn what_is_exposed_to_the_peer_is_admitted() {
-        for may in [None, Some(&["carol", "bob"][..])] {
-            assert_eq!(ask(FlowId::new(3), Some("bob"), &echo(), may), Ok((1, 9)));
+        for allowed in [None, Some(&["carol", "bob"][..])] {
+            assert_eq!(ask(FlowId::new(3), Some("bob"), &echo(), allowed), Ok((1, 9)));
         }
     }
 
@@ -85,14 +87,14 @@ mod tests {
         let other = Subject { source: 9, name: "ech".to_owned() }.bytes();
         assert_eq!(ask(flow, Some("bob"), &other, None), Err(OfferRefusal::UnknownSubject));
         assert_eq!(ask(flow, Some("bob"), &[0], None), Err(OfferRefusal::UnknownSubject));
-        for may in [&["carol"][..], &[]] {
-            assert_eq!(ask(flow, Some("bob"), &echo(), Some(may)), Err(OfferRefusal::NotAllowed));
+        for allowed in [&["carol"][..], &[]] {
+            assert_eq!(ask(flow, Some("bob"), &echo(), Some(allowed)), Err(OfferRefusal::NotAllowed));
         }
     }
 
     #[test]
     fn who_is_not_known_any_more_is_let_in_nowhere_and_nobody_by_the_number_of_contact() {
         assert_eq!(ask(FlowId::new(3), None, &echo(), None), Err(OfferRefusal::NotAllowed));
-        assert_eq!(ask(CONTACT_FLOW, Some("bob"), &echo(), None), Err(OfferRefusal::NumberTaken));
+        assert_eq!(ask(CONTACT_FLOW, Some("bob"), &echo(), None), Err(OfferRefusal::NumberInUse));
     }
 }

@@ -1,7 +1,8 @@
-//! Being found: relays pass handshakes on only between agents of which they know that they may speak to each other.
+//! Contact flows: flows without packets between all pairs of agents that may communicate.
 //!
-//! So each pair of agents has a flow that carries nothing, in both directions, from when they know of each other. It also keeps
-//! the sessions with their relays alive, through NATs.
+//! Relays forward handshakes only between agents that have such a flow. So each pair has one in
+//! each direction, from when they know of each other. It also keeps the sessions with their relays
+//! alive, through NATs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,39 +14,40 @@ use super::numbers::CONTACT_FLOW;
 use crate::agent::{Agent, FlowSettings, ReceiveFlowId, RelayPath, SendFlowId, flow_between};
 use crate::policy::CodingRates;
 
-/// Another agent, and the ways through relays to it and from it.
+/// Other agent of a contact, with the relay paths in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acquaintance {
-    /// Who it is.
+pub struct ContactPeer {
+    /// Agent number of the peer.
     pub peer: AgentId,
-    /// The ways to it; without any, the two have no contact.
+    /// Relay paths to the peer; if empty, no contact flows are opened.
     pub forth: Vec<RelayPath>,
-    /// The ways from it.
+    /// Relay paths from the peer.
     pub back: Vec<RelayPath>,
 }
 
-/// The flows of one pair.
+/// Contact flows with one peer, one in each direction.
 #[derive(Clone, Copy, Debug)]
 struct Contact {
     sent: SendFlowId,
     received: ReceiveFlowId,
 }
 
-/// The flows that carry nothing.
+/// Contact flows of an agent, by peer.
 #[derive(Debug, Default)]
 pub struct Contacts(BTreeMap<AgentId, Contact>);
 
 impl Contacts {
-    /// Has such flows with those to whom there are ways through relays, and with nobody else.
-    pub fn follow(&mut self, own: AgentId, acquainted: Vec<Acquaintance>, agent: &mut Agent, now: Time) {
-        let met = || acquainted.iter().filter(|met| !met.forth.is_empty());
-        let gone: Vec<AgentId> =
-            self.0.keys().copied().filter(|peer| met().all(|met| met.peer != *peer)).collect();
-        for contact in gone.iter().filter_map(|peer| self.0.remove(peer)) {
+    /// Opens contact flows with the peers that have relay paths, updates the paths of open ones,
+    /// and closes all others.
+    pub fn update(&mut self, own: AgentId, peers: Vec<ContactPeer>, agent: &mut Agent, now: Time) {
+        let reachable = || peers.iter().filter(|other| !other.forth.is_empty());
+        let removed: Vec<AgentId> =
+            self.0.keys().copied().filter(|peer| reachable().all(|other| other.peer != *peer)).collect();
+        for contact in removed.iter().filter_map(|peer| self.0.remove(peer)) {
             agent.close_flow(contact.sent, now);
             agent.close_received_flow(contact.received, now);
         }
-        for Acquaintance { peer, forth, back } in acquainted.into_iter().filter(|met| !met.forth.is_empty()) {
+        for ContactPeer { peer, forth, back } in peers.into_iter().filter(|other| !other.forth.is_empty()) {
             if let Some(contact) = self.0.get(&peer) {
                 agent.set_paths(contact.sent, forth, now);
                 agent.set_received_paths(contact.received, back, now);
@@ -55,8 +57,9 @@ impl Contacts {
         }
     }
 
-    /// The peer has closed it; it is opened again with the next map.
-    pub fn closed(&mut self, peer: AgentId, agent: &mut Agent, now: Time) {
+    /// Closes both contact flows with a peer, because the peer has closed one of them; the next
+    /// [`Contacts::update`] opens them again.
+    pub fn on_closed(&mut self, peer: AgentId, agent: &mut Agent, now: Time) {
         if let Some(contact) = self.0.remove(&peer) {
             agent.close_flow(contact.sent, now);
             agent.close_received_flow(contact.received, now);

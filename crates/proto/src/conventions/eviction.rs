@@ -1,4 +1,5 @@
-//! Eviction of pairs of flows: which one makes room for another where there are as many as may be, as at a NAT.
+//! Eviction of pairs of flows: the choice of the pair that ends for another one when the limit is
+//! reached, as at a NAT.
 
 use byway_units::{Duration, Time};
 
@@ -6,12 +7,12 @@ use crate::limits::{
     ANSWERED_DIVISOR, EVICTION_IDLE, FLOW_PAIRS_MAX, PEER_FLOW_PAIRS_MAX, SHARE_IDLE, UNANSWERED_DIVISOR,
 };
 
-/// Numbers of pairs of flows that an agent has at most.
+/// Highest numbers of flow pairs at an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairLimits {
-    /// Of all together.
+    /// Limit of all pairs together.
     pub all: usize,
-    /// Of those that one peer began.
+    /// Limit of the pairs that one peer began.
     pub of_peer: usize,
 }
 
@@ -21,18 +22,18 @@ impl Default for PairLimits {
     }
 }
 
-/// Progress of a pair of flows: what connection tracking calls assured is confirmed here.
+/// Progress of the conversation on a flow pair. Connection tracking calls a confirmed pair assured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// The end that began the pair has sent again after an answer.
     Confirmed,
-    /// The other end has answered, and nothing was sent since.
+    /// The other end has answered, and nothing has followed.
     Answered,
-    /// The other end has not answered.
+    /// The other end has not answered the first datagrams.
     Unanswered,
 }
 
-/// Use of a pair of flows: its last datagram, and its progress.
+/// Use of a flow pair: the time of its last datagram, and its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairUse {
     last: Time,
@@ -40,13 +41,14 @@ pub struct PairUse {
 }
 
 impl PairUse {
-    /// The use of a pair that begins now.
+    /// Returns the use of a flow pair that begins now, without an answer.
     #[must_use]
     pub const fn new(now: Time) -> Self {
         Self { last: now, progress: Progress::Unanswered }
     }
 
-    /// Notes a datagram of the end that began the pair, or of the other end, which answers.
+    /// Records a datagram now: an answer of the other end, or a datagram of the end that began the
+    /// pair.
     pub const fn note(&mut self, is_answer: bool, now: Time) {
         self.last = now;
         self.progress = match (self.progress, is_answer) {
@@ -56,30 +58,31 @@ impl PairUse {
         };
     }
 
-    /// Lets the pair make room from now on, unless another datagram comes: whoever began it knows it no more.
+    /// Makes the pair evictable until its next datagram, because the end that began it has
+    /// forgotten it.
     pub fn abandon(&mut self, now: Time) {
         self.last = self.last.min(now.saturating_sub(EVICTION_IDLE));
     }
 
-    /// Returns the time since the last datagram.
+    /// Returns the time since the pair's last datagram.
     #[must_use]
     pub fn idle(self, now: Time) -> Duration {
         now.saturating_since(self.last)
     }
 
-    /// Returns the progress.
+    /// Returns the progress of the pair's conversation.
     #[must_use]
     pub const fn progress(self) -> Progress {
         self.progress
     }
 
-    /// Returns true if the pair may make room for another.
+    /// Returns true if the pair has been idle for long enough to be evicted for another one.
     #[must_use]
     pub fn is_evictable(self, now: Time) -> bool {
         self.evictable_at() <= now
     }
 
-    /// Returns when the pair may make room for another, if it stays idle.
+    /// Returns the time at which the pair may be evicted, if it stays idle.
     fn evictable_at(self) -> Time {
         let divisor = match self.progress {
             Progress::Confirmed => 1,
@@ -89,32 +92,36 @@ impl PairUse {
         self.last + EVICTION_IDLE / divisor
     }
 
-    /// Returns the order of eviction: the highest goes first.
+    /// Returns the rank in the order of eviction: the highest is evicted first.
     fn rank(self, now: Time) -> (Progress, Duration) {
         (self.progress, self.idle(now))
     }
 }
 
-/// A pair of flows that may have to make room.
+/// Flow pair that an agent may evict for a new one.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<T> {
-    /// Its name.
+pub struct EvictionCandidate<T> {
+    /// Identifier of the pair.
     pub pair: T,
-    /// How many pairs its owner has: the agent that began it.
+    /// Number of pairs of its owner: the agent that began it.
     pub of_owner: usize,
-    /// Its use.
+    /// Last datagram and progress of the pair.
     pub usage: PairUse,
 }
 
-/// Returns the pair that makes room, of the owner that has the most: first one that was never answered, then one with a
-/// question and its answer, then the longest idle one. Nobody's own pairs pay for those of somebody who has more.
+/// Returns the flow pair to evict, from the owner with the most pairs. The order within an owner
+/// is: pairs that were never answered, pairs with one request and its answer, the longest idle
+/// pair. So no owner loses pairs to another one that has more.
 ///
 /// # Errors
-/// If all are in use: the earliest time at which one of them can make room.
-pub fn choose_evicted<T>(candidates: impl IntoIterator<Item = Candidate<T>>, now: Time) -> Result<T, Time> {
+/// If no pair has been idle for long enough: the earliest time at which one may be evicted.
+pub fn choose_evicted<T>(
+    candidates: impl IntoIterator<Item = EvictionCandidate<T>>,
+    now: Time,
+) -> Result<T, Time> {
     let mut chosen: Option<(usize, (Progress, Duration), T)> = None;
     let mut earliest = Time::MAX;
-    for Candidate { pair, of_owner, usage } in candidates {
+    for EvictionCandidate { pair, of_owner, usage } in candidates {
         earliest = earliest.min(usage.evictable_at());
         let rank = usage.rank(now);
         let is_better = chosen.as_ref().is_none_or(|(most, first, _)| (of_owner, rank) > (*most, *first));
@@ -125,9 +132,9 @@ pub fn choose_evicted<T>(candidates: impl IntoIterator<Item = Candidate<T>>, now
     chosen.map(|(_, _, pair)| pair).ok_or(earliest)
 }
 
-/// Returns the pair that makes room for an owner that has fewer than the one whose pairs these are: in the order of
-/// [`choose_evicted`], and also one in use, unless it has traffic both ways that has paused for less than
-/// [`SHARE_IDLE`].
+/// Returns the flow pair to evict for an owner that has fewer than the owner of `pairs`, in the
+/// order of [`choose_evicted`]. It may be in use, unless it has traffic in both directions and has
+/// paused for less than [`SHARE_IDLE`].
 pub fn choose_beyond_share<T>(pairs: impl IntoIterator<Item = (T, PairUse)>, now: Time) -> Option<T> {
     let may = |usage: PairUse| usage.progress != Progress::Confirmed || usage.idle(now) >= SHARE_IDLE;
     let pairs = pairs.into_iter().filter(|(_, usage)| may(*usage));
@@ -146,8 +153,8 @@ mod tests {
         PairUse { last: at(last_ms), progress }
     }
 
-    fn candidate(pair: u32, of_owner: usize, last_ms: u64, progress: Progress) -> Candidate<u32> {
-        Candidate { pair, of_owner, usage: usage(progress, last_ms) }
+    fn candidate(pair: u32, of_owner: usize, last_ms: u64, progress: Progress) -> EvictionCandidate<u32> {
+        EvictionCandidate { pair, of_owner, usage: usage(progress, last_ms) }
     }
 
     #[test]
@@ -157,7 +164,7 @@ mod tests {
         assert_eq!(choose_evicted(pairs, at(10_999)), Err(at(11_000)));
         assert_eq!(choose_evicted(pairs, at(11_000)), Ok(2));
         assert_eq!(choose_evicted(pairs, at(60_000)), Ok(2));
-        assert_eq!(choose_evicted([] as [Candidate<u32>; 0], at(60_000)), Err(Time::MAX));
+        assert_eq!(choose_evicted([] as [EvictionCandidate<u32>; 0], at(60_000)), Err(Time::MAX));
     }
 
     #[test]
@@ -166,9 +173,17 @@ mod tests {
         let answered = candidate(2, 2, 9_000, Progress::Answered);
         let unanswered = candidate(3, 2, 9_500, Progress::Unanswered);
         let all = [confirmed, answered, unanswered];
-        assert_eq!(choose_evicted(all, at(9_099)), Err(at(9_100)), "a tenth of a second after the answer");
+        assert_eq!(
+            choose_evicted(all, at(9_099)),
+            Err(at(9_100)),
+            "the answered pair is evictable a tenth of a second after the answer"
+        );
         assert_eq!(choose_evicted(all, at(9_100)), Ok(2));
-        assert_eq!(choose_evicted(all, at(10_499)), Ok(2), "a second without an answer is not over");
+        assert_eq!(
+            choose_evicted(all, at(10_499)),
+            Ok(2),
+            "the unanswered pair is not evictable within a second"
+        );
         assert_eq!(choose_evicted(all, at(10_500)), Ok(3));
         assert_eq!(choose_evicted([confirmed, answered], at(60_000)), Ok(2), "the other was idle for longer");
         assert_eq!(choose_evicted([confirmed], at(10_000)), Ok(1));
@@ -184,7 +199,10 @@ mod tests {
         assert_eq!([note(false, 1), note(true, 2)], [Progress::Unanswered, Progress::Answered]);
         assert_eq!([note(true, 3), note(false, 4)], [Progress::Answered, Progress::Confirmed]);
         assert_eq!([note(true, 5), note(false, 6)], [Progress::Confirmed; 2]);
-        assert_eq!(choose_evicted([Candidate { pair: 1, of_owner: 1, usage }], at(7)), Err(at(10_006)));
+        assert_eq!(
+            choose_evicted([EvictionCandidate { pair: 1, of_owner: 1, usage }], at(7)),
+            Err(at(10_006))
+        );
     }
 
     #[test]
@@ -213,8 +231,11 @@ mod tests {
         usage.note(true, at(19_000));
         usage.note(false, at(20_000));
         usage.abandon(at(20_001));
-        assert_eq!(choose_evicted([Candidate { pair: 1, of_owner: 1, usage }], at(20_001)), Ok(1));
+        assert_eq!(choose_evicted([EvictionCandidate { pair: 1, of_owner: 1, usage }], at(20_001)), Ok(1));
         usage.note(false, at(20_002));
-        assert_eq!(choose_evicted([Candidate { pair: 1, of_owner: 1, usage }], at(20_002)), Err(at(30_002)));
+        assert_eq!(
+            choose_evicted([EvictionCandidate { pair: 1, of_owner: 1, usage }], at(20_002)),
+            Err(at(30_002))
+        );
     }
 }

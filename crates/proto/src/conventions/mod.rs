@@ -1,5 +1,7 @@
-//! What agents agree on that is no part of the protocol: what an offer says it is for, how flows are numbered, who is let
-//! in, and which relays a pair uses. The program and the library that applications embed go by the same.
+//! Conventions between agents that are no part of the protocol: subjects of offers, flow numbers,
+//! admission, eviction, and the relay paths of a pair of agents.
+//!
+//! The program and the client library share them.
 
 mod admission;
 mod contacts;
@@ -10,11 +12,11 @@ mod relay_paths;
 mod segments;
 mod subject;
 
-pub use admission::{Exposure, Wish, admit};
-pub use contacts::{Acquaintance, Contacts};
-pub use eviction::{Candidate, PairLimits, PairUse, Progress, choose_beyond_share, choose_evicted};
+pub use admission::{AdmissionRequest, Exposure, admit};
+pub use contacts::{ContactPeer, Contacts};
+pub use eviction::{EvictionCandidate, PairLimits, PairUse, Progress, choose_beyond_share, choose_evicted};
 pub use numbers::{CONTACT_FLOW, FlowNumbers};
-pub use offering::{back, offer_for};
+pub use offering::{offer_for, reverse_terms};
 pub use relay_paths::{relay_paths, shard_of};
 pub use segments::{Segments, ip_bytes};
 pub use subject::Subject;

@@ -1,23 +1,26 @@
-//! Relay paths between two agents: one rule, with a controller and without.
+//! Choice of the relay paths between two agents: one rule, with a controller and without.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use byway_wire::Shard;
 
-use crate::limits::FEEDERS_MAX;
+use crate::limits::INGRESS_RELAYS_MAX;
 
-/// Most paths of a flow: one in use, one that avoids each of its relays, one that avoids both. An egress relay takes a
-/// flow's packets from as many ingress relays.
-const PATHS_MAX: usize = FEEDERS_MAX;
+/// Most paths of a flow: one in use, one that avoids each of its relays, one that avoids both. An
+/// egress relay accepts a flow's packets from as many ingress relays.
+const PATHS_MAX: usize = INGRESS_RELAYS_MAX;
 
-/// Ingress and egress relay of each path between two agents, best first, given the relays near each in the order of
-/// their distance from it: four at most.
+/// Returns the ingress and egress relay of each path between two agents, best first, four at most.
+/// The arguments are the relays near each agent, nearest first.
 ///
-/// The first path is by the relays near both. If these are two, each of them alone stands by: whichever dies, some path
-/// avoids it, and the receiver is registered at the ingress relay, too, which may send to it as the direct path would. One
-/// more path avoids both, if there is a third relay. A path that stands by may end at a relay that only the other agent
-/// named: it is farther away, and used while nearer ones fail.
+/// - The first path uses the relay nearest to each agent.
+/// - If these differ, each of them alone is a reserve path: if one fails, some path avoids it. The
+///   receiver is then registered at the ingress relay too, which may send to it directly.
+/// - One more path avoids both, if there is a third relay.
+///
+/// A reserve path may end at a relay that only the other agent named. That relay is farther away,
+/// and used while nearer ones fail.
 #[must_use]
 pub fn relay_paths<R: Copy + Eq>(near_sender: &[R], near_receiver: &[R]) -> Vec<(R, R)> {
     let (ingresses, egresses) =
@@ -39,7 +42,7 @@ pub fn relay_paths<R: Copy + Eq>(near_sender: &[R], near_receiver: &[R]) -> Vec<
     paths
 }
 
-/// An agent's relays, then those that only the other one has.
+/// Returns an agent's own relays, then those of the other agent that it lacks.
 fn with_others<R: Copy + Eq>(own: &[R], others: &[R]) -> Vec<R> {
     let mut all: Vec<R> = Vec::new();
     for relay in own.iter().chain(others) {
@@ -50,16 +53,17 @@ fn with_others<R: Copy + Eq>(own: &[R], others: &[R]) -> Vec<R> {
     all
 }
 
-/// The best path that avoids some relays. Each end takes its nearest: that is the shortest detour for both.
+/// Returns the ingress and egress relay of the best path that avoids some relays: the nearest of
+/// each agent, because that is the shortest detour for both.
 fn best_without<R: Copy + Eq>(ingresses: &[R], egresses: &[R], avoided: &[R]) -> Option<(R, R)> {
     let nearest = |relays: &[R]| relays.iter().copied().find(|relay| !avoided.contains(relay));
     Some((nearest(ingresses)?, nearest(egresses)?))
 }
 
-/// The shard that serves a coding group, of a relay with so many of them.
+/// Returns the shard that serves a coding group, at a relay with this number of shards.
 ///
 /// # Panics
-/// If a relay is said to have more than 256 shards.
+/// If the relay has more than 256 shards.
 #[must_use]
 pub const fn shard_of(shards: u16, group: u32) -> Shard {
     let shards = if shards == 0 { 1 } else { shards };
@@ -72,7 +76,7 @@ pub const fn shard_of(shards: u16, group: u32) -> Shard {
 mod tests {
     use super::*;
 
-    /// Whether some path goes by none of these relays.
+    /// Returns true if some path avoids all these relays.
     fn some_path_avoids(paths: &[(u32, u32)], relays: &[u32]) -> bool {
         paths.iter().any(|path| !relays.contains(&path.0) && !relays.contains(&path.1))
     }
@@ -112,7 +116,7 @@ mod tests {
                 let (ingress, egress) = paths[0];
                 assert_eq!((ingress, egress), (near_sender[0], near_receiver[0]));
                 assert!(relays < 3 || some_path_avoids(&paths, &[ingress, egress]), "{paths:?}");
-                assert!(paths.iter().enumerate().all(|(place, path)| !paths[..place].contains(path)));
+                assert!(paths.iter().enumerate().all(|(index, path)| !paths[..index].contains(path)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What goes over which segment: the direct path, to relays and from them.
+//! Counts of an agent's traffic by segment: the direct path, to relays, and from relays.
 
 use core::net::SocketAddr;
 
@@ -8,8 +8,8 @@ use byway_wire::packets::{EnvelopeRole, Kind};
 const SOURCE: u8 = Kind::Source.first_byte();
 const ENVELOPE: u8 = Kind::Envelope.first_byte();
 
-/// The length of the IP packet that carries this payload: with 20 (IPv4) or 40 (IPv6) bytes of IP header and
-/// 8 bytes of UDP header.
+/// Returns the length of the IP packet with this UDP payload: 20 (IPv4) or 40 (IPv6) bytes of IP
+/// header and 8 bytes of UDP header are added.
 #[must_use]
 #[inline]
 pub fn ip_bytes(payload: &[u8], destination: SocketAddr) -> Bytes {
@@ -17,29 +17,29 @@ pub fn ip_bytes(payload: &[u8], destination: SocketAddr) -> Bytes {
     Bytes::from(payload.len()) + Bytes::new(headers)
 }
 
-/// What an agent's datagrams carry, in bytes or whatever is counted.
+/// Counts of an agent's datagrams by segment, in bytes or another unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Originals, to peers.
+    /// Source packets sent to peers on the direct path.
     pub direct_sent: u64,
-    /// Copies and repair packets, to relays.
+    /// Copies sent to ingress relays.
     pub copies_sent: u64,
-    /// What is given for others' repairs, to relays.
+    /// Packets sent to relays for repairs of other flows.
     pub answers_sent: u64,
-    /// Handshakes, requests, reports and probes.
+    /// Handshakes, NACKs, reports, probes and other messages sent.
     pub messages_sent: u64,
-    /// Originals, from peers.
+    /// Source packets received from peers on the direct path.
     pub direct_received: u64,
-    /// Repairs, from relays.
+    /// Repairs received from relays after a NACK.
     pub repairs_received: u64,
-    /// What relays deliver unasked.
+    /// Packets received from relays that forward them without a NACK.
     pub forwarded_received: u64,
-    /// Handshakes, reports, probes and in-stream repair packets.
+    /// Handshakes, reports, probes and in-stream repair packets received.
     pub messages_received: u64,
 }
 
 impl Segments {
-    /// The counter of what is sent with this payload.
+    /// Returns the counter of the segment to which a sent datagram with this UDP payload belongs.
     pub fn sent_mut(&mut self, payload: &[u8]) -> &mut u64 {
         match payload {
             [SOURCE, ..] => &mut self.direct_sent,
@@ -49,7 +49,8 @@ impl Segments {
         }
     }
 
-    /// The counter of what is received with this payload.
+    /// Returns the counter of the segment to which a received datagram with this UDP payload
+    /// belongs.
     pub fn received_mut(&mut self, payload: &[u8]) -> &mut u64 {
         match payload {
             [SOURCE, ..] => &mut self.direct_received,

@@ -1,23 +1,25 @@
-//! What an offer is about: the number of the application's endpoint, and the name of what it sends to.
+//! Subject of an offer: the number of the application's endpoint, and the exposed name that it
+//! sends to.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The subject of an offer: `source[4] ‖ name`.
+/// Subject of an offer, encoded as `source[4] ‖ name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// The application's endpoint, as its agent numbers it: what one endpoint sends to several names leaves from one port.
+    /// Number of the application's endpoint at its agent. The peer sends datagrams of one endpoint
+    /// to several names from one port.
     pub source: u32,
-    /// What is exposed.
+    /// Name that the peer exposes, to which the flow's datagrams are sent.
     pub name: String,
 }
 
 impl Subject {
-    /// The longest name in bytes: a message has room for a subject of 255.
+    /// Longest name in bytes: a subject of an offer has up to 255.
     pub const NAME_BYTES_MAX: usize = u8::MAX as usize - 4;
 
-    /// Reads a subject; `None` if it is cut off or its name is not UTF-8.
+    /// Parses a subject; `None` if it is truncated or its name is not UTF-8.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (source, name) = bytes.split_first_chunk::<4>()?;
@@ -25,7 +27,7 @@ impl Subject {
         Some(Self { source: u32::from_be_bytes(*source), name: name.to_owned() })
     }
 
-    /// Its bytes.
+    /// Returns the encoded subject of the offer.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         [&self.source.to_be_bytes(), self.name.as_bytes()].concat()

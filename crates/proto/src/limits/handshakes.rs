@@ -1,62 +1,70 @@
-//! Handshakes that one node reads, and what strangers can make it do.
+//! Limits of handshakes at one node, and of the work that strangers can cause.
 
 use byway_wire::limits::CANDIDATES_MAX;
 
-use super::DETOURS_MAX;
+use super::VIA_RELAYS_MAX;
 
-/// Handshakes per second, and at once, that are read without a cookie: at 300 us each, a tenth of one core.
+/// Handshakes without a cookie that a node processes per second: at 300 us each, a tenth of one
+/// core.
 pub const HANDSHAKES_PER_SECOND: u64 = 300;
-/// See [`HANDSHAKES_PER_SECOND`].
+/// Handshakes without a cookie that a node processes at once, see [`HANDSHAKES_PER_SECOND`].
 pub const HANDSHAKE_BURST: u64 = 100;
 
-/// The same for those with a cookie, whose senders can be told apart: three tenths of one core more.
+/// Handshakes with a cookie that a node processes per second: three tenths of one core more. A
+/// cookie shows that the sender receives at its address.
 pub const PROVED_HANDSHAKES_PER_SECOND: u64 = 1_000;
-/// See [`PROVED_HANDSHAKES_PER_SECOND`].
+/// Handshakes with a cookie that a node processes at once, see [`PROVED_HANDSHAKES_PER_SECOND`].
 pub const PROVED_HANDSHAKE_BURST: u64 = 200;
 
-/// Part of [`PROVED_HANDSHAKE_BURST`] that only known addresses use: a quarter. It fills first, so that under a flood
-/// of strangers with cookies, known addresses are served before them.
+/// Part of [`PROVED_HANDSHAKE_BURST`] for addresses with an earlier handshake: a quarter, which
+/// refills first. So under a flood of strangers with cookies, known addresses are served before
+/// them.
 pub const KNOWN_HANDSHAKE_RESERVE: u64 = PROVED_HANDSHAKE_BURST / 4;
 
-/// Initiations per second that one network (/32 or /64) may send, without a cookie and with one, and one address and
-/// port with a cookie.
+/// Initiations per second that a node processes from one network (/32 or /64), without a cookie and
+/// with one. An address and port with a cookie has the same limit.
 pub const ADDRESS_HANDSHAKES_PER_SECOND: u64 = 20;
-/// Initiations at once, without a cookie from one network, and with one from an address and port.
-/// See [`ADDRESS_HANDSHAKES_PER_SECOND`].
+/// Initiations that a node processes at once: without a cookie from one network, with a cookie from
+/// one address and port. See [`ADDRESS_HANDSHAKES_PER_SECOND`].
 pub const ADDRESS_HANDSHAKE_BURST: u64 = 5;
 
-/// Initiations with a cookie at once from one network: the agents behind one NAT, who all return when a relay
-/// restarts. A tenth of a second of [`PROVED_HANDSHAKES_PER_SECOND`], and half of what is read at once.
+/// Initiations with a cookie that a node processes at once from one network: the agents behind one
+/// NAT, who all return when a relay restarts. It is a tenth of a second of
+/// [`PROVED_HANDSHAKES_PER_SECOND`], and half of the burst.
 pub const NETWORK_HANDSHAKE_BURST: u64 = 100;
 
 const _: () = assert!(NETWORK_HANDSHAKE_BURST + KNOWN_HANDSHAKE_RESERVE < PROVED_HANDSHAKE_BURST);
 
-/// Addresses whose initiations are counted apart; others share. Four fixed tables of 8 KiB.
+/// Counters of each table that counts initiations by address; addresses with the same counter share
+/// a limit. The three tables have 8 KiB each.
 pub const ADDRESS_BUCKETS: usize = 1_024;
 
-/// Addresses at which handshakes were completed that are remembered: eight bytes for each, two for each peer. Of more,
-/// any one is forgotten, and counts as a stranger until its next handshake.
+/// Most addresses with completed handshakes that a node remembers: eight bytes for each, two for
+/// each peer. If there are more, an arbitrary one is forgotten, and counts as a stranger until its
+/// next handshake.
 pub const KNOWN_ADDRESSES_MAX: usize = 8_192;
 
-/// Forged responses per second, and at once, that are read for one attempt. Each costs two key agreements, about 100 us.
-/// An attempt sends its initiation again as soon as a cookie arrives. So the true response to the first one may arrive behind 1,000 forged
-/// responses to each of the two, which take a fifth of a second.
-pub const ATTEMPT_RESPONSES_PER_SECOND: u64 = 500;
-/// See [`ATTEMPT_RESPONSES_PER_SECOND`].
-pub const ATTEMPT_RESPONSE_BURST: u64 = 2_048;
+/// Forged responses to one initiation that a node processes per second. Each costs two key
+/// agreements, about 100 us.
+pub const INITIATION_RESPONSES_PER_SECOND: u64 = 500;
+/// Forged responses to one initiation that a node processes at once. A burst of 1,000 does not
+/// exclude the true response, and takes a tenth of a second at most.
+pub const INITIATION_RESPONSE_BURST: u64 = 2_048;
 
-/// The same for all initiations of a node: a tenth of one core, and four handshakes at once under attack.
+/// Forged responses to all initiations of a node that it processes per second: a tenth of one core.
 pub const RESPONSES_PER_SECOND: u64 = 1_000;
-/// See [`RESPONSES_PER_SECOND`].
-pub const RESPONSE_BURST: u64 = 4 * ATTEMPT_RESPONSE_BURST;
+/// Forged responses to all initiations of a node that it processes at once: those of four
+/// handshakes under attack.
+pub const RESPONSE_BURST: u64 = 4 * INITIATION_RESPONSE_BURST;
 
-/// Destinations of one initiation: the address in use, those that the peer may have, and relays. A cookie of each is
-/// kept. An initiation that has gone to more takes no cookies from the rest.
-pub const ATTEMPT_DESTINATIONS_MAX: usize = CANDIDATES_MAX + 1 + DETOURS_MAX + 1;
+/// Most addresses and relays to which a node sends one initiation: the address in use, candidates,
+/// and relays. The node stores a cookie of each, and accepts no cookies from further destinations.
+pub const INITIATION_DESTINATIONS_MAX: usize = CANDIDATES_MAX + 1 + VIA_RELAYS_MAX + 1;
 
-/// Probes and path challenges of one peer that are answered in a second. A peer that misses replies sends 20 a second,
-/// beside the trains that measure its uplink and the probes of longer packets.
+/// Probes and path challenges of one peer that a node answers per second. A peer that misses
+/// replies sends 20 a second, besides probe trains for its uplink and probes of longer packets.
 pub const REPLIES_PER_SECOND: u64 = 100;
 
-/// The burst of replies: a train of the longest kind (56 packets), and other probes beside it.
+/// Probes and path challenges of one peer that a node answers at once: the longest probe train (56
+/// packets), and other probes.
 pub const REPLIES_BURST: u64 = 100;

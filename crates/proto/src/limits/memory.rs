@@ -1,77 +1,90 @@
-//! Memory of a relay's shard for packets, and for what it knows of flows.
+//! Memory limits of a relay's shard, for packets and for the state of flows.
 
 use byway_units::Bytes;
 
 use super::{EGRESS_FLOWS_MAX, INGRESS_FLOWS_MAX, TENANTS_MAX, VERIFIED_GRANTS_MAX};
 
-/// Memory of a shard for all that grows with what comes, unless it is told otherwise: a second of 400 Mbit/s in each half's
-/// store of packets, and as many sessions as there may be.
+/// Default memory of a relay's shard for sessions, flows and packets: a second of 400 Mbit/s in
+/// each half's packet store, and the highest number of sessions.
 pub const RELAY_MEMORY: Bytes = Bytes::new(400_000_000);
 
-/// Parts of that memory, all of one size: one each for the packets that egress and ingress half keep, and for the state of flows
-/// that are received and sent; two each for sessions and for registrations.
+/// Number of equal parts of a shard's memory. The packets of the egress and the ingress half have
+/// one each, and so has the state of received and sent flows. Sessions have two, and registrations
+/// have two.
 pub const RELAY_MEMORY_PARTS: u64 = 8;
 
-/// See [`RELAY_MEMORY_PARTS`].
+/// Parts of [`RELAY_MEMORY_PARTS`] for sessions, and as many for registrations.
 pub const RELAY_MEMORY_TABLE_PARTS: u64 = 2;
 
-/// Of one part, a part in so many is for what other relays call flows without a receiver here: at the default memory, 80,000.
-pub const HEARD_MEMORY_PART: u64 = 4;
+/// Inverse of the share of one memory part for aliases that other relays advertise for flows
+/// without a receiver at this relay: at the default memory, 80,000 aliases.
+pub const REMOTE_FLOW_MEMORY_PART: u64 = 4;
 
-/// The least memory of a shard: 20 milliseconds of 400 Mbit/s, and a hundred sessions.
+/// Least memory of a relay's shard: 20 milliseconds of 400 Mbit/s, and a hundred sessions.
 pub const RELAY_MEMORY_MIN: Bytes = Bytes::new(8_000_000);
 
-/// Memory of a relay's shard that is set aside for what is there from the start, for verified grants and for accounts of tenants.
+/// Memory of a shard that is reserved for its initial state, for verified grants and for accounts
+/// of tenants.
 pub const RELAY_BASE_BYTES: u64 = 1_040_000;
 
-/// Memory of a relay's shard that is there from the start: decoders and tables of addresses, 170 kB as measured; and of rounds that ended, 36 kB.
+/// Memory of a shard's initial state: decoders and tables of addresses, 170 kB as measured, and
+/// ended decode attempts, 36 kB.
 pub const RELAY_START_BYTES: u64 = 240_000;
 
-/// Memory of a grant whose signature was verified.
+/// Memory of one grant whose signature a relay has verified, in bytes.
 pub const VERIFIED_GRANT_BYTES: u64 = 320;
 
-/// Memory of a tenant's accounts of work, of memory and of tables.
+/// Memory of one tenant's accounts of work, of memory and of tables, in bytes.
 pub const TENANT_BYTES: u64 = 110;
 
 const _: () = assert!(
     RELAY_START_BYTES + VERIFIED_GRANTS_MAX as u64 * VERIFIED_GRANT_BYTES + TENANTS_MAX as u64 * TENANT_BYTES
         <= RELAY_BASE_BYTES,
-    "what is set aside is enough"
+    "the reserved memory suffices for the initial state, grants and tenants"
 );
 
-/// Memory of a session with an agent, at its most: 3.3 kB are measured with three epochs and their keys, and messages that wait to be
-/// sent and a response take 1.4 kB.
+/// Highest memory of a relay's session with an agent, in bytes. It is 3.3 kB as measured with three
+/// epochs and their keys, and 1.4 kB of unsent messages and a response.
 pub const SESSION_BYTES: u64 = 4_800;
 
-/// Memory of a registration at rest, whichever way its flow goes, with its places in the tables of both halves.
+/// Memory of one idle registration at a relay, of a sender or a receiver, in bytes, with its
+/// entries in the tables of both halves.
 pub const REGISTRATION_BYTES: u64 = 3_400;
 
-/// Registrations of a shard, whatever its memory: one less than each half has places. So a tenant below its share finds a place in a half
-/// that another tenant's flows fill, before one of those ends for it.
+/// Most registrations of a shard with any memory: one less than each half has entries. So a tenant
+/// below its share finds a free entry, even in a half that another tenant's flows fill, before one
+/// of those ends for it.
 pub const REGISTRATIONS_MAX: u64 = EGRESS_FLOWS_MAX as u64 - 1;
 
 const _: () = assert!(EGRESS_FLOWS_MAX <= INGRESS_FLOWS_MAX);
 
-/// Highest limit of a tenant's registered flows: no shard has memory for more.
+/// Highest limit of a tenant's registered flows that an operator can set: no shard has memory for
+/// more.
 pub const TENANT_FLOWS_LIMIT: u64 = 1_000_000;
 
-/// Sessions of a tenant that are looked at for one that ends for another tenant's: what takes a microsecond.
-pub const VICTIMS_LOOKED_AT: usize = 32;
+/// Most sessions of a tenant that a relay scans for one to end, if another tenant's session needs
+/// the memory: the scan takes a microsecond.
+pub const EVICTION_SCAN_MAX: usize = 32;
 
-/// Flows that wait at once for an alias which was taken from another tenant and rests: 128 a second on each way. The whole table of 65,535
-/// aliases is looked through for each, which takes 100 us: 1.3 % of a core.
+/// Most flows that wait for an alias taken from another tenant, until it may be reused: 128 a
+/// second on each path. For each, the whole table of 65,535 aliases is scanned, which takes 100 us:
+/// 1.3 % of a core.
 pub const ALIASES_AWAITED_MAX: usize = 256;
 
-/// Of the memory for packets, one part in so many is for when they came: eight bytes for each 64.
+/// Inverse of the share of a relay's packet memory that stores arrival times: eight bytes for each
+/// 64.
 pub const PACKET_TIMES_PART: u64 = 9;
 
-/// Missing packets of a flow that are worked on whatever memory others take: as many as the smallest table of packets
-/// tells where to find, and again those that were repaired and may be asked for once more. They take 512 bytes.
+/// Missing packets of a flow that a relay repairs at any memory use. They are as many as the
+/// smallest packet table can locate, and as many repaired ones that may be requested once more.
+/// They need 512 bytes.
 pub const MISSING_PACKETS_ALWAYS: usize = 16;
 
-/// Ranges of numbers that wait to be known whatever memory others take: a burst, an outage, and one of each before.
+/// NACKed ranges of a flow that wait for repair packets at a relay at any memory use: a burst, an
+/// outage, and one of each before.
 pub const NACKED_RANGES_ALWAYS: usize = 4;
 
-/// A tenant's flows may have so many times what is free: four fifths of all, where no other has any. A session's may have
-/// as much as is free: half of all, where no other has any (dynamic thresholds, Choudhury and Hahne 1998).
+/// Highest memory of a tenant's flows at a relay, as a multiple of the free memory: four fifths of
+/// all, if no other tenant has any. One session's flows may have as much as is free, so half of all
+/// if no other session has any (dynamic thresholds, Choudhury and Hahne 1998).
 pub const TENANT_SHARE: u64 = 4;

@@ -1,26 +1,31 @@
-//! Limits of what relays may fail to deliver of a flow that goes through them alone.
+//! Limits by which a sender detects that relays do not deliver a flow that uses them alone.
 
 use byway_units::Duration;
 
-/// Packets between two looks at what relays delivered: two thirds of a second of a call.
+/// Packets of a flow between two checks whether relays deliver it: two thirds of a second of a
+/// call.
 pub const DELIVERY_PACKETS: u32 = 32;
 
-/// Relays deliver too little where more than this part of the packets is lost for good.
+/// Inverse of the share of packets lost and not repaired above which a sender no longer relies on
+/// relays alone.
 pub const DELIVERY_LOST_PART: u32 = 16;
 
-/// Packets that left for relays in vain before a silence counts as one of these.
+/// Packets without a report of their arrival before a sender takes a silence for a failure of the
+/// relays.
 pub const SILENT_PACKETS_MIN: usize = 4;
 
-/// Time that a flow's first report may take beyond two round trips. A flow whose packets reach nobody then takes
-/// the direct path within 600 ms at a round trip of 100 ms.
+/// Time beyond two round trips within which a flow's first report has to arrive. If its packets
+/// reach nobody, the flow uses the direct path within 600 ms at a round trip of 100 ms.
 pub const FIRST_REPORT_MARGIN: Duration = Duration::from_millis(300);
 
-/// Time for which a path that failed is not chosen, and the flow takes both ways. It doubles each time that relays
-/// fail again.
-pub const BOTH_WAYS_FOR: Duration = Duration::from_secs(10);
+/// Time for which a flow avoids a relay path that failed, and uses relays and the direct path. It
+/// doubles each time that relays fail again.
+pub const BOTH_PATHS_FOR: Duration = Duration::from_secs(10);
 
-/// Longest such time: a try may cost half a second of packets.
-pub const BOTH_WAYS_MAX: Duration = Duration::from_secs(80);
+/// Longest value of [`BOTH_PATHS_FOR`]: a new try of the relays alone may cost half a second of
+/// packets.
+pub const BOTH_PATHS_MAX: Duration = Duration::from_secs(80);
 
-/// Time after a path is left in which reports are ignored: they may be about that one.
+/// Time after a change of a flow's relay path in which its reports are ignored, because they may be
+/// about the former path.
 pub const FAILURE_SETTLES_IN: Duration = Duration::from_secs(1);

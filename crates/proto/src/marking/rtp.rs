@@ -1,6 +1,6 @@
-//! Key frames over RTP (RFC 3550): the packets of one timestamp, the first of which shows what they are.
+//! Key frames over RTP (RFC 3550): the packets of one timestamp, identified by the first one.
 
-/// How video is coded.
+/// Video codec whose key frames are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codec {
     H264,
@@ -8,24 +8,25 @@ pub(super) enum Codec {
     Vp8,
 }
 
-/// The key frame that was seen last, of whichever source.
+/// Latest key frame among all RTP sources of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeyFrames {
-    /// Its source and timestamp.
+    /// RTP source and timestamp of the key frame; `None` before the first one.
     last: Option<(u32, u32)>,
 }
 
-/// An RTP packet's part that matters.
-struct Packet<'a> {
+/// Fields of an RTP packet by which key frames are detected.
+struct RtpPacket<'a> {
     source: u32,
     timestamp: u32,
     payload: &'a [u8],
 }
 
 impl KeyFrames {
-    /// Whether a datagram is an RTP packet of a key frame, or of parameters that frames need.
-    pub(super) fn takes(&mut self, codec: Codec, datagram: &[u8]) -> bool {
-        let Some(Packet { source, timestamp, payload }) = parse(datagram) else {
+    /// Returns true if a datagram is an RTP packet of a key frame, or of parameter sets that frames
+    /// need. Records the frame that a first packet begins.
+    pub(super) fn is_key_frame(&mut self, codec: Codec, datagram: &[u8]) -> bool {
+        let Some(RtpPacket { source, timestamp, payload }) = parse(datagram) else {
             return false;
         };
         let frame = Some((source, timestamp));
@@ -36,13 +37,14 @@ impl KeyFrames {
     }
 }
 
-/// Where the payload of an RTP packet begins: behind the sources that were mixed, and an extension.
+/// Returns the payload of an RTP packet, which follows the contributing sources and the extension;
+/// `None` if the datagram is no RTP packet.
 pub(super) fn payload_of(datagram: &[u8]) -> Option<&[u8]> {
     parse(datagram).map(|packet| packet.payload)
 }
 
-/// Reads an RTP packet; `None` of anything else, RTCP included (RFC 5761, section 4).
-fn parse(datagram: &[u8]) -> Option<Packet<'_>> {
+/// Parses an RTP packet; `None` for everything else, RTCP included (RFC 5761, section 4).
+fn parse(datagram: &[u8]) -> Option<RtpPacket<'_>> {
     let header = datagram.first_chunk::<12>()?;
     let is_rtp = header[0] >> 6 == 2 && !(72..=76).contains(&(header[1] & 0x7F));
     if !is_rtp {
@@ -54,7 +56,7 @@ fn parse(datagram: &[u8]) -> Option<Packet<'_>> {
         at += 4 + usize::from(u16::from_be_bytes([extension[2], extension[3]])) * 4;
     }
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    Some(Packet { source: word(8), timestamp: word(4), payload: datagram.get(at..)? })
+    Some(RtpPacket { source: word(8), timestamp: word(4), payload: datagram.get(at..)? })
 }
 
 fn begins_key_frame(codec: Codec, payload: &[u8]) -> bool {
@@ -66,7 +68,9 @@ fn begins_key_frame(codec: Codec, payload: &[u8]) -> bool {
     .unwrap_or(false)
 }
 
-/// An IDR slice, or parameters (ITU-T H.264, table 7-1), whole, first of several, or begun (RFC 6184, sections 5.6 to 5.8).
+/// Detects an IDR slice, or parameter sets (ITU-T H.264, table 7-1). They may be a packet of their
+/// own, first in an aggregate, or in a first fragment (RFC 6184, sections 5.6 to 5.8). `None` if
+/// the payload is truncated.
 fn h264(payload: &[u8]) -> Option<bool> {
     const AGGREGATED: u8 = 24;
     const FRAGMENTED: u8 = 28;
@@ -78,7 +82,8 @@ fn h264(payload: &[u8]) -> Option<bool> {
     })
 }
 
-/// A picture at which decoding may begin, or parameters (ITU-T H.265, table 7-1), as in H.264 (RFC 7798, section 4.4).
+/// Detects a picture at which decoding may begin, or parameter sets (ITU-T H.265, table 7-1), in
+/// the same packets as [`h264`] (RFC 7798, section 4.4).
 fn h265(payload: &[u8]) -> Option<bool> {
     const AGGREGATED: u8 = 48;
     const FRAGMENTED: u8 = 49;
@@ -91,7 +96,8 @@ fn h265(payload: &[u8]) -> Option<bool> {
     })
 }
 
-/// The first packet of a frame whose first bit says that it needs no other (RFC 7741, sections 4.2 and 4.3).
+/// Detects the first packet of a VP8 key frame, by the first bit of the frame (RFC 7741, sections
+/// 4.2 and 4.3). `None` if the payload is truncated.
 fn vp8(payload: &[u8]) -> Option<bool> {
     let descriptor = *payload.first()?;
     let (starts, partition) = (descriptor & 0x10 != 0, descriptor & 0x07);
@@ -101,7 +107,7 @@ fn vp8(payload: &[u8]) -> Option<bool> {
         let extensions = *payload.get(1)?;
         at += 1;
         if extensions & 0x80 != 0 {
-            // A picture's number has one octet or two.
+            // The picture ID has one octet or two.
             at += if *payload.get(at)? & 0x80 != 0 { 2 } else { 1 };
         }
         at += usize::from(extensions & 0x40 != 0);
@@ -122,9 +128,9 @@ mod tests {
         [&[0x80, 96, 0, 1, 0, 0, 0, timestamp, 0, 0, 0, 9], payload].concat()
     }
 
-    fn takes(codec: Codec, datagrams: &[Vec<u8>]) -> Vec<bool> {
+    fn key_frames(codec: Codec, datagrams: &[Vec<u8>]) -> Vec<bool> {
         let mut frames = KeyFrames::default();
-        datagrams.iter().map(|datagram| frames.takes(codec, datagram)).collect()
+        datagrams.iter().map(|datagram| frames.is_key_frame(codec, datagram)).collect()
     }
 
     #[test]
@@ -138,7 +144,7 @@ mod tests {
         ];
         for (codec, first, next, other) in cases {
             let sent = [rtp(1, other), rtp(2, first), rtp(2, next), rtp(3, other)];
-            assert_eq!(takes(codec, &sent), [false, true, true, false], "{codec:?} {first:02x?}");
+            assert_eq!(key_frames(codec, &sent), [false, true, true, false], "{codec:?} {first:02x?}");
         }
     }
 
@@ -146,7 +152,7 @@ mod tests {
     fn sources_and_extensions_stand_before_the_payload() {
         let mut packet = rtp(1, &[1, 2, 3, 4, 0xBE, 0xDE, 0, 1, 9, 9, 9, 9, 0x65]);
         packet[0] = 0x91;
-        assert_eq!(takes(Codec::H264, &[packet]), [true]);
+        assert_eq!(key_frames(Codec::H264, &[packet]), [true]);
     }
 
     #[test]
@@ -155,7 +161,7 @@ mod tests {
         rtcp[1] = 200;
         let mut stun = rtp(1, &[0x65]);
         stun[0] = 0;
-        assert_eq!(takes(Codec::H264, &[rtcp, stun, rtp(1, &[]), [0x80; 11].to_vec()]), [false; 4]);
+        assert_eq!(key_frames(Codec::H264, &[rtcp, stun, rtp(1, &[]), [0x80; 11].to_vec()]), [false; 4]);
     }
 
     proptest! {
@@ -165,7 +171,7 @@ mod tests {
                 *first = *first & 0x3F | 0x80;
             }
             for codec in [Codec::H264, Codec::H265, Codec::Vp8] {
-                takes(codec, &[bytes.clone()]);
+                key_frames(codec, &[bytes.clone()]);
             }
         }
     }

@@ -1,33 +1,36 @@
-//! The in-stream block of a flow: repair packets over its own last packets.
+//! In-stream encoder: computes repair packets over consecutive blocks of one flow's packets.
 
 use byway_code::{AlignedBuffer, Encoder, Engine, REPAIR_PACKETS_MAX, Repair};
 use byway_units::{BatchId, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair, Mask};
-use byway_wire::{Alias, BlockShape, Place, SequenceNumber};
+use byway_wire::{Alias, BlockShape, RepairIndex, SequenceNumber};
 
 use crate::limits::{BLOCK_WAIT, CODED_BYTES_MAX};
 
-/// The packets of a block and the repair packets over them, as far as they arrived.
+/// Encoder of one flow's current block: adds source packets to its repair packets as they arrive.
 #[derive(Debug)]
 pub struct BlockEncoder {
     encoder: Encoder<AlignedBuffer>,
     size: u8,
-    /// How many packets are left out before the first block.
-    left_out: u32,
-    /// The first packet's number, and which from there on are covered; `None` before the first.
+    /// Number of packets to skip before the first block, so that flows begin their blocks at
+    /// different times.
+    skip_remaining: u32,
+    /// Sequence number of the block's first packet, and the packets of the block as offsets from
+    /// it; `None` while the block is empty.
     covered: Option<(SequenceNumber, Mask)>,
     due: Option<Time>,
 }
 
 impl BlockEncoder {
-    /// An empty block of this shape.
+    /// Creates the encoder of a flow, with an empty block of this shape.
     ///
-    /// `slot` sets flows apart that are coded together, so that their blocks and the batches across them can be solved
-    /// together: each uses another row of coefficients, and begins its blocks at other times, so that a burst of losses
-    /// that several flows share touches as many blocks as can be.
+    /// `slot` is a number that differs between flows that are coded together. Each flow uses
+    /// another row of coefficients, so their blocks can be solved together with batches across
+    /// flows. Their blocks also begin at different times, so a burst of losses that several flows
+    /// share is spread over many blocks.
     ///
     /// # Panics
-    /// If the shape is none that [`byway_code`] makes, which [`BlockShape`] rules out.
+    /// If [`byway_code`] does not support the shape, which [`BlockShape`] rules out.
     #[must_use]
     pub fn new(engine: Engine, shape: BlockShape, slot: u32) -> Self {
         let payloads = (0..shape.repair_packets()).map(|_| AlignedBuffer::new(CODED_BYTES_MAX));
@@ -35,11 +38,12 @@ impl BlockEncoder {
         let first_row = slot as usize % (rows + 1);
         let encoder =
             Encoder::from_row(engine, first_row, payloads).expect("the rows of a block are within 8");
-        let left_out = slot % u32::from(shape.source_packets());
-        Self { encoder, size: shape.source_packets(), left_out, covered: None, due: None }
+        let skip_remaining = slot % u32::from(shape.source_packets());
+        Self { encoder, size: shape.source_packets(), skip_remaining, covered: None, due: None }
     }
 
-    /// Whether this packet can still be covered: it follows what is covered, not too far behind.
+    /// True if the block is empty, or this sequence number is higher than all in the block. Gaps
+    /// are allowed. A packet that arrives after a later one cannot be added.
     #[must_use]
     pub fn follows(&self, sequence: SequenceNumber) -> bool {
         match self.covered {
@@ -48,22 +52,25 @@ impl BlockEncoder {
         }
     }
 
-    /// Whether this packet lies too far ahead to be covered together with the first.
+    /// True if this sequence number is [`Mask::SPAN_MAX`] or more above the block's first one: the
+    /// mask of a repair packet cannot express it, and the block has to close first.
     #[must_use]
     pub fn is_beyond(&self, sequence: SequenceNumber) -> bool {
         self.covered
             .is_some_and(|(first, _)| sequence.since(first).is_some_and(|offset| offset >= Mask::SPAN_MAX))
     }
 
-    /// Whether this packet comes before the first block.
-    pub fn leaves_out(&mut self) -> bool {
-        let leaves_out = self.left_out > 0;
-        self.left_out -= u32::from(leaves_out);
-        leaves_out
+    /// True if this packet is one of those that the flow skips before its first block. Each call
+    /// counts one packet.
+    pub fn skip_packet(&mut self) -> bool {
+        let is_skipped = self.skip_remaining > 0;
+        self.skip_remaining -= u32::from(is_skipped);
+        is_skipped
     }
 
-    /// Adds a packet that [follows](BlockEncoder::follows) and is not [beyond](BlockEncoder::is_beyond); whether that fills the
-    /// block. A full block takes no more until it is [begun anew](BlockEncoder::restart).
+    /// Adds a packet to the repair packets of the block. The packet has to [follow](Self::follows)
+    /// the block, and not be [beyond](Self::is_beyond) it. Returns true if the block is full: it
+    /// has to [restart](Self::restart) before the next packet.
     ///
     /// # Panics
     /// If the packet may not be added, or is longer than [`CODED_BYTES_MAX`].
@@ -76,38 +83,39 @@ impl BlockEncoder {
         self.encoder.encoded().source_packets() >= usize::from(self.size)
     }
 
-    /// The repair packets, under the name that the flow has where they go; none before the first packet.
+    /// Returns the repair packets of the block, as messages with the flow's alias at their
+    /// destination. An empty block has none.
     pub fn repairs(&self, alias: Alias) -> impl Iterator<Item = InStreamRepair<'_>> {
         let rows = self.encoder.repairs(BatchId::new(0)).last().map_or(0, |repair| repair.index + 1);
         self.covered.into_iter().flat_map(move |(first, mask)| {
             let first_low = first.low();
             self.encoder.repairs(BatchId::new(first_low)).map(move |repair| {
-                let (place, length_symbol) = (place_of(&repair, rows), repair.length_symbol);
-                let head = InStreamHead { alias, first_low, mask, place, length_symbol };
+                let (index, length_symbol) = (repair_index(&repair, rows), repair.length_symbol);
+                let head = InStreamHead { alias, first_low, mask, repair_index: index, length_symbol };
                 InStreamRepair { head, payload: repair.payload }
             })
         })
     }
 
-    /// Returns the memory of its buffers, in bytes.
+    /// Returns the memory of the repair packets' buffers, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.made() * (CODED_BYTES_MAX + size_of::<AlignedBuffer>())) as u64
+        (self.repair_count() * (CODED_BYTES_MAX + size_of::<AlignedBuffer>())) as u64
     }
 
-    /// How many repair packets it makes.
+    /// Returns the number of repair packets of a block.
     #[must_use]
-    pub fn made(&self) -> usize {
+    pub fn repair_count(&self) -> usize {
         self.encoder.encoded().length_symbols().len()
     }
 
-    /// When the block is to be closed, full or not; `None` before the first packet.
+    /// Returns the time at which the block closes even if it is not full; `None` while it is empty.
     #[must_use]
     pub const fn due(&self) -> Option<Time> {
         self.due
     }
 
-    /// Begins the next block.
+    /// Empties the block, for the flow's next packets.
     pub fn restart(&mut self) {
         self.encoder.restart();
         self.covered = None;
@@ -115,8 +123,9 @@ impl BlockEncoder {
     }
 }
 
-/// Which of `count` repair packets this one is.
-fn place_of(repair: &Repair<'_>, count: usize) -> Place {
+/// Returns the wire index of a repair packet among the `count` of its block.
+fn repair_index(repair: &Repair<'_>, count: usize) -> RepairIndex {
     let number = |number: usize| u8::try_from(number).expect("there are at most 8 repair packets");
-    Place::new(number(repair.index), number(count)).expect("a repair packet is one of those made")
+    RepairIndex::new(number(repair.index), number(count))
+        .expect("the index is below the number of repair packets")
 }

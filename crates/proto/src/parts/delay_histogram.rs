@@ -1,26 +1,27 @@
-//! How late packets are: percentiles, in little memory.
+//! Percentiles of delays, in little memory.
 
 use byway_units::Duration;
 
-/// Counts delays in buckets, of which every doubling of the delay has eight: a percentile is told to an eighth of
-/// itself, or 64 us, whichever is more. What is above 16 s counts as that.
+/// Histogram of delays with eight buckets for each doubling. A percentile is accurate to 1/8, or to
+/// 64 us if that is more. Delays above 16 s count as 16 s.
 ///
-/// It takes 260 bytes, whatever it is given. Where a bucket has counted 65,535 delays all counts are halved, which
-/// leaves their proportions.
+/// It takes 260 bytes, whatever the samples. When a bucket reaches 65,535, all counts are halved,
+/// which preserves their proportions.
 #[derive(Clone, Debug)]
 pub struct DelayHistogram {
     counts: [u16; BUCKETS],
     max_micros: u32,
 }
 
-/// Shortest delay told from none: less than what timers and queues of a machine add by themselves.
+/// Resolution: shorter than the delays that a machine's timers and queues add.
 const UNIT_MICROS: u32 = 64;
 
-/// Buckets for each doubling: an eighth is less than what delays differ by from one second to the next.
+/// Buckets for each doubling: the step of 1/8 is less than the variation of delays from one second
+/// to the next.
 const BUCKETS_PER_OCTAVE: u32 = 1 << OCTAVE_BITS;
 const OCTAVE_BITS: u32 = 3;
 
-/// As many as reach up to 16.7 s, beyond every latency budget.
+/// Number of buckets: up to 16.7 s, beyond every latency budget.
 const BUCKETS: usize = 128;
 
 impl Default for DelayHistogram {
@@ -30,19 +31,19 @@ impl Default for DelayHistogram {
 }
 
 impl DelayHistogram {
-    /// Counts a delay.
+    /// Adds a delay; above 16 s, it counts as 16 s.
     pub fn add(&mut self, delay: Duration) {
         let micros = u32::try_from(delay.as_micros()).unwrap_or(u32::MAX);
         self.max_micros = self.max_micros.max(micros);
         let bucket = bucket_of(micros / UNIT_MICROS);
         self.counts[bucket] += 1;
         if self.counts[bucket] == u16::MAX {
-            // Rounded up, so that the rare is not forgotten.
+            // Rounded up, because rare delays would vanish otherwise.
             self.counts.iter_mut().for_each(|count| *count = count.div_ceil(2));
         }
     }
 
-    /// What so many of a hundred delays do not exceed; zero if there are none.
+    /// Returns the `percent`th percentile of the added delays (0 to 100); zero if there are none.
     #[must_use]
     pub fn percentile(&self, percent: u8) -> Duration {
         let counts = self.counts.iter().map(|count| u64::from(*count));
@@ -57,13 +58,13 @@ impl DelayHistogram {
         Duration::from_micros(end.min(self.max_micros.into()))
     }
 
-    /// Begins anew.
+    /// Removes all delays from the histogram.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-/// The bucket of a delay in units.
+/// Returns the index of the bucket for a delay in units of 64 us.
 fn bucket_of(units: u32) -> usize {
     let octave = units.max(1).ilog2();
     let bucket = match octave.checked_sub(OCTAVE_BITS) {
@@ -73,7 +74,7 @@ fn bucket_of(units: u32) -> usize {
     (bucket as usize).min(BUCKETS - 1)
 }
 
-/// The least delay in units that is above a bucket's.
+/// Returns the upper bound of a bucket, exclusive, in units of 64 us.
 fn end_of(bucket: usize) -> u64 {
     let per_octave = u64::from(BUCKETS_PER_OCTAVE);
     let next = bucket as u64 + 1;
@@ -102,7 +103,7 @@ mod tests {
         histogram
     }
 
-    /// The naive way.
+    /// The percentile by sorting.
     fn sorted(micros: &[u64], percent: u8) -> u64 {
         let mut micros = Vec::from(micros);
         micros.sort_unstable();
@@ -141,8 +142,8 @@ mod tests {
         for nth in 0..1_000_000_u64 {
             histogram.add(Duration::from_millis(if nth % 100 < 97 { 10 } else { 80 }));
         }
-        let told = [50, 95, 99].map(|percent| histogram.percentile(percent).as_millis());
-        assert!(told[0] <= 11 && told[1] <= 11 && told[2] == 80, "{told:?}");
+        let reported = [50, 95, 99].map(|percent| histogram.percentile(percent).as_millis());
+        assert!(reported[0] <= 11 && reported[1] <= 11 && reported[2] == 80, "{reported:?}");
     }
 
     #[test]
@@ -161,10 +162,10 @@ mod tests {
             ),
             percent in 1_u8..=100,
         ) {
-            let told = histogram(&micros).percentile(percent).as_micros();
+            let reported = histogram(&micros).percentile(percent).as_micros();
             let exact = sorted(&micros, percent);
-            prop_assert!(told >= exact, "{} < {}", told, exact);
-            prop_assert!(told <= exact + exact / 8 + u64::from(UNIT_MICROS), "{} > {}", told, exact);
+            prop_assert!(reported >= exact, "{} < {}", reported, exact);
+            prop_assert!(reported <= exact + exact / 8 + u64::from(UNIT_MICROS), "{} > {}", reported, exact);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which packets of a flow are missing, and when to ask for them.
+//! Loss detection of a flow: missing packets, and the times of their NACKs.
 
 mod missing;
 mod received;
@@ -7,111 +7,116 @@ use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
 use crate::limits::RANGES_MAX;
-use missing::{Gap, Missing};
-use received::Received;
+use missing::{Gap, MissingRanges};
+use received::ReceivedWindow;
 
-/// What a packet is to its flow.
+/// Position of a packet's sequence number relative to those received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// The one after the highest so far.
+pub enum ArrivalOrder {
+    /// One above the highest received so far.
     Next,
-    /// Beyond that: what lies between is missing.
+    /// At least two above the highest: the sequence numbers in between are missing.
     Ahead,
-    /// Below the highest, and here for the first time.
+    /// Below the highest, and received for the first time: a late packet or a repair.
     Filling,
-    /// Here before.
+    /// Received before, on this or another path.
     Duplicate,
-    /// So far below the highest that nobody knows any more.
+    /// Too far below the highest to be remembered: the packet may be a duplicate.
     TooOld,
 }
 
-impl Arrival {
-    /// Whether the packet may be delivered: it was not before.
+impl ArrivalOrder {
+    /// True if the packet is not a duplicate, and may be delivered.
     #[must_use]
     pub const fn is_new(self) -> bool {
         matches!(self, Self::Next | Self::Ahead | Self::Filling)
     }
 }
 
-/// Sequence numbers from `first` on, `length` of them.
+/// Range of consecutive sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberRange {
-    /// The lowest.
+    /// Lowest sequence number in the range.
     pub first: u64,
-    /// How many; never 0.
+    /// Number of sequence numbers in the range; never 0.
     pub length: u32,
 }
 
 impl NumberRange {
-    /// One more than the highest.
+    /// Returns the sequence number after the last one of the range.
     #[must_use]
     pub const fn end(self) -> u64 {
         self.first + self.length as u64
     }
 }
 
-/// When a gap counts as a loss, and how often to ask.
+/// Thresholds from which on a missing packet counts as lost, and the number of its NACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// A number is asked for once one so much higher has arrived: 1 asks at once, 3 is usual (as in RFC 9002).
+pub struct NackTimers {
+    /// Distance to a received packet with a higher sequence number at which a missing packet counts
+    /// as lost: 1 for the next packet, usually 3 (as in RFC 9002).
     pub packets: u64,
-    /// Or once so much time has passed since the gap was noticed.
+    /// Time after the detection of a gap from which on its packets count as lost.
     pub time: Duration,
-    /// How often a number is asked for; a relay repairs each packet at most three times.
-    pub asks_max: u8,
+    /// Largest number of NACKs for one sequence number; a relay repairs each packet at most three
+    /// times.
+    pub nacks_max: u8,
 }
 
-/// Numbers by what became of them.
+/// Sequence numbers and packets of a flow by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GapCounters {
-    /// Passed over by a higher one.
+    /// Sequence numbers that were missing when a higher one arrived.
     pub missed: u64,
-    /// Of these, arrived later.
+    /// Missing sequence numbers whose packets arrived later, on any path.
     pub filled: u64,
-    /// Of these, given up by the caller.
-    pub given_up: u64,
-    /// Of these, forgotten, as too many others were missing or they were too old.
+    /// Missing sequence numbers that the caller gave up by their age.
+    pub expired: u64,
+    /// Missing sequence numbers that are not tracked any more, because too many others were missing
+    /// or they fell below the window.
     pub forgotten: u64,
-    /// Arrived again.
+    /// Packets that had arrived before.
     pub duplicate: u64,
-    /// Arrived too late to know.
+    /// Packets that arrived below the window; they may be duplicates.
     pub too_old: u64,
 }
 
-/// A receiver's account of one flow: what has arrived, what is missing, what was asked for.
+/// Receive state of one flow: received packets, missing packets and NACKs.
 ///
-/// A flow whose packets arrive in order costs two numbers: memory is allocated at the first gap. Whatever
-/// happens, at most [`MISSING_MAX`](crate::limits::MISSING_MAX) numbers are held to be missing, and
-/// duplicates are told apart within [`NUMBER_WINDOW`](crate::limits::NUMBER_WINDOW) numbers.
+/// A flow whose packets arrive in order needs no allocated memory; the first gap allocates it. At
+/// most [`MISSING_MAX`](crate::limits::MISSING_MAX) sequence numbers are stored as missing, and
+/// duplicates are recognised within [`NUMBER_WINDOW`](crate::limits::NUMBER_WINDOW) sequence
+/// numbers.
 #[derive(Clone, Debug)]
 pub struct GapTracker {
-    patience: Patience,
-    received: Received,
-    missing: Missing,
-    open: Option<Open>,
+    timers: NackTimers,
+    received: ReceivedWindow,
+    missing: MissingRanges,
+    open_ended: Option<OpenEndedRequest>,
     counters: GapCounters,
 }
 
-/// An open-ended request.
+/// An open-ended NACK in force: its first sequence number, and the time from a gap's detection to
+/// its next NACK.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenEndedRequest {
     from: u64,
     again: Duration,
 }
 
 impl GapTracker {
-    /// A flow of which no packet has arrived.
+    /// Creates the state of a flow whose first sequence number is unknown.
     #[must_use]
-    pub const fn new(patience: Patience) -> Self {
+    pub const fn new(timers: NackTimers) -> Self {
         Self {
-            patience,
-            received: Received::new(),
-            missing: Missing::new(),
-            open: None,
+            timers,
+            received: ReceivedWindow::new(),
+            missing: MissingRanges::new(),
+            open_ended: None,
             counters: GapCounters {
                 missed: 0,
                 filled: 0,
-                given_up: 0,
+                expired: 0,
                 forgotten: 0,
                 duplicate: 0,
                 too_old: 0,
@@ -119,148 +124,160 @@ impl GapTracker {
         }
     }
 
-    /// A flow that begins with number 0, of which no packet has arrived.
+    /// Creates the state of a flow that begins with sequence number 0, before its first packet
+    /// arrives.
     #[must_use]
-    pub fn begun(patience: Patience) -> Self {
-        Self { received: Received::from_zero(), ..Self::new(patience) }
+    pub fn begun(timers: NackTimers) -> Self {
+        Self { received: ReceivedWindow::from_zero(), ..Self::new(timers) }
     }
 
-    /// A flow that goes on after this number; what came before is neither missing nor new.
+    /// Creates the state of a flow that resumes after sequence number `highest`. That and lower
+    /// ones count as received.
     #[must_use]
-    pub fn resumed(patience: Patience, highest: u64) -> Self {
-        Self { received: Received::up_to(highest), ..Self::new(patience) }
+    pub fn resumed(timers: NackTimers, highest: u64) -> Self {
+        Self { received: ReceivedWindow::up_to(highest), ..Self::new(timers) }
     }
 
-    /// Whether a packet with this number would be new.
+    /// True if a packet with this sequence number is certainly no duplicate.
     #[must_use]
     pub fn is_new(&self, number: u64) -> bool {
-        self.received.lacks(number)
+        self.received.is_new(number)
     }
 
-    /// Gaps that are noticed from now on have other patience.
-    pub const fn set_patience(&mut self, patience: Patience) {
-        self.patience = patience;
+    /// Sets the timers of gaps that are detected from now on; older gaps keep theirs.
+    pub const fn set_timers(&mut self, timers: NackTimers) {
+        self.timers = timers;
     }
 
-    /// The highest number that has arrived.
+    /// Returns the highest sequence number received; `None` before the first packet.
     #[must_use]
     pub const fn highest(&self) -> Option<u64> {
         self.received.highest()
     }
 
-    /// A packet arrived, on whatever way.
-    pub fn arrived(&mut self, number: u64, now: Time) -> Arrival {
+    /// Records a packet of any path, and returns its order. Sequence numbers that it skips become
+    /// missing; its own is missing no more.
+    pub fn on_packet(&mut self, number: u64, now: Time) -> ArrivalOrder {
         let end = self.received.end();
-        let arrival = self.received.note(number);
+        let arrival = self.received.insert(number);
         match arrival {
-            Arrival::Next => self.advance(now),
-            Arrival::Ahead => {
+            ArrivalOrder::Next => self.advance(now),
+            ArrivalOrder::Ahead => {
                 self.miss(end, number, now);
                 self.advance(now);
             }
-            Arrival::Filling => self.counters.filled += u64::from(self.missing.remove(number, now)),
-            Arrival::Duplicate => self.counters.duplicate += 1,
-            Arrival::TooOld => self.counters.too_old += 1,
+            ArrivalOrder::Filling => self.counters.filled += u64::from(self.missing.remove(number, now)),
+            ArrivalOrder::Duplicate => self.counters.duplicate += 1,
+            ArrivalOrder::TooOld => self.counters.too_old += 1,
         }
         arrival
     }
 
-    /// Everything from this number on has been asked for by an open-ended request, until it is
-    /// [closed](Self::close): gaps noticed from there on are asked for only after `again`.
-    pub const fn open(&mut self, from: u64, again: Duration) {
-        self.open = Some(Open { from, again });
+    /// Records that an open-ended NACK was sent for all sequence numbers from `from` on, until
+    /// [`end_open_ended`](Self::end_open_ended). It counts as the first NACK of gaps detected from
+    /// there on, and the next follows after `again`.
+    pub const fn begin_open_ended(&mut self, from: u64, again: Duration) {
+        self.open_ended = Some(OpenEndedRequest { from, again });
     }
 
-    /// The open-ended request is over.
-    pub const fn close(&mut self) {
-        self.open = None;
+    /// Records that the open-ended NACK is over: new gaps need NACKs of their own again.
+    pub const fn end_open_ended(&mut self) {
+        self.open_ended = None;
     }
 
-    /// When [`due`](Self::due) has something to ask for; perhaps later than this, never earlier.
+    /// Returns a time before which [`due`](Self::due) returns no ranges; `None` if no NACK is
+    /// planned.
     #[must_use]
     pub const fn deadline(&self) -> Option<Time> {
         self.missing.deadline()
     }
 
-    /// The numbers to ask for now, lowest first; they come again after `again`, if they may, and then twice as late each
-    /// time: a repair may have to come a long way first. Call until there are none: only so many ranges fit in one request.
+    /// Returns the ranges of sequence numbers for a NACK now, lowest first, and records that they
+    /// are requested. They are due again after `again`, and then after twice as long each time.
+    /// Call until it returns none, because a NACK has a limited number of ranges.
     pub fn due(&mut self, again: Duration, now: Time) -> ArrayVec<NumberRange, RANGES_MAX> {
-        self.missing.ask(self.patience.asks_max, again, now)
+        self.missing.pop_due(self.timers.nacks_max, again, now)
     }
 
-    /// Leaves the numbers missing that are due for the first time: they are never asked for. How many.
-    pub fn leave_due(&mut self, now: Time) -> u64 {
-        self.missing.leave_due(now)
+    /// Excludes the sequence numbers whose first NACK is due from all NACKs: they stay missing.
+    /// Returns their number.
+    pub fn exclude_due(&mut self, now: Time) -> u64 {
+        self.missing.exclude_due(now)
     }
 
-    /// Whether this number is missing, and was not [left](Self::leave_due) so.
+    /// True if this sequence number is missing and may be requested: it is not
+    /// [excluded](Self::exclude_due).
     #[must_use]
     pub fn is_wanted(&self, number: u64) -> bool {
         self.missing.is_wanted(number)
     }
 
-    /// Gives up some numbers that were noticed to be missing before `noticed`, lowest first. Call until there are
-    /// none.
-    pub fn give_up(&mut self, noticed: Time) -> Option<NumberRange> {
+    /// Gives up the lowest gap if it was detected before `noticed`, and returns its range. Call
+    /// until it returns `None`.
+    pub fn expire(&mut self, noticed: Time) -> Option<NumberRange> {
         let range = self.missing.pop_noticed_before(noticed)?;
-        self.counters.given_up += u64::from(range.length);
+        self.counters.expired += u64::from(range.length);
         Some(range)
     }
 
-    /// Whether this number is missing: passed over, not here, not given up.
+    /// True if this sequence number is missing: skipped by a higher one, not received since, and
+    /// not given up.
     #[must_use]
     pub fn is_missing(&self, number: u64) -> bool {
         self.missing.contains(number)
     }
 
-    /// Whether this number is missing, and was asked for.
+    /// True if this sequence number is missing, and a NACK has requested it.
     #[must_use]
-    pub fn was_asked(&self, number: u64) -> bool {
-        self.missing.was_asked(number)
+    pub fn was_nacked(&self, number: u64) -> bool {
+        self.missing.was_nacked(number)
     }
 
-    /// Returns the time at which a number was passed over that is missing still.
+    /// Returns the time at which a missing sequence number was detected; `None` if it is not
+    /// missing.
     #[must_use]
     pub fn noticed(&self, number: u64) -> Option<Time> {
         self.missing.noticed(number)
     }
 
-    /// How many numbers are missing.
+    /// Returns the number of missing sequence numbers.
     #[must_use]
     pub const fn missing(&self) -> usize {
         self.missing.count()
     }
 
-    /// In how many gaps they are: what it takes to look for those that are due.
+    /// Returns the number of gaps, which determines the cost of a search for due ones.
     #[must_use]
     pub fn gaps(&self) -> usize {
         self.missing.gaps()
     }
 
-    /// What became of the numbers so far.
+    /// Returns the counts of sequence numbers and packets by their result.
     #[must_use]
     pub const fn counters(&self) -> &GapCounters {
         &self.counters
     }
 
-    /// The highest number has grown.
+    /// Handles a new highest sequence number: forgets gaps below the window, and makes gaps due
+    /// that are now far enough below it.
     fn advance(&mut self, now: Time) {
         if self.missing.count() == 0 {
             return;
         }
         self.counters.forgotten += self.missing.forget_below(self.received.oldest());
-        self.missing.ripen(self.received.end() - 1, self.patience.packets, now);
+        self.missing.ripen(self.received.end() - 1, self.timers.packets, now);
     }
 
-    /// The numbers from `first` to before `end` were passed over.
+    /// Records the sequence numbers from `first` to before `end` as missing. Those that an
+    /// open-ended NACK covers count as requested once.
     fn miss(&mut self, first: u64, end: u64, now: Time) {
         self.counters.missed += end - first;
-        let unasked_end = self.open.map_or(end, |open| open.from.clamp(first, end));
-        let due = now.saturating_add(self.patience.time);
-        self.counters.forgotten += self.missing.add(Gap::new(first, unasked_end, now).due_at(due));
-        if let Some(open) = self.open {
-            let due = if self.patience.asks_max > 1 { now.saturating_add(open.again) } else { Time::MAX };
-            self.counters.forgotten += self.missing.add(Gap::new(unasked_end, end, now).asked(due));
+        let not_requested_end = self.open_ended.map_or(end, |open| open.from.clamp(first, end));
+        let due = now.saturating_add(self.timers.time);
+        self.counters.forgotten += self.missing.add(Gap::new(first, not_requested_end, now).due_at(due));
+        if let Some(open) = self.open_ended {
+            let due = if self.timers.nacks_max > 1 { now.saturating_add(open.again) } else { Time::MAX };
+            self.counters.forgotten += self.missing.add(Gap::new(not_requested_end, end, now).nacked(due));
         }
     }
 }
@@ -277,7 +294,7 @@ mod tests {
     use super::*;
     use crate::limits::MISSING_MAX;
 
-    const PATIENCE: Patience = Patience { packets: 3, time: Duration::from_millis(8), asks_max: 2 };
+    const TIMERS: NackTimers = NackTimers { packets: 3, time: Duration::from_millis(8), nacks_max: 2 };
     const AGAIN: Duration = Duration::from_millis(50);
 
     fn at(millis: u64) -> Time {
@@ -285,9 +302,9 @@ mod tests {
     }
 
     fn tracker(numbers: impl IntoIterator<Item = u64>) -> GapTracker {
-        let mut tracker = GapTracker::new(PATIENCE);
+        let mut tracker = GapTracker::new(TIMERS);
         for number in numbers {
-            tracker.arrived(number, at(0));
+            tracker.on_packet(number, at(0));
         }
         tracker
     }
@@ -300,7 +317,7 @@ mod tests {
     fn a_gap_is_asked_for_once_three_packets_came_after_it() {
         let mut tracker = tracker([0, 2, 3]);
         assert_eq!(tracker.due(AGAIN, at(0)).as_slice(), []);
-        assert_eq!(tracker.arrived(4, at(0)), Arrival::Next);
+        assert_eq!(tracker.on_packet(4, at(0)), ArrivalOrder::Next);
         assert_eq!(tracker.due(AGAIN, at(0)).as_slice(), [range(1, 1)]);
         assert_eq!(tracker.due(AGAIN, at(0)).as_slice(), []);
     }
@@ -326,7 +343,7 @@ mod tests {
     #[test]
     fn neighbours_are_asked_for_as_one_range() {
         let mut tracker = tracker([0, 5, 7, 10, 11, 12, 13]);
-        tracker.arrived(3, at(0));
+        tracker.on_packet(3, at(0));
         assert_eq!(
             tracker.due(AGAIN, at(8)).as_slice(),
             [range(1, 2), range(4, 1), range(6, 1), range(8, 2)]
@@ -336,9 +353,9 @@ mod tests {
     #[test]
     fn what_an_open_ended_request_covers_is_asked_for_only_again() {
         let mut tracker = tracker([0, 1]);
-        tracker.open(2, AGAIN);
-        tracker.arrived(10, at(20));
-        tracker.close();
+        tracker.begin_open_ended(2, AGAIN);
+        tracker.on_packet(10, at(20));
+        tracker.end_open_ended();
         assert_eq!(tracker.due(AGAIN, at(69)).as_slice(), []);
         assert_eq!(tracker.due(AGAIN, at(70)).as_slice(), [range(2, 8)]);
         assert_eq!(tracker.due(AGAIN, at(1_000)).as_slice(), []);
@@ -347,8 +364,8 @@ mod tests {
     #[test]
     fn an_open_ended_request_from_the_middle_of_a_gap_covers_the_rest_of_it() {
         let mut tracker = tracker([0, 1]);
-        tracker.open(5, AGAIN);
-        tracker.arrived(10, at(0));
+        tracker.begin_open_ended(5, AGAIN);
+        tracker.on_packet(10, at(0));
         assert_eq!(tracker.due(AGAIN, at(8)).as_slice(), [range(2, 3)]);
         assert_eq!(tracker.due(AGAIN, at(50)).as_slice(), [range(5, 5)]);
     }
@@ -369,7 +386,7 @@ mod tests {
         assert_eq!((tracker.missing(), tracker.counters().missed), (MISSING_MAX, 5_000));
         assert_eq!(tracker.counters().forgotten, 5_000 - MISSING_MAX as u64);
         assert!(tracker.is_missing(5_000) && !tracker.is_missing(1));
-        assert_eq!(tracker.arrived(1, at(1)), Arrival::Filling, "what is forgotten is no duplicate");
+        assert_eq!(tracker.on_packet(1, at(1)), ArrivalOrder::Filling, "what is forgotten is no duplicate");
         assert_eq!(tracker.counters().filled, 0);
     }
 
@@ -377,7 +394,7 @@ mod tests {
     fn what_leaves_the_window_is_forgotten() {
         let mut tracker = tracker((0..10).chain(11..8_202));
         assert!(tracker.is_missing(10));
-        tracker.arrived(8_202, at(1));
+        tracker.on_packet(8_202, at(1));
         assert!(!tracker.is_missing(10));
         assert_eq!((tracker.missing(), tracker.counters().forgotten), (0, 1));
     }
@@ -385,15 +402,15 @@ mod tests {
     #[test]
     fn old_gaps_are_given_up_and_then_nothing_is_missing() {
         let mut tracker = tracker([0, 3, 5]);
-        tracker.arrived(7, at(9));
-        let given_up: Vec<_> = core::iter::from_fn(|| tracker.give_up(at(9))).collect();
+        tracker.on_packet(7, at(9));
+        let given_up: Vec<_> = core::iter::from_fn(|| tracker.expire(at(9))).collect();
         assert_eq!(given_up, [range(1, 2), range(4, 1)]);
-        assert_eq!((tracker.missing(), tracker.counters().given_up), (1, 3));
+        assert_eq!((tracker.missing(), tracker.counters().expired), (1, 3));
     }
 
-    /// The naive way: a record for each missing number.
+    /// A reference tracker: a record for each missing sequence number.
     #[derive(Default)]
-    struct Naive {
+    struct NaiveTracker {
         missing: BTreeMap<u64, Record>,
         end: Option<u64>,
         open: Option<(u64, Duration)>,
@@ -404,19 +421,20 @@ mod tests {
     struct Record {
         noticed: Time,
         due: Time,
-        asked: u8,
-        /// Equal for numbers that were passed over at once and share the beginning of their fate.
+        requested: u8,
+        /// Equal for sequence numbers that were detected together and have the same number of
+        /// initial NACKs.
         event: u64,
     }
 
-    impl Naive {
-        fn arrived(&mut self, number: u64, now: Time) {
+    impl NaiveTracker {
+        fn on_packet(&mut self, number: u64, now: Time) {
             let end = self.end.unwrap_or(number);
             for missed in end..number {
                 let open = self.open.filter(|(from, _)| missed >= *from);
-                let (wait, asked) = open.map_or((PATIENCE.time, 0), |(_, again)| (again, 1));
-                let event = 2 * self.events + u64::from(asked);
-                self.missing.insert(missed, Record { noticed: now, due: now + wait, asked, event });
+                let (wait, requested) = open.map_or((TIMERS.time, 0), |(_, again)| (again, 1));
+                let event = 2 * self.events + u64::from(requested);
+                self.missing.insert(missed, Record { noticed: now, due: now + wait, requested, event });
             }
             self.events += 1;
             self.missing.remove(&number);
@@ -429,7 +447,7 @@ mod tests {
             self.ripen(highest, now);
         }
 
-        /// A number ripens when the last of its row does.
+        /// A sequence number is due when the last one of its gap is.
         fn ripen(&mut self, highest: u64, now: Time) {
             let (mut after, mut last) = (None, 0);
             for (number, record) in self.missing.iter_mut().rev() {
@@ -437,7 +455,7 @@ mod tests {
                     last = *number;
                 }
                 after = Some((*number, record.event));
-                if record.asked == 0 && highest >= last + PATIENCE.packets {
+                if record.requested == 0 && highest >= last + TIMERS.packets {
                     record.due = record.due.min(now);
                 }
             }
@@ -448,14 +466,14 @@ mod tests {
             for (number, record) in &mut self.missing {
                 if record.due <= now {
                     numbers.push(*number);
-                    record.asked += 1;
-                    record.due = if record.asked < PATIENCE.asks_max { now + AGAIN } else { Time::MAX };
+                    record.requested += 1;
+                    record.due = if record.requested < TIMERS.nacks_max { now + AGAIN } else { Time::MAX };
                 }
             }
             numbers
         }
 
-        fn give_up(&mut self, noticed: Time) -> Vec<u64> {
+        fn expire(&mut self, noticed: Time) -> Vec<u64> {
             let old: Vec<_> = self
                 .missing
                 .iter()
@@ -487,7 +505,7 @@ mod tests {
         fn the_tracker_does_as_a_list_of_all_missing_numbers(
             steps in proptest::collection::vec((0_u8..20, 0_u64..3_000, 0_u64..6), 0..300),
         ) {
-            let (mut tracker, mut naive) = (GapTracker::new(PATIENCE), Naive::default());
+            let (mut tracker, mut naive) = (GapTracker::new(TIMERS), NaiveTracker::default());
             let (mut highest, mut now) = (0_u64, at(0));
             for (kind, by, millis) in steps {
                 now += Duration::from_millis(millis);
@@ -502,20 +520,20 @@ mod tests {
                     17 => prop_assert_eq!(all_due(&mut tracker, now), naive.due(now)),
                     18 => {
                         let old = now.saturating_sub(Duration::from_millis(60));
-                        let given_up = core::iter::from_fn(|| tracker.give_up(old));
-                        prop_assert_eq!(numbers(given_up), naive.give_up(old));
+                        let given_up = core::iter::from_fn(|| tracker.expire(old));
+                        prop_assert_eq!(numbers(given_up), naive.expire(old));
                     }
                     19 if by % 2 == 0 => {
-                        tracker.open(highest + 1 + by % 3, AGAIN);
+                        tracker.begin_open_ended(highest + 1 + by % 3, AGAIN);
                         naive.open = Some((highest + 1 + by % 3, AGAIN));
                     }
                     19 => {
-                        tracker.close();
+                        tracker.end_open_ended();
                         naive.open = None;
                     }
                     _ => {
-                        if tracker.arrived(number, now).is_new() {
-                            naive.arrived(number, now);
+                        if tracker.on_packet(number, now).is_new() {
+                            naive.on_packet(number, now);
                         }
                         highest = highest.max(number);
                     }

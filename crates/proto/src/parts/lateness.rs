@@ -1,46 +1,50 @@
-//! How often somebody answers late.
+//! Share of late answers of a receiver in cooperative recovery.
 
 use alloc::collections::VecDeque;
 
 use byway_units::{Duration, Time};
 
-/// What stands for 1.
+/// The value of 1 in fixed-point arithmetic.
 const ONE: u32 = 1 << 16;
 
-/// An answer counts for a sixteenth of what is known: whoever begins to be late shows within some ten answers.
+/// Divisor of the newest answer's weight. A receiver that becomes late is recognised within about
+/// ten answers.
 const WEIGHT: u32 = 16;
 
-/// Most late answers that can be done without.
+/// Largest number of late answers that the computation of [`LateShare::more_than`] allows for.
 const SPARE_MAX: usize = 31;
 
-/// Questions whose answers are watched at a time: as many as a burst of losses asks of one receiver.
+/// Largest number of one receiver's unanswered requests that are remembered: as many as a burst of
+/// losses causes.
 const WATCHED_MAX: usize = 8;
 
-/// An answer that is this much late does not come.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(1);
+/// Time after an answer's due time from which on it counts as lost.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often somebody answers late: every question counts, also one that was settled without its answer.
+/// Share of a receiver's answers to cooperative requests that are late. Every request counts, even
+/// if the decode attempt succeeded without its answer.
 #[derive(Clone, Debug, Default)]
 pub struct Lateness {
     share: LateShare,
-    /// What was asked for, and when it should be here; oldest first.
+    /// Unanswered requests: the packet's number and the due time of its answer, oldest first.
     watched: VecDeque<(u64, Time)>,
 }
 
-/// The share of answers that were late, newer ones counting for more (an exponential average); at first none was.
+/// Share of late answers as an exponentially weighted moving average, initially zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LateShare(u16);
 
 impl Lateness {
-    /// The share of answers that were late.
+    /// Returns the present share of late answers.
     #[must_use]
     pub const fn share(&self) -> LateShare {
         self.share
     }
 
-    /// Notes that the packet of this number was asked for, and should be here by then.
-    pub fn asked(&mut self, number: u64, due: Time, now: Time) {
-        let is_over = |(_, due): &(u64, Time)| *due + GIVEN_UP_AFTER <= now;
+    /// Records that the relay requested packet `number`, whose answer is due at `due`. Requests
+    /// that are long overdue count as late.
+    pub fn on_request(&mut self, number: u64, due: Time, now: Time) {
+        let is_over = |(_, due): &(u64, Time)| *due + ANSWER_TIMEOUT <= now;
         while self.watched.front().is_some_and(is_over) || self.watched.len() == WATCHED_MAX {
             if self.watched.pop_front().is_some_and(|(_, due)| due <= now) {
                 self.share.note(true);
@@ -49,10 +53,11 @@ impl Lateness {
         self.watched.push_back((number, due));
     }
 
-    /// Notes that it is here, or that there is no such packet.
-    pub fn answered(&mut self, number: u64, now: Time) {
-        if let Some(place) = self.watched.iter().position(|(watched, _)| *watched == number)
-            && let Some((_, due)) = self.watched.remove(place)
+    /// Records the answer for packet `number`: the packet, or the refusal that the receiver does
+    /// not have it.
+    pub fn on_answer(&mut self, number: u64, now: Time) {
+        if let Some(index) = self.watched.iter().position(|(watched, _)| *watched == number)
+            && let Some((_, due)) = self.watched.remove(index)
         {
             self.share.note(now > due);
         }
@@ -66,10 +71,11 @@ impl LateShare {
         self.0 = u16::try_from(share).unwrap_or(u16::MAX);
     }
 
-    /// The chance that more than `spare` of these are late at once, of 65,536: each is or is not, whatever the others do.
+    /// Returns the probability that more than `spare` of these receivers are late for one decode
+    /// attempt, in 1/65,536. The receivers count as independent.
     pub fn more_than(spare: usize, all: impl Iterator<Item = Self>) -> u32 {
         let spare = spare.min(SPARE_MAX);
-        // The chance that exactly so many are late, of those looked at.
+        // Probability that exactly this number is late, among those processed so far.
         let mut late = [0_u32; SPARE_MAX + 1];
         late[0] = ONE;
         for Self(part) in all {
@@ -91,7 +97,7 @@ fn scaled(chance: u32, share: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// One who is late in `late` answers of a thousand.
+    /// Returns a receiver with `late` late answers in a thousand.
     fn known(late: u32) -> LateShare {
         let mut known = LateShare::default();
         for nth in 0..1_000 {
@@ -136,15 +142,16 @@ mod tests {
         Time::START + Duration::from_millis(ms)
     }
 
-    /// What is known after so many answers, each so long after it was asked for; they are due after 50 ms.
+    /// Returns the state after `answers` requests, each answered after `takes` milliseconds and due
+    /// after 50 ms.
     fn after(answers: u64, takes: Option<u64>) -> Lateness {
         let mut lateness = Lateness::default();
         for number in 0..answers {
-            let asked = number * 10_000;
-            lateness.asked(number, at(asked + 50), at(asked));
+            let requested_at = number * 10_000;
+            lateness.on_request(number, at(requested_at + 50), at(requested_at));
             if let Some(takes) = takes {
-                lateness.answered(number, at(asked + takes));
-                lateness.answered(number, at(asked + takes));
+                lateness.on_answer(number, at(requested_at + takes));
+                lateness.on_answer(number, at(requested_at + takes));
             }
         }
         lateness
@@ -169,7 +176,7 @@ mod tests {
     fn only_so_many_are_watched() {
         let mut lateness = Lateness::default();
         for number in 0..100 {
-            lateness.asked(number, at(50), at(0));
+            lateness.on_request(number, at(50), at(0));
         }
         assert_eq!(
             (lateness.watched.len(), lateness.share()),

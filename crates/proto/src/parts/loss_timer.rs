@@ -1,11 +1,12 @@
-//! How long to wait for the next packet before asking for it.
+//! Loss timer: timeout for the next packet of a flow.
 //!
-//! A gap in the sequence numbers shows a loss only once a later packet has arrived. When the path goes dark, or
-//! the last packets of a burst are lost, none does, and a timer has to notice. Too short, it asks for packets
-//! that were never sent; too long, its repairs come too late. Compared over ten minutes each, with outages of a
+//! A gap in the sequence numbers shows a loss only once a later packet has arrived. In an outage,
+//! or if the last packets of a burst are lost, no later packet arrives, and a timer has to detect
+//! the loss. If it is too short, it requests packets that were never sent. If it is too long,
+//! repairs arrive too late. This table compares timers over ten minutes each, with outages of a
 //! second (`cargo run --release -p byway-proto --example loss_timer_study`):
 //!
-//! | traffic | needless questions in ten minutes, fixed 25 ms | two states | outage noticed, fixed | two states |
+//! | traffic | spurious NACKs in ten minutes, fixed 25 ms | two states | outage detected, fixed | two states |
 //! |---|---|---|---|---|
 //! | 100 packets/s, 5 ms jitter | 0 | 0 | 15 ms | 8 ms |
 //! | 50 packets/s, 5 ms jitter | 0 | 0 | 5 ms | 10 ms |
@@ -14,7 +15,8 @@
 //! | TCP transfers, pauses of 1 s | 22,895 | 988 | 23 ms | 161 ms |
 //! | random, 100 packets/s | 5,329 | 314 | 17 ms | 45 ms |
 //!
-//! "Noticed" is from when the first lost packet was due, at a round trip of 100 ms.
+//! The detection time counts from when the first lost packet was due, at a round-trip time of 100
+//! ms.
 
 mod gaps;
 
@@ -22,34 +24,35 @@ use byway_units::{Duration, Time};
 
 use gaps::Gaps;
 
-/// Decides when a silence is too long.
+/// Timer that decides when a silence of a flow counts as a loss.
 ///
-/// The caller asks for what follows the last packet once [`timeout`](Self::timeout) has passed since it arrived,
-/// then says so to [`expired`](Self::expired), and asks again at the next timeout, measured from that same
-/// arrival.
+/// When [`timeout`](Self::timeout) has passed since the last packet arrived, the caller requests
+/// the packets that follow it, and calls [`on_timeout`](Self::on_timeout). The next timeout counts
+/// from the same arrival.
 pub trait LossTimer {
-    /// A packet arrived on the direct path. `follows` if it is the one after the highest so far: the silence
-    /// across a loss says nothing about when packets are sent.
-    fn arrival(&mut self, follows: bool, now: Time);
+    /// Records a packet that arrives on the direct path. `follows` is true if its sequence number
+    /// is one above the highest so far. A silence across a loss does not show the sender's
+    /// interval.
+    fn on_packet(&mut self, follows: bool, now: Time);
 
-    /// How long after the last arrival to ask; `Duration::MAX`: not at all.
+    /// Returns the time from the last arrival to the next NACK; `Duration::MAX` if none follows.
     fn timeout(&self) -> Duration;
 
-    /// The timeout has passed, and packets were asked for.
-    fn expired(&mut self, now: Time);
+    /// Records that the timeout has passed, and that the caller has sent a NACK.
+    fn on_timeout(&mut self, now: Time);
 }
 
-/// One timeout for all flows, again and again until a packet arrives: what [`TwoState`] is compared with.
+/// Fixed timeout for all flows, repeated until a packet arrives; for comparison with [`TwoState`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Fixed {
+pub struct FixedTimeout {
     expiries: u64,
 }
 
-/// The small timeout before anything is learned: the start value of the CASPR paper, section 3.3.
+/// Small timeout of a flow before the timer has learned its silences (CASPR paper, section 3.3).
 const SMALL_START: Duration = Duration::from_millis(25);
 
-impl LossTimer for Fixed {
-    fn arrival(&mut self, _follows: bool, _now: Time) {
+impl LossTimer for FixedTimeout {
+    fn on_packet(&mut self, _follows: bool, _now: Time) {
         self.expiries = 0;
     }
 
@@ -57,81 +60,86 @@ impl LossTimer for Fixed {
         SMALL_START * (self.expiries + 1)
     }
 
-    fn expired(&mut self, _now: Time) {
+    fn on_timeout(&mut self, _now: Time) {
         self.expiries += 1;
     }
 }
 
-/// The two-state Markov timer of the CASPR paper, section 3.3, which learns both of its timeouts.
+/// Two-state Markov timer of the CASPR paper, section 3.3, which learns both of its timeouts.
 ///
-/// It starts in the *long* state, goes to the *small* one when a packet arrives within the small timeout of the
-/// one before or shows that packets in between were lost, and back when the timeout expires. What it learns is how the silences between packets are
-/// distributed:
+/// It starts in the *long* state. It enters the *small* state when a packet arrives within the
+/// small timeout of the previous one, or reveals losses in between. It returns to the long state
+/// when the timeout expires. It learns the distribution of silences between packets:
 ///
-/// - *small*: a quarter more than all but one in 128 of them. For paced flows that is a little more than the
-///   interval and its jitter; for flows that send in bursts, a little more than the silence between bursts if
-///   that is regular. At least 5 ms; at most the long timeout or 250 ms.
-/// - *long*: two round trips, but at least 100 ms and a quarter more than nine in ten of the silences: so even
-///   where silences have no rule, at most every tenth packet is followed by a needless question.
+/// - *small*: 25 % above all but one in 128 silences. For paced flows that is a little more than
+///   the interval and its jitter. For flows that send in regular bursts, it is a little more than
+///   the silence between bursts. At least 5 ms; at most the long timeout or 250 ms.
+/// - *long*: two round-trip times, but at least 100 ms and 25 % above nine in ten silences. So even
+///   with irregular silences, at most every tenth packet is followed by a spurious NACK.
 ///
-/// In one silence it asks at the timeout, a long timeout later, and then four times as late each time, six times
-/// in all: an open-ended request holds until packets arrive, and is repeated only because it may be lost.
+/// In one silence it expires at the timeout, a long timeout later, and then after four times as
+/// long each time, six times in all. An open-ended NACK is valid until packets arrive; repetitions
+/// only protect against its loss.
 #[derive(Clone, Debug)]
 pub struct TwoState {
     gaps: Gaps,
-    /// What [`Gaps`] said when it was asked last.
+    /// Small and long timeout, as computed at the last update.
     small: Duration,
     long: Duration,
     rtt: Duration,
     is_small: bool,
     last: Option<Time>,
-    /// How often was asked in this silence, and when last.
+    /// Number of expiries in this silence, and the timeout of the last expiry.
     expiries: u32,
-    asked: Duration,
+    last_timeout: Duration,
     until_learned: u8,
-    /// Packets in a row that came at a much faster pace than was learned, and the longest silence between them.
+    /// Number of consecutive silences of less than a quarter of the small timeout, and the longest
+    /// of them.
     hurried: u8,
     hurried_longest: Duration,
 }
 
-/// No state is smaller: operating systems and radio links hold packets back for a few milliseconds.
+/// Lower bound of the small timeout: operating systems and radio links delay packets by a few
+/// milliseconds.
 const SMALL_MIN: Duration = Duration::from_millis(5);
 
-/// The small timeout is no larger, unless the long one is: five frames a second are the slowest bursts within
-/// which an outage is told from silence.
+/// Upper bound of the small timeout, unless the long one is longer. Five frames a second are the
+/// slowest bursts within which an outage can be distinguished from silence.
 const SMALL_MAX: Duration = Duration::from_millis(250);
 
-/// The long timeout before any round trip is measured, and the least: below the 200 ms after which TCP gives up
-/// on a tail, above the interval of nearly all video.
+/// Lower bound of the long timeout, and its value before a round-trip time is measured. It is below
+/// the 200 ms of TCP's tail-loss timeout, and above the frame interval of nearly all video.
 const LONG_MIN: Duration = Duration::from_millis(100);
 
-/// The long timeout is no larger, except after two longer round trips.
+/// Upper bound of the long timeout, unless two round-trip times are longer.
 const LONG_MAX: Duration = Duration::from_secs(4);
 
-/// Of this many silences, one may be longer than the small timeout: needless questions stay below one in a hundred packets,
-/// and a busy machine that now and then holds packets back for 50 ms does not make outages be noticed so much later.
+/// One in this number of silences may exceed the small timeout. Spurious NACKs then stay below one
+/// in a hundred packets. A busy machine that sometimes delays packets by 50 ms does not delay the
+/// detection of outages by as much.
 const SMALL_PART: u32 = 128;
 
-/// Of this many silences, one may be longer than the long timeout.
+/// One in this number of silences may exceed the long timeout.
 const LONG_PART: u32 = 10;
 
-/// How often in one silence packets are asked for.
+/// Largest number of NACKs in one silence of a flow.
 const EXPIRIES_MAX: u32 = 6;
 
-/// From so many silences on, the small timeout may be less than at the start.
+/// Number of observed silences from which on the small timeout may be less than its start value.
 const LEARNED_FROM: u16 = 32;
 
-/// Packets closer than this are of one burst.
+/// Packets closer together than this belong to one burst.
 const BACK_TO_BACK: Duration = Duration::from_millis(1);
 
-/// So many packets in a row at a much faster pace are another pace: longer than anything that bursts have by chance.
+/// Number of consecutive silences at a much faster pace after which the timer adopts that pace:
+/// more than bursts have by chance.
 const HURRIED_MAX: u8 = 32;
 
-/// After how many packets both timeouts are learned anew, at the latest.
+/// Largest number of packets between two computations of the timeouts.
 const LEARN_EVERY: u8 = 32;
 
 impl TwoState {
-    /// A flow of which nothing is known, on a path with this round trip.
+    /// Creates the timer of a flow without packets, on a direct path with this round-trip time.
     #[must_use]
     pub fn new(rtt: Duration) -> Self {
         let mut timer = Self {
@@ -142,7 +150,7 @@ impl TwoState {
             is_small: false,
             last: None,
             expiries: 0,
-            asked: Duration::ZERO,
+            last_timeout: Duration::ZERO,
             until_learned: LEARN_EVERY,
             hurried: 0,
             hurried_longest: Duration::ZERO,
@@ -151,15 +159,15 @@ impl TwoState {
         timer
     }
 
-    /// The round trip of the direct path is so long from now on.
+    /// Sets the round-trip time of the direct path, and computes the timeouts again.
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt;
         self.learn();
     }
 
-    /// The first timeout of a silence that begins now.
+    /// Returns the timeout of a silence that begins now: small or long, depending on the state.
     #[must_use]
-    pub fn first(&self) -> Duration {
+    pub fn first_timeout(&self) -> Duration {
         if self.is_small { self.small } else { self.long }
     }
 
@@ -167,16 +175,17 @@ impl TwoState {
         self.gaps.add(gap);
         self.note_pace(gap);
         self.until_learned -= 1;
-        // A longer silence than ever is learned from at once, before it comes again.
+        // Learns a longer silence than ever at once, before it occurs again.
         if self.until_learned == 0 || gap > self.small - self.small / 5 {
             self.learn();
         }
     }
 
-    /// An application that sends keep-alives, and then a call, does something else now. Packets of one frame say nothing of
-    /// that: they come back to back.
+    /// Detects a faster pace, as when an application that sent keep-alives begins a call: forgets
+    /// longer silences after [`HURRIED_MAX`] short ones in a row. A back-to-back packet or a long
+    /// silence restarts the count, because bursts do not show a pace.
     fn note_pace(&mut self, gap: Duration) {
-        // Where outages are noticed soon as it is, there is nothing to gain.
+        // If outages are already detected early, a faster pace gains nothing.
         if self.small <= SMALL_START {
             return;
         }
@@ -199,22 +208,22 @@ impl TwoState {
         self.long = margin(long).min(LONG_MAX).max(self.rtt * 2).max(LONG_MIN);
         let small_max = SMALL_MAX.max(self.long);
         let small = margin(self.gaps.exceeded_by_one_in(SMALL_PART, small_max - small_max / 5));
-        // One burst says nothing yet about the silence after it.
+        // One burst does not show the silence after it.
         let small_min = if self.gaps.total() < LEARNED_FROM { SMALL_START } else { SMALL_MIN };
         self.small = small.clamp(small_min, small_max);
     }
 }
 
-/// A quarter more.
+/// Returns the length of a silence plus 25 %; zero for `None`.
 fn margin(gap: Option<Duration>) -> Duration {
     gap.map_or(Duration::ZERO, |gap| gap + gap / 4)
 }
 
 impl LossTimer for TwoState {
-    fn arrival(&mut self, follows: bool, now: Time) {
+    fn on_packet(&mut self, follows: bool, now: Time) {
         let gap = self.last.map(|last| now.saturating_since(last));
         if let Some(gap) = gap {
-            // Packets were sent in a silence that lost some: it was no pause of the sender.
+            // Packets lost in the silence show that the sender did not pause.
             if gap <= self.small || !follows {
                 self.is_small = true;
             }
@@ -228,15 +237,15 @@ impl LossTimer for TwoState {
 
     fn timeout(&self) -> Duration {
         match self.expiries {
-            0 => self.first(),
-            // 4^5 long timeouts are an hour at most: they fit.
-            1..EXPIRIES_MAX => self.asked.saturating_add(self.long * 4_u64.pow(self.expiries - 1)),
+            0 => self.first_timeout(),
+            // 4^5 long timeouts are an hour at most, which fits.
+            1..EXPIRIES_MAX => self.last_timeout.saturating_add(self.long * 4_u64.pow(self.expiries - 1)),
             _ => Duration::MAX,
         }
     }
 
-    fn expired(&mut self, _now: Time) {
-        self.asked = self.timeout();
+    fn on_timeout(&mut self, _now: Time) {
+        self.last_timeout = self.timeout();
         self.expiries += 1;
         self.is_small = false;
     }
@@ -256,14 +265,14 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Packets with these silences before them, after a first one.
+    /// Returns a timer after packets with these silences before them, after a first one.
     fn timer(silences_ms: impl IntoIterator<Item = u64>) -> (TwoState, Time) {
         let mut timer = TwoState::new(RTT);
         let mut now = Time::START;
-        timer.arrival(true, now);
+        timer.on_packet(true, now);
         for silence in silences_ms {
             now += ms(silence);
-            timer.arrival(true, now);
+            timer.on_packet(true, now);
         }
         (timer, now)
     }
@@ -281,10 +290,10 @@ mod tests {
     fn packets_close_to_each_other_lead_to_the_small_timeout_and_an_expiry_back() {
         let (mut timer, now) = timer([0]);
         assert_eq!(timer.timeout(), SMALL_START);
-        timer.expired(now + SMALL_START);
-        timer.arrival(true, now + ms(40));
+        timer.on_timeout(now + SMALL_START);
+        timer.on_packet(true, now + ms(40));
         assert_eq!(timer.timeout(), RTT * 2, "one packet is no burst");
-        timer.arrival(true, now + ms(40));
+        timer.on_packet(true, now + ms(40));
         assert!(timer.timeout() < RTT);
     }
 
@@ -331,11 +340,11 @@ mod tests {
         let (mut timer, mut now) = timer([10; 200]);
         let usual = timer.timeout();
         for _ in 0..50 {
-            timer.expired(now + timer.timeout());
+            timer.on_timeout(now + timer.timeout());
             now += ms(2_000);
-            timer.arrival(false, now);
+            timer.on_packet(false, now);
             now += ms(10);
-            timer.arrival(true, now);
+            timer.on_packet(true, now);
         }
         assert_eq!(timer.timeout(), usual);
     }
@@ -349,26 +358,26 @@ mod tests {
     #[test]
     fn in_one_silence_packets_are_asked_for_six_times_ever_more_rarely() {
         let (mut timer, now) = timer([10; 64]);
-        let mut asked = Vec::new();
+        let mut timeouts = Vec::new();
         while timer.timeout() < Duration::MAX {
-            asked.push(timer.timeout());
-            timer.expired(now + timer.timeout());
+            timeouts.push(timer.timeout());
+            timer.on_timeout(now + timer.timeout());
         }
-        let after_first: Vec<_> = asked.iter().map(|timeout| *timeout - asked[0]).collect();
+        let after_first: Vec<_> = timeouts.iter().map(|timeout| *timeout - timeouts[0]).collect();
         let long = RTT * 2;
         assert_eq!(after_first, [0, 1, 5, 21, 85, 341].map(|times| long * times));
-        timer.arrival(true, now + ms(100_000));
+        timer.on_packet(true, now + ms(100_000));
         assert!(timer.timeout() <= long);
     }
 
     #[test]
     fn the_fixed_timer_asks_again_and_again() {
-        let mut timer = Fixed::default();
-        timer.arrival(true, Time::START);
-        timer.expired(Time::START + ms(25));
-        timer.expired(Time::START + ms(50));
+        let mut timer = FixedTimeout::default();
+        timer.on_packet(true, Time::START);
+        timer.on_timeout(Time::START + ms(25));
+        timer.on_timeout(Time::START + ms(50));
         assert_eq!(timer.timeout(), ms(75));
-        timer.arrival(true, Time::START + ms(60));
+        timer.on_packet(true, Time::START + ms(60));
         assert_eq!(timer.timeout(), ms(25));
     }
 }

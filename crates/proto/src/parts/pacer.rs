@@ -1,38 +1,41 @@
-//! When the next packet of a background flow may leave.
+//! Pacing of background flows.
 
 use byway_units::{Bytes, Duration, Rate, Time};
 
-/// A leaky bucket: packets leave as if over a link of its own, of this rate.
+/// Leaky bucket: packets leave at the rate of a virtual link of their own.
 ///
-/// A packet may leave while no more than `depth` is under way on that link, itself included; a packet longer than
-/// the depth may leave when nothing is. Unlike a token bucket, what is under way never counts as allowed, so a
-/// flow that was silent begins with `depth` bytes at once, not more.
+/// A packet may leave while at most `depth` bytes are in transmission on that link, including the
+/// packet itself. A packet longer than the depth may leave when the link is idle. A token bucket
+/// would count bytes in transmission as allowed. Here, a flow that was silent begins with `depth`
+/// bytes at once, not more.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     rate: Rate,
     depth: Bytes,
-    /// When the link has nothing left to send.
+    /// Time at which the virtual link becomes idle.
     idle_from: Time,
-    /// Billionths of a bit beyond that, fewer than are sent in a nanosecond: so nothing drifts.
+    /// Work beyond `idle_from`, in billionths of a bit: less than the link sends in a nanosecond.
+    /// It prevents drift by rounding.
     rest: u64,
 }
 
 impl Pacer {
-    /// An idle link.
+    /// Creates a pacer with an idle link.
     #[must_use]
     pub const fn new(rate: Rate, depth: Bytes) -> Self {
         Self { rate, depth, idle_from: Time::START, rest: 0 }
     }
 
-    /// Goes on at another rate; what is under way stays so for as long as it would have.
+    /// Sets the rate for later packets. Bytes in transmission finish at the time of the old rate.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
         self.rest = 0;
     }
 
-    /// When a packet of `bytes` may leave, at the earliest; `Time::MAX` at a rate of zero.
+    /// Returns the earliest time at which a packet of `bytes` may leave; `Time::MAX` at a rate of
+    /// zero.
     #[must_use]
-    pub fn when(&self, bytes: Bytes, now: Time) -> Time {
+    pub fn earliest_send(&self, bytes: Bytes, now: Time) -> Time {
         if self.rate.is_zero() {
             return Time::MAX;
         }
@@ -41,18 +44,19 @@ impl Pacer {
         self.idle_from.saturating_sub(ahead).max(now)
     }
 
-    /// A packet of `bytes` leaves now, whether it might or not.
-    pub fn sent(&mut self, bytes: Bytes, now: Time) {
+    /// Records that a packet of `bytes` leaves now, even if it leaves before its time.
+    pub fn on_sent(&mut self, bytes: Bytes, now: Time) {
         if self.idle_from < now {
             self.idle_from = now;
             self.rest = 0;
         }
-        let (nanos, rest) = self.time_and_rest(bytes);
+        let (nanos, remainder) = self.time_and_rest(bytes);
         self.idle_from = self.idle_from.saturating_add(Duration::from_nanos(nanos));
-        self.rest = rest;
+        self.rest = remainder;
     }
 
-    /// The nanoseconds that the rest and these bytes take, and what is left over.
+    /// Returns the nanoseconds that the link needs for the remaining work and these bytes, and the
+    /// new remainder.
     fn time_and_rest(&self, bytes: Bytes) -> (u64, u64) {
         let rate = u128::from(self.rate.bits_per_second());
         let work = bytes.bits() * 1_000_000_000 + u128::from(self.rest);
@@ -82,30 +86,30 @@ mod tests {
         let packet = Bytes::new(1_000);
         let mut departures = [Time::START; 6];
         for departure in &mut departures {
-            *departure = pacer.when(packet, at(10));
-            pacer.sent(packet, *departure);
+            *departure = pacer.earliest_send(packet, at(10));
+            pacer.on_sent(packet, *departure);
         }
         assert_eq!(departures, [10, 10, 10, 11, 12, 13].map(at));
-        assert_eq!(pacer.when(packet, at(50)), at(50));
+        assert_eq!(pacer.earliest_send(packet, at(50)), at(50));
     }
 
     #[test]
     fn a_packet_longer_than_the_depth_leaves_when_nothing_is_under_way() {
         let mut pacer = Pacer::new(Rate::from_megabits_per_second(8), Bytes::new(500));
-        assert_eq!(pacer.when(Bytes::new(1_000), at(1)), at(1));
-        pacer.sent(Bytes::new(1_000), at(1));
-        assert_eq!(pacer.when(Bytes::new(1_000), at(1)), at(2));
-        assert_eq!(pacer.when(Bytes::new(100), at(1)), at(2) - Duration::from_micros(400));
+        assert_eq!(pacer.earliest_send(Bytes::new(1_000), at(1)), at(1));
+        pacer.on_sent(Bytes::new(1_000), at(1));
+        assert_eq!(pacer.earliest_send(Bytes::new(1_000), at(1)), at(2));
+        assert_eq!(pacer.earliest_send(Bytes::new(100), at(1)), at(2) - Duration::from_micros(400));
     }
 
     #[test]
     fn nothing_leaves_at_a_rate_of_zero() {
         let mut pacer = Pacer::new(Rate::ZERO, Bytes::new(500));
-        assert_eq!(pacer.when(Bytes::new(1), at(1)), Time::MAX);
-        pacer.sent(Bytes::new(1), at(1));
+        assert_eq!(pacer.earliest_send(Bytes::new(1), at(1)), Time::MAX);
+        pacer.on_sent(Bytes::new(1), at(1));
         pacer.set_rate(Rate::MAX);
         assert_eq!(
-            pacer.when(Bytes::new(1_000), at(1)),
+            pacer.earliest_send(Bytes::new(1_000), at(1)),
             Time::MAX,
             "what was sent against the rule is still under way"
         );
@@ -121,11 +125,11 @@ mod tests {
             let mut pacer = Pacer::new(rate, Bytes::ZERO);
             let mut total = Bytes::ZERO;
             for size in sizes {
-                let departure = pacer.when(Bytes::new(size), Time::START);
+                let departure = pacer.earliest_send(Bytes::new(size), Time::START);
                 let exact = rate.time_for(total).expect("some rate");
                 prop_assert!(departure <= Time::START + exact);
                 prop_assert!(departure + Duration::from_nanos(1) >= Time::START + exact);
-                pacer.sent(Bytes::new(size), departure);
+                pacer.on_sent(Bytes::new(size), departure);
                 total += Bytes::new(size);
             }
         }

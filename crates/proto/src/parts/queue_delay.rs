@@ -1,29 +1,31 @@
-//! Do packets queue on this path.
+//! Queueing delay of a path.
 
 use byway_units::{Duration, Time};
 
-/// How much longer packets take than the fastest of late: what they wait in queues.
+/// Queueing delay: the recent one-way delay less the base delay.
 ///
-/// One-way delays, as LEDBAT (RFC 6817) measures them: the two clocks need not agree, since only differences
-/// count, and may drift apart, since the minimum is forgotten after two minutes. Clocks are in microseconds
-/// modulo 2^32.
+/// One-way delays are measured as in LEDBAT (RFC 6817). The two clocks need not agree, because only
+/// differences count. They may drift apart, because the minimum expires after two minutes. Clocks
+/// are in microseconds modulo 2^32.
 #[derive(Clone, Debug)]
 pub struct QueueDelay {
-    /// The least delay of each span of the window, the present one first; those without a sample are `None`.
+    /// Least delay of each span of the window, the present one first; spans without a sample are
+    /// `None`.
     minima: [Option<Delay>; SPANS],
     span_end: Time,
-    /// The latest delays, in no order.
+    /// Latest one-way delays, unordered.
     latest: [Option<Delay>; LATEST],
     next: usize,
     is_queueing: bool,
 }
 
-/// A delay plus an unknown, nearly constant difference of clocks.
+/// One-way delay plus an unknown, nearly constant difference of clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Delay(u32);
 
 impl Delay {
-    /// Microseconds by which this is more than `other`; both are within half an hour of each other.
+    /// Returns the microseconds by which this is more than `other`; both are within half an hour of
+    /// each other.
     const fn beyond(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0).cast_signed()
     }
@@ -33,22 +35,25 @@ impl Delay {
     }
 }
 
-/// The window is ten spans of 12 s. A queue that stands for longer passes for none; a clock that drifts by 100
-/// millionths shows as 12 ms. The ten minutes of RFC 6817 would let that be 60 ms, more than the threshold.
+/// Spans of the base-delay window: ten spans of 12 s. A queue that lasts longer becomes part of the
+/// base delay. A clock drift of 100 ppm shows as 12 ms. With the ten minutes of RFC 6817 it would
+/// be 60 ms, more than the threshold.
 const SPANS: usize = 10;
 const SPAN: Duration = Duration::from_secs(12);
 
-/// The least of so many delays counts: single packets are late for other reasons than queues.
+/// Number of latest delays whose least counts, because queues are not the only cause of delay of
+/// single packets.
 const LATEST: usize = 4;
 
-/// Copies that wait longer than this are in the way of others. LEDBAT's target may be up to 100 ms, which
-/// interactive flows beside it would notice.
+/// Queueing delay from which on copies disturb other traffic. LEDBAT's target may be up to 100 ms,
+/// which interactive flows beside it would notice.
 const QUEUEING_FROM_MICROS: i32 = 25_000;
 
-/// Back to no queue below this: half the way, so that one queue is not reported many times.
+/// Queueing delay below which the queue counts as empty again: half of the threshold, because one
+/// queue should not be reported many times.
 const QUEUEING_UNTIL_MICROS: i32 = 12_500;
 
-/// No queue is so long: the clock was set, or the path changed, and all is measured anew.
+/// Difference that no queue causes: after a clock step or a path change, the measurement restarts.
 const STEP_MICROS: i32 = 10_000_000;
 
 impl Default for QueueDelay {
@@ -58,7 +63,7 @@ impl Default for QueueDelay {
 }
 
 impl QueueDelay {
-    /// A path of which nothing is known.
+    /// Creates the state of an unknown path.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -70,7 +75,7 @@ impl QueueDelay {
         }
     }
 
-    /// A packet arrived; both times are in microseconds modulo 2^32, each by the clock of its side.
+    /// Records a packet; both times are in microseconds modulo 2^32, each by the clock of its side.
     pub fn sample(&mut self, sent_micros: u32, received_micros: u32, now: Time) {
         let delay = Delay(received_micros.wrapping_sub(sent_micros));
         if self.base().is_some_and(|base| delay.beyond(base).unsigned_abs() > STEP_MICROS.unsigned_abs()) {
@@ -84,14 +89,14 @@ impl QueueDelay {
         self.is_queueing = self.delay_micros().is_some_and(|delay| delay > threshold);
     }
 
-    /// What packets wait in queues, at least; `None` before the first sample.
+    /// Returns the least of the latest queueing delays; `None` before the first sample.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         let micros = self.delay_micros()?;
         Some(Duration::from_micros(micros.max(0).unsigned_abs().into()))
     }
 
-    /// Whether packets queue: from 25 ms on, until below half of that.
+    /// True if packets queue: from 25 ms on, until the delay falls below half of that.
     #[must_use]
     pub const fn is_queueing(&self) -> bool {
         self.is_queueing
@@ -105,7 +110,7 @@ impl QueueDelay {
         least(&self.minima)
     }
 
-    /// Begins as many spans as time has passed for.
+    /// Begins the spans that the passed time covers.
     fn advance(&mut self, now: Time) {
         let mut begun = 0;
         while now >= self.span_end && begun < SPANS {
@@ -138,10 +143,10 @@ mod tests {
         Time::START + Duration::from_millis(millis)
     }
 
-    /// Samples of a path with these queueing delays, 20 ms apart, by clocks that differ by `offset`.
+    /// Samples a path with these queueing delays, 20 ms apart, by clocks that differ by `offset`.
     fn measure(queue: &mut QueueDelay, from_millis: u64, offset: u32, delays_millis: &[u32]) -> Vec<bool> {
-        let sample = |(place, delay): (u64, &u32)| {
-            let millis = from_millis + 20 * place;
+        let sample = |(index, delay): (u64, &u32)| {
+            let millis = from_millis + 20 * index;
             let sent = u32::try_from(millis * 1_000 % (1 << 32)).expect("reduced");
             queue.sample(sent, sent.wrapping_add(offset).wrapping_add(50_000 + delay * 1_000), at(millis));
             queue.is_queueing()

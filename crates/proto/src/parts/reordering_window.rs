@@ -1,33 +1,37 @@
-//! How long a gap is waited for on a path on which packets overtake others.
+//! Reordering window: time for which the receiver waits before a gap counts as a loss.
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
 use crate::limits::REORDERING_TIME;
 
-/// The time for which a gap in a flow may be mere reordering: wider where requests prove needless, as the reordering
-/// window of RACK (RFC 8985, section 6.2, step 4).
+/// Time for which the receiver of a flow waits before a gap counts as a loss. It grows after
+/// spurious NACKs, as the reordering window of RACK does (RFC 8985, section 6.2, step 4).
 ///
-/// RACK widens by a quarter of a round trip after each needless retransmission. Here is known how late the packet was, and
-/// the next one as late is waited for. That holds while at least half of the latest gaps are reordering: where packets
-/// are lost, waiting delays repairs.
+/// RACK widens by a quarter of a round-trip time after each spurious retransmission. Here, the
+/// lateness of the packet is known, and the window covers the next packet of equal lateness. The
+/// wider window is in force while at least half of the latest gaps are reordering: with real
+/// losses, waiting delays repairs.
 #[derive(Clone, Debug)]
 pub struct ReorderingWindow {
     widened: Duration,
-    /// Numbers of repaired packets whose originals may still come, and the times at which they were passed over.
+    /// Sequence numbers of repaired packets whose source packets may still arrive, and the times at
+    /// which their gaps were detected.
     repaired: ArrayVec<(u64, Time), REPAIRED_MAX>,
-    /// The latest gaps: a bit is set for each that an original closed.
+    /// Bit set of the latest 16 gaps: a bit is set if the source packet closed the gap, and not a
+    /// repair.
     gaps: u16,
 }
 
-/// Repaired packets that are remembered. Overtaken ones come within a few packets of their repairs.
+/// Number of repaired packets whose source packets are awaited. Overtaken source packets arrive
+/// within a few packets of their repairs.
 const REPAIRED_MAX: usize = 4;
 
-/// Gaps that originals closed, of the latest 16, for which the window is wider.
+/// Number of gaps closed by source packets, of the latest 16, from which on the window is wider.
 const OVERTAKEN_MIN: u32 = 8;
 
-/// The part of the difference by which the window narrows after a packet that was less late. With delays of 10 to 30 ms,
-/// one packet in a hundred is later than the window.
+/// Divisor of the step by which the window narrows towards the lateness of a packet. With delays of
+/// 10 to 30 ms, one packet in a hundred is later than the window.
 const NARROWING_PART: u64 = 64;
 
 impl Default for ReorderingWindow {
@@ -37,25 +41,25 @@ impl Default for ReorderingWindow {
 }
 
 impl ReorderingWindow {
-    /// The window of a path of which nothing is known.
+    /// Creates the window of an unknown path.
     #[must_use]
     pub const fn new() -> Self {
         Self { widened: REORDERING_TIME, repaired: ArrayVec::new_const(), gaps: 0 }
     }
 
-    /// Returns the window: at least [`REORDERING_TIME`].
+    /// Returns the present window: at least [`REORDERING_TIME`].
     #[must_use]
     pub const fn window(&self) -> Duration {
         if self.gaps.count_ones() >= OVERTAKEN_MIN { self.widened } else { REORDERING_TIME }
     }
 
-    /// Returns true if a packet was repaired lately, and its original has not come.
+    /// True if this packet was repaired recently, and its source packet has not arrived yet.
     #[must_use]
     pub fn awaits(&self, number: u64) -> bool {
         self.repaired.iter().any(|(repaired, _)| *repaired == number)
     }
 
-    /// Notes the repair of a packet that was passed over at `noticed`.
+    /// Records that a packet was repaired, whose gap was detected at `noticed`.
     pub fn on_repair(&mut self, number: u64, noticed: Time) {
         if self.repaired.is_full() {
             self.repaired.remove(0);
@@ -64,18 +68,19 @@ impl ReorderingWindow {
         self.gaps <<= 1;
     }
 
-    /// Notes that the original of a repaired packet has come. The window is `window_max` at most.
-    pub fn on_late_original(&mut self, number: u64, window_max: Duration, now: Time) {
-        if let Some(place) = self.repaired.iter().position(|(repaired, _)| *repaired == number) {
-            let (_, noticed) = self.repaired.remove(place);
-            // The gap counted as a loss. Which of them it was makes no difference.
+    /// Records that the source packet of a repaired packet arrives: the NACK was spurious. The
+    /// window widens to cover its lateness, up to `window_max`.
+    pub fn on_late_source_packet(&mut self, number: u64, window_max: Duration, now: Time) {
+        if let Some(index) = self.repaired.iter().position(|(repaired, _)| *repaired == number) {
+            let (_, noticed) = self.repaired.remove(index);
+            // The gap counted as a loss. Any bit of a loss will do.
             self.gaps |= self.gaps.wrapping_add(1);
             self.adapt(noticed, window_max, now);
         }
     }
 
-    /// Notes that the original of a packet has come that was passed over at `noticed`, and not repaired. The window is
-    /// `window_max` at most.
+    /// Records that a source packet closes a gap before any repair; the gap was detected at
+    /// `noticed`. The window adapts to its lateness, up to `window_max`.
     pub fn on_overtaken(&mut self, noticed: Time, window_max: Duration, now: Time) {
         self.gaps = self.gaps << 1 | 1;
         self.adapt(noticed, window_max, now);
@@ -83,7 +88,7 @@ impl ReorderingWindow {
 
     fn adapt(&mut self, noticed: Time, window_max: Duration, now: Time) {
         let late_by = now.saturating_since(noticed);
-        // An eighth more, as the next one may be a little later.
+        // An eighth more, because the next one may be a little later.
         let wanted =
             late_by.saturating_add(late_by / 8).clamp(REORDERING_TIME, window_max.max(REORDERING_TIME));
         let narrower = self.widened.saturating_sub(wanted) / NARROWING_PART;
@@ -101,7 +106,7 @@ mod tests {
         Time::START + Duration::from_millis(ms)
     }
 
-    /// A path on which packets come so much later than those that overtake them.
+    /// Returns the window of a path on which packets arrive `ms` after those that overtake them.
     fn overtaken_by(ms: u64) -> ReorderingWindow {
         let mut window = ReorderingWindow::new();
         (0..8).for_each(|nth| window.on_overtaken(at(100 * nth), MAX, at(100 * nth + ms)));
@@ -125,8 +130,8 @@ mod tests {
             assert_eq!(window.window(), REORDERING_TIME);
             window.on_repair(number, at(100 * number));
             assert!(window.awaits(number));
-            window.on_late_original(number, MAX, at(100 * number + 16));
-            window.on_late_original(number, MAX, at(100 * number + 40));
+            window.on_late_source_packet(number, MAX, at(100 * number + 16));
+            window.on_late_source_packet(number, MAX, at(100 * number + 40));
         }
         assert_eq!(window.window(), Duration::from_millis(18));
     }

@@ -1,4 +1,4 @@
-//! How long to hold back what follows a gap.
+//! Resequencer: delivers packets in order, with a bounded delay.
 
 use alloc::collections::VecDeque;
 
@@ -8,42 +8,44 @@ use byway_units::{Bytes, Time};
 use super::gap_tracker::NumberRange;
 use crate::limits::{HELD_PACKETS_MAX, HELD_SKIPS_MAX};
 
-/// What becomes of a packet that was pushed.
+/// Result of a push, which tells the caller what to do with the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
-    /// It is the next one: deliver it, then what [`Resequencer::pop`] gives.
+pub enum PushOutcome {
+    /// The packet is the next one: deliver it, then those that [`Resequencer::pop`] returns.
     InOrder,
-    /// It waits for those before it.
+    /// The resequencer buffers the packet, because earlier ones are missing.
     Held,
-    /// Later ones were released before: deliver it out of order, or not at all.
+    /// Later packets were delivered already: deliver it out of order, or not at all.
     Late,
 }
 
-/// Puts the packets of a flow in order, at the price of a bounded wait.
+/// Puts the packets of a flow in order, at the price of a bounded delay.
 ///
-/// What follows a gap is held back until the gap is filled or given up, but no packet for longer than it may be, and
-/// not more packets or bytes than set. It holds `T`, which stands for a packet. After each change, call
-/// [`pop`](Self::pop) until there is nothing; [`deadline`](Self::deadline) says when to call it next.
+/// Packets after a gap are buffered until the gap is filled or given up. The delay of each packet
+/// and the number of packets and bytes are limited. The buffer stores values of type `T` for
+/// packets. After each change, call [`pop`](Self::pop) until it returns `None`.
+/// [`deadline`](Self::deadline) is the time of the next call.
 ///
-/// Nothing is lost by dropping one that holds nothing: another may begin after the highest number released.
+/// A resequencer with an empty buffer may be dropped without loss: another may begin after the
+/// highest sequence number released.
 #[derive(Clone, Debug)]
 pub struct Resequencer<T> {
     bytes_max: Bytes,
-    /// The number to release next.
+    /// Sequence number that is delivered next.
     next: u64,
-    /// Whatever is held below this is released, gap or not.
+    /// Sequence number below which buffered packets are released, despite gaps.
     overdue_below: u64,
-    /// By number.
-    held: VecDeque<Held<T>>,
+    /// Buffered packets by sequence number.
+    held: VecDeque<HeldEntry<T>>,
     bytes: Bytes,
-    /// Nothing is overdue before.
+    /// Lower bound on the release times of buffered packets.
     soonest: Time,
-    /// Numbers beyond the next that nobody waits for any more.
+    /// Abandoned ranges above `next`, which the release skips.
     skips: ArrayVec<NumberRange, HELD_SKIPS_MAX>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held<T> {
+struct HeldEntry<T> {
     number: u64,
     until: Time,
     bytes: u16,
@@ -51,7 +53,8 @@ struct Held<T> {
 }
 
 impl<T> Resequencer<T> {
-    /// Nothing held, of a flow of which all was released below `next`. At most `bytes_max` will be.
+    /// Creates an empty buffer of at most `bytes_max` bytes, for a flow whose packets below `next`
+    /// were delivered.
     #[must_use]
     pub const fn new(next: u64, bytes_max: Bytes) -> Self {
         Self {
@@ -65,43 +68,45 @@ impl<T> Resequencer<T> {
         }
     }
 
-    /// The number to release next: what is below was released, or is waited for no more.
+    /// Returns the sequence number to release next. Lower ones were released or abandoned.
     #[must_use]
     pub const fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// A packet arrived, for the first time. If it has to wait, `packet` makes what is held, until the time given at
-    /// the latest.
+    /// Records a packet that arrives for the first time, and returns what to do with it. If it has
+    /// to wait, `packet` creates the buffered value, which is released by `until` at the latest.
     ///
     /// # Panics
-    /// If what earlier calls released was not popped.
-    pub fn push(&mut self, number: u64, bytes: u16, until: Time, packet: impl FnOnce() -> T) -> Pushed {
+    /// If packets released by earlier calls were not popped.
+    pub fn push(&mut self, number: u64, bytes: u16, until: Time, packet: impl FnOnce() -> T) -> PushOutcome {
         if number < self.next {
-            return Pushed::Late;
+            return PushOutcome::Late;
         }
         if number == self.next {
             self.next = number + 1;
-            return Pushed::InOrder;
+            return PushOutcome::InOrder;
         }
-        assert!(self.held.len() <= HELD_PACKETS_MAX, "what is released has to be popped");
+        assert!(self.held.len() <= HELD_PACKETS_MAX, "the caller pops released packets before the next push");
         let index = self.held.partition_point(|held| held.number < number);
-        self.held.insert(index, Held { number, until, bytes, packet: packet() });
+        self.held.insert(index, HeldEntry { number, until, bytes, packet: packet() });
         self.bytes += Bytes::new(bytes.into());
         self.soonest = self.soonest.min(until);
-        self.make_room();
-        Pushed::Held
+        self.evict_excess();
+        PushOutcome::Held
     }
 
-    /// These numbers will not come: nobody waits for them. Those of them that are held are released in turn.
-    pub fn give_up(&mut self, range: NumberRange) {
-        // Where there is no room to remember, the time of what follows will be over.
+    /// Abandons sequence numbers that will not arrive: packets behind them do not wait for them.
+    /// Those of them that are buffered are released in turn.
+    pub fn abandon(&mut self, range: NumberRange) {
+        // If the list is full, the packets that follow are released by their deadlines.
         if range.end() > self.next && !self.skips.is_full() {
             self.skips.push(range);
         }
     }
 
-    /// A packet whose turn it is, with its number.
+    /// Returns the next packet to deliver, with its sequence number; `None` if all buffered packets
+    /// wait for earlier ones.
     pub fn pop(&mut self, now: Time) -> Option<(u64, T)> {
         if self.soonest <= now {
             self.note_overdue(now);
@@ -117,26 +122,27 @@ impl<T> Resequencer<T> {
         Some((held.number, held.packet))
     }
 
-    /// When to call [`pop`](Self::pop) again, if nothing else happens.
+    /// Returns the time at which to call [`pop`](Self::pop) again; `None` if the buffer is empty.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         (!self.held.is_empty()).then_some(self.soonest)
     }
 
-    /// How many packets are held.
+    /// Returns the number of buffered packets.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// How many bytes are held.
+    /// Returns the number of buffered bytes.
     #[must_use]
     pub const fn bytes(&self) -> Bytes {
         self.bytes
     }
 
-    /// Lets the lowest go until the others are few enough.
-    fn make_room(&mut self) {
+    /// Releases the packets with the lowest sequence numbers until the others are within the
+    /// limits.
+    fn evict_excess(&mut self) {
         let (mut packets, mut bytes) = (self.held.len(), self.bytes);
         for held in &self.held {
             if packets <= HELD_PACKETS_MAX && bytes <= self.bytes_max {
@@ -148,7 +154,7 @@ impl<T> Resequencer<T> {
         }
     }
 
-    /// What precedes an overdue packet has to go before it.
+    /// Releases packets whose time is over, and all buffered packets before them.
     fn note_overdue(&mut self, now: Time) {
         self.soonest = Time::MAX;
         for held in &self.held {
@@ -160,7 +166,7 @@ impl<T> Resequencer<T> {
         }
     }
 
-    /// Moves past the numbers that will not come.
+    /// Moves `next` beyond abandoned sequence numbers.
     fn skip(&mut self) {
         let covers = |range: &&NumberRange, next: u64| range.first <= next && next < range.end();
         while let Some(range) = self.skips.iter().find(|range| covers(range, self.next)) {
@@ -193,11 +199,12 @@ mod tests {
         Resequencer::new(0, Bytes::new(100_000))
     }
 
-    /// Pushes packets of 100 bytes that stand for their own numbers; what is delivered in order.
+    /// Pushes packets of 100 bytes whose values are their sequence numbers; returns those delivered
+    /// in order.
     fn push(resequencer: &mut Resequencer<u64>, numbers: &[u64], now: Time) -> Vec<u64> {
         let mut delivered = Vec::new();
         for number in numbers {
-            if resequencer.push(*number, 100, now + HOLD, || *number) == Pushed::InOrder {
+            if resequencer.push(*number, 100, now + HOLD, || *number) == PushOutcome::InOrder {
                 delivered.push(*number);
             }
             delivered.extend(pop(resequencer, now));
@@ -233,16 +240,16 @@ mod tests {
         assert_eq!(resequencer.deadline(), Some(at(25)));
         assert_eq!(pop(&mut resequencer, at(24)), []);
         assert_eq!(pop(&mut resequencer, at(25)), [3, 5], "3 goes before 5");
-        assert_eq!(resequencer.push(4, 100, at(51), || 4), Pushed::Late);
+        assert_eq!(resequencer.push(4, 100, at(51), || 4), PushOutcome::Late);
     }
 
     #[test]
     fn a_gap_that_is_given_up_is_not_waited_for() {
         let mut resequencer = resequencer();
         push(&mut resequencer, &[0, 3, 6], at(0));
-        resequencer.give_up(NumberRange { first: 4, length: 2 });
+        resequencer.abandon(NumberRange { first: 4, length: 2 });
         assert_eq!(pop(&mut resequencer, at(1)), []);
-        resequencer.give_up(NumberRange { first: 1, length: 2 });
+        resequencer.abandon(NumberRange { first: 1, length: 2 });
         assert_eq!(pop(&mut resequencer, at(1)), [3, 6]);
         assert!(resequencer.skips.is_empty());
     }
@@ -267,18 +274,18 @@ mod tests {
         assert_eq!(resequencer.bytes(), Bytes::new(200));
     }
 
-    /// The naive way: look at everything again and again.
-    struct Naive {
+    /// A reference resequencer, which checks all packets at each step.
+    struct NaiveResequencer {
         next: u64,
         held: Vec<(u64, Time)>,
-        given_up: Vec<u64>,
+        abandoned: Vec<u64>,
     }
 
-    impl Naive {
+    impl NaiveResequencer {
         fn release(&mut self, now: Time) -> Vec<u64> {
             let mut released = Vec::new();
             loop {
-                while self.given_up.contains(&self.next) {
+                while self.abandoned.contains(&self.next) {
                     self.next += 1;
                 }
                 self.held.sort_unstable();
@@ -310,15 +317,15 @@ mod tests {
         ) {
             let mut resequencer = resequencer();
             push(&mut resequencer, &[0], at(0));
-            let mut naive = Naive { next: 1, held: vec![], given_up: vec![] };
+            let mut naive = NaiveResequencer { next: 1, held: vec![], abandoned: vec![] };
             let (mut now, mut highest, mut seen) = (at(0), 0, vec![0]);
             for (kind, by, millis) in steps {
                 now += Duration::from_millis(millis);
                 prop_assert_eq!(pop(&mut resequencer, now), naive.release(now));
                 let number = if kind < 4 { highest + 1 } else { (highest + by).saturating_sub(4) };
                 if kind == 9 {
-                    resequencer.give_up(NumberRange { first: number, length: 2 });
-                    naive.given_up.extend((number..number + 2).filter(|number| *number >= naive.next));
+                    resequencer.abandon(NumberRange { first: number, length: 2 });
+                    naive.abandoned.extend((number..number + 2).filter(|number| *number >= naive.next));
                     prop_assert_eq!(pop(&mut resequencer, now), naive.release(now));
                 } else if !seen.contains(&number) {
                     seen.push(number);

@@ -1,18 +1,19 @@
-//! What is known of recent sequence numbers.
+//! Values by recent sequence number.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZero;
 use core::ops::RangeInclusive;
 
-/// The full sequence number that ends in `low` and is nearest to `near`.
+/// Returns the full sequence number that ends in `low` and is nearest to `near`.
 ///
-/// For packets that carry 32 of 64 bits: `near` is the highest number known so far.
+/// It is for packets with the low 32 of 64 bits: `near` is the highest sequence number known so
+/// far.
 #[must_use]
 pub const fn widen(low: u32, near: u64) -> u64 {
     const SPAN: u64 = 1 << 32;
     let same_epoch = near - near % SPAN + low as u64;
-    // Nothing lies before the first number, nor after the last.
+    // There are no sequence numbers below 0, nor above the maximum.
     if same_epoch > near && same_epoch - near > SPAN / 2 && same_epoch >= SPAN {
         same_epoch - SPAN
     } else if near > same_epoch && near - same_epoch >= SPAN / 2 && same_epoch <= u64::MAX - SPAN {
@@ -22,42 +23,46 @@ pub const fn widen(low: u32, near: u64) -> u64 {
     }
 }
 
-/// Values by sequence number, for the most recent numbers.
+/// Values by sequence number, for the most recent sequence numbers.
 ///
-/// A number is recent while it is less than `reach` below the highest one that was ever inserted. Nothing is
-/// allocated before the first insertion; the ring then doubles as the numbers in use need it, up to `reach`. Where
-/// values lose their worth before their numbers are old, [`SequenceRing::insert_over`] keeps it smaller.
+/// A sequence number is recent while it is less than `reach` below the highest one that was ever
+/// inserted. The first insertion allocates memory. The ring then doubles as the sequence numbers in
+/// use require, up to `reach`. If values lose their use earlier, [`SequenceRing::insert_over`]
+/// limits its size.
 #[derive(Clone, Debug)]
 pub struct SequenceRing<T> {
-    /// Empty, or a power of two of them; number n is in slot n modulo their count.
+    /// A power of two of slots, or none; sequence number n is in slot n modulo their number.
     slots: Vec<Option<Slot<T>>>,
     reach: u64,
-    /// One more than the highest number inserted.
+    /// One more than the highest sequence number inserted.
     end: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot<T> {
-    /// Which of the numbers that share the slot: not zero, so that an empty slot needs no room of its own.
+    /// High bits of the sequence number in the slot, with the top bit set. It is never zero, so an
+    /// empty slot takes no extra memory.
     tag: NonZero<u16>,
     value: T,
 }
 
-/// The first allocation: as many packets as fly in a slow flow's round trip.
+/// Slots of the first allocation: as many as a slow flow has packets in flight in a round-trip
+/// time.
 const SLOTS_MIN: usize = 1 << SLOT_BITS;
 
-/// The bits of a number that its slot always tells.
+/// Bits of a sequence number that its slot always determines.
 const SLOT_BITS: u32 = 3;
 
-/// The bits of a number that slot and tag tell together. What is kept for a number may be found for one that is 2^18
-/// higher, if all that share its slot were left out in between; tags are small as rings are many.
+/// Bits of a sequence number that slot and tag determine together. A value may be found for a
+/// sequence number that is 2^18 higher, if all that share its slot were skipped in between. Tags
+/// are small, because there are many rings.
 const KNOWN_BITS: u32 = 15 + SLOT_BITS;
 
-/// Longest reach: a quarter of what slot and tag tell apart.
+/// Longest reach: a quarter of the sequence numbers that slot and tag distinguish.
 const REACH_MAX: usize = 1 << (KNOWN_BITS - 2);
 
 impl<T: Copy> SequenceRing<T> {
-    /// Nothing known; numbers are forgotten once they are `reach` below the highest.
+    /// Creates an empty ring; sequence numbers expire once they are `reach` below the highest.
     ///
     /// # Panics
     /// If `reach` is no power of two, below 8, or above 65,536.
@@ -70,53 +75,53 @@ impl<T: Copy> SequenceRing<T> {
         Self { slots: Vec::new(), reach: reach as u64, end: 0 }
     }
 
-    /// The highest number ever inserted.
+    /// Returns the highest sequence number ever inserted; `None` before the first.
     #[must_use]
     pub const fn highest(&self) -> Option<u64> {
         self.end.checked_sub(1)
     }
 
-    /// Keeps `value` for this number, instead of what was kept for it. Whether that was done: not if the number
-    /// is too far below the highest.
+    /// Stores `value` for this sequence number, in place of an earlier value. Returns false if the
+    /// sequence number is `reach` or more below the highest.
     ///
     /// # Panics
-    /// If the number is `u64::MAX`, which no flow reaches.
+    /// If the sequence number is `u64::MAX`, which no flow reaches.
     pub fn insert(&mut self, number: u64, value: T) -> bool {
         self.insert_over(number, value, |_| false)
     }
 
-    /// As [`insert`](Self::insert); and where another number is in the way, whose value is spent, that one is
-    /// forgotten rather than that the ring grows.
+    /// Inserts like [`insert`](Self::insert), but may overwrite another sequence number in the slot
+    /// if `is_spent` is true for its value. The ring would grow otherwise.
     ///
     /// # Panics
-    /// If the number is `u64::MAX`, which no flow reaches.
+    /// If the sequence number is `u64::MAX`, which no flow reaches.
     pub fn insert_over(&mut self, number: u64, value: T, is_spent: impl Fn(T) -> bool) -> bool {
         if number < self.oldest() {
             return false;
         }
         assert!(number < u64::MAX, "no flow has sent so many packets");
         self.end = self.end.max(number + 1);
-        self.make_room(number, is_spent);
+        self.free_slot(number, is_spent);
         let index = self.index(number);
         self.slots[index] = Some(Slot { tag: tag(number), value });
         true
     }
 
-    /// What is kept for this number.
+    /// Returns the value of this sequence number; `None` if it has none, or is not recent.
     #[must_use]
     pub fn get(&self, number: u64) -> Option<T> {
         let slot = self.slots.get(self.index(number))?.as_ref()?;
         (slot.tag == tag(number) && number >= self.oldest()).then_some(slot.value)
     }
 
-    /// What is kept for this number, to be changed in place.
+    /// Returns the value of this sequence number, for changes in place.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let (index, oldest) = (self.index(number), self.oldest());
         let slot = self.slots.get_mut(index)?.as_mut()?;
         (slot.tag == tag(number) && number >= oldest).then_some(&mut slot.value)
     }
 
-    /// Forgets this number; what was kept for it.
+    /// Removes this sequence number, and returns its value; `None` if it had none.
     pub fn remove(&mut self, number: u64) -> Option<T> {
         let value = self.get(number)?;
         let index = self.index(number);
@@ -124,37 +129,38 @@ impl<T: Copy> SequenceRing<T> {
         Some(value)
     }
 
-    /// The numbers within `range` for which something is kept, in order, with their values.
+    /// Returns the sequence numbers within `range` that have values, in order, with their values.
     pub fn range(&self, range: RangeInclusive<u64>) -> impl Iterator<Item = (u64, T)> {
         let first = (*range.start()).max(self.oldest());
         let end = if self.slots.is_empty() { 0 } else { range.end().saturating_add(1).min(self.end) };
         (first..end).filter_map(|number| self.get(number).map(|value| (number, value)))
     }
 
-    /// Whether something can be kept for this number without another allocation, or with the first one.
-    pub fn has_place(&self, number: u64, is_spent: impl Fn(T) -> bool) -> bool {
-        self.slots.is_empty() || self.taken_by(number).is_none_or(is_spent)
+    /// True if an insertion of this sequence number does not make the ring grow, beyond its first
+    /// allocation. Values for which `is_spent` is true may be overwritten.
+    pub fn has_slot(&self, number: u64, is_spent: impl Fn(T) -> bool) -> bool {
+        self.slots.is_empty() || self.occupant(number).is_none_or(is_spent)
     }
 
-    /// How many values it has memory for.
+    /// Returns the number of slots: that of the values that fit without growth, at most.
     #[inline]
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// How much memory that is, in bytes.
+    /// Returns the size of its memory, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         (self.slots.len() * size_of::<Option<Slot<T>>>()) as u64
     }
 
-    /// Forgets all numbers, and gives the memory back.
+    /// Removes all values, and frees the memory. The highest sequence number stays known.
     pub fn clear(&mut self) {
         self.slots = Vec::new();
     }
 
-    /// The lowest number that is not too old.
+    /// Returns the lowest sequence number that may have a value.
     const fn oldest(&self) -> u64 {
         self.end.saturating_sub(self.reach)
     }
@@ -164,21 +170,24 @@ impl<T: Copy> SequenceRing<T> {
         number as usize & self.slots.len().wrapping_sub(1)
     }
 
-    /// Sees to it that the slot of `number` holds no other recent number whose value is worth something.
-    fn make_room(&mut self, number: u64, is_spent: impl Fn(T) -> bool) {
-        while self.slots.is_empty() || self.taken_by(number).is_some_and(|value| !is_spent(value)) {
+    /// Grows the ring until the slot of `number` is free, or its value belongs to an old sequence
+    /// number or is spent.
+    fn free_slot(&mut self, number: u64, is_spent: impl Fn(T) -> bool) {
+        while self.slots.is_empty() || self.occupant(number).is_some_and(|value| !is_spent(value)) {
             self.double();
         }
     }
 
-    /// What is kept for another recent number in the slot of this one. At the full reach, no two share a slot.
-    fn taken_by(&self, number: u64) -> Option<T> {
+    /// Returns the value of another recent sequence number in the slot of this one; `None` if the
+    /// slot is free. At the full reach, no two recent ones share a slot.
+    fn occupant(&self, number: u64) -> Option<T> {
         let index = self.index(number);
         let slot = self.slots[index].as_ref().filter(|slot| slot.tag != tag(number))?;
         (self.number_in(index, slot.tag) >= self.oldest()).then_some(slot.value)
     }
 
-    /// The number of a slot's value: of those that it may be, the highest that was inserted.
+    /// Returns the sequence number of a slot's value: the highest candidate up to the
+    /// highest one inserted.
     const fn number_in(&self, index: usize, tag: NonZero<u16>) -> u64 {
         let highest = self.end - 1;
         let known = ((index as u64) % (1 << SLOT_BITS)) | (((tag.get() & !TAGGED) as u64) << SLOT_BITS);
@@ -189,16 +198,16 @@ impl<T: Copy> SequenceRing<T> {
     fn double(&mut self) {
         let count = (2 * self.slots.len()).max(SLOTS_MIN);
         let old = core::mem::replace(&mut self.slots, vec![None; count]);
-        for (place, slot) in old.into_iter().enumerate() {
+        for (old_index, slot) in old.into_iter().enumerate() {
             if let Some(slot) = slot {
-                let index = self.index(self.number_in(place, slot.tag));
+                let index = self.index(self.number_in(old_index, slot.tag));
                 self.slots[index] = Some(slot);
             }
         }
     }
 }
 
-/// The bit of a tag that is always set.
+/// Bit of a tag that is always set.
 const TAGGED: u16 = 1 << 15;
 
 #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
@@ -268,7 +277,7 @@ mod tests {
     fn what_is_spent_gives_way_before_the_ring_grows() {
         let mut ring = SequenceRing::new(REACH_MAX);
         for number in 0..100_000_u64 {
-            // Worth something as long as no more than a hundred came after.
+            // A value is useful as long as no more than a hundred were inserted after it.
             ring.insert_over(number, number, |value| value + 100 < number);
             assert_eq!(ring.get(number.saturating_sub(100)), Some(number.saturating_sub(100)));
         }
@@ -305,7 +314,7 @@ mod tests {
         Remove(u64),
     }
 
-    /// Numbers that rise, with steps back and rare leaps.
+    /// Sequence numbers that rise, with steps back and rare leaps.
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             6 => (0_u64..4).prop_map(|ahead| (0, ahead)),

@@ -1,4 +1,4 @@
-//! Many timers, of which the earliest is asked for all the time and most are put off before they fire.
+//! Table of many timers: the earliest is needed often, and most are postponed before they fire.
 
 use alloc::vec::Vec;
 
@@ -6,20 +6,20 @@ use byway_units::Time;
 
 use crate::limits::TIMERS_MAX;
 
-/// Names a timer: a small number, as timers lie in a table by it.
+/// Key of a timer: a small number, because it is the index in a table.
 ///
-/// Who has several timers for each flow numbers them `flow * kinds + kind`.
+/// Callers with several timers for each flow use `flow * kinds + kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimerKey(u32);
 
 impl TimerKey {
-    /// The timer with this number.
+    /// Returns the key with this number, which is below [`TIMERS_MAX`] for timers that are armed.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// The number of this timer.
+    /// Returns the number of this key.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
@@ -30,30 +30,31 @@ impl TimerKey {
     }
 }
 
-/// Timers by key, each armed for one instant or not at all.
+/// Timers by key, each armed for one instant or disarmed.
 ///
-/// Putting a timer off, which nearly every packet does, only writes the new instant down: its place in the heap
-/// is set right when the old instant comes up. So a packet costs a few nanoseconds, however many timers there
-/// are, and the heap never holds more than one entry for each.
+/// Nearly every packet postpones a timer, which only stores the new instant: the heap is corrected
+/// when the old instant is due. So a packet costs a few nanoseconds, however many timers there are,
+/// and the heap has at most one entry for each.
 #[derive(Clone, Debug, Default)]
 pub struct Timers {
     slots: Vec<Slot>,
-    /// A heap with four children to a node: half as deep as with two, and siblings share a cache line.
+    /// Heap with four children for each node: half as deep as with two, and siblings share a cache
+    /// line.
     heap: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// When to fire; `Time::MAX`: never.
+    /// Instant at which the timer should fire; `Time::MAX`: never.
     wanted: Time,
-    /// When the heap brings it up, no later than `wanted`; `Time::MAX`: it is not in the heap.
+    /// Instant in the heap, no later than `wanted`; `Time::MAX`: not in the heap.
     queued: Time,
-    /// Where in the heap, if it is there.
-    place: u32,
+    /// Index in the heap, if it is there.
+    heap_index: u32,
 }
 
 impl Slot {
-    const UNUSED: Self = Self { wanted: Time::MAX, queued: Time::MAX, place: 0 };
+    const UNUSED: Self = Self { wanted: Time::MAX, queued: Time::MAX, heap_index: 0 };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,47 +66,50 @@ struct Entry {
 const CHILDREN: usize = 4;
 
 impl Timers {
-    /// No timers.
+    /// Creates a table without timers.
     #[must_use]
     pub const fn new() -> Self {
         Self { slots: Vec::new(), heap: Vec::new() }
     }
 
-    /// Sets the timer to fire `at`, instead of when it was to fire before. `Time::MAX` never comes.
+    /// Arms the timer for instant `at`, in place of an earlier instant. A timer at `Time::MAX`
+    /// never fires.
     ///
     /// # Panics
     /// If the key is not below [`TIMERS_MAX`].
     pub fn arm(&mut self, key: TimerKey, at: Time) {
         if key.index() >= self.slots.len() {
-            self.make_room(key);
+            self.ensure_slot(key);
         }
         let slot = &mut self.slots[key.index()];
         slot.wanted = at;
         if at < slot.queued {
-            self.bring_forward(key, at);
+            self.move_earlier(key, at);
         }
     }
 
-    /// Stops the timer.
+    /// Disarms the timer; it does not fire until it is armed again.
     pub fn disarm(&mut self, key: TimerKey) {
         if let Some(slot) = self.slots.get_mut(key.index()) {
             slot.wanted = Time::MAX;
         }
     }
 
-    /// When the timer is to fire, if it is armed.
+    /// Returns the instant for which the timer is armed; `None` if it is disarmed.
     #[must_use]
     pub fn armed(&self, key: TimerKey) -> Option<Time> {
         self.slots.get(key.index()).map(|slot| slot.wanted).filter(|wanted| *wanted < Time::MAX)
     }
 
-    /// An instant before which no timer fires: cheaper than [`earliest`](Self::earliest), and often earlier.
+    /// Returns an instant before which no timer fires; `None` if none is armed. It costs less than
+    /// [`earliest`](Self::earliest), and is often earlier.
     #[must_use]
     pub fn not_before(&self) -> Option<Time> {
         self.heap.first().map(|entry| entry.queued)
     }
 
-    /// The timer to fire next, and when; of several at once, the one with the lowest key.
+    /// Returns the timer to fire next, and its instant; `None` if none is armed. Of several at the
+    /// same instant, it is the one with the lowest key.
     pub fn earliest(&mut self) -> Option<(Time, TimerKey)> {
         while let Some(first) = self.heap.first().copied() {
             let wanted = self.slots[first.key.index()].wanted;
@@ -122,8 +126,8 @@ impl Timers {
         None
     }
 
-    /// A timer whose instant has come, which is then disarmed: in order of instant and key. Call until there
-    /// is none.
+    /// Disarms and returns the earliest timer whose instant has passed. Call until it returns
+    /// `None`, for the order of instant and key.
     pub fn expire(&mut self, now: Time) -> Option<TimerKey> {
         if self.not_before().is_none_or(|earliest| earliest > now) {
             return None;
@@ -138,19 +142,19 @@ impl Timers {
     }
 
     #[cold]
-    fn make_room(&mut self, key: TimerKey) {
+    fn ensure_slot(&mut self, key: TimerKey) {
         assert!(key.index() < TIMERS_MAX, "timer {} is not below {TIMERS_MAX}", key.0);
         self.slots.resize(key.index() + 1, Slot::UNUSED);
     }
 
-    fn bring_forward(&mut self, key: TimerKey, at: Time) {
+    fn move_earlier(&mut self, key: TimerKey, at: Time) {
         let slot = self.slots[key.index()];
         let entry = Entry { queued: at, key };
         if slot.queued == Time::MAX {
             self.heap.push(entry);
             self.rise(self.heap.len() - 1, entry);
         } else {
-            self.rise(slot.place as usize, entry);
+            self.rise(slot.heap_index as usize, entry);
         }
     }
 
@@ -163,31 +167,31 @@ impl Timers {
         }
     }
 
-    /// Moves `entry`, which belongs at `place` or above, to where it belongs.
-    fn rise(&mut self, mut place: usize, entry: Entry) {
-        while place > 0 {
-            let parent = (place - 1) / CHILDREN;
+    /// Moves `entry` up in the heap, from `index` to its position.
+    fn rise(&mut self, mut index: usize, entry: Entry) {
+        while index > 0 {
+            let parent = (index - 1) / CHILDREN;
             if self.heap[parent] <= entry {
                 break;
             }
-            self.set(place, self.heap[parent]);
-            place = parent;
+            self.set(index, self.heap[parent]);
+            index = parent;
         }
-        self.set(place, entry);
+        self.set(index, entry);
     }
 
-    /// Moves the entry at `place`, which belongs there or below, to where it belongs.
-    fn sink(&mut self, mut place: usize) {
-        let entry = self.heap[place];
-        while let Some(child) = self.least_child(place).filter(|child| self.heap[*child] < entry) {
-            self.set(place, self.heap[child]);
-            place = child;
+    /// Moves the entry at `index` down in the heap, to its position.
+    fn sink(&mut self, mut index: usize) {
+        let entry = self.heap[index];
+        while let Some(child) = self.least_child(index).filter(|child| self.heap[*child] < entry) {
+            self.set(index, self.heap[child]);
+            index = child;
         }
-        self.set(place, entry);
+        self.set(index, entry);
     }
 
-    fn least_child(&self, place: usize) -> Option<usize> {
-        let first = CHILDREN * place + 1;
+    fn least_child(&self, index: usize) -> Option<usize> {
+        let first = CHILDREN * index + 1;
         let end = (first + CHILDREN).min(self.heap.len());
         (first..end).min_by_key(|child| self.heap[*child])
     }
@@ -196,11 +200,11 @@ impl Timers {
         clippy::cast_possible_truncation,
         reason = "the heap has no more entries than keys, which are 32 bits"
     )]
-    fn set(&mut self, place: usize, entry: Entry) {
-        self.heap[place] = entry;
+    fn set(&mut self, index: usize, entry: Entry) {
+        self.heap[index] = entry;
         let slot = &mut self.slots[entry.key.index()];
         slot.queued = entry.queued;
-        slot.place = place as u32;
+        slot.heap_index = index as u32;
     }
 }
 
@@ -292,7 +296,7 @@ mod tests {
         proptest::collection::vec(step, 0..200)
     }
 
-    /// The naive way: look at all timers.
+    /// A reference implementation that checks all timers.
     fn expire_naive(armed: &mut BTreeMap<u32, u64>, now: u64) -> Vec<u32> {
         let mut due: Vec<_> =
             armed.iter().map(|(key, at)| (*at, *key)).filter(|(at, _)| *at <= now).collect();
@@ -323,7 +327,7 @@ mod tests {
                 prop_assert!(timers.heap.len() <= 24);
                 let earliest = naive.iter().map(|(number, instant)| (at(*instant), key(*number))).min();
                 prop_assert!(earliest.is_none_or(|(earliest, _)| timers.not_before() <= Some(earliest)));
-                // A copy, so that lazy entries stay as they are.
+                // A copy, because the call would correct lazy entries.
                 prop_assert_eq!(timers.clone().earliest(), earliest);
             }
         }

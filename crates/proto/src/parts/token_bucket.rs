@@ -1,55 +1,56 @@
-//! A rate and a burst.
+//! Token bucket: limit of a rate and a burst.
 
 use core::marker::PhantomData;
 
 use byway_units::{Bytes, Duration, Rate, Time};
 
-/// A number of packets.
+/// Number of packets, as the amount of a [`TokenBucket`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Packets(u64);
 
 impl Packets {
-    /// `count` packets.
+    /// Creates the amount of `count` packets.
     #[must_use]
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
 
-    /// How many packets this is.
+    /// Returns the number of packets.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.0
     }
 }
 
-/// An amount of work, in units of [`RelayWork::units`](crate::relay::RelayWork::units).
+/// Amount of processing work, in units of [`RelayWork::units`](crate::relay::RelayWork::units), as
+/// the amount of a [`TokenBucket`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Work(u64);
 
 impl Work {
-    /// `units` of work.
+    /// Creates the amount of `units` units of work.
     #[must_use]
     pub const fn new(units: u64) -> Self {
         Self(units)
     }
 
-    /// How many units this is.
+    /// Returns the number of units.
     #[must_use]
     pub const fn units(self) -> u64 {
         self.0
     }
 }
 
-/// What a bucket counts.
+/// Type of amount that a [`TokenBucket`] counts: bytes, packets or work.
 pub trait Amount: Copy {
-    /// How many tokens this is.
+    /// Returns the amount in tokens.
     fn tokens(self) -> u64;
-    /// As much as so many tokens pay for, rounded down.
+    /// Returns the largest amount that these tokens cover.
     fn from_tokens(tokens: u64) -> Self;
 }
 
 impl Amount for Bytes {
-    /// One token is one bit.
+    /// Returns the amount in tokens of one bit each.
     fn tokens(self) -> u64 {
         self.count().saturating_mul(8)
     }
@@ -60,7 +61,7 @@ impl Amount for Bytes {
 }
 
 impl Amount for Packets {
-    /// One token is one packet.
+    /// Returns the amount in tokens of one packet each.
     fn tokens(self) -> u64 {
         self.0
     }
@@ -71,7 +72,7 @@ impl Amount for Packets {
 }
 
 impl Amount for Work {
-    /// One token is one unit.
+    /// Returns the amount in tokens of one unit of work each.
     fn tokens(self) -> u64 {
         self.0
     }
@@ -81,11 +82,10 @@ impl Amount for Work {
     }
 }
 
-/// Tokens that come at a rate, up to a burst: over any span, no more is taken than the burst and what came in it.
+/// Token bucket: over any time, the bucket allows at most the burst and the refill of that time.
 ///
-/// The level is kept in billionths of a token, of which a whole number comes each nanosecond: nothing is
-/// rounded, so the long-term rate is exact whatever the calls. It is below zero where something was charged that
-/// was not there.
+/// The level is in billionths of a token, and each nanosecond adds a whole number of them. Nothing
+/// is rounded, so the long-term rate is exact. The level is negative after a charge beyond it.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket<A> {
     tokens_per_second: u64,
@@ -95,7 +95,8 @@ pub struct TokenBucket<A> {
     of: PhantomData<A>,
 }
 
-/// Billionths of a token. Packed, as every flow has buckets, which 16-byte alignment would make larger by a fifth.
+/// Billionths of a token. Packed, because every flow has buckets, and 16-byte alignment would make
+/// them larger by a fifth.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, packed(8))]
 struct Level(i128);
@@ -103,20 +104,20 @@ struct Level(i128);
 const PARTS: i128 = 1_000_000_000;
 
 impl TokenBucket<Bytes> {
-    /// A full bucket of bytes.
+    /// Creates a full bucket of bytes.
     #[must_use]
     pub fn of_bytes(rate: Rate, burst: Bytes, now: Time) -> Self {
         Self::new(rate.bits_per_second(), burst, now)
     }
 
-    /// Goes on at another rate and with another burst; what is there stays, within the burst.
+    /// Sets the rate and the burst. The level stays, but at most at the burst.
     pub fn set(&mut self, rate: Rate, burst: Bytes, now: Time) {
         self.change(rate.bits_per_second(), burst, now);
     }
 }
 
 impl TokenBucket<Packets> {
-    /// A full bucket of packets.
+    /// Creates a full bucket of packets.
     #[must_use]
     pub fn of_packets(per_second: u64, burst: Packets, now: Time) -> Self {
         Self::new(per_second, burst, now)
@@ -124,7 +125,7 @@ impl TokenBucket<Packets> {
 }
 
 impl TokenBucket<Work> {
-    /// A full bucket of work.
+    /// Creates a full bucket of work.
     #[must_use]
     pub fn of_work(per_second: u64, burst: Work, now: Time) -> Self {
         Self::new(per_second, burst, now)
@@ -146,32 +147,35 @@ impl<A: Amount> TokenBucket<A> {
         self.level = Level(level.min(i128::from(self.burst) * PARTS));
     }
 
-    /// Takes `amount` if it is there, else nothing; whether it was there.
-    pub fn take(&mut self, amount: A, now: Time) -> bool {
+    /// Removes `amount` from the bucket if its level suffices, and returns true. Otherwise, leaves
+    /// the bucket unchanged and returns false.
+    pub fn try_consume(&mut self, amount: A, now: Time) -> bool {
         let level = self.level_at(now);
         self.updated = self.updated.max(now);
-        let left = level - i128::from(amount.tokens()) * PARTS;
-        let is_there = left >= 0;
-        self.level = Level(if is_there { left } else { level });
-        is_there
+        let remaining = level - i128::from(amount.tokens()) * PARTS;
+        let is_enough = remaining >= 0;
+        self.level = Level(if is_enough { remaining } else { level });
+        is_enough
     }
 
-    /// Takes `amount`, whether it is there or not: what is missing is owed, and nothing can be taken until it came.
+    /// Removes `amount` in any case. A missing part makes the level negative, and nothing is
+    /// available until the refill covers it.
     pub fn charge(&mut self, amount: A, now: Time) {
         let level = self.level_at(now);
         self.updated = self.updated.max(now);
         self.level = Level(level.saturating_sub(i128::from(amount.tokens()) * PARTS));
     }
 
-    /// How much could be taken.
+    /// Returns the amount in the bucket now; zero if the level is negative.
     #[must_use]
     pub fn available(&self, now: Time) -> A {
         A::from_tokens(u64::try_from(self.level_at(now) / PARTS).unwrap_or(0))
     }
 
-    /// When `amount` can be taken, if nothing else is; `Time::MAX` if never, as it is more than the burst.
+    /// Returns the time at which `amount` is available, if nothing is removed before; `Time::MAX`
+    /// if it exceeds the burst or the rate is zero.
     #[must_use]
-    pub fn when(&self, amount: A, now: Time) -> Time {
+    pub fn available_at(&self, amount: A, now: Time) -> Time {
         let missing = i128::from(amount.tokens()) * PARTS - self.level_at(now);
         if missing <= 0 {
             return now;
@@ -209,50 +213,50 @@ mod tests {
     #[test]
     fn a_burst_can_be_taken_at_once_and_then_comes_at_the_rate() {
         let mut bucket = bucket();
-        assert!(bucket.take(Bytes::new(100), at(0)));
-        assert!(!bucket.take(Bytes::new(1), at(0)));
+        assert!(bucket.try_consume(Bytes::new(100), at(0)));
+        assert!(!bucket.try_consume(Bytes::new(1), at(0)));
         assert_eq!(bucket.available(at(7)), Bytes::new(7));
-        assert_eq!(bucket.when(Bytes::new(20), at(7)), at(20));
-        assert!(bucket.take(Bytes::new(20), at(20)));
+        assert_eq!(bucket.available_at(Bytes::new(20), at(7)), at(20));
+        assert!(bucket.try_consume(Bytes::new(20), at(20)));
         assert_eq!(bucket.available(at(10_000)), Bytes::new(100));
     }
 
     #[test]
     fn what_is_there_can_be_taken_now_and_more_than_the_burst_never() {
         let bucket = bucket();
-        assert_eq!(bucket.when(Bytes::new(100), at(5)), at(5));
-        assert_eq!(bucket.when(Bytes::new(101), at(5)), Time::MAX);
+        assert_eq!(bucket.available_at(Bytes::new(100), at(5)), at(5));
+        assert_eq!(bucket.available_at(Bytes::new(101), at(5)), Time::MAX);
         let closed = TokenBucket::of_packets(0, Packets::new(1), at(0));
-        assert_eq!(closed.when(Packets::new(1), at(3)), at(3));
+        assert_eq!(closed.available_at(Packets::new(1), at(3)), at(3));
         let mut empty = closed;
-        assert!(empty.take(Packets::new(1), at(3)));
-        assert_eq!(empty.when(Packets::new(1), at(3)), Time::MAX);
+        assert!(empty.try_consume(Packets::new(1), at(3)));
+        assert_eq!(empty.available_at(Packets::new(1), at(3)), Time::MAX);
     }
 
     #[test]
     fn a_rate_that_divides_nothing_does_not_drift() {
-        // A third of a packet each nanosecond, nearly, taken in odd steps over a minute.
+        // About a third of a packet each nanosecond, in odd steps over a minute.
         let mut bucket = TokenBucket::of_packets(333_333_333, Packets::new(2_000), at(0));
-        let (mut now, mut taken) = (at(0), 0_u64);
+        let (mut now, mut consumed) = (at(0), 0_u64);
         while now < at(60_000) {
-            taken += drain(&mut bucket, now);
+            consumed += drain(&mut bucket, now);
             now += Duration::from_nanos(2_999);
         }
-        // All that came but for what is under way in the last step.
-        let came = 333_333_333 * 60 + 2_000;
-        assert!((came - 1_000..=came).contains(&taken), "{taken} of {came}");
+        // The whole refill except that of the last step.
+        let available = 333_333_333 * 60 + 2_000;
+        assert!((available - 1_000..=available).contains(&consumed), "{consumed} of {available}");
     }
 
     fn drain(bucket: &mut TokenBucket<Packets>, now: Time) -> u64 {
         let all = bucket.available(now);
-        assert!(bucket.take(all, now));
+        assert!(bucket.try_consume(all, now));
         all.count()
     }
 
     #[test]
     fn another_rate_counts_from_now_on() {
         let mut bucket = bucket();
-        assert!(bucket.take(Bytes::new(100), at(0)));
+        assert!(bucket.try_consume(Bytes::new(100), at(0)));
         bucket.set(Rate::from_kilobits_per_second(80), Bytes::new(50), at(10));
         assert_eq!(bucket.available(at(10)), Bytes::new(10));
         assert_eq!(bucket.available(at(12)), Bytes::new(30));
@@ -262,9 +266,9 @@ mod tests {
     #[test]
     fn time_that_runs_backwards_brings_nothing() {
         let mut bucket = bucket();
-        assert!(bucket.take(Bytes::new(100), at(50)));
+        assert!(bucket.try_consume(Bytes::new(100), at(50)));
         assert_eq!(bucket.available(at(10)), Bytes::ZERO);
-        assert!(!bucket.take(Bytes::new(1), at(10)));
+        assert!(!bucket.try_consume(Bytes::new(1), at(10)));
         assert_eq!(bucket.available(at(51)), Bytes::new(1));
     }
 
@@ -273,16 +277,16 @@ mod tests {
         let mut bucket = TokenBucket::of_work(1_000, Work::new(10), at(0));
         bucket.charge(Work::new(30), at(0));
         assert_eq!(bucket.available(at(20)), Work::new(0));
-        assert!(!bucket.take(Work::new(1), at(20)));
-        assert_eq!(bucket.when(Work::new(5), at(20)), at(25));
-        assert!(bucket.take(Work::new(5), at(25)));
+        assert!(!bucket.try_consume(Work::new(1), at(20)));
+        assert_eq!(bucket.available_at(Work::new(5), at(20)), at(25));
+        assert!(bucket.try_consume(Work::new(5), at(25)));
         bucket.charge(Work::new(u64::MAX), at(25));
         bucket.charge(Work::new(u64::MAX), at(25));
         assert_eq!(bucket.available(at(1_000_000)), Work::new(0));
     }
 
     proptest! {
-        /// The naive bucket counts up each nanosecond, in billionths.
+        /// The reference bucket is filled each nanosecond, in billionths.
         #[test]
         fn a_bucket_does_as_one_that_is_filled_each_nanosecond(
             per_second in 1_u64..3_000_000_000,
@@ -297,16 +301,16 @@ mod tests {
                 }
                 now += Duration::from_nanos(gap);
                 prop_assert_eq!(bucket.available(now).count(), level / 1_000_000_000);
-                let when = bucket.when(Packets::new(amount), now);
+                let when = bucket.available_at(Packets::new(amount), now);
                 prop_assert_eq!(when <= now, level >= amount * 1_000_000_000);
                 if amount <= burst {
                     let (mut then, mut just_before) = (bucket, bucket);
-                    prop_assert!(then.take(Packets::new(amount), when));
+                    prop_assert!(then.try_consume(Packets::new(amount), when));
                     let before = when.saturating_sub(Duration::from_nanos(1));
-                    prop_assert!(when == now || !just_before.take(Packets::new(amount), before));
+                    prop_assert!(when == now || !just_before.try_consume(Packets::new(amount), before));
                 }
                 let is_there = level >= amount * 1_000_000_000;
-                prop_assert_eq!(bucket.take(Packets::new(amount), now), is_there);
+                prop_assert_eq!(bucket.try_consume(Packets::new(amount), now), is_there);
                 level -= if is_there { amount * 1_000_000_000 } else { 0 };
             }
         }

@@ -1,18 +1,19 @@
-//! Values by alias, where the other side chooses the aliases: what a table takes depends on how many there are, and hardly on which.
+//! Table of values by alias. The peer chooses the aliases, so memory grows with the number of
+//! values and hardly with the aliases' numbers.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use byway_wire::Alias;
 
-/// Aliases in a row of a table: the rows that a few flows take are small, and so is the list of all rows.
+/// Number of aliases per row. Small rows keep a table with few values small.
 const ROW: usize = 16;
 
-/// A table of values by alias.
+/// Table of values by alias, as a list of rows that are allocated at first use.
 #[derive(Debug)]
 pub(super) struct AliasTable<T> {
     rows: Vec<Option<Box<[Option<T>; ROW]>>>,
-    /// Rows that are there.
+    /// Number of allocated rows.
     count: usize,
 }
 
@@ -22,18 +23,18 @@ impl<T: Copy> AliasTable<T> {
     }
 
     pub(super) fn get(&self, alias: Alias) -> Option<T> {
-        let (row, place) = place_of(alias);
-        self.rows.get(row)?.as_ref()?[place]
+        let (row, column) = row_and_column(alias);
+        self.rows.get(row)?.as_ref()?[column]
     }
 
     pub(super) fn get_mut(&mut self, alias: Alias) -> Option<&mut T> {
-        let (row, place) = place_of(alias);
-        self.rows.get_mut(row)?.as_mut()?[place].as_mut()
+        let (row, column) = row_and_column(alias);
+        self.rows.get_mut(row)?.as_mut()?[column].as_mut()
     }
 
-    /// Keeps a value; what was kept before.
+    /// Stores a value and returns the one that it replaces.
     pub(super) fn insert(&mut self, alias: Alias, value: T) -> Option<T> {
-        let (row, place) = place_of(alias);
+        let (row, column) = row_and_column(alias);
         if self.rows.len() <= row {
             self.rows.reserve_exact(row + 1 - self.rows.len());
             self.rows.resize_with(row + 1, || None);
@@ -43,36 +44,36 @@ impl<T: Copy> AliasTable<T> {
             *count += 1;
             Box::new([None; ROW])
         });
-        row[place].replace(value)
+        row[column].replace(value)
     }
 
-    /// Returns how much memory it takes, in bytes.
+    /// Returns the memory use of the table, in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         (self.count * size_of::<[Option<T>; ROW]>() + self.rows.capacity() * size_of::<Option<Box<T>>>())
             as u64
     }
 
-    /// Returns how much more memory a value takes at most, in bytes.
+    /// Returns the memory that [`Self::insert`] with this alias would add at most, in bytes.
     pub(super) fn more_bytes(&self, alias: Alias) -> u64 {
-        let (row, _) = place_of(alias);
+        let (row, _) = row_and_column(alias);
         let more = (row + 1).saturating_sub(self.rows.capacity()) * size_of::<Option<Box<T>>>();
-        let is_there = self.rows.get(row).is_some_and(Option::is_some);
-        (more + if is_there { 0 } else { size_of::<[Option<T>; ROW]>() }) as u64
+        let is_allocated = self.rows.get(row).is_some_and(Option::is_some);
+        (more + if is_allocated { 0 } else { size_of::<[Option<T>; ROW]>() }) as u64
     }
 
-    /// All values, with their aliases.
+    /// Returns all values, with their aliases.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Alias, T)> + '_ {
         let rows = self.rows.iter().enumerate().filter_map(|(row, values)| Some((row, values.as_ref()?)));
         rows.flat_map(|(row, values)| {
-            values.iter().enumerate().filter_map(move |(place, value)| {
-                let alias = u16::try_from(row * ROW + place).ok().and_then(Alias::new)?;
+            values.iter().enumerate().filter_map(move |(column, value)| {
+                let alias = u16::try_from(row * ROW + column).ok().and_then(Alias::new)?;
                 Some((alias, (*value)?))
             })
         })
     }
 }
 
-fn place_of(alias: Alias) -> (usize, usize) {
+fn row_and_column(alias: Alias) -> (usize, usize) {
     let number = usize::from(alias.number());
     (number / ROW, number % ROW)
 }

@@ -1,9 +1,11 @@
-//! The memory of flows, of those that are received here or of those that are sent: one pool each, of which nobody gets more than is left for
-//! others. What every flow may have whatever others take is set aside with its registration.
+//! Memory accounting for flow state: one pool for received flows, one for sent flows. Each
+//! registration reserves some memory for its flow, whatever other flows use. The pool accounts for
+//! the rest.
 //!
-//! A session's flows may take as much as is free in the pool, and a tenant's a multiple of that (dynamic thresholds, Choudhury and
-//! Hahne 1998): one that is alone has much, and makes room by itself when others come, as what is kept of a flow lasts for
-//! seconds. Beyond its share, a flow keeps its newest packets in the memory that it has.
+//! The limits are dynamic thresholds (Choudhury and Hahne 1998). A session's flows may use as much
+//! memory as is free in the pool, and a tenant's flows a multiple of that. A single session may use
+//! half of the pool; when others begin, its limit shrinks, because flow state expires within
+//! seconds. Beyond its limit, a flow replaces its oldest packets within the memory that it has.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,54 +15,56 @@ use byway_wire::TenantId;
 
 use crate::limits::{TENANT_SHARE, TENANTS_MAX};
 
-/// Session and tenant that pay for a flow.
+/// Session and tenant that a flow's memory is charged to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// The session's number.
+    /// Number of the session.
     session: u32,
-    /// The tenant's number in the pool.
+    /// Index of the tenant's account in the pool.
     tenant: u32,
 }
 
-/// Memory that one flow takes.
+/// Memory use of one flow, and its charge to the pool.
 #[derive(Debug)]
 pub(super) struct MemoryUse {
     holder: Holder,
     bytes: u64,
-    /// Bytes of it that are set aside with the flow's registration.
-    set_aside: u64,
-    /// Bytes of it that the pool counts as taken.
+    /// Part of the flow's memory that its registration reserves, in bytes.
+    reserved: u64,
+    /// Part of the flow's memory that is charged to the pool, in bytes.
     charged: u64,
-    /// True if it may take more, as of now.
-    has_room: bool,
+    /// True if the flow might use more memory at the last [`FlowMemory::refresh_capacity`].
+    has_capacity: bool,
 }
 
 impl MemoryUse {
-    /// A flow that takes so much, all of it set aside, beside so much more that is.
-    pub(super) const fn new(holder: Holder, bytes: u64, more_set_aside: u64) -> Self {
-        Self { holder, bytes, set_aside: bytes + more_set_aside, charged: 0, has_room: true }
+    /// Creates the account of a flow that uses `bytes`, all of them reserved, and has
+    /// `more_reserved` reserved bytes besides.
+    pub(super) const fn new(holder: Holder, bytes: u64, more_reserved: u64) -> Self {
+        Self { holder, bytes, reserved: bytes + more_reserved, charged: 0, has_capacity: true }
     }
 
     pub(super) const fn holder(&self) -> Holder {
         self.holder
     }
 
-    pub(super) const fn has_room(&self) -> bool {
-        self.has_room
+    pub(super) const fn has_capacity(&self) -> bool {
+        self.has_capacity
     }
 
-    /// Notes that a part takes another amount of memory than before.
-    pub(super) const fn grew(&mut self, before: u64, after: u64) {
+    /// Records that a part of the flow's state grew or shrank, in bytes.
+    /// [`FlowMemory::update_charge`] charges the pool for it.
+    pub(super) const fn on_resize(&mut self, before: u64, after: u64) {
         self.bytes = self.bytes + after - before;
     }
 }
 
-/// Memory of all flows, and who has it.
+/// Memory pool of all flows, and its use per session and tenant.
 #[derive(Debug)]
 pub(super) struct FlowMemory {
     max: u64,
     used: u64,
-    /// Of that, what is no tenant's.
+    /// Part of `used` that belongs to no tenant, in bytes: batches.
     shared: u64,
     by_session: Vec<u64>,
     by_tenant: Vec<u64>,
@@ -73,7 +77,8 @@ impl FlowMemory {
         Self { max: max.count(), used: 0, shared: 0, by_session, by_tenant, tenants: BTreeMap::new() }
     }
 
-    /// The holder of a session's flows. Tenants beyond so many share one account.
+    /// Returns the accounts of a session and its tenant, to charge their flows to. Tenants beyond
+    /// [`TENANTS_MAX`] share one account.
     pub(super) fn holder(&mut self, session: u32, tenant: TenantId) -> Holder {
         let next = u32::try_from(self.tenants.len()).unwrap_or(u32::MAX);
         let tenant = match self.tenants.get(&tenant) {
@@ -84,70 +89,73 @@ impl FlowMemory {
         Holder { session, tenant }
     }
 
-    /// Memory that all flows take.
+    /// Returns the memory that is charged to the pool, of all flows and of batches.
     pub(super) const fn used(&self) -> Bytes {
         Bytes::new(self.used)
     }
 
-    /// Returns whether a flow of this holder may take more.
-    pub(super) fn has_room(&self, holder: Holder) -> bool {
+    /// True if a flow of this session and tenant may use more memory.
+    pub(super) fn has_capacity(&self, holder: Holder) -> bool {
         let free = self.max.saturating_sub(self.used);
         let of = |accounts: &[u64], number: u32| accounts.get(number as usize).copied().unwrap_or(0);
         of(&self.by_session, holder.session) < free
             && of(&self.by_tenant, holder.tenant) < free.saturating_mul(TENANT_SHARE)
     }
 
-    /// Returns whether memory that is no tenant's may grow: it may take as much as is free.
-    pub(super) const fn has_shared_room(&self) -> bool {
+    /// True if the memory that belongs to no tenant may grow. Its limit is the memory that is free
+    /// in the pool.
+    pub(super) const fn has_shared_capacity(&self) -> bool {
         self.shared < self.max.saturating_sub(self.used)
     }
 
-    /// Notes that what is no tenant's takes another amount than before.
-    pub(super) const fn settle_shared(&mut self, before: u64, after: u64) {
+    /// Records that memory that belongs to no tenant grew or shrank, in bytes.
+    pub(super) const fn resize_shared(&mut self, before: u64, after: u64) {
         self.shared = self.shared + after - before;
         self.used = self.used + after - before;
     }
 
-    /// Lets a flow know whether it may take more.
-    pub(super) fn admit(&self, flow: &mut MemoryUse) {
-        flow.has_room = self.has_room(flow.holder);
+    /// Updates a flow's permission to use more memory, by the current use of its session and
+    /// tenant.
+    pub(super) fn refresh_capacity(&self, flow: &mut MemoryUse) {
+        flow.has_capacity = self.has_capacity(flow.holder);
     }
 
-    /// Notes what a flow takes now.
-    pub(super) fn settle(&mut self, flow: &mut MemoryUse) {
-        let needed = flow.bytes.saturating_sub(flow.set_aside);
+    /// Charges the pool for a flow's current memory use beyond its reserve.
+    pub(super) fn update_charge(&mut self, flow: &mut MemoryUse) {
+        let needed = flow.bytes.saturating_sub(flow.reserved);
         if needed != flow.charged {
-            self.change(flow.holder, flow.charged, needed);
+            self.adjust(flow.holder, flow.charged, needed);
             flow.charged = needed;
         }
     }
 
-    /// Notes that a flow gives back what it took.
+    /// Refunds all memory that is charged to the pool for a flow, because its state is dropped.
     pub(super) fn release(&mut self, flow: &MemoryUse) {
-        self.change(flow.holder, flow.charged, 0);
+        self.adjust(flow.holder, flow.charged, 0);
     }
 
-    /// Takes memory for something that is no flow's own, which [`give_back`](Self::give_back) ends; `false` if there is too little.
-    pub(super) fn take(&mut self, holder: Holder, bytes: u64) -> bool {
-        let has_room = self.has_room(holder);
-        if has_room {
-            self.change(holder, 0, bytes);
+    /// Charges a holder for memory that belongs to no single flow, such as a decode attempt, until
+    /// [`refund`](Self::refund). Returns `false` if the holder may not use more.
+    pub(super) fn try_charge(&mut self, holder: Holder, bytes: u64) -> bool {
+        let has_capacity = self.has_capacity(holder);
+        if has_capacity {
+            self.adjust(holder, 0, bytes);
         }
-        has_room
+        has_capacity
     }
 
-    /// Takes memory that is there already.
+    /// Charges a holder for memory that is already in use, even beyond its limit.
     pub(super) fn charge(&mut self, holder: Holder, bytes: u64) {
-        self.change(holder, 0, bytes);
+        self.adjust(holder, 0, bytes);
     }
 
-    /// Gives back what [`take`](Self::take) or [`charge`](Self::charge) took.
-    pub(super) fn give_back(&mut self, holder: Holder, bytes: u64) {
-        self.change(holder, bytes, 0);
+    /// Refunds memory that [`try_charge`](Self::try_charge) or [`charge`](Self::charge) charged.
+    pub(super) fn refund(&mut self, holder: Holder, bytes: u64) {
+        self.adjust(holder, bytes, 0);
     }
 
     #[cold]
-    fn change(&mut self, holder: Holder, before: u64, after: u64) {
+    fn adjust(&mut self, holder: Holder, before: u64, after: u64) {
         let session = account(&mut self.by_session, holder.session);
         *session = *session + after - before;
         let tenant = account(&mut self.by_tenant, holder.tenant);
@@ -157,11 +165,11 @@ impl FlowMemory {
 }
 
 fn account(accounts: &mut Vec<u64>, number: u32) -> &mut u64 {
-    let place = number as usize;
-    if accounts.len() <= place {
-        accounts.resize(place + 1, 0);
+    let index = number as usize;
+    if accounts.len() <= index {
+        accounts.resize(index + 1, 0);
     }
-    &mut accounts[place]
+    &mut accounts[index]
 }
 
 #[cfg(test)]
@@ -169,12 +177,12 @@ mod tests {
     use super::*;
 
     fn fill(memory: &mut FlowMemory, holder: Holder) -> u64 {
-        let mut taken = 0;
-        while memory.has_room(holder) {
-            memory.change(holder, taken, taken + 10);
-            taken += 10;
+        let mut used = 0;
+        while memory.has_capacity(holder) {
+            memory.adjust(holder, used, used + 10);
+            used += 10;
         }
-        taken
+        used
     }
 
     #[test]
@@ -183,8 +191,8 @@ mod tests {
         let [one, other] = [1, 2].map(|session| memory.holder(session, TenantId::new(9)));
         assert_eq!(fill(&mut memory, one), 600);
         assert_eq!(fill(&mut memory, other), 300);
-        assert!(!memory.has_room(one));
-        memory.change(one, 600, 0);
+        assert!(!memory.has_capacity(one));
+        memory.adjust(one, 600, 0);
         assert_eq!(memory.used(), Bytes::new(300));
         assert_eq!(fill(&mut memory, one), 450);
     }

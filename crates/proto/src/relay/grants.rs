@@ -1,4 +1,5 @@
-//! What a registration rests on: the static configuration, or what the controller has signed.
+//! Grants: checks of registrations against the static configuration, or against grants that the
+//! controller signed.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,22 +12,22 @@ use byway_wire::{FlowKey, Grant, GrantedRelay, Message, Messages, Receiver, SIGN
 
 use super::Relay;
 use super::settings::Authority;
-use crate::limits::{EGRESS_PORTS_MAX, HANDSHAKE_GRANTS_MAX, VERIFIED_GRANTS_MAX};
+use crate::limits::{EGRESS_RELAYS_MAX, HANDSHAKE_GRANTS_MAX, VERIFIED_GRANTS_MAX};
 
-/// The grants of one registration: one, or for the sender of a group one for each egress relay.
-pub(super) type Grants = ArrayVec<Grant, EGRESS_PORTS_MAX>;
+/// Grants of one registration: one, or for the sender of a group one for each egress relay.
+pub(super) type Grants = ArrayVec<Grant, EGRESS_RELAYS_MAX>;
 
-/// Why a registration has no grant.
+/// Reason for which no grant permits a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ungranted {
-    /// It is refused.
+pub(super) enum GrantError {
+    /// The relay refuses the registration, for this reason.
     Refused(Refusal),
-    /// And somebody made the grant up: the signature is false.
+    /// The grant is forged: its signature is false.
     Forged,
 }
 
-impl Ungranted {
-    /// What the agent is told.
+impl GrantError {
+    /// Returns the refusal that the relay sends to the agent.
     pub(super) const fn refusal(self) -> Refusal {
         match self {
             Self::Refused(refusal) => refusal,
@@ -35,45 +36,48 @@ impl Ungranted {
     }
 }
 
-impl From<Refusal> for Ungranted {
+impl From<Refusal> for GrantError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-/// Grants whose signature was verified lately: an agent registers thousands of flows by one grant.
+/// Cache of grants whose signature the relay has verified, because an agent registers thousands of
+/// flows with one grant.
 #[derive(Debug, Default)]
 pub(super) struct VerifiedGrants {
-    /// By two bytes of the scalar in the signature, which nobody chooses who cannot sign.
+    /// Grants by two bytes of the signature's scalar, which only the signer can choose. A new grant
+    /// replaces one with the same bytes.
     grants: Vec<Option<Box<Grant>>>,
     count: usize,
 }
 
 impl VerifiedGrants {
     fn contains(&self, grant: &Grant) -> bool {
-        self.grants.get(Self::place(grant)).is_some_and(|known| known.as_deref() == Some(grant))
+        self.grants.get(Self::slot_of(grant)).is_some_and(|known| known.as_deref() == Some(grant))
     }
 
-    /// Returns how many there are.
+    /// Returns the number of cached grants.
     pub(super) const fn count(&self) -> usize {
         self.count
     }
 
     fn add(&mut self, grant: &Grant) {
         self.grants.resize(VERIFIED_GRANTS_MAX, None);
-        let before = self.grants[Self::place(grant)].replace(Box::new(*grant));
+        let before = self.grants[Self::slot_of(grant)].replace(Box::new(*grant));
         self.count += usize::from(before.is_none());
     }
 
-    fn place(grant: &Grant) -> usize {
+    fn slot_of(grant: &Grant) -> usize {
         let [low, high] = [grant.signature[SIGNATURE_BYTES - 32], grant.signature[SIGNATURE_BYTES - 31]];
         usize::from(u16::from_le_bytes([low, high])) % VERIFIED_GRANTS_MAX
     }
 }
 
 impl Relay {
-    /// Returns the tenant of a stranger that is entitled to a session: the static configuration names its key, or it shows a grant. Only
-    /// its first few are looked at, as each costs a signature.
+    /// Returns the tenant of a node without a session that is entitled to one: the static
+    /// configuration names its key, or its initiation has a valid grant. Only the first few grants
+    /// count, because each costs a signature check.
     pub(super) fn entitling_tenant(&self, initiation: &ReceivedInitiation, now: Time) -> Option<TenantId> {
         let Authority::Static(grants) = &self.authority else {
             let registers = Messages::new(&initiation.messages).filter_map(|message| match message {
@@ -84,88 +88,94 @@ impl Relay {
                 .take(HANDSHAKE_GRANTS_MAX)
                 .find_map(|register| Some(self.grants(&register, &initiation.peer, now).ok()?[0].tenant));
         };
-        let names = |grant: &Grant| [grant.sender_key, grant.receiver_key].contains(initiation.peer.bytes());
-        grants.iter().find(|grant| names(grant)).map(|grant| grant.tenant)
+        let names_peer =
+            |grant: &Grant| [grant.sender_key, grant.receiver_key].contains(initiation.peer.bytes());
+        grants.iter().find(|grant| names_peer(grant)).map(|grant| grant.tenant)
     }
 
-    /// The grants that let `peer` register so, the signature of which is verified once.
+    /// Returns the grants that permit the node with key `peer` a registration, or the reason for a
+    /// refusal. Caches verified signatures and counts the work.
     pub(super) fn verified_grants(
         &mut self,
         register: &Register<'_>,
         peer: &PublicKey,
         now: Time,
-    ) -> Result<Grants, Ungranted> {
+    ) -> Result<Grants, GrantError> {
         let is_signed = matches!(self.authority, Authority::Controller(_));
-        let is_new =
-            is_signed && Grant::parse(register.grant).is_ok_and(|grant| !self.verified.contains(&grant));
+        let is_new = is_signed
+            && Grant::parse(register.grant).is_ok_and(|grant| !self.verified_grants.contains(&grant));
         let grants = self.grants(register, peer, now);
         if is_new && let Ok(grants) = &grants {
-            self.verified.add(&grants[0]);
+            self.verified_grants.add(&grants[0]);
         }
-        let is_looked_at = is_new && matches!(grants, Ok(_) | Err(Ungranted::Forged));
-        self.work.signatures += u64::from(is_looked_at);
+        let is_checked = is_new && matches!(grants, Ok(_) | Err(GrantError::Forged));
+        self.work.signatures += u64::from(is_checked);
         grants
     }
 
-    /// The grants that let `peer` register so.
+    /// Returns the grants that permit the node with key `peer` a registration, or the reason for a
+    /// refusal.
     pub(super) fn grants(
         &self,
         register: &Register<'_>,
         peer: &PublicKey,
         now: Time,
-    ) -> Result<Grants, Ungranted> {
+    ) -> Result<Grants, GrantError> {
         match &self.authority {
-            Authority::Static(grants) => Ok(self.configured(grants, register, peer)?),
+            Authority::Static(grants) => Ok(self.static_grants(grants, register, peer)?),
             Authority::Controller(key) => {
-                self.signed(key, register, peer, now).map(|grant| Grants::from_iter([grant]))
+                self.verify_signed_grant(key, register, peer, now).map(|grant| Grants::from_iter([grant]))
             }
         }
     }
 
-    fn configured(
+    fn static_grants(
         &self,
         grants: &[Grant],
         register: &Register<'_>,
         peer: &PublicKey,
     ) -> Result<Grants, Refusal> {
         let role = register.role;
-        let covering = || grants.iter().filter(|grant| covers(grant, register.flow_key));
-        let serving =
-            || covering().filter(|grant| self.serves(grant, role) && leads_as_asked(grant, register));
-        let named = || serving().filter(|grant| names(grant, role, peer));
-        let allowed = || named().filter(|grant| grant.services.allow(register.service));
-        if serving().next().is_none() {
+        let for_flow = || grants.iter().filter(|grant| covers(grant, register.flow_key));
+        let for_this_relay = || {
+            for_flow()
+                .filter(|grant| self.names_this_relay(grant, role) && matches_far_relay(grant, register))
+        };
+        let issued_to_peer = || for_this_relay().filter(|grant| is_issued_to(grant, role, peer));
+        let with_service = || issued_to_peer().filter(|grant| grant.services.allow(register.service));
+        if for_this_relay().next().is_none() {
             return Err(Refusal::NoGrant);
         }
-        if named().next().is_none() {
+        if issued_to_peer().next().is_none() {
             return Err(Refusal::GrantInvalid);
         }
         let mut found = Grants::new();
-        for grant in allowed() {
+        for grant in with_service() {
             if found.iter().all(|known| known.egress != grant.egress) {
-                found.try_push(*grant).map_err(|_| Refusal::NoRoom)?;
+                found.try_push(*grant).map_err(|_| Refusal::Full)?;
             }
         }
         if found.is_empty() { Err(Refusal::ServiceNotGranted) } else { Ok(found) }
     }
 
-    /// The grant that came with the registration. Its signature is looked at last, as that costs most.
-    fn signed(
+    /// Verifies the signed grant in a registration, and returns it. The signature comes last,
+    /// because its check is the most expensive.
+    fn verify_signed_grant(
         &self,
         key: &VerifyingKey,
         register: &Register<'_>,
         peer: &PublicKey,
         now: Time,
-    ) -> Result<Grant, Ungranted> {
+    ) -> Result<Grant, GrantError> {
         if register.grant.is_empty() {
             return Err(Refusal::NoGrant.into());
         }
         let grant = Grant::parse(register.grant).map_err(|_| Refusal::GrantInvalid)?;
-        let is_asked = covers(&grant, register.flow_key) && leads_as_asked(&grant, register);
-        if !is_asked || !names(&grant, register.role, peer) {
+        let is_for_flow = covers(&grant, register.flow_key) && matches_far_relay(&grant, register);
+        if !is_for_flow || !is_issued_to(&grant, register.role, peer) {
             return Err(Refusal::GrantInvalid.into());
         }
-        if !self.serves(&grant, register.role) {
+        if !self.names_this_relay(&grant, register.role) {
             return Err(Refusal::OtherRelay.into());
         }
         if grant.not_after_unix_seconds < self.sessions.unix_seconds(now) {
@@ -174,23 +184,26 @@ impl Relay {
         if !grant.services.allow(register.service) {
             return Err(Refusal::ServiceNotGranted.into());
         }
-        if !self.verified.contains(&grant) {
+        if !self.verified_grants.contains(&grant) {
             let verified = key.verify(Statement::Grant, &grant.fields(), &grant.signature);
-            verified.map_err(|_| Ungranted::Forged)?;
+            verified.map_err(|_| GrantError::Forged)?;
         }
         Ok(grant)
     }
 
-    /// Whether the grant names this relay shard, for a flow's sender or receiver.
+    /// True if the grant names this relay shard as the relay of a flow's sender or receiver, by the
+    /// role of the registering agent.
     ///
-    /// A receiver may also be near the ingress relay, which then sends on what it gets itself.
-    fn serves(&self, grant: &Grant, role: FlowRole) -> bool {
+    /// A receiver may also register at the ingress relay, which then delivers the sender's copies
+    /// to it.
+    fn names_this_relay(&self, grant: &Grant, role: FlowRole) -> bool {
         let here = |relay: &GrantedRelay| relay.relay == self.number && relay.shard == self.shard;
         here(&grant.ingress) || (role == FlowRole::Receiver && here(&grant.egress))
     }
 
-    /// The ingress relays from which a receiver's packets may come: those of all grants for the flow.
-    pub(super) fn ingresses(&self, key: FlowKey, grant: &Grant) -> Vec<GrantedRelay> {
+    /// Returns the ingress relays that may send a receiver its flow's packets: in static mode those
+    /// of all grants for the flow, otherwise that of this grant.
+    pub(super) fn ingress_relays(&self, key: FlowKey, grant: &Grant) -> Vec<GrantedRelay> {
         match &self.authority {
             Authority::Static(grants) => {
                 grants.iter().filter(|grant| covers(grant, key)).map(|grant| grant.ingress).collect()
@@ -199,8 +212,8 @@ impl Relay {
         }
     }
 
-    /// When flows of the grant end; static ones do not.
-    pub(super) fn ends_at(&self, grant: &Grant) -> Time {
+    /// Returns the time at which flows under a grant expire. Static grants do not expire.
+    pub(super) fn grant_expiry(&self, grant: &Grant) -> Time {
         match self.authority {
             Authority::Static(_) => Time::MAX,
             Authority::Controller(_) => self.sessions.after_unix_second(grant.not_after_unix_seconds),
@@ -208,27 +221,27 @@ impl Relay {
     }
 }
 
-/// Whether the registration is that of the sender of a multicast group.
+/// True if the registration is from the sender of a flow to a group of receivers.
 pub(super) fn is_sender_of_group(register: &Register<'_>) -> bool {
     register.role == FlowRole::Sender && matches!(register.flow_key.receiver(), Receiver::Group(_))
 }
 
-/// Whether the grant is for this flow.
+/// True if the grant covers this flow: same sender and receiver, and a flow number in its range.
 fn covers(grant: &Grant, key: FlowKey) -> bool {
     grant.sender == key.sender()
         && grant.receiver == key.receiver()
         && (grant.first_flow..=grant.last_flow).contains(&key.flow())
 }
 
-/// Whether the grant names the relay that the registration does for the path's other end. The sender of a group
-/// registers for all of them at once.
-fn leads_as_asked(grant: &Grant, register: &Register<'_>) -> bool {
+/// True if the grant and the registration name the same relay at the path's other end. The sender
+/// of a group registers for all egress relays at once.
+fn matches_far_relay(grant: &Grant, register: &Register<'_>) -> bool {
     let far = if register.role == FlowRole::Sender { grant.egress } else { grant.ingress };
     is_sender_of_group(register) || far == register.far_relay
 }
 
-/// Whether the grant is for whoever has this key, in this role.
-fn names(grant: &Grant, role: FlowRole, key: &PublicKey) -> bool {
+/// True if the grant was issued to the owner of this key, in this role.
+fn is_issued_to(grant: &Grant, role: FlowRole, key: &PublicKey) -> bool {
     let entitled = match role {
         FlowRole::Sender => &grant.sender_key,
         FlowRole::Receiver => &grant.receiver_key,

@@ -1,27 +1,53 @@
 //! The relay: ingress and egress halves, joined by sessions.
 //!
-//! One [`Relay`] is one shard: it shares nothing with others, and is given the packets whose index names it.
+//! One [`Relay`] is one shard. It shares nothing with other shards, and handles the packets whose
+//! session index names its shard.
 //!
 //! # One input, then drain
-//! After each call of [`Relay::handle`], call [`Relay::poll`] until it returns `None`, and then [`Relay::deadline`].
-//! When the deadline comes, handle [`RelayInput::Deadline`].
+//! After each call of [`Relay::handle`], call [`Relay::poll`] until it returns `None`, and then
+//! [`Relay::deadline`]. When the deadline comes, handle [`RelayInput::Deadline`].
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `admission` | admission control for sessions, eviction of idle ones |
+//! | `alias_table` | values by alias |
+//! | `dispatch` | execution of the egress half's actions |
+//! | `egress` | egress half: repair packets, NACKs, decoding |
+//! | `flow_memory` | memory accounting for flow state |
+//! | `flow_table` | registered flows, their aliases and receivers |
+//! | `grants` | checks of registrations against grants |
+//! | `ingress` | ingress half: copies, blocks, batches |
+//! | `ingress_context` | outputs of the ingress half |
+//! | `messages` | handlers of messages from agents and relays |
+//! | `peer_relays` | addition and removal of other relays |
+//! | `prefetching` | cache prefetch for the next datagram |
+//! | `quotas` | shares of tenants in sessions and registrations |
+//! | `reachability` | notices to senders about unreachable relays |
+//! | `registration` | registration of flows, aliases between relays |
+//! | `relay_peers` | aliases in force with each peer relay |
+//! | `relaying` | packets forwarded between agents |
+//! | `settings` | configuration of a relay |
+//! | `uplink` | scheduler of the relay's uplink |
+//! | `work` | work accounting and budgets |
 
 mod admission;
 mod alias_table;
+mod dispatch;
 mod egress;
 mod flow_memory;
+mod flow_table;
 mod grants;
 mod ingress;
-mod links;
+mod ingress_context;
 mod messages;
-mod others;
-mod outlet;
-mod perform;
-mod ports;
+mod peer_relays;
 mod prefetching;
 mod quotas;
-mod reach;
+mod reachability;
 mod registration;
+mod relay_peers;
 mod relaying;
 mod settings;
 mod uplink;
@@ -39,142 +65,218 @@ use byway_wire::{Capabilities, Ecn, Shard};
 
 pub use egress::{EgressCounters, RelayBacklog};
 pub use ingress::IngressCounters;
-pub use settings::{Authority, OtherRelay, RelaySettings, TenantLimits};
+pub use settings::{Authority, PeerRelay, RelaySettings, TenantLimits};
 pub use uplink::{UplinkCounters, UplinkSettings, UplinkStatus};
 pub use work::RelayWork;
 
 use egress::{Action, Egress};
+use flow_table::{FlowRef, FlowTable};
 use grants::VerifiedGrants;
 use ingress::{ArrivingCopy, Ingress};
-use links::{FlowRef, Links};
-use outlet::Outlet;
-use ports::Ports;
+use ingress_context::IngressContext;
 use quotas::Quotas;
+use relay_peers::RelayPeers;
 use uplink::Uplink;
 use work::WorkBudgets;
 
 use crate::counters::counters;
 use crate::limits::{
-    CODED_START, HEARD_MEMORY_PART, LOW_DELAY_BUDGET, PACKET_TIMES_PART, REGISTRATION_BYTES,
-    REGISTRATIONS_MAX, RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS,
-    RELAY_START_BYTES, SESSION_BYTES, SESSIONS_MAX, TENANT_BYTES, VERIFIED_GRANT_BYTES,
+    CODED_START, LOW_DELAY_BUDGET, PACKET_TIMES_PART, REGISTRATION_BYTES, REGISTRATIONS_MAX,
+    RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS, RELAY_START_BYTES,
+    REMOTE_FLOW_MEMORY_PART, SESSION_BYTES, SESSIONS_MAX, TENANT_BYTES, VERIFIED_GRANT_BYTES,
 };
 use crate::network_path::{LocalAddress, NetworkPath};
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
-use crate::session::{Change, Local, Origin, Received, SessionCounters, SessionId, Sessions};
+use crate::session::{Inbound, LocalIdentity, Route, SessionCounters, SessionEvent, SessionId, Sessions};
 
-/// Memory of a registration in all tables but those of the halves: places, keys, aliases, ends of grants.
+/// Memory of a registration in all tables except those of the halves: slots, keys, aliases, grant
+/// expiries.
 const REGISTRATION_TABLE_BYTES: u64 = 800;
 
 const _: () = assert!(
-    // A slot of the other half may be left from an earlier registration.
-    egress::SET_ASIDE_BYTES + ingress::SLOT_BYTES + REGISTRATION_TABLE_BYTES <= REGISTRATION_BYTES
-        && ingress::SET_ASIDE_BYTES + egress::SLOT_BYTES + REGISTRATION_TABLE_BYTES <= REGISTRATION_BYTES,
-    "a registration takes no more than is set aside for it"
+    // A slot of the other half may remain from an earlier registration.
+    egress::RESERVED_BYTES + ingress::SLOT_BYTES + REGISTRATION_TABLE_BYTES <= REGISTRATION_BYTES
+        && ingress::RESERVED_BYTES + egress::SLOT_BYTES + REGISTRATION_TABLE_BYTES <= REGISTRATION_BYTES,
+    "a registration needs no more memory than is reserved for it"
 );
 
-/// Returns how many sessions and registrations there may be, from the size of one part of a shard's memory.
+/// Returns the limits of sessions and registrations, from the size of one part of a shard's memory.
 const fn table_sizes(part: u64) -> (u64, u64) {
     let table = part * RELAY_MEMORY_TABLE_PARTS;
     let sessions = (table - RELAY_BASE_BYTES) / SESSION_BYTES;
     let sessions = if sessions < SESSIONS_MAX as u64 { sessions } else { SESSIONS_MAX as u64 };
-    let registrations = (table - part / HEARD_MEMORY_PART) / REGISTRATION_BYTES;
+    let registrations = (table - part / REMOTE_FLOW_MEMORY_PART) / REGISTRATION_BYTES;
     (sessions, if registrations < REGISTRATIONS_MAX { registrations } else { REGISTRATIONS_MAX })
 }
 
-/// What comes to a relay.
+/// Input of a relay.
 #[derive(Debug)]
 pub enum RelayInput<'a> {
-    /// A datagram from the network, to be opened in place.
+    /// A datagram from the network, which the relay opens in place.
     Received {
-        /// Where it came from.
+        /// Source address.
         from: SocketAddr,
-        /// The local address that it came to.
+        /// Local address that received it.
         to: LocalAddress,
-        /// The ECN field of its IP header.
+        /// ECN field of its IP header.
         ecn: Ecn,
-        /// The UDP payload.
+        /// UDP payload.
         bytes: &'a mut [u8],
     },
-    /// The deadline has come.
+    /// Expiry of the time that [`Relay::deadline`] returned.
     Deadline,
 }
 
 counters! {
-/// What a relay dropped beside what its halves and sessions count.
+/// Drops and refusals of a relay, besides those that its halves and sessions count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayCounters {
-    /// Messages that do not parse, or that this version does not know.
+    /// Messages that do not parse, or of a type that this version does not know.
     pub messages_unknown: u64,
     /// Messages and envelopes about an alias that the session does not have.
     pub aliases_unknown: u64,
-    /// Flows that another relay announced and that were left out: none has a receiver here, and there is no memory for more.
+    /// Flows that another relay advertised and that were left out: none has a receiver at this
+    /// relay, and memory is exhausted.
     pub aliases_left_out: u64,
-    /// Messages and envelopes that their sender has no business sending.
+    /// Messages and envelopes of a type that their sender must not send.
     pub out_of_role: u64,
     /// Registrations refused.
     pub registrations_refused: u64,
-    /// Flows forgotten because their grant has ended.
+    /// Flows removed because their grant has expired.
     pub grants_ended: u64,
-    /// Sessions refused because nothing entitles the peer.
+    /// Sessions refused because no grant entitles the peer.
     pub strangers_refused: u64,
-    /// Sessions refused to agents that are entitled to one, because there are too many in use.
+    /// Sessions refused to entitled agents, because the session table is full.
     pub sessions_refused: u64,
-    /// Sessions of no use that were given up to make room.
+    /// Idle sessions that were ended to free capacity.
     pub sessions_shed: u64,
-    /// Sessions refused to agents whose tenant has as many as it may have.
+    /// Sessions refused because the agent's tenant has reached its quota.
     pub quota_sessions: u64,
-    /// Registrations refused to agents whose tenant has as many as it may have, or as much of another table.
+    /// Registrations refused because the agent's tenant has reached its quota of flows or of
+    /// another table.
     pub quota_flows: u64,
-    /// Sessions of a tenant with more than its share that were ended for another tenant's.
+    /// Sessions of a tenant above its share that were ended for another tenant's session.
     pub sessions_evicted: u64,
-    /// Registrations of a tenant with more than its share that were ended for another tenant's.
+    /// Registrations of a tenant above its share that were ended for another tenant's registration.
     pub flows_evicted: u64,
-    /// Sessions ended because the agent showed one forged grant too many.
+    /// Sessions ended because the agent showed too many forged grants.
     pub expelled: u64,
-    /// Packets passed on from agent to agent.
+    /// Packets forwarded from agent to agent.
     pub relayed: u64,
-    /// Packets not passed on: no grant connects the agents, the other one is nowhere, or they were too many.
+    /// Packets not forwarded: no grant connects the agents, the receiver is unknown, or the sender
+    /// exceeded its budget.
     pub relayed_refused: u64,
-    /// Datagrams with more bytes of messages than agents send in one.
+    /// Datagrams with more bytes of messages than agents may send in one.
     pub datagrams_too_long: u64,
-    /// Messages of datagrams with more of them than agents send in one.
+    /// Messages beyond the number that agents may send in one datagram.
     pub messages_too_many: u64,
-    /// Messages of agents whose session or tenant has used up its budget of work.
+    /// Messages of agents whose session or tenant has exhausted its work budget.
     pub work_refused: u64,
 }
 }
 
-/// One shard of a relay.
+/// One shard of a relay: a state machine that stores copies, codes them, and repairs losses,
+/// without sockets or a clock.
+///
+/// # Contract
+/// - **Inputs**: [`handle`](Self::handle) takes one [`RelayInput`]: a datagram from the network, or
+///   an expired deadline. It never blocks and never fails; bad input is counted in
+///   [`counters`](Self::counters), at bounded work ([`work`](Self::work)).
+/// - **Commands**: [`add_relay`](Self::add_relay), [`set_uplink`](Self::set_uplink) and others
+///   change the configuration. They may queue outputs, as inputs do.
+/// - **Outputs**: after each input or command, the driver calls [`poll`](Self::poll) until it
+///   returns `None`. A datagram borrows the relay's buffer until the next call.
+/// - **Time**: `now` never decreases. After the last output, the driver asks for the
+///   [`deadline`](Self::deadline), and passes [`RelayInput::Deadline`] once it is due.
+/// - **Shards** share nothing. The driver gives each datagram to the shard that the packet's
+///   session index names.
+/// - **Getters** ([`counters`](Self::counters), [`backlog`](Self::backlog) and others) change
+///   nothing.
+///
+/// # Examples
+/// A relay receives a stranger's datagram, and sends no answer:
+///
+/// ```
+/// use core::net::SocketAddr;
+/// use std::collections::VecDeque;
+///
+/// use byway_code::Engine;
+/// use byway_proto::LocalAddress;
+/// use byway_proto::limits::RELAY_MEMORY_MIN;
+/// use byway_proto::relay::{Authority, Relay, RelayInput, RelaySettings, TenantLimits};
+/// use byway_units::{RelayId, Time};
+/// use byway_wire::seal::{PortableProvider, StaticSecret, Suite};
+/// use byway_wire::{Ecn, Shard};
+///
+/// let settings = RelaySettings {
+///     number: RelayId::new(1),
+///     shard: Shard::new(0),
+///     secret: StaticSecret::from_bytes([7; 32]),
+///     suite: Suite::ChaCha20Poly1305,
+///     started_unix_nanos: 1,
+///     authority: Authority::Static(Vec::new()),
+///     relays: Vec::new(),
+///     follows_up: true,
+///     memory: RELAY_MEMORY_MIN,
+///     tenant_limits: TenantLimits::default(),
+///     uplink: None,
+/// };
+/// let mut now = Time::START;
+/// let seed = [7; 32]; // from the operating system's random numbers, in production
+/// let mut relay = Relay::new(settings, Engine::fastest(), &PortableProvider, seed, now);
+///
+/// let from: SocketAddr = "192.0.2.1:4600".parse()?;
+/// let mut socket = VecDeque::from([[1; 148]]);
+/// let mut sent = 0;
+/// loop {
+///     if let Some(mut bytes) = socket.pop_front() {
+///         let to = LocalAddress::ANY;
+///         let ecn = Ecn::NotCapable;
+///         relay.handle(RelayInput::Received { from, to, ecn, bytes: &mut bytes }, now);
+///     } else if let Some((due, _)) = relay.deadline() {
+///         now = now.max(due);
+///         relay.handle(RelayInput::Deadline, now);
+///     } else {
+///         break; // neither input nor timer: a driver would wait for its socket
+///     }
+///     while let Some(transmit) = relay.poll() {
+///         sent += transmit.bytes.len();
+///     }
+/// }
+/// assert_eq!(sent, 0);
+/// # Ok::<(), core::net::AddrParseError>(())
+/// ```
 #[derive(Debug)]
 pub struct Relay {
     authority: Authority,
     number: byway_units::RelayId,
     shard: Shard,
     sessions: Sessions,
-    links: Links,
-    ports: Ports,
+    flow_table: FlowTable,
+    peers: RelayPeers,
     ingress: Ingress,
     egress: Egress,
-    /// What the egress half wants done; empty between inputs.
+    /// Actions that the egress half has requested and that are not executed yet; empty between
+    /// inputs.
     actions: Vec<Action>,
-    /// What all that is sent waits for.
+    /// Scheduler of the uplink, if one is configured.
     uplink: Option<Box<Uplink>>,
-    /// When sessions may be given up next to make room.
-    next_shedding: Time,
+    /// Earliest time of the next scan for idle sessions, if the session table is full.
+    next_shed_at: Time,
     counters: RelayCounters,
-    /// Work of all but the egress half, which counts its own.
+    /// Work units of all parts except the egress half, which counts its own.
     work: RelayWork,
-    budgets: WorkBudgets,
+    work_budgets: WorkBudgets,
     quotas: Quotas,
-    verified: VerifiedGrants,
+    verified_grants: VerifiedGrants,
 }
 
 impl Relay {
-    /// A relay that knows nobody but the other relays it is told of, with which it begins sessions at once.
+    /// Creates a relay that knows only the configured other relays, and begins sessions with them
+    /// at once.
     ///
     /// `seed` is 32 secret random bytes. The same seed and the same inputs give the same outputs.
     #[must_use]
@@ -190,24 +292,24 @@ impl Relay {
         let part = memory.max(RELAY_MEMORY_MIN).count() / RELAY_MEMORY_PARTS;
         let (packets, flows) = (Bytes::new(part - part / PACKET_TIMES_PART), Bytes::new(part));
         let capabilities = Capabilities::DIGESTS;
-        let local = Local { secret, suite, shard, capabilities, started_unix_nanos };
+        let local = LocalIdentity { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
             authority,
             number,
             shard,
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
-            links: Links::default(),
-            ports: Ports::new(part / HEARD_MEMORY_PART),
+            flow_table: FlowTable::default(),
+            peers: RelayPeers::new(part / REMOTE_FLOW_MEMORY_PART),
             ingress: Ingress::new(engine, packets, flows),
             egress: Egress::new(engine, follows_up, packets, flows),
             actions: Vec::new(),
             uplink: uplink.map(|settings| Box::new(Uplink::new(settings, &seed, now))),
-            next_shedding: Time::START,
+            next_shed_at: Time::START,
             counters: RelayCounters::default(),
             work: RelayWork::default(),
-            budgets: WorkBudgets::default(),
+            work_budgets: WorkBudgets::default(),
             quotas: Quotas::new(table_sizes(part), tenant_limits),
-            verified: VerifiedGrants::default(),
+            verified_grants: VerifiedGrants::default(),
         };
         for other in relays {
             relay.add_relay(&other, now);
@@ -215,67 +317,70 @@ impl Relay {
         relay
     }
 
-    /// Takes one input.
+    /// Handles one input: a datagram, or an expired deadline. It may queue datagrams for
+    /// [`poll`](Self::poll).
     pub fn handle(&mut self, input: RelayInput<'_>, now: Time) {
-        self.egress.allow_attempts();
+        self.egress.allow_joint_decodes();
         match input {
             RelayInput::Received { from, to, ecn, bytes } => {
-                let origin = Origin::Address(NetworkPath { remote: from, local: to });
+                let origin = Route::Direct(NetworkPath { remote: from, local: to });
                 let received = self.sessions.receive_from(bytes, origin, now);
-                // What a new epoch makes void is void before anything is said in it.
-                self.handle_changes(now);
-                self.received(received, origin, ecn, now);
+                // Session changes take effect before the messages of the new epoch: they end
+                // registrations of the old one.
+                self.handle_session_events(now);
+                self.on_inbound(received, origin, ecn, now);
             }
             RelayInput::Deadline => self.handle_deadline(now),
         }
-        self.perform_actions(now);
-        self.handle_changes(now);
+        self.dispatch_actions(now);
+        self.handle_session_events(now);
         self.flush(now);
     }
 
-    /// Sends all messages that wait to be put together, and lets go what need not wait for the uplink.
+    /// Seals all pending messages into packets, and releases the packets that the uplink's
+    /// scheduler sends now.
     fn flush(&mut self, now: Time) {
         self.sessions.flush_all(now);
         if let Some(uplink) = &mut self.uplink {
-            uplink.take(&mut self.sessions.outbox, now);
+            uplink.drain_outbox(&mut self.sessions.outbox, now);
         }
     }
 
-    /// Has all that is sent wait for this uplink from now on, or for none. Packets that wait stay, or leave at once where nothing waits any
-    /// more. `seed` is secret.
+    /// Configures the uplink's scheduler, or removes it. Queued packets stay queued in a new
+    /// configuration, and leave at once without a scheduler. `seed` is secret.
     pub fn set_uplink(&mut self, settings: Option<UplinkSettings>, seed: &[u8; 32], now: Time) {
         match (settings, self.uplink.take()) {
             (Some(settings), Some(mut uplink)) => {
-                uplink.change(settings, now);
+                uplink.reconfigure(settings, now);
                 self.uplink = Some(uplink);
             }
             (Some(settings), None) => self.uplink = Some(Box::new(Uplink::new(settings, seed, now))),
-            (None, Some(uplink)) => uplink.release(&mut self.sessions.outbox, now),
+            (None, Some(uplink)) => uplink.release_to(&mut self.sessions.outbox, now),
             (None, None) => {}
         }
         self.flush(now);
     }
 
-    /// The next datagram to be sent.
+    /// Returns the next datagram to send; `None` if nothing can be sent now.
     pub fn poll(&mut self) -> Option<Transmit<'_>> {
         if let Some(uplink) = &mut self.uplink {
             return uplink.poll();
         }
-        let (heading, bytes) = self.sessions.outbox.take()?;
-        Some(heading.transmit(bytes))
+        let (meta, bytes) = self.sessions.outbox.pop()?;
+        Some(meta.transmit(bytes))
     }
 
-    /// When to handle [`RelayInput::Deadline`], and what for.
+    /// Returns the time at which to handle [`RelayInput::Deadline`], and its reason.
     #[must_use]
     pub fn deadline(&self) -> Option<(Time, Reason)> {
         [
             self.sessions.deadline().map(|at| (at, Reason::Session)),
             self.ingress.deadline().map(|at| (at, Reason::Coding)),
-            self.egress.asks_at().map(|at| (at, Reason::Loss)),
+            self.egress.copy_nack_at().map(|at| (at, Reason::Loss)),
             self.egress.review_at().map(|at| (at, Reason::Loss)),
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
-            self.ports.deadline().map(|at| (at, Reason::Registration)),
-            self.links.next_end().map(|at| (at, Reason::Registration)),
+            self.peers.deadline().map(|at| (at, Reason::Registration)),
+            self.flow_table.next_expiry().map(|at| (at, Reason::Registration)),
             self.uplink.as_ref().and_then(|uplink| uplink.deadline()).map(|at| (at, Reason::Uplink)),
         ]
         .into_iter()
@@ -283,93 +388,96 @@ impl Relay {
         .min()
     }
 
-    /// What was dropped, and why.
+    /// Returns the counters of drops and refusals.
     #[must_use]
     pub const fn counters(&self) -> &RelayCounters {
         &self.counters
     }
 
-    /// What the ingress half did.
+    /// Returns the counters of the ingress half.
     #[must_use]
     pub const fn ingress_counters(&self) -> &IngressCounters {
         &self.ingress.counters
     }
 
-    /// What the egress half did.
+    /// Returns the counters of the egress half.
     #[must_use]
     pub const fn egress_counters(&self) -> &EgressCounters {
         &self.egress.counters
     }
 
-    /// The work that was done for what came: the same for the same inputs, however fast the processor is.
+    /// Returns the work done since the start, in counts and units. It is the same for the same
+    /// inputs, on any processor.
     #[must_use]
     pub fn work(&self) -> RelayWork {
         self.work + self.egress.work
     }
 
-    /// The memory that repair packets and copies take which wait to be asked for; up to an eighth more notes their
-    /// times.
+    /// Returns the memory of stored repair packets and copies. Their timestamps use up to an eighth
+    /// more.
     #[must_use]
-    pub fn packets_held(&self) -> Bytes {
-        self.ingress.packets_held() + self.egress.packets_held()
+    pub fn buffered_bytes(&self) -> Bytes {
+        self.ingress.buffered_bytes() + self.egress.buffered_bytes()
     }
 
-    /// The memory that is taken by what is known of flows with receivers.
+    /// Returns the memory of flow state in the egress half, beyond what registrations reserve.
     #[must_use]
-    pub const fn flows_held(&self) -> Bytes {
-        self.egress.flows_held()
+    pub const fn flow_state_bytes(&self) -> Bytes {
+        self.egress.flow_state_bytes()
     }
 
-    /// The memory that is taken, or set aside, for all that grows with what comes.
+    /// Returns the memory in use or reserved, of all tables that grow with input.
     #[must_use]
-    pub fn memory_held(&self) -> Bytes {
+    pub fn memory_bytes(&self) -> Bytes {
         let flows = self.quotas.flows.used().max(self.ingress.slots().max(self.egress.slots()) as u64);
-        let packets = self.packets_held().count();
+        let packets = self.buffered_bytes().count();
         let tables = self.sessions.count() as u64 * SESSION_BYTES + flows * REGISTRATION_BYTES;
-        let states = self.egress.flows_held() + self.ingress.flows_held();
+        let states = self.egress.flow_state_bytes() + self.ingress.flow_state_bytes();
         Bytes::new(
             RELAY_START_BYTES
-                + self.verified.count() as u64 * VERIFIED_GRANT_BYTES
-                + self.budgets.tenants() as u64 * TENANT_BYTES
+                + self.verified_grants.count() as u64 * VERIFIED_GRANT_BYTES
+                + self.work_budgets.tenants() as u64 * TENANT_BYTES
                 + packets
                 + packets / (PACKET_TIMES_PART - 1)
                 + tables
                 + states.count()
-                + self.ports.heard_bytes(),
+                + self.peers.remote_flow_bytes(),
         )
     }
 
-    /// What is not finished. When nobody sends, all of it comes to nothing.
+    /// Returns the unfinished work of the egress half. It reaches zero some time after the last
+    /// input.
     #[must_use]
     pub fn backlog(&self) -> RelayBacklog {
         self.egress.backlog()
     }
 
-    /// How many agents and relays have a session, or are to get one.
+    /// Returns the number of agents and relays with a session, established or not.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.count()
     }
 
-    /// What sessions dropped, and why.
+    /// Returns the counters of the sessions.
     #[must_use]
     pub const fn session_counters(&self) -> &SessionCounters {
         &self.sessions.counters
     }
 
-    /// How the uplink is shared; `None` if nothing waits for one.
+    /// Returns the status of the uplink's scheduler; `None` without one.
     #[must_use]
     pub fn uplink_status(&self) -> Option<UplinkStatus> {
         self.uplink.as_ref().map(|uplink| uplink.status())
     }
 
-    /// What became of what was to be sent; `None` if nothing waits for an uplink.
+    /// Returns the counters of the uplink's scheduler; `None` without one.
     #[must_use]
     pub fn uplink_counters(&self) -> Option<&UplinkCounters> {
         self.uplink.as_ref().map(|uplink| &uplink.counters)
     }
 
-    /// The class of a flow with this latency budget, by the usual bound where nothing waits: an uplink may come later.
+    /// Returns the uplink's class for a flow with this latency budget. Without an uplink scheduler,
+    /// [`LOW_DELAY_BUDGET`] is the bound, because one may be configured later.
     fn class_within(&self, latency_budget: byway_units::Duration) -> byway_sched::Class {
         let bound = self.uplink.as_ref().map_or(LOW_DELAY_BUDGET, |uplink| uplink.low_delay_budget());
         if latency_budget <= bound { byway_sched::Class::LowDelay } else { byway_sched::Class::HighRate }
@@ -377,82 +485,91 @@ impl Relay {
 
     fn handle_deadline(&mut self, now: Time) {
         self.sessions.handle_timeout(now);
-        let (ingress, mut outlet) = self.ingress_and_outlet(now);
-        ingress.handle_timeout(&mut outlet, now);
+        let (ingress, mut context) = self.ingress_and_context(now);
+        ingress.handle_timeout(&mut context, now);
         if self.egress.deadline().is_some_and(|at| at <= now) {
             self.egress.sweep(now);
         }
         self.egress.review(now, &mut self.actions);
-        self.perform_actions(now);
-        self.ask_for_copies(now);
-        self.end_grants(now);
-        self.announce(now);
+        self.dispatch_actions(now);
+        self.send_copy_nacks(now);
+        self.expire_grants(now);
+        self.send_advertisements(now);
     }
 
-    fn received(&mut self, received: Received<'_>, origin: Origin, ecn: Ecn, now: Time) {
+    fn on_inbound(&mut self, received: Inbound<'_>, origin: Route, ecn: Ecn, now: Time) {
         match received {
-            Received::Nothing => {}
-            Received::Source { .. } => self.counters.out_of_role += 1,
-            Received::Stranger { initiation, origin } => self.admit(initiation, origin, now),
-            Received::Initiation { session, initiation, origin } => {
+            Inbound::Nothing => {}
+            Inbound::Source { .. } => self.counters.out_of_role += 1,
+            Inbound::Stranger { initiation, origin } => self.admit(initiation, origin, now),
+            Inbound::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Response { session, messages } => self.messages(session, &messages, origin, now),
-            Received::Messages { session, messages } => self.messages(session, messages, origin, now),
-            Received::Envelope { session, header, datagram } => {
+            Inbound::Response { session, messages } => self.on_messages(session, &messages, origin, now),
+            Inbound::Messages { session, messages } => self.on_messages(session, messages, origin, now),
+            Inbound::Envelope { session, header, datagram } => {
                 let coded = &datagram[CODED_START..datagram.len() - byway_wire::limits::TAG_BYTES];
-                self.envelope(session, &header, coded, ecn, now);
+                self.on_envelope(session, &header, coded, ecn, now);
             }
         }
     }
 
-    /// Takes an envelope: a copy, a carried copy, or an answer.
-    fn envelope(&mut self, session: SessionId, header: &EnvelopeHeader, coded: &[u8], ecn: Ecn, now: Time) {
+    /// Handles an envelope: a copy, a relayed copy, or a cooperative answer.
+    fn on_envelope(
+        &mut self,
+        session: SessionId,
+        header: &EnvelopeHeader,
+        coded: &[u8],
+        ecn: Ecn,
+        now: Time,
+    ) {
         match header.role {
             EnvelopeRole::Copy | EnvelopeRole::ResentCopy => {
-                let Some(FlowRef::Sent(flow)) = self.links.flow(session, header.alias) else {
+                let Some(FlowRef::Sent(flow)) = self.flow_table.flow(session, header.alias) else {
                     self.counters.aliases_unknown += 1;
                     return;
                 };
-                let resent = header.role == EnvelopeRole::ResentCopy;
-                let copy = ArrivingCopy { sequence_low: header.sequence_low, coded, is_resent: resent, ecn };
-                let (ingress, mut outlet) = self.ingress_and_outlet(now);
-                ingress.copy(flow, &copy, &mut outlet, now);
+                let is_resent = header.role == EnvelopeRole::ResentCopy;
+                let copy = ArrivingCopy { sequence_low: header.sequence_low, coded, is_resent, ecn };
+                let (ingress, mut context) = self.ingress_and_context(now);
+                ingress.on_copy(flow, &copy, &mut context, now);
             }
-            EnvelopeRole::Carried => self.carried(session, header, coded, ecn, now),
-            EnvelopeRole::CooperativeAnswer => self.answer(session, header, coded, now),
+            EnvelopeRole::RelayedCopy => self.on_relayed_copy(session, header, coded, ecn, now),
+            EnvelopeRole::CooperativeAnswer => self.on_cooperative_answer(session, header, coded, now),
             EnvelopeRole::Forwarded | EnvelopeRole::CachedRepair | EnvelopeRole::CooperativeRepair => {
                 self.counters.out_of_role += 1;
             }
         }
     }
 
-    /// The ingress half, and where its work goes.
-    fn ingress_and_outlet(&mut self, now: Time) -> (&mut Ingress, Outlet<'_>) {
-        let outlet = Outlet {
+    /// Returns the ingress half, and the context through which it sends its outputs.
+    fn ingress_and_context(&mut self, now: Time) -> (&mut Ingress, IngressContext<'_>) {
+        let context = IngressContext {
             sessions: &mut self.sessions,
-            links: &self.links,
-            ports: &self.ports,
+            flow_table: &self.flow_table,
+            peers: &self.peers,
             egress: &mut self.egress,
             actions: &mut self.actions,
             now,
         };
-        (&mut self.ingress, outlet)
+        (&mut self.ingress, context)
     }
 
-    fn handle_changes(&mut self, now: Time) {
-        while let Some(change) = self.sessions.changes.pop_front() {
-            match change {
-                Change::Established { session, fresh } => self.established(session, fresh, now),
-                Change::Ended { session } => self.ended(session, now),
-                Change::Closed { session } => self.closed(session, now),
-                Change::Dead { session } => self.reach(session, false, now),
-                Change::Alive { session } => self.reach(session, true, now),
-                Change::Moved { .. }
-                | Change::DirectPath { .. }
-                | Change::PathNarrowed { .. }
-                | Change::Probed { .. }
-                | Change::Weighed { .. } => {}
+    fn handle_session_events(&mut self, now: Time) {
+        while let Some(event) = self.sessions.events.pop_front() {
+            match event {
+                SessionEvent::Established { session, fresh } => {
+                    self.on_session_established(session, fresh, now)
+                }
+                SessionEvent::Ended { session } => self.on_session_ended(session, now),
+                SessionEvent::Closed { session } => self.on_session_closed(session, now),
+                SessionEvent::Dead { session } => self.on_reachability_change(session, false, now),
+                SessionEvent::Alive { session } => self.on_reachability_change(session, true, now),
+                SessionEvent::Moved { .. }
+                | SessionEvent::DirectPath { .. }
+                | SessionEvent::PathNarrowed { .. }
+                | SessionEvent::ProbeReplyReceived { .. }
+                | SessionEvent::ProbeTrainReceived { .. } => {}
             }
         }
     }

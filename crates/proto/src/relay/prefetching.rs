@@ -1,13 +1,13 @@
-//! What the next input needs is brought into the cache, for drivers that know of it early.
+//! Prefetching: loads the state for the next input into the cache, for drivers that know it early.
 
 use byway_wire::packets::{Envelope, MessagePacket};
 use byway_wire::{Alias, SessionIndex};
 
 use super::Relay;
-use super::links::FlowRef;
+use super::flow_table::FlowRef;
 
-/// The index in a datagram, and the alias if it is an envelope.
-fn heading(datagram: &[u8]) -> Option<(SessionIndex, Option<Alias>)> {
+/// Returns the session index of a datagram, and the alias if it is an envelope.
+fn session_and_alias(datagram: &[u8]) -> Option<(SessionIndex, Option<Alias>)> {
     if let Ok(packet) = Envelope::parse(datagram) {
         return Some((packet.header().receiver, Some(packet.header().alias)));
     }
@@ -16,10 +16,10 @@ fn heading(datagram: &[u8]) -> Option<(SessionIndex, Option<Alias>)> {
 }
 
 impl Relay {
-    /// Hint: this datagram comes soon. To be called with depths from 0 to 2, with other work in between: each brings into the
-    /// cache what was found by the one before.
+    /// Prefetches the state for a datagram that the driver will soon handle. Call it with depths 0
+    /// to 2, with other work in between: each depth prefetches what the one before found.
     pub fn prefetch(&self, depth: usize, datagram: &[u8]) {
-        let Some((index, alias)) = heading(datagram) else {
+        let Some((index, alias)) = session_and_alias(datagram) else {
             return;
         };
         if depth == 0 {
@@ -31,10 +31,10 @@ impl Relay {
         match (depth, alias) {
             (1, _) => {
                 self.sessions.prefetch_session(session);
-                self.links.prefetch(session);
+                self.flow_table.prefetch(session);
             }
             (_, Some(alias)) => {
-                if let Some(FlowRef::Sent(flow)) = self.links.flow(session, alias) {
+                if let Some(FlowRef::Sent(flow)) = self.flow_table.flow(session, alias) {
                     self.ingress.prefetch(flow);
                 }
             }

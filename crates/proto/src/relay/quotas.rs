@@ -1,55 +1,58 @@
-//! Quotas: the part of a relay's tables that one tenant may have.
+//! Quotas: each tenant's share of a relay's tables.
 //!
-//! A tenant may use all of a table until half of it is used, and then no more than its fair share. The share is the table divided by
-//! the tenants that use it. In a full table, a tenant below its share takes from the tenant with the most, as long as that has more
-//! than its own share. So nobody keeps another from its share, whoever came first.
+//! A tenant may use all of a table until half of it is used, and then no more than its fair share.
+//! The share is the table divided by the tenants that use it. If the table is full, a tenant below
+//! its share evicts an entry of the tenant with the most, if that one exceeds its share. No tenant
+//! can therefore deprive another of its share, in any order of arrival.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::messages::{Close, CloseReason, FlowRole, Refusal, Register, Registered};
+use byway_wire::messages::{Close, CloseReason, FlowRole, Refusal, Register, RegisterReply};
 use byway_wire::seal::{PreSharedKey, Purpose, ReceivedInitiation};
 use byway_wire::{FlowKey, GrantedRelay, Message, Messages, TenantId, Writer};
 
 use super::Relay;
-use super::ingress::EgressPort;
-use super::links::End;
+use super::flow_table::FlowEndpoint;
+use super::ingress::RelayPeerId;
 use super::settings::TenantLimits;
-use crate::limits::{MESSAGES_BYTES_MAX, SHED_INTERVAL, VICTIMS_LOOKED_AT};
-use crate::outbox::Urgency;
-use crate::session::{Origin, Remote, SessionId};
+use crate::limits::{EVICTION_SCAN_MAX, MESSAGES_BYTES_MAX, SHED_INTERVAL};
+use crate::outbox::Priority;
+use crate::session::{RemoteIdentity, Route, SessionId};
 
-/// A table that tenants share, and how much of it each has.
+/// Use of a table of limited size by each tenant, and their shares.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct TenantShares {
     max: u64,
-    /// The most that one tenant may have, if the operator says so.
+    /// Most entries that one tenant may have, if the operator sets a limit.
     quota: Option<u64>,
     used: u64,
-    /// Of tenants that have something.
+    /// Entries of each tenant that has any.
     by_tenant: BTreeMap<TenantId, u64>,
 }
 
-impl Shares {
+impl TenantShares {
     pub(super) const fn new(max: u64, quota: Option<u64>) -> Self {
         Self { max, quota, used: 0, by_tenant: BTreeMap::new() }
     }
 
-    /// Returns how much a tenant has.
-    pub(super) fn of(&self, tenant: TenantId) -> u64 {
+    /// Returns the number of entries that a tenant uses.
+    pub(super) fn used_by(&self, tenant: TenantId) -> u64 {
         self.by_tenant.get(&tenant).copied().unwrap_or(0)
     }
 
-    /// Returns the fair share of a tenant that has something, or is to have.
+    /// Returns the fair share of a tenant: the table's size, divided by the number of tenants that
+    /// use it, with this one.
     pub(super) fn share(&self, tenant: TenantId) -> u64 {
         let newcomers = usize::from(!self.by_tenant.contains_key(&tenant));
         self.max / (self.by_tenant.len() + newcomers) as u64
     }
 
-    /// Returns true if a tenant has as much as it may have.
-    pub(super) fn is_over(&self, tenant: TenantId) -> bool {
-        let own = self.of(tenant);
+    /// True if a tenant may not add an entry: it has reached its quota, or its fair share while at
+    /// least half of the table is used.
+    pub(super) fn is_over_quota(&self, tenant: TenantId) -> bool {
+        let own = self.used_by(tenant);
         self.quota.is_some_and(|quota| own >= quota)
             || (2 * self.used >= self.max && own >= self.share(tenant) && own < self.max)
     }
@@ -66,50 +69,53 @@ impl Shares {
         self.used >= self.max
     }
 
-    /// Returns the tenant that has most, if that is more than its share, and this one has less.
-    pub(super) fn victim_for(&self, tenant: TenantId) -> Option<TenantId> {
+    /// Returns the tenant with the most entries, if it has more than the fair share and `tenant`
+    /// has less. An entry of it may be evicted for `tenant`.
+    pub(super) fn eviction_victim(&self, tenant: TenantId) -> Option<TenantId> {
         let share = self.share(tenant);
-        let (richest, most) = self.by_tenant.iter().max_by_key(|(_, has)| **has)?;
-        (self.of(tenant) < share && *most > share).then_some(*richest)
+        let (richest, most) = self.by_tenant.iter().max_by_key(|(_, count)| **count)?;
+        (self.used_by(tenant) < share && *most > share).then_some(*richest)
     }
 
-    pub(super) fn take(&mut self, tenant: TenantId, count: u64) {
+    pub(super) fn charge(&mut self, tenant: TenantId, count: u64) {
         self.used += count;
         *self.by_tenant.entry(tenant).or_default() += count;
     }
 
-    pub(super) fn give_back(&mut self, tenant: TenantId, count: u64) {
-        if let Some(has) = self.by_tenant.get_mut(&tenant) {
+    pub(super) fn refund(&mut self, tenant: TenantId, count: u64) {
+        if let Some(used) = self.by_tenant.get_mut(&tenant) {
             self.used -= count;
-            *has -= count;
-            if *has == 0 {
+            *used -= count;
+            if *used == 0 {
                 self.by_tenant.remove(&tenant);
             }
         }
     }
 }
 
-/// Sessions and registrations of all tenants.
+/// Shares of all tenants in the relay's tables of sessions and registrations.
 #[derive(Debug)]
 pub(super) struct Quotas {
-    pub(super) sessions: Shares,
-    /// Places of registrations. A session keeps those before its last registration, used or not.
-    pub(super) flows: Shares,
-    /// Tenant of each session, by number.
+    pub(super) sessions: TenantShares,
+    /// Slots of registrations. A session's slots count up to its last used one, including free
+    /// slots before it.
+    pub(super) flows: TenantShares,
+    /// Tenant of each session, by session number.
     tenants: Vec<Option<TenantId>>,
     members: BTreeSet<(TenantId, SessionId)>,
-    /// Those of them that have registrations.
+    /// Sessions with registrations, by tenant. `members` has all sessions.
     registered: BTreeSet<(TenantId, SessionId)>,
-    /// Next time at which useless sessions of a tenant may be looked for. Only tenants with sessions are here.
+    /// Earliest time of the next scan for idle sessions of each tenant that has sessions.
     shedding_at: BTreeMap<TenantId, Time>,
 }
 
 impl Quotas {
-    /// Quotas of tables with so many sessions and registrations.
+    /// Creates quotas for tables of this many sessions and registrations. `limits` are the
+    /// operator's limits for one tenant.
     pub(super) const fn new((sessions, flows): (u64, u64), limits: TenantLimits) -> Self {
         Self {
-            sessions: Shares::new(sessions, limits.sessions),
-            flows: Shares::new(flows, limits.flows),
+            sessions: TenantShares::new(sessions, limits.sessions),
+            flows: TenantShares::new(flows, limits.flows),
             tenants: Vec::new(),
             members: BTreeSet::new(),
             registered: BTreeSet::new(),
@@ -117,44 +123,46 @@ impl Quotas {
         }
     }
 
-    /// Returns the tenant of a session, which is this one if it had none.
-    pub(super) fn tenant_of(&mut self, session: SessionId, tenant: TenantId) -> TenantId {
-        let place = session.0 as usize;
-        if self.tenants.len() <= place {
-            self.tenants.resize(place + 1, None);
+    /// Returns the tenant of a session. If it has none, assigns `tenant` and charges the session to
+    /// it.
+    pub(super) fn assign_tenant(&mut self, session: SessionId, tenant: TenantId) -> TenantId {
+        let index = session.0 as usize;
+        if self.tenants.len() <= index {
+            self.tenants.resize(index + 1, None);
         }
-        if let Some(known) = self.tenants[place] {
+        if let Some(known) = self.tenants[index] {
             return known;
         }
-        self.tenants[place] = Some(tenant);
+        self.tenants[index] = Some(tenant);
         self.members.insert((tenant, session));
-        self.sessions.take(tenant, 1);
+        self.sessions.charge(tenant, 1);
         tenant
     }
 
-    /// Returns the sessions of a tenant.
+    /// Returns all sessions of a tenant's agents.
     pub(super) fn sessions_of(&self, tenant: TenantId) -> impl Iterator<Item = SessionId> + '_ {
         all_of(&self.members, tenant)
     }
 
-    /// Returns true, once in a while, if a tenant has sessions that may be looked through for useless ones.
+    /// True if the tenant has sessions and a scan for its idle ones is due. If so, schedules the
+    /// next scan after [`SHED_INTERVAL`].
     pub(super) fn may_shed(&mut self, tenant: TenantId, now: Time) -> bool {
         let is_due = self.shedding_at.get(&tenant).is_none_or(|at| *at <= now);
-        let may_shed = is_due && self.sessions.of(tenant) > 0;
+        let may_shed = is_due && self.sessions.used_by(tenant) > 0;
         if may_shed {
             self.shedding_at.insert(tenant, now + SHED_INTERVAL);
         }
         may_shed
     }
 
-    /// Notes that the registrations of a session have another number of places.
-    pub(super) fn settle_flows(&mut self, session: SessionId, before: usize, after: usize) {
+    /// Charges a session's tenant for a changed number of registration slots.
+    pub(super) fn update_flow_slots(&mut self, session: SessionId, before: usize, after: usize) {
         if before == after {
             return;
         }
         if let Some(tenant) = self.tenants.get(session.0 as usize).copied().flatten() {
-            self.flows.take(tenant, after as u64);
-            self.flows.give_back(tenant, before as u64);
+            self.flows.charge(tenant, after as u64);
+            self.flows.refund(tenant, before as u64);
             if after == 0 {
                 self.registered.remove(&(tenant, session));
             } else {
@@ -163,19 +171,20 @@ impl Quotas {
         }
     }
 
-    /// Forgets a session, whose registrations are forgotten already.
+    /// Removes a session that ended from its tenant's use. Its registrations were removed before.
     pub(super) fn remove(&mut self, session: SessionId) {
         if let Some(tenant) = self.tenants.get_mut(session.0 as usize).and_then(Option::take) {
             self.members.remove(&(tenant, session));
-            self.sessions.give_back(tenant, 1);
-            if self.sessions.of(tenant) == 0 {
+            self.sessions.refund(tenant, 1);
+            if self.sessions.used_by(tenant) == 0 {
                 self.shedding_at.remove(&tenant);
             }
         }
     }
 }
 
-/// Returns the sessions of a tenant, the highest number first.
+/// Returns those of the sessions in a set that belong to a tenant, the highest session number
+/// first.
 fn all_of(
     sessions: &BTreeSet<(TenantId, SessionId)>,
     tenant: TenantId,
@@ -184,41 +193,45 @@ fn all_of(
     sessions.range(all).rev().map(|(_, session)| *session)
 }
 
-/// Returns some sessions of a tenant.
-fn some_of(
+/// Returns up to [`EVICTION_SCAN_MAX`] sessions of a tenant, with the highest session numbers, as
+/// candidates for eviction.
+fn eviction_candidates(
     sessions: &BTreeSet<(TenantId, SessionId)>,
     tenant: TenantId,
 ) -> impl Iterator<Item = SessionId> + '_ {
-    all_of(sessions, tenant).take(VICTIMS_LOOKED_AT)
+    all_of(sessions, tenant).take(EVICTION_SCAN_MAX)
 }
 
 impl Relay {
-    /// Ends a session of the tenant with the most sessions, if that has more than its share and this one less. Of several sessions, it
-    /// ends the one that was silent for longest.
+    /// Ends a session of the tenant with the most sessions, if that has more than its share and
+    /// `tenant` has less. Of several candidates, it ends the one with the longest silence. Returns
+    /// `false` if it ended none.
     pub(super) fn evict_session(&mut self, tenant: TenantId, now: Time) -> bool {
-        let victim = self.quotas.sessions.victim_for(tenant);
-        let heard = |id: &SessionId| self.sessions.get(*id).map(|session| session.heard);
-        let session = victim.and_then(|victim| some_of(&self.quotas.members, victim).min_by_key(heard));
+        let victim = self.quotas.sessions.eviction_victim(tenant);
+        let last_received = |id: &SessionId| self.sessions.get(*id).map(|session| session.last_received);
+        let session = victim
+            .and_then(|victim| eviction_candidates(&self.quotas.members, victim).min_by_key(last_received));
         let Some(session) = session else {
             return false;
         };
         self.counters.sessions_evicted += 1;
         let close = Message::Close(Close { reason: CloseReason::NoLongerGranted });
-        self.sessions.send_alone(session, &close, Urgency::Original, now);
-        self.ended(session, now);
+        self.sessions.send_alone(session, &close, Priority::Source, now);
+        self.on_session_ended(session, now);
         true
     }
 
-    /// Answers an initiation with the reason why its sender gets no session, and keeps nothing of it.
-    pub(super) fn refuse_session(&mut self, initiation: ReceivedInitiation, origin: Origin, now: Time) {
+    /// Refuses a session to an agent whose tenant has reached its quota. Answers the initiation
+    /// with the reason and a Close, and stores nothing.
+    pub(super) fn refuse_session(&mut self, initiation: ReceivedInitiation, origin: Route, now: Time) {
         let register = Messages::new(&initiation.messages).find_map(|message| match message {
-            Ok(Message::Register(register)) => Some(refused(&register)),
+            Ok(Message::Register(register)) => Some(quota_refusal(&register)),
             _ => None,
         });
         let mut bytes = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut bytes);
         let close = Message::Close(Close { reason: CloseReason::NoLongerGranted });
-        let answers = register.map(Message::Registered).into_iter().chain([close]);
+        let answers = register.map(Message::RegisterReply).into_iter().chain([close]);
         if answers.into_iter().any(|answer| answer.emit(&mut writer).is_err()) {
             return;
         }
@@ -227,71 +240,75 @@ impl Relay {
         self.sessions.remove(session);
     }
 
-    /// Checks that a session may have a place for another registration. Returns the registration of the tenant with the most that has to
-    /// end for it, if one has to. It ends once the other stands, because that may still fail.
+    /// Checks the quota for another registration on a session. If the table is full, returns a
+    /// registration to evict, of the tenant with the most. The caller evicts it after the new
+    /// registration, because that may still fail.
     pub(super) fn check_flow_quota(
         &mut self,
         session: SessionId,
         tenant: TenantId,
-    ) -> Result<Option<End>, Refusal> {
-        let tenant = self.quotas.tenant_of(session, tenant);
-        if self.links.has_vacant_place(session) {
+    ) -> Result<Option<FlowEndpoint>, Refusal> {
+        let tenant = self.quotas.assign_tenant(session, tenant);
+        if self.flow_table.has_vacant_slot(session) {
             return Ok(None);
         }
-        if self.quotas.flows.is_over(tenant) {
+        if self.quotas.flows.is_over_quota(tenant) {
             self.counters.quota_flows += 1;
             return Err(Refusal::QuotaReached);
         }
         if !self.quotas.flows.is_full() {
             return Ok(None);
         }
-        let victim = self.quotas.flows.victim_for(tenant).ok_or(Refusal::NoRoom)?;
-        let places = |id: &SessionId| self.links.places(*id);
-        let richest = some_of(&self.quotas.registered, victim).max_by_key(places);
-        let last = richest.and_then(|session| Some(End { session, alias: self.links.last_alias(session)? }));
-        last.map(Some).ok_or(Refusal::NoRoom)
+        let victim = self.quotas.flows.eviction_victim(tenant).ok_or(Refusal::Full)?;
+        let slot_count = |id: &SessionId| self.flow_table.slot_count(*id);
+        let richest = eviction_candidates(&self.quotas.registered, victim).max_by_key(slot_count);
+        let last = richest
+            .and_then(|session| Some(FlowEndpoint { session, alias: self.flow_table.last_alias(session)? }));
+        last.map(Some).ok_or(Refusal::Full)
     }
 
-    /// Takes an alias towards another relay from the tenant that has most of them there, for a flow of another. It rests for a while before
-    /// that flow gets it: its sender has to ask again, and until then no other alias is taken for it.
-    pub(super) fn evict_alias(&mut self, port: EgressPort, (tenant, key): (TenantId, FlowKey), now: Time) {
-        let flow = self.ports.victim_for(port, (tenant, key), now);
-        if let Some(end) = flow.and_then(|flow| self.links.sender(flow)) {
-            self.evict_flow(end, now);
+    /// Evicts an alias towards a peer relay from the tenant with the most, because a flow of
+    /// `tenant` needs one. The alias rests for a while first. Until the requesting sender registers
+    /// its flow again, no other alias is evicted for it.
+    pub(super) fn evict_alias(&mut self, peer: RelayPeerId, (tenant, key): (TenantId, FlowKey), now: Time) {
+        let flow = self.peers.eviction_victim(peer, (tenant, key), now);
+        if let Some(endpoint) = flow.and_then(|flow| self.flow_table.sender(flow)) {
+            self.evict_flow(endpoint, now);
         }
     }
 
-    /// Forgets a registration whose tenant has more than its share, and tells its agent.
-    pub(super) fn evict_flow(&mut self, End { session, alias }: End, now: Time) {
+    /// Removes a registration of a tenant above its share, and notifies its agent by a refusal.
+    pub(super) fn evict_flow(&mut self, FlowEndpoint { session, alias }: FlowEndpoint, now: Time) {
         self.counters.flows_evicted += 1;
-        let Some(known) = self.links.registration(session, alias) else {
+        let Some(known) = self.flow_table.registration(session, alias) else {
             return;
         };
-        self.forget(session, alias, now);
+        self.remove_flow(session, alias, now);
         let role = if known.sends { FlowRole::Sender } else { FlowRole::Receiver };
         let far_relay = GrantedRelay { relay: known.far.0, shard: known.far.1 };
         let outcome = Err(Refusal::QuotaReached);
         let revision = Some(known.revision);
-        let registered = Registered { flow_key: known.key, role, far_relay, outcome, revision };
-        self.sessions.say(session, &Message::Registered(registered), now);
+        let registered = RegisterReply { flow_key: known.key, role, far_relay, outcome, revision };
+        self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
     }
 }
 
-/// Returns the answer to a registration of a tenant that has as many sessions as it may have.
-fn refused(register: &Register<'_>) -> Registered {
+/// Returns a refusal of a registration, because the agent's tenant has reached its quota of
+/// sessions.
+fn quota_refusal(register: &Register<'_>) -> RegisterReply {
     let Register { flow_key, role, far_relay, revision, .. } = *register;
-    Registered { flow_key, role, far_relay, outcome: Err(Refusal::QuotaReached), revision }
+    RegisterReply { flow_key, role, far_relay, outcome: Err(Refusal::QuotaReached), revision }
 }
 
-/// Returns the agent that an initiation is from.
-pub(super) fn remote_of(initiation: &ReceivedInitiation, shard: byway_wire::Shard) -> Remote {
-    Remote {
+/// Returns the identity of the agent that sent an initiation.
+pub(super) fn remote_of(initiation: &ReceivedInitiation, shard: byway_wire::Shard) -> RemoteIdentity {
+    RemoteIdentity {
         key: initiation.peer,
         purpose: Purpose::AgentToRelay,
         shard,
         pre_shared: PreSharedKey::default(),
         addresses: Vec::new(),
-        keep: false,
+        is_persistent: false,
     }
 }
 
@@ -303,53 +320,53 @@ mod tests {
     const MODEST: TenantId = TenantId::new(2);
     const LATE: TenantId = TenantId::new(3);
 
-    /// Takes as much as a tenant gets.
-    fn fill(shares: &mut Shares, tenant: TenantId) -> u64 {
-        let before = shares.of(tenant);
-        while !shares.is_over(tenant) {
+    /// Charges a tenant until its quota is reached. Returns the charge.
+    fn fill(shares: &mut TenantShares, tenant: TenantId) -> u64 {
+        let before = shares.used_by(tenant);
+        while !shares.is_over_quota(tenant) {
             if shares.is_full() {
-                let Some(victim) = shares.victim_for(tenant) else {
+                let Some(victim) = shares.eviction_victim(tenant) else {
                     break;
                 };
-                shares.give_back(victim, 1);
+                shares.refund(victim, 1);
             }
-            shares.take(tenant, 1);
+            shares.charge(tenant, 1);
             assert!(shares.used <= shares.max);
         }
-        shares.of(tenant) - before
+        shares.used_by(tenant) - before
     }
 
     #[test]
     fn a_tenant_that_is_alone_may_have_everything_until_others_come_for_their_shares() {
-        let mut shares = Shares::new(1_200, None);
+        let mut shares = TenantShares::new(1_200, None);
         assert_eq!(fill(&mut shares, GREEDY), 1_200);
         assert_eq!(fill(&mut shares, MODEST), 600);
         assert_eq!(fill(&mut shares, GREEDY), 0, "beyond its share it takes nothing back");
         assert_eq!(fill(&mut shares, LATE), 400);
-        assert_eq!((shares.of(GREEDY), shares.of(MODEST)), (400, 400));
+        assert_eq!((shares.used_by(GREEDY), shares.used_by(MODEST)), (400, 400));
     }
 
     #[test]
     fn where_half_is_used_nobody_gets_more_than_its_share() {
-        let mut shares = Shares::new(1_200, None);
-        shares.take(MODEST, 300);
-        shares.take(GREEDY, 300);
+        let mut shares = TenantShares::new(1_200, None);
+        shares.charge(MODEST, 300);
+        shares.charge(GREEDY, 300);
         assert_eq!(fill(&mut shares, GREEDY), 300);
         assert_eq!(fill(&mut shares, MODEST), 300);
-        assert_eq!(shares.victim_for(MODEST), None, "nobody has more than its share");
+        assert_eq!(shares.eviction_victim(MODEST), None, "nobody has more than its share");
     }
 
     #[test]
     fn a_quota_holds_from_the_first_on_and_what_is_given_back_is_forgotten() {
-        let mut shares = Shares::new(1_200, Some(5));
+        let mut shares = TenantShares::new(1_200, Some(5));
         assert_eq!(fill(&mut shares, GREEDY), 5);
-        shares.give_back(GREEDY, 5);
+        shares.refund(GREEDY, 5);
         assert_eq!((shares.used, shares.by_tenant.len()), (0, 0));
     }
 
     #[test]
     fn more_tenants_than_a_table_has_entries_do_not_overfill_it() {
-        let mut shares = Shares::new(10, None);
+        let mut shares = TenantShares::new(10, None);
         for tenant in 0..100 {
             fill(&mut shares, TenantId::new(tenant));
         }

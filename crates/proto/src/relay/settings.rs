@@ -1,4 +1,4 @@
-//! What a relay is told: who it is, and whom it serves.
+//! Settings of a relay: its identity, its authority and its limits.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -9,62 +9,63 @@ use byway_wire::{Grant, Shard};
 
 use super::uplink::UplinkSettings;
 
-/// Who the relay is, and what it goes by.
+/// Identity and configuration of a relay shard.
 #[derive(Debug)]
 pub struct RelaySettings {
-    /// Its number.
+    /// Number of the relay in the network.
     pub number: RelayId,
-    /// Which of its shards this is.
+    /// Number of this shard.
     pub shard: Shard,
-    /// Its long-term secret, the same in all shards.
+    /// Long-term secret, the same in all shards.
     pub secret: StaticSecret,
-    /// The suite it chooses when it initiates.
+    /// Cipher suite of the handshakes that this relay initiates.
     pub suite: Suite,
-    /// The driver's start in nanoseconds of Unix time: makes initiations rise from one run to the next, and dates
-    /// grants.
+    /// Start of the driver in nanoseconds of Unix time. It orders initiations across restarts, and
+    /// dates grants.
     pub started_unix_nanos: u64,
-    /// Who says what flows may use it.
+    /// Authority that permits flows.
     pub authority: Authority,
-    /// The shards of other relays it exchanges repairs with.
-    pub relays: Vec<OtherRelay>,
-    /// Whether it follows up on what does not come: asks receivers again whose packets a repair waits for, and fetches from the
-    /// ingress relay what repair packets cannot restore in time. The published systems do not.
+    /// Shards of other relays with which it exchanges copies and repair packets.
+    pub relays: Vec<PeerRelay>,
+    /// True if the relay repeats unanswered cooperative requests, and fetches from the ingress
+    /// relay what repair packets cannot restore in time. The published systems do neither.
     pub follows_up: bool,
-    /// The memory that all that grows with what comes may take in this shard.
+    /// Memory limit of this shard, for everything that grows with input.
     pub memory: Bytes,
-    /// What one tenant may have in this shard.
+    /// Limits of one tenant in this shard.
     pub tenant_limits: TenantLimits,
-    /// What all that this shard sends waits for; `None`: nothing waits.
+    /// Uplink of this shard; `None`: packets leave at once.
     pub uplink: Option<UplinkSettings>,
 }
 
-/// What one tenant may have in a shard. `None`: all until half of the table is used, then its fair share.
+/// Limits of one tenant in a shard. `None`: the whole table until half of it is used, then the fair
+/// share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TenantLimits {
-    /// Most sessions of agents.
+    /// Most sessions that the agents of one tenant may have.
     pub sessions: Option<u64>,
-    /// Most flows that agents have registered, sent and received.
+    /// Most flows, sent and received, that the agents of one tenant may have registered.
     pub flows: Option<u64>,
 }
 
-/// Who says what flows may use a relay.
+/// Authority that permits flows to use a relay.
 #[derive(Debug)]
 pub enum Authority {
-    /// The static configuration: these, for ever.
+    /// Static configuration: these grants, without expiry.
     Static(Vec<Grant>),
-    /// Whatever a controller with this key has signed.
+    /// Grants that a controller with this key has signed.
     Controller(VerifyingKey),
 }
 
 /// A shard of another relay.
 #[derive(Clone, Debug)]
-pub struct OtherRelay {
-    /// The relay's number.
+pub struct PeerRelay {
+    /// Number of the relay in the network.
     pub number: RelayId,
-    /// Which of its shards.
+    /// Number of the shard.
     pub shard: Shard,
-    /// Its public key.
+    /// Public key of the relay.
     pub key: PublicKey,
-    /// Where it is.
+    /// Address of the shard.
     pub address: SocketAddr,
 }

@@ -1,9 +1,10 @@
-//! Work that a relay does for what comes, counted in units that are the same in virtual time and on any processor,
-//! and the budgets that bound it.
+//! Work accounting of a relay: counts work in units that are the same in virtual time and on any
+//! processor, and limits it by budgets.
 //!
-//! Bytes pay for their own reception. What they make a relay look at beyond that (numbers of packets, flows,
-//! equations) is charged to the session that they come from, and to its tenant. A session that owes work is not
-//! listened to until its budget has caught up: others' packets wait for nobody's question.
+//! The reception of a datagram costs its sender its bytes and needs no budget. Further work for its
+//! messages (sequence numbers, flows, equations) is charged to its session and to the session's
+//! tenant. The relay refuses messages of a session with an exhausted budget. Therefore no session
+//! can delay the packets of others.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,29 +22,29 @@ use crate::parts::token_bucket::{TokenBucket, Work};
 use crate::session::SessionId;
 
 counters! {
-/// Work done since the start.
+/// Work that a relay has done since its start, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayWork {
-    /// Messages read.
+    /// Messages handled.
     pub messages: u64,
-    /// Sequence numbers looked at, for NACKs and their kin.
+    /// Sequence numbers examined, for NACKs and similar messages.
     pub numbers: u64,
-    /// Flows, registrations, aliases and packets of batches looked at.
+    /// Entries examined: flows, registrations, aliases and packets of batches.
     pub entries: u64,
-    /// Registrations entered or ended.
+    /// Registrations added or removed.
     pub registrations: u64,
-    /// Signatures of grants verified.
+    /// Grant signatures verified.
     pub signatures: u64,
     /// Batches decoded.
     pub decodings: u64,
-    /// Times that several batches and blocks were solved together.
+    /// Equation systems of several batches and blocks solved.
     pub solves: u64,
 }
 }
 
 impl RelayWork {
-    /// All of it in units of some 20 ns.
+    /// Returns the total work in units of some 20 ns.
     #[must_use]
     pub const fn units(&self) -> u64 {
         self.messages
@@ -72,11 +73,11 @@ impl Add for RelayWork {
     }
 }
 
-/// Budget of one session.
+/// Work budget of one session with an agent.
 #[derive(Debug)]
 struct SessionBudget {
     bucket: TokenBucket<Work>,
-    /// The tenant of its grants, once it has shown one.
+    /// Tenant of the agent's grants; `None` before its first registration.
     tenant: Option<TenantId>,
 }
 
@@ -87,18 +88,19 @@ impl SessionBudget {
     }
 }
 
-/// Budgets of all sessions with agents, and of their tenants.
+/// Work budgets of all sessions with agents, and of their tenants.
 ///
-/// A tenant's budget outlives its sessions: who leaves and comes back does not begin with a full one.
+/// A tenant's budget outlives its sessions: an agent that leaves and returns does not begin with a
+/// full budget.
 #[derive(Debug, Default)]
 pub(super) struct WorkBudgets {
-    /// By the session's number.
+    /// Budgets by session number.
     sessions: Vec<Option<SessionBudget>>,
     tenants: BTreeMap<TenantId, TokenBucket<Work>>,
 }
 
 impl WorkBudgets {
-    /// Units of work that the next datagram of a session may cost.
+    /// Returns the work that the next datagram of a session may cost, in units.
     pub(super) fn available(&self, session: SessionId, now: Time) -> u64 {
         let Some(budget) = self.sessions.get(session.0 as usize).and_then(Option::as_ref) else {
             return DATAGRAM_WORK_MAX;
@@ -108,7 +110,8 @@ impl WorkBudgets {
         budget.bucket.available(now).units().min(of_tenant).min(DATAGRAM_WORK_MAX)
     }
 
-    /// Charges a session and its tenant for what was done.
+    /// Charges the work of a datagram, in units, to the budgets of its session and the session's
+    /// tenant.
     pub(super) fn charge(&mut self, session: SessionId, units: u64, now: Time) {
         let budget = self.session(session, now);
         budget.bucket.charge(Work::new(units), now);
@@ -117,7 +120,7 @@ impl WorkBudgets {
         }
     }
 
-    /// Notes whose a session is.
+    /// Records the tenant of a session, to whose budget its work is charged too.
     pub(super) fn set_tenant(&mut self, session: SessionId, tenant: TenantId, now: Time) {
         if self.session(session, now).tenant.replace(tenant) == Some(tenant) {
             return;
@@ -126,19 +129,19 @@ impl WorkBudgets {
         if self.tenants.len() >= TENANTS_MAX {
             self.tenants.retain(|_, bucket| bucket.available(now) < burst);
         }
-        // Beyond, sessions have their own budgets only.
+        // Beyond this number of tenants, sessions have only their own budgets.
         if self.tenants.len() < TENANTS_MAX {
             let full = || TokenBucket::of_work(TENANT_WORK_PER_SECOND, burst, now);
             self.tenants.entry(tenant).or_insert_with(full);
         }
     }
 
-    /// Returns how many tenants have accounts.
+    /// Returns the number of tenants that have a work budget.
     pub(super) fn tenants(&self) -> usize {
         self.tenants.len()
     }
 
-    /// Forgets a session that ended.
+    /// Removes the work budget of a session that ended.
     pub(super) fn remove(&mut self, session: SessionId) {
         if let Some(budget) = self.sessions.get_mut(session.0 as usize) {
             *budget = None;

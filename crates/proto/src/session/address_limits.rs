@@ -1,4 +1,5 @@
-//! Limits of initiations by the address that they come from, and the addresses that were here before.
+//! Rate limits of handshake initiations by source address, and a memory of addresses with completed
+//! handshakes.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -15,41 +16,43 @@ use crate::limits::{
     ADDRESS_BUCKETS, ADDRESS_HANDSHAKE_BURST, ADDRESS_HANDSHAKES_PER_SECOND, KNOWN_ADDRESSES_MAX,
 };
 
-/// A fixed table of token buckets, one for each hash of who asks.
+/// Rate limits of initiations by source: a table of token buckets, indexed by a hash of the source.
 ///
-/// Before the cookie, that is a network: /32 for IPv4, /64 for IPv6. With one, it is a network, with a burst for the
-/// agents behind one NAT, and an address and a port. Those who share a bucket share its tokens: they need a cookie
-/// sooner, or try again later.
+/// Before a cookie, the source is a network: /32 for IPv4, /64 for IPv6. With a cookie, there are
+/// two limits: one of the network, with a burst for the agents behind one NAT, and one of the
+/// address and port. Sources in one bucket share its tokens: they need a cookie sooner, or have to
+/// try again later.
 #[derive(Debug)]
 pub(super) struct AddressLimits {
     key: [u8; 16],
     burst: u64,
-    /// When each bucket will be full again.
+    /// Time at which each bucket is full again; in the past for full buckets.
     full_at: Vec<Time>,
 }
 
-/// What one initiation takes.
+/// Time in which a bucket regains the token of one initiation.
 const INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / ADDRESS_HANDSHAKES_PER_SECOND);
 
 impl AddressLimits {
-    /// An empty table with so many initiations at once; `key` keeps strangers from choosing whom they share a bucket with.
+    /// Creates full buckets for `burst` initiations each. The random `key` of the hash prevents
+    /// that strangers choose with whom they share a bucket.
     pub(super) fn new(key: [u8; 16], burst: u64) -> Self {
         Self { key, burst, full_at: vec![Time::START; ADDRESS_BUCKETS] }
     }
 
-    /// Takes a token of the network that the address is in, if there is one.
+    /// Charges an initiation to the address's network; returns false if its rate is exceeded.
     pub(super) fn admits_network(&mut self, address: SocketAddr, now: Time) -> bool {
         let hash = hash_network(&self.key, address);
         self.admits(hash, now)
     }
 
-    /// Takes a token of this address and port, if there is one.
+    /// Charges an initiation to this address and port; returns false if their rate is exceeded.
     pub(super) fn admits_host(&mut self, address: Address, now: Time) -> bool {
         let hash = hash(&self.key, &address.mapped());
         self.admits(hash, now)
     }
 
-    /// Whether the network that the address is in has a token, which stays.
+    /// True if the network of the address has a token. The token is not taken.
     pub(super) fn has_token(&self, address: SocketAddr, now: Time) -> bool {
         self.full_after_one(self.bucket(hash_network(&self.key, address)), now).is_some()
     }
@@ -66,7 +69,8 @@ impl AddressLimits {
         usize::try_from(hash % buckets).expect("a remainder is below the number of buckets")
     }
 
-    /// When a bucket is full again after it has given a token; `None` if it has none.
+    /// Returns the time at which a bucket is full again after one token is taken; `None` if it has
+    /// no token.
     fn full_after_one(&self, bucket: usize, now: Time) -> Option<Time> {
         let full_at = self.full_at[bucket].max(now);
         let has_token = full_at.saturating_since(now) <= INTERVAL * (self.burst - 1);
@@ -74,7 +78,8 @@ impl AddressLimits {
     }
 }
 
-/// The addresses at which handshakes were completed, as hashes, and limits for them, of which strangers take nothing.
+/// Addresses, and their networks, with which this node completed handshakes: a bounded set of
+/// hashes.
 #[derive(Debug)]
 pub(super) struct KnownAddresses {
     key: [u8; 16],
@@ -83,33 +88,36 @@ pub(super) struct KnownAddresses {
 }
 
 impl KnownAddresses {
-    /// No address yet; `key` keeps strangers from choosing whom they displace.
+    /// Creates an empty set. The random `key` of the hash prevents that strangers choose which
+    /// addresses they displace.
     pub(super) fn new(key: [u8; 16]) -> Self {
         Self { key, hashes: BTreeSet::new(), limits: AddressLimits::new(key, ADDRESS_HANDSHAKE_BURST) }
     }
 
-    /// Remembers an address and port, and its network. Of too many, others are forgotten, by their hashes: at random.
+    /// Adds an address and port, and their network. If the set is full, the entry with the next
+    /// hash is removed, which is a random one.
     pub(super) fn add(&mut self, address: SocketAddr) {
         for hash in [self.host(address), hash_network(&self.key, address)] {
             if self.hashes.insert(hash) && self.hashes.len() > KNOWN_ADDRESSES_MAX {
                 let above = self.hashes.range((Bound::Excluded(hash), Bound::Unbounded)).next();
                 let displaced = above.or_else(|| self.hashes.first()).copied();
-                self.hashes.remove(&displaced.expect("there are others"));
+                self.hashes.remove(&displaced.expect("a set above its limit has another entry"));
             }
         }
     }
 
-    /// Takes a token of an address and port that is known, if there is one.
+    /// Takes a token of a known address and port; returns true if there is one.
     pub(super) fn admits_host(&mut self, address: Address, now: Time) -> bool {
         self.limits.admits_host(address, now)
     }
 
-    /// Whether a handshake was completed at this address and port.
+    /// True if this node completed a handshake with this address and port, and remembers it.
     pub(super) fn has_host(&self, address: SocketAddr) -> bool {
         self.hashes.contains(&self.host(address))
     }
 
-    /// Whether one was completed in the network that the address is in.
+    /// True if this node completed a handshake with an address in the same network, and remembers
+    /// it.
     pub(super) fn has_network(&self, address: SocketAddr) -> bool {
         self.hashes.contains(&hash_network(&self.key, address))
     }
@@ -119,7 +127,7 @@ impl KnownAddresses {
     }
 }
 
-/// The hash of the network of an address: /32 for IPv4, /64 for IPv6.
+/// Returns the keyed hash of an address's network: /32 for IPv4, /64 for IPv6.
 fn hash_network(key: &[u8; 16], address: SocketAddr) -> u64 {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => hash(key, &ip.octets()),
@@ -127,9 +135,9 @@ fn hash_network(key: &[u8; 16], address: SocketAddr) -> u64 {
     }
 }
 
-fn hash(key: &[u8; 16], who: &[u8]) -> u64 {
+fn hash(key: &[u8; 16], source: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_key(key);
-    hasher.write(who);
+    hasher.write(source);
     hasher.finish()
 }
 
@@ -149,7 +157,7 @@ mod tests {
         let admitted = (0..100).filter(|_| limits.admits_network(v4(1), Time::START)).count();
         assert_eq!(admitted, 5);
         let later = Time::START + Duration::from_secs(1);
-        // In a second the bucket fills to its brim of 5, not to 20.
+        // In a second the bucket fills to its burst of 5, not to 20.
         assert_eq!((0..100).filter(|_| limits.admits_network(v4(1), later)).count(), 5);
         let steady = (0..1_000).filter(|ms| limits.admits_network(v4(1), later + Duration::from_millis(*ms)));
         assert_eq!(steady.count(), 19);

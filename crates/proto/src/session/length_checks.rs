@@ -1,9 +1,12 @@
-//! Checks that long packets arrive: a path may become narrower without a sign.
+//! Checks that long packets still arrive at a peer, because the path MTU may shrink without a
+//! signal.
 //!
-//! Whoever sends packets that are longer than every path carries counts them, and so does the peer. A check is an
-//! ordinary probe: its reply says how many have arrived. If some are missing, another check follows at once. If none
-//! arrived of those that were sent between the two, and they were enough to rule out chance, long packets do not pass
-//! while short ones do. Padded probes make up for long packets that the application did not send meanwhile.
+//! A long packet is longer than [`PAYLOAD_BYTES_BASE`](crate::limits::PAYLOAD_BYTES_BASE). The
+//! sender counts its long packets, and so does the receiver. A check is an ordinary probe whose
+//! reply has the receiver's count. If some are missing, another check follows at once. Long packets
+//! do not pass if none of those between the two checks arrived, and there were enough of them to
+//! exclude chance. If the application sends too few long packets in between, padded probes replace
+//! them.
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
@@ -12,58 +15,60 @@ use crate::limits::{
     LENGTH_CHECK_AFTER, LENGTH_CHECK_INTERVAL_MIN, LENGTH_CHECK_LOSSES_MIN, LENGTH_CHECK_PADDED_INTERVAL,
 };
 
-/// Checks under way that are remembered: one each 80 ms, on paths of up to a second, and some that were hurried.
-const UNDER_WAY_MAX: usize = 16;
+/// Number of checks in flight that are remembered: one each 80 ms, on paths of up to a second, and
+/// some early ones.
+const IN_FLIGHT_CHECKS_MAX: usize = 16;
 
-/// A check that was sent.
+/// A check in flight: a probe whose reply will report the peer's count of long packets.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     number: u32,
-    left: Time,
-    /// Long packets sent before it, modulo 2^32.
+    sent_at: Time,
+    /// Number of long packets sent before the check, modulo 2^32.
     sent: u32,
 }
 
-/// Long packets that were sent, and how many of them arrived, modulo 2^32.
+/// Counts of the latest answered check: long packets sent before it, and received, modulo 2^32.
 #[derive(Clone, Copy, Debug)]
-struct Acknowledged {
+struct AcknowledgedCounts {
     sent: u32,
     arrived: u32,
 }
 
-/// What a reply to a check tells.
+/// Result of a reply to a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
-    /// Nothing that is to be acted on.
+pub(super) enum CheckResult {
+    /// All long packets have arrived, or the reply proves nothing.
     Nothing,
-    /// Some long packets are missing: another check is due now.
+    /// Some long packets are missing: the session should send another check.
     Missing,
-    /// Long packets do not pass, while short ones do.
+    /// Long packets do not reach the peer, while short ones do: the path has become narrower.
     Narrowed,
 }
 
-/// The checks of one path.
+/// Length checks of the path to one peer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LengthChecks {
-    /// Long packets sent so far, modulo 2^32, and before the last check.
+    /// Number of long packets sent so far, modulo 2^32, and the number before the last check.
     sent: u32,
     checked: u32,
-    under_way: ArrayVec<Check, UNDER_WAY_MAX>,
-    acknowledged: Option<Acknowledged>,
-    /// Time since which it is known that long packets are missing.
+    in_flight: ArrayVec<Check, IN_FLIGHT_CHECKS_MAX>,
+    acknowledged: Option<AcknowledgedCounts>,
+    /// Time of the reply that showed missing long packets; `None` if none are missing. Only checks
+    /// sent after it prove a loss.
     missing_since: Option<Time>,
-    /// Long packets in a row that were sent after that and did not arrive.
+    /// Number of long packets sent after `missing_since`, none of which arrived.
     lost: u32,
-    last_left: Time,
-    /// Long packets sent before this time have all arrived, or were given up.
+    last_sent_at: Time,
+    /// Time before which all long packets sent have arrived, as far as replies show.
     intact_until: Time,
     next: Option<Time>,
-    /// When padded probes may make up for long packets again.
+    /// Time from which on padded probes may be sent again.
     padded_at: Time,
 }
 
 impl LengthChecks {
-    /// Counts a long packet that leaves now; true if that plans the next check.
+    /// Counts a long packet that is sent now; returns true if that sets the time of the next check.
     pub(super) fn on_sent(&mut self, now: Time) -> bool {
         self.sent = self.sent.wrapping_add(1);
         let is_planned = self.next.is_none();
@@ -73,12 +78,13 @@ impl LengthChecks {
         is_planned
     }
 
-    /// When the next check is due.
+    /// Returns the time of the next check; `None` if no long packet was sent since the last one.
     pub(super) const fn deadline(&self) -> Option<Time> {
         self.next
     }
 
-    /// The number of padded probes that are to leave now, in front of a check; `None` if none is due.
+    /// Returns the number of padded probes to send now, before the check that is due; `None` if no
+    /// check is due.
     pub(super) fn due(&mut self, now: Time) -> Option<u32> {
         self.next.filter(|at| *at <= now)?;
         let evidence = self.lost.saturating_add(self.sent.wrapping_sub(self.checked));
@@ -90,72 +96,89 @@ impl LengthChecks {
         Some(wanted)
     }
 
-    /// Notes a check that leaves now.
+    /// Records that the session sends a check now, as the probe with this number.
     pub(super) fn on_check(&mut self, number: u32, now: Time) {
-        if self.under_way.is_full() {
-            self.under_way.remove(0);
+        if self.in_flight.is_full() {
+            self.in_flight.remove(0);
         }
-        self.under_way.push(Check { number, left: now, sent: self.sent });
-        (self.checked, self.last_left, self.next) = (self.sent, now, None);
+        self.in_flight.push(Check { number, sent_at: now, sent: self.sent });
+        (self.checked, self.last_sent_at, self.next) = (self.sent, now, None);
     }
 
-    /// Long packets are sent from now on: so many have arrived before.
+    /// Begins the checks, because long packets are sent from now on. `arrived` is the number of
+    /// them that the peer has counted before.
     pub(super) fn begin(&mut self, arrived: u32) {
-        self.acknowledged.get_or_insert(Acknowledged { sent: self.sent, arrived });
+        self.acknowledged.get_or_insert(AcknowledgedCounts { sent: self.sent, arrived });
     }
 
-    /// True if a check with this number is under way.
+    /// True if the probe with this number is a check in flight.
     pub(super) fn is_check(&self, number: u32) -> bool {
-        self.under_way.iter().any(|check| check.number == number)
+        self.in_flight.iter().any(|check| check.number == number)
     }
 
-    /// Takes the reply to a check: so many long packets have arrived at the peer.
-    pub(super) fn on_reply(&mut self, number: u32, arrived: u32, now: Time) -> Finding {
-        let Some(place) = self.under_way.iter().position(|check| check.number == number) else {
-            return Finding::Nothing;
+    /// Handles the reply to the check with this number; `arrived` is the peer's count of long
+    /// packets. Compares it with the previous check.
+    pub(super) fn on_reply(&mut self, number: u32, arrived: u32, now: Time) -> CheckResult {
+        let Some(index) = self.in_flight.iter().position(|check| check.number == number) else {
+            return CheckResult::Nothing;
         };
-        let Check { left, sent, .. } = self.under_way[place];
-        self.under_way.drain(..=place);
-        let before = self.acknowledged.replace(Acknowledged { sent, arrived });
-        before.map_or(Finding::Nothing, |before| {
+        let Check { sent_at, sent, .. } = self.in_flight[index];
+        self.in_flight.drain(..=index);
+        let before = self.acknowledged.replace(AcknowledgedCounts { sent, arrived });
+        before.map_or(CheckResult::Nothing, |before| {
             let sent = sent.wrapping_sub(before.sent);
-            // A peer that counts has counted the padded probe that showed how long packets may be.
+            // A peer that counts long packets has counted the padded probe that proved the length.
             let is_counted = sent > 0 && arrived > 0;
             let arrived = arrived.wrapping_sub(before.arrived);
-            if is_counted { self.judge(left, place == 0, sent, arrived, now) } else { Finding::Nothing }
+            if is_counted {
+                self.evaluate(sent_at, index == 0, sent, arrived, now)
+            } else {
+                CheckResult::Nothing
+            }
         })
     }
 
-    /// What it says that so many of so many long packets arrived between two checks, of which the second left then.
-    fn judge(&mut self, left: Time, are_adjacent: bool, sent: u32, arrived: u32, now: Time) -> Finding {
-        let is_later = self.missing_since.is_some_and(|since| since <= left);
+    /// Evaluates two answered checks, the second of which was sent at `sent_at`. Of `sent` long
+    /// packets between them, `arrived` arrived. `are_adjacent` is true if no check in between was
+    /// lost.
+    fn evaluate(
+        &mut self,
+        sent_at: Time,
+        are_adjacent: bool,
+        sent: u32,
+        arrived: u32,
+        now: Time,
+    ) -> CheckResult {
+        let is_later = self.missing_since.is_some_and(|since| since <= sent_at);
         if arrived >= sent {
-            self.intact_until = left;
+            self.intact_until = sent_at;
             (self.missing_since, self.lost) = (None, 0);
-            return Finding::Nothing;
+            return CheckResult::Nothing;
         }
         if self.missing_since.is_some() && !is_later {
-            return Finding::Nothing;
+            return CheckResult::Nothing;
         }
-        // If a check between the two is lost, short packets were, too: that says nothing of lengths.
+        // If a check between the two is lost, short packets are lost, too, so the losses do not
+        // depend on length.
         if is_later && arrived == 0 && are_adjacent {
             self.lost = self.lost.saturating_add(sent);
             if self.lost >= LENGTH_CHECK_LOSSES_MIN {
-                return Finding::Narrowed;
+                return CheckResult::Narrowed;
             }
         } else {
             (self.missing_since, self.lost) = (Some(now), 0);
         }
-        self.next = Some(now.max(self.last_left + LENGTH_CHECK_INTERVAL_MIN));
-        Finding::Missing
+        self.next = Some(now.max(self.last_sent_at + LENGTH_CHECK_INTERVAL_MIN));
+        CheckResult::Missing
     }
 
-    /// The time before which long packets have arrived, as far as is known.
+    /// Returns the time before which all long packets sent have arrived, as far as replies show.
     pub(super) const fn intact_until(&self) -> Time {
         self.intact_until
     }
 
-    /// Forgets what was sent: from now on, nothing long is, until a padded probe passes.
+    /// Forgets the checks and the losses, because no long packets are sent until a padded probe
+    /// passes.
     pub(super) fn restart(&mut self) {
         *self = Self { sent: self.sent, checked: self.sent, padded_at: self.padded_at, ..Self::default() };
     }
@@ -167,13 +190,14 @@ mod tests {
 
     use super::*;
 
-    /// A path that carries long packets or not, and short ones always; a long packet leaves every so often.
+    /// A path for short packets, and at times for long ones; a long packet is sent at each
+    /// interval.
     struct Path {
         checks: LengthChecks,
         now: Time,
         number: u32,
         arrived: u32,
-        /// When replies come, with the number of the check and what had arrived.
+        /// Replies in flight: arrival time, number of the check, and number of received packets.
         replies: alloc::collections::VecDeque<(Time, u32, u32)>,
         round_trip: Duration,
         interval: Duration,
@@ -196,7 +220,8 @@ mod tests {
             }
         }
 
-        /// Time passes in steps of a millisecond, until long packets are found not to pass; how long that took.
+        /// Runs in steps of a millisecond until the checks find that long packets do not pass;
+        /// returns the time it took.
         fn run(&mut self, time: Duration, mut passes: impl FnMut(Time) -> (bool, bool)) -> Option<Duration> {
             let began = self.now;
             while self.now.saturating_since(began) < time {
@@ -221,7 +246,7 @@ mod tests {
                     self.replies.front().copied().filter(|(at, ..)| *at <= self.now)
                 {
                     self.replies.pop_front();
-                    if self.checks.on_reply(number, arrived, self.now) == Finding::Narrowed {
+                    if self.checks.on_reply(number, arrived, self.now) == CheckResult::Narrowed {
                         return Some(self.now.saturating_since(began));
                     }
                 }

@@ -1,37 +1,39 @@
-//! The messages that sessions keep to themselves: probes, challenges, and the end.
+//! Messages that sessions handle themselves: probes, challenges and closing.
 
 use byway_units::Time;
 use byway_wire::messages::{PathChallenge, PathResponse, Probe, ProbeReply};
 use byway_wire::{Message, Microseconds, Timestamp};
 
-use super::{Change, Origin, SessionId, Sessions};
+use super::{Route, SessionEvent, SessionId, Sessions};
 use crate::limits::{FAST_PROBE_INTERVAL, PROBE_INTERVAL, ROUND_TRIP_MAX};
 use crate::parts::token_bucket::Packets;
 
 impl Sessions {
-    /// Takes a message, if it is one about the session itself.
+    /// Handles a message that concerns the session itself: a probe, a challenge, their answers, or
+    /// a close. Returns false for others, which the role has to handle.
     pub(crate) fn handle_message(
         &mut self,
         id: SessionId,
         message: &Message<'_>,
-        origin: Origin,
+        origin: Route,
         now: Time,
     ) -> bool {
         match message {
             Message::Probe(probe) => self.answer_probe(id, probe, origin, now),
-            Message::ProbeReply(reply) => self.probe_reply(id, reply, now),
+            Message::ProbeReply(reply) => self.on_probe_reply(id, reply, now),
             Message::PathChallenge(challenge) => self.answer_challenge(id, *challenge, origin, now),
-            Message::PathResponse(response) => self.path_response(id, response.token, now),
-            Message::Close(_) => self.closed(id, now),
+            Message::PathResponse(response) => self.on_path_response(id, response.token, now),
+            Message::Close(_) => self.on_close(id, now),
             _ => return false,
         }
         true
     }
 
-    /// Answers a challenge to where it came from, wherever the peer was before. One that came through a relay asks
-    /// about no address.
-    fn answer_challenge(&mut self, id: SessionId, challenge: PathChallenge, origin: Origin, now: Time) {
-        let Origin::Address(from) = origin else {
+    /// Answers a peer's challenge to the address from which it arrived. The answer validates that
+    /// address for the peer. A challenge through a relay has no answer, because it validates no
+    /// address.
+    fn answer_challenge(&mut self, id: SessionId, challenge: PathChallenge, origin: Route, now: Time) {
+        let Route::Direct(from) = origin else {
             return;
         };
         if !self.may_reply(id, now) {
@@ -41,22 +43,23 @@ impl Sessions {
         match self.get_mut(id) {
             Some(session) if session.path.address() == Some(&from.remote) => {
                 session.path.set_local(from.local);
-                self.say(id, &response, now);
+                self.queue_message(id, &response, now);
             }
             _ => self.send_to(id, from, &response, now),
         }
     }
 
-    /// Returns whether one more probe or challenge of a peer is answered. A reply costs as much as the probe, and takes the
-    /// room of other peers' packets where the uplink is narrower than the downlink.
+    /// True if the session may answer one more probe or challenge of the peer, and charges for it.
+    /// A reply is as long as the probe, and takes capacity from other peers' packets if the uplink
+    /// is narrower than the downlink.
     fn may_reply(&mut self, id: SessionId, now: Time) -> bool {
-        let may = self.get_mut(id).is_none_or(|session| session.replies.take(Packets::new(1), now));
+        let may = self.get_mut(id).is_none_or(|session| session.replies.try_consume(Packets::new(1), now));
         self.counters.probes_ignored += u64::from(!may);
         may
     }
 
-    /// Answers a probe, and takes note of what it says.
-    fn answer_probe(&mut self, id: SessionId, probe: &Probe, origin: Origin, now: Time) {
+    /// Answers a peer's probe, and stores the round-trip time that the peer measured.
+    fn answer_probe(&mut self, id: SessionId, probe: &Probe, origin: Route, now: Time) {
         if !self.may_reply(id, now) {
             return;
         }
@@ -66,7 +69,7 @@ impl Sessions {
         if probe.round_trip.count() > 0 {
             session.reported_round_trip = Some(probe.round_trip.duration().min(ROUND_TRIP_MAX));
         }
-        let envelopes = session.epochs.first().map_or(0, |epoch| epoch.envelopes);
+        let envelopes = session.epochs.first().map_or(0, |epoch| epoch.envelopes_received);
         let long_packets = session.long_arrived;
         let reply = ProbeReply {
             number: probe.number,
@@ -76,82 +79,91 @@ impl Sessions {
             address: origin.source_address(),
             long_packets,
         };
-        self.say(id, &Message::ProbeReply(reply), now);
+        self.queue_message(id, &Message::ProbeReply(reply), now);
     }
 
-    fn probe_reply(&mut self, id: SessionId, reply: &ProbeReply, now: Time) {
+    fn on_probe_reply(&mut self, id: SessionId, reply: &ProbeReply, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        if let Some(place) = session.probes.place_in_train(reply.number) {
-            self.changes.push_back(Change::Weighed { session: id, place, received: reply.received });
+        if let Some(index) = session.probes.train_index(reply.number) {
+            self.events.push_back(SessionEvent::ProbeTrainReceived {
+                session: id,
+                place: index,
+                received: reply.received,
+            });
             return;
         }
         if let Some(path_mtu) = &mut session.path_mtu {
-            if path_mtu.answered(reply.number, reply.long_packets, now) {
+            if path_mtu.on_reply(reply.number, reply.long_packets, now) {
                 return;
             }
             if path_mtu.is_check(reply.number) {
                 if let Some(since) = path_mtu.on_check_reply(reply.number, reply.long_packets, now) {
-                    self.changes.push_back(Change::PathNarrowed { session: id, since });
+                    self.events.push_back(SessionEvent::PathNarrowed { session: id, since });
                 }
                 self.arm(id);
                 return;
             }
         }
-        let Some(answered) = session.probes.answered(reply.number, now) else {
+        let Some(answered) = session.probes.on_reply(reply.number, now) else {
             return;
         };
         if let Some(path_mtu) = &mut session.path_mtu {
-            path_mtu.passed_by(now.saturating_sub(answered.round_trip), now);
+            path_mtu.on_later_reply(now.saturating_sub(answered.round_trip), now);
         }
-        // The next probe was planned for the case that this one stays unanswered.
+        // The next probe was planned for the case that this one has no answer.
         session.plan_probe(now);
         let waited = answered.round_trip.min(PROBE_INTERVAL.saturating_sub(FAST_PROBE_INTERVAL));
         session.next_probe = session.next_probe.map(|at| at.saturating_sub(waited));
-        if core::mem::take(&mut session.dead) {
-            self.changes.push_back(Change::Alive { session: id });
+        if core::mem::take(&mut session.is_dead) {
+            self.events.push_back(SessionEvent::Alive { session: id });
         }
-        self.changes.push_back(Change::Probed { session: id, reply: *reply, before: answered.before });
+        self.events.push_back(SessionEvent::ProbeReplyReceived {
+            session: id,
+            reply: *reply,
+            before: answered.before,
+        });
         self.arm(id);
     }
 
-    fn path_response(&mut self, id: SessionId, token: [u8; 8], now: Time) {
+    fn on_path_response(&mut self, id: SessionId, token: [u8; 8], now: Time) {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        if let Some(address) = session.path.answered(token, now) {
+        if let Some(address) = session.path.on_response(token, now) {
             self.known_addresses.add(address);
             session.is_doubtful = false;
             session.plan_probe(now);
             self.note_direct_path(id);
             self.counters.moves += 1;
-            self.changes.push_back(Change::Moved { session: id });
+            self.events.push_back(SessionEvent::Moved { session: id });
             self.arm(id);
         }
     }
 
-    /// The peer leaves: what it sealed is worth nothing any more.
-    fn closed(&mut self, id: SessionId, now: Time) {
+    /// Handles the peer's close: removes the session's keys, and notifies the role. The peer stays
+    /// in the table.
+    fn on_close(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        // Who has left already says nothing new: a datagram has room for hundreds of such messages.
+        // Repetitions are ignored, because a datagram can have hundreds of such messages.
         if session.epochs.is_empty() {
             return;
         }
         for epoch in session.epochs.drain(..) {
-            self.by_index.remove(epoch.ours);
+            self.by_index.remove(epoch.local_index);
         }
         session.forget_if_over();
         session.plan_probe(now);
-        session.dead = true;
-        self.changes.push_back(Change::Closed { session: id });
+        session.is_dead = true;
+        self.events.push_back(SessionEvent::Closed { session: id });
         self.arm(id);
     }
 }
 
-/// The round trip that goes into a probe.
+/// Returns a round-trip time as a probe names it; zero stands for an unknown one.
 pub(super) fn claimed(round_trip: Option<byway_units::Duration>) -> Microseconds {
     round_trip.map_or(Microseconds::new(0), Microseconds::from_duration)
 }

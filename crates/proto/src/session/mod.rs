@@ -1,17 +1,35 @@
-//! Sessions: who the peer is, under which keys, at which address, and whether it is there.
+//! Sessions with peers: handshakes, keys, addresses and liveness.
 //!
-//! Agents and relays use the same table of sessions. It keeps handshakes, rekeying, cookies, roaming, probes and
-//! replay to itself, and hands up what was authenticated.
+//! Agents and relays use the same table of sessions. It handles handshakes, rekeying, cookies, path
+//! validation, probes and replay protection, and passes authenticated packets to its user.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `address_limits` | rate limits of initiations by address |
+//! | `epoch` | keys, counters and replay window of one epoch |
+//! | `handshake` | handshakes in both directions |
+//! | `length_checks` | checks that long packets arrive |
+//! | `messages` | messages about the session itself |
+//! | `mtu_probing` | sending of padded probes |
+//! | `path` | validated address of a peer, and candidates |
+//! | `path_mtu` | path MTU discovery |
+//! | `pending_handshake` | a handshake that this side began |
+//! | `probes` | liveness and round-trip time of a peer |
+//! | `receive` | parsing and authentication of datagrams |
+//! | `send` | sealing and sending of packets |
+//! | `session` | state of one session |
+//! | `timeouts` | timers of sessions, and events for the role |
+//! | `tests` | pairs of nodes in a simulated network |
 
 mod address_limits;
-mod attempt;
 mod epoch;
 mod handshake;
 mod length_checks;
-mod lengths;
 mod messages;
+mod mtu_probing;
 mod path;
 mod path_mtu;
+mod pending_handshake;
 mod probes;
 mod receive;
 mod send;
@@ -28,14 +46,14 @@ use byway_code::prefetch_value;
 use byway_units::Time;
 use byway_wire::packets::InitiationHeader;
 use byway_wire::seal::{CookieJar, Provider, PublicKey, Purpose, Responder, StaticSecret, Suite};
-use byway_wire::{Boot, Capabilities, SessionIndex, Shard};
+use byway_wire::{Capabilities, Incarnation, SessionIndex, Shard};
 
-pub(crate) use epoch::{Enveloped, Epoch, Rejected};
-pub(crate) use handshake::Origin;
-pub(crate) use probes::Before;
-pub(crate) use receive::Received;
-pub(crate) use session::{Detour, Remote, Session, SessionId};
-pub(crate) use timeouts::Change;
+pub(crate) use epoch::{EnvelopeContents, Epoch, RejectReason};
+pub(crate) use handshake::Route;
+pub(crate) use probes::ProbeContext;
+pub(crate) use receive::Inbound;
+pub(crate) use session::{RemoteIdentity, Session, SessionId, ViaRelay};
+pub(crate) use timeouts::SessionEvent;
 
 use address_limits::{AddressLimits, KnownAddresses};
 use path::{is_loopback, is_unicast};
@@ -47,29 +65,30 @@ use crate::limits::{
     ADDRESS_HANDSHAKE_BURST, CANDIDATES_MAX, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, NETWORK_HANDSHAKE_BURST,
     PROVED_HANDSHAKE_BURST, PROVED_HANDSHAKES_PER_SECOND, RESPONSE_BURST, RESPONSES_PER_SECOND,
 };
-use crate::outbox::{Heading, Outbox};
+use crate::outbox::{Outbox, TransmitMeta};
 use crate::parts::token_bucket::{Packets, TokenBucket};
 use crate::random::Generator;
 
-/// Who this node is to others.
-pub(crate) struct Local {
+/// Identity of this node, for handshakes.
+pub(crate) struct LocalIdentity {
     pub(crate) secret: StaticSecret,
     pub(crate) suite: Suite,
-    /// Which shard of a relay this is; 0 for agents.
+    /// Number of this relay's shard; 0 for agents.
     pub(crate) shard: Shard,
     pub(crate) capabilities: Capabilities,
-    /// Nanoseconds of Unix time at [`Time::START`].
+    /// Unix time in nanoseconds at [`Time::START`] of this node's clock.
     pub(crate) started_unix_nanos: u64,
 }
 
-impl Local {
-    /// Whether this is the relay shard that an initiation names, if it names one.
-    fn is_asked_for(&self, initiation: &InitiationHeader) -> bool {
+impl LocalIdentity {
+    /// True if an initiation addresses this shard, or is between agents, which have no shards.
+    fn is_addressed_by(&self, initiation: &InitiationHeader) -> bool {
         initiation.purpose == Purpose::EndToEnd || initiation.shard == self.shard
     }
 
-    /// The shard under which a peer that initiates is known: this side's own for agents who came for it, its own for
-    /// a relay, 0 for agents among themselves.
+    /// Returns the shard that distinguishes sessions with the initiator of a handshake. For agents
+    /// of a relay, it is this relay's shard. For a relay, it is the peer's shard. Between agents,
+    /// it is 0.
     fn peer_shard(&self, purpose: Purpose, index: SessionIndex) -> Shard {
         match purpose {
             Purpose::AgentToRelay => self.shard,
@@ -80,91 +99,112 @@ impl Local {
 }
 
 counters! {
-/// Counters of what sessions dropped, and why.
+/// Counters of a node's sessions: packets, handshakes and moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionCounters {
-    /// Packets that are not of the protocol, or malformed.
+    /// Packets that are malformed, or belong to another protocol.
     pub malformed: u64,
-    /// Packets of a kind that this version does not know; peers send one each to see that it is so.
+    /// Packets of a kind that this version does not know. Peers send one in each epoch, as grease.
     pub unknown_kinds: u64,
-    /// Packets with an index that no session has.
+    /// Packets with a session index that no session of this node has.
     pub unknown_index: u64,
-    /// Packets whose tag is wrong.
+    /// Packets with a wrong authentication tag.
     pub forged: u64,
-    /// Packets seen before.
+    /// Packets that were received before under the same counter.
     pub replayed: u64,
-    /// Packets behind the replay window.
+    /// Packets whose counter is below the replay window.
     pub too_old: u64,
-    /// Initiations that were refused: by address, by mac, or because their peer is unknown.
+    /// Initiations that this node refused: by its rate limits, because they cannot be read, or
+    /// because another handshake has priority.
     pub initiations_refused: u64,
-    /// Cookies given instead of an answer.
+    /// Cookies sent to initiators, instead of a response.
     pub cookies: u64,
-    /// Handshakes completed.
+    /// Handshakes that this node completed, as initiator or responder.
     pub handshakes: u64,
-    /// Times a session moved to another address.
+    /// Number of times that a peer's new address was validated, and its session moved there.
     pub moves: u64,
-    /// Probes and challenges that stay unanswered: their peer sends too many.
+    /// Probes and challenges that this node did not answer, because their peer sends too many.
     pub probes_ignored: u64,
-    /// Packets that could not be sent for want of a session or an address.
+    /// Packets that could not be sent, because no session or path to the peer exists.
     pub unsendable: u64,
 }
 }
 
-/// How many sessions of an agent are brought into the cache before an input: a peer's and its relays'. Those of more would
-/// be more than most inputs need.
-const SESSIONS_AT_HAND: usize = 4;
+/// Number of sessions that an agent prefetches before an input: those with a peer and its relays.
+/// Most inputs need no more.
+const PREFETCHED_SESSIONS: usize = 4;
 
-/// All sessions of a node.
+/// All sessions of a node: handshakes, epochs, addresses, probes and timers.
+///
+/// # Contract
+/// - **Inputs**: [`receive_from`](Self::receive_from) takes a datagram, and returns its
+///   authenticated contents as [`Inbound`]. The role accepts or ignores an initiation
+///   ([`accept`](Self::accept)). [`handle_timeout`](Self::handle_timeout) takes an expired
+///   deadline.
+/// - **Commands**: [`add`](Self::add) and [`remove`](Self::remove) change the peers.
+///   [`queue_message`](Self::queue_message) queues a message;
+///   [`flush_all`](Self::flush_all) seals the queued ones.
+/// - **Outputs**: datagrams in `outbox`, events in `events`. The role drains both after each input.
+/// - **Order**: `receive_from`, events, messages of the role, `flush_all`, outbox. A fresh epoch
+///   voids state of the earlier session; therefore the role handles events before the messages of
+///   the same datagram.
+/// - **Time**: `now` never decreases. [`deadline`](Self::deadline) is the earliest timer of all
+///   sessions; each input may move it.
+/// - **Getters** ([`get`](Self::get), [`round_trip`](Self::round_trip) and others) change nothing.
+///
+/// `SessionPair` in `session/tests` is a runnable loop over two tables.
 pub(crate) struct Sessions {
-    local: Local,
-    boot: Boot,
+    local: LocalIdentity,
+    incarnation: Incarnation,
     provider: &'static (dyn Provider + Sync),
     random: Generator,
     responder: Responder,
     cookies: CookieJar,
-    /// Initiations without a cookie, and those with one.
+    /// Limits of initiations without a cookie (by address, then in total), and of those with one
+    /// (by address, by network, in total).
     addresses: AddressLimits,
     handshakes: TokenBucket<Packets>,
     proved_addresses: AddressLimits,
     proved_networks: AddressLimits,
     proved_handshakes: TokenBucket<Packets>,
     known_addresses: KnownAddresses,
-    /// Responses to initiations of this node that are read.
+    /// Limit of the responses to this node's initiations that it reads.
     responses: TokenBucket<Packets>,
     slots: Vec<Option<Session>>,
     free: Vec<SessionId>,
     by_index: IndexTable<SessionIndex>,
     by_key: BTreeMap<(PublicKey, Purpose, Shard), SessionId>,
     deadlines: BTreeSet<(Time, SessionId)>,
-    last_stamp: u64,
-    /// Whether one of the relays that this node was given is at the loopback; `None` without relays.
+    last_timestamp: u64,
+    /// True if a relay of this node has a loopback address; `None` before the first relay is added.
     has_loopback_relay: Option<bool>,
-    /// Where a packet is built that goes inside another.
+    /// Buffer for a packet that is sent through a relay, inside a message.
     scratch: Vec<u8>,
-    /// Where a message that is alone in its packet is written.
-    long: Vec<u8>,
-    /// Peers for whom messages wait.
-    waiting: Vec<SessionId>,
-    pub(crate) changes: VecDeque<Change>,
-    pub(crate) outbox: Outbox<Heading>,
+    /// Buffer for a message that needs a packet of its own.
+    long_message: Vec<u8>,
+    /// Sessions with queued messages that are not sealed yet.
+    unflushed: Vec<SessionId>,
+    pub(crate) events: VecDeque<SessionEvent>,
+    pub(crate) outbox: Outbox<TransmitMeta>,
     pub(crate) counters: SessionCounters,
 }
 
 impl Sessions {
     pub(crate) fn new(
-        local: Local,
+        local: LocalIdentity,
         provider: &'static (dyn Provider + Sync),
         mut random: Generator,
         now: Time,
     ) -> Self {
-        let boot = Boot::new(u64::from_be_bytes(random.bytes()));
+        let incarnation = Incarnation::new(u64::from_be_bytes(random.bytes()));
         let addresses = AddressLimits::new(random.bytes(), ADDRESS_HANDSHAKE_BURST);
-        // What these tables hash has different lengths, or serves the same addresses.
+        // These tables can share a key: their inputs have different lengths, or are the same
+        // addresses.
         let proved_key = random.bytes();
         let bucket = |rate, burst| TokenBucket::of_packets(rate, Packets::new(burst), now);
         Self {
-            boot,
+            incarnation,
             provider,
             responder: Responder::new(local.secret.clone()),
             cookies: CookieJar::new(local.secret.public_key()),
@@ -182,24 +222,25 @@ impl Sessions {
             by_index: IndexTable::default(),
             by_key: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            last_stamp: 0,
+            last_timestamp: 0,
             has_loopback_relay: None,
             scratch: Vec::new(),
-            long: Vec::new(),
-            waiting: Vec::new(),
-            changes: VecDeque::new(),
+            long_message: Vec::new(),
+            unflushed: Vec::new(),
+            events: VecDeque::new(),
             outbox: Outbox::default(),
             counters: SessionCounters::default(),
         }
     }
 
-    /// This node's own key.
+    /// Returns this node's public key.
     pub(crate) fn public_key(&self) -> PublicKey {
         self.local.secret.public_key()
     }
 
-    /// Adds a peer, without a session yet; the session it has, if it is known.
-    pub(crate) fn add(&mut self, mut remote: Remote, now: Time) -> SessionId {
+    /// Adds a peer, and returns its session, which is not established. For a known peer, returns
+    /// its existing session.
+    pub(crate) fn add(&mut self, mut remote: RemoteIdentity, now: Time) -> SessionId {
         let key = (remote.key, remote.purpose, remote.shard);
         if remote.purpose != Purpose::EndToEnd && !remote.addresses.is_empty() {
             let is_here = remote.addresses.iter().any(|address| is_loopback(*address));
@@ -219,7 +260,8 @@ impl Sessions {
         id
     }
 
-    /// A peer is at another address from now on, which a handshake proves.
+    /// Replaces the possible addresses of a peer by this one, and begins a handshake to validate
+    /// it. Does nothing if it is the only one already.
     pub(crate) fn move_to(&mut self, id: SessionId, address: SocketAddr, now: Time) {
         if let Some(session) = self.get_mut(id)
             && session.remote.addresses != [address]
@@ -229,7 +271,8 @@ impl Sessions {
         }
     }
 
-    /// A peer may be at these addresses too; of too many, the oldest are forgotten.
+    /// Adds possible addresses of a peer, and challenges them unless the peer is reached directly.
+    /// If there are too many, the oldest are removed.
     pub(crate) fn add_addresses(&mut self, id: SessionId, addresses: &[SocketAddr], now: Time) {
         for address in addresses {
             if !self.may_try(*address) {
@@ -250,22 +293,23 @@ impl Sessions {
         }
     }
 
-    /// Whether something may be sent to an address because somebody says that a peer is there. Peers are looked for at
-    /// the loopback only where relays are there too: else they could have this machine's own ports tried.
+    /// True if this node may send to an address that another node named. Loopback addresses are
+    /// allowed only if a relay has one, or if there are no relays. Otherwise, others could make
+    /// this node probe its own machine's ports.
     fn may_try(&self, address: SocketAddr) -> bool {
         is_unicast(address) && (!is_loopback(address) || self.has_loopback_relay.unwrap_or(true))
     }
 
-    /// Forgets a peer and everything about it.
+    /// Removes a peer's session with all its keys, indices and timers.
     pub(crate) fn remove(&mut self, id: SessionId) {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
         };
         let remote = &session.remote;
         self.by_key.remove(&(remote.key, remote.purpose, remote.shard));
-        let answered = session.answered.as_ref().map(|answered| answered.epoch.ours);
-        let attempted = session.attempt.as_ref().map(|attempt| attempt.index);
-        for index in session.epochs.iter().map(|epoch| epoch.ours).chain(answered).chain(attempted) {
+        let answered = session.answered_initiation.as_ref().map(|answered| answered.epoch.local_index);
+        let pending = session.pending_handshake.as_ref().map(|pending| pending.index);
+        for index in session.epochs.iter().map(|epoch| epoch.local_index).chain(answered).chain(pending) {
             self.by_index.remove(index);
         }
         if let Some(at) = session.armed {
@@ -282,35 +326,35 @@ impl Sessions {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// The session with a peer of this key.
+    /// Returns the session with the peer of this key, purpose and shard; `None` if it is unknown.
     pub(crate) fn find(&self, key: PublicKey, purpose: Purpose, shard: Shard) -> Option<SessionId> {
         self.by_key.get(&(key, purpose, shard)).copied()
     }
 
-    /// How many peers there are.
+    /// Returns the number of peers, established or not.
     pub(crate) fn count(&self) -> usize {
         self.by_key.len()
     }
 
-    /// All peers.
+    /// Returns the sessions of all peers, established or not.
     pub(crate) fn ids(&self) -> impl Iterator<Item = SessionId> + '_ {
-        let taken = (0..).zip(&self.slots).filter(|(_, session)| session.is_some());
-        taken.map(|(place, _)| SessionId(place))
+        let used = (0..).zip(&self.slots).filter(|(_, session)| session.is_some());
+        used.map(|(index, _)| SessionId(index))
     }
 
-    /// When this second of Unix time is over.
+    /// Returns the time on this node's clock at which this second of Unix time ends.
     pub(crate) fn after_unix_second(&self, seconds: u64) -> Time {
         let nanos = seconds.checked_add(1).and_then(|next| next.checked_mul(1_000_000_000));
         nanos.map_or(Time::MAX, |nanos| Time::from_nanos(nanos.saturating_sub(self.local.started_unix_nanos)))
     }
 
-    /// Seconds of Unix time.
+    /// Returns the Unix time in seconds, by this node's clock.
     pub(crate) fn unix_seconds(&self, now: Time) -> u64 {
         self.local.started_unix_nanos.saturating_add(now.as_nanos()) / 1_000_000_000
     }
 
-    /// A fresh index for what this side receives, in use nowhere else.
-    fn draw_index(&mut self, id: SessionId) -> SessionIndex {
+    /// Allocates a random session index of this node's shard for a session's received packets.
+    fn allocate_index(&mut self, id: SessionId) -> SessionIndex {
         loop {
             let index = SessionIndex::in_shard(self.local.shard, self.random.number());
             if self.by_index.insert(index, id.0) {
@@ -319,14 +363,15 @@ impl Sessions {
         }
     }
 
-    /// A stamp above all that this node has given.
-    fn draw_stamp(&mut self, now: Time) -> u64 {
-        let stamp = self.local.started_unix_nanos.saturating_add(now.as_nanos());
-        self.last_stamp = stamp.max(self.last_stamp + 1);
-        self.last_stamp
+    /// Returns the handshake timestamp of a new initiation: the Unix time in nanoseconds, but more
+    /// than all earlier ones of this node.
+    fn next_handshake_timestamp(&mut self, now: Time) -> u64 {
+        let timestamp = self.local.started_unix_nanos.saturating_add(now.as_nanos());
+        self.last_timestamp = timestamp.max(self.last_timestamp + 1);
+        self.last_timestamp
     }
 
-    /// Registers the session's next deadline, after anything that may have changed it.
+    /// Registers the session's next deadline in the table; needed after any change to it.
     fn arm(&mut self, id: SessionId) {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
@@ -343,31 +388,32 @@ impl Sessions {
         }
     }
 
-    /// Brings what most inputs of an agent need into the cache: its first sessions, and where it writes.
+    /// Prefetches into the processor's cache what most inputs of an agent need: its first sessions,
+    /// and its output buffers.
     pub(crate) fn prefetch(&self) {
-        self.slots.iter().take(SESSIONS_AT_HAND).for_each(prefetch_value);
+        self.slots.iter().take(PREFETCHED_SESSIONS).for_each(prefetch_value);
         self.outbox.prefetch();
         self.by_index.prefetch_all();
     }
 
-    /// Brings the place of an index into the cache.
+    /// Prefetches the table entry of a session index into the processor's cache.
     pub(crate) fn prefetch_index(&self, index: SessionIndex) {
         self.by_index.prefetch(index);
     }
 
-    /// Brings a session into the cache.
+    /// Prefetches a session into the processor's cache.
     pub(crate) fn prefetch_session(&self, id: SessionId) {
         if let Some(session) = self.get(id) {
             prefetch_value(session);
         }
     }
 
-    /// The session with this index in what this side receives.
+    /// Returns the session that has this index in its received packets.
     pub(crate) fn by_index(&self, index: SessionIndex) -> Option<SessionId> {
         self.by_index.get(index).map(SessionId)
     }
 
-    /// When [`Sessions::handle_timeout`] is due.
+    /// Returns the earliest deadline of all sessions, for [`Sessions::handle_timeout`].
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(at, _)| *at)
     }

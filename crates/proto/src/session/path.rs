@@ -1,4 +1,4 @@
-//! Where the packets of a session go: the address that proved itself, and those that try to.
+//! Addresses of a session's peer: the validated one, and candidates.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -8,40 +8,42 @@ use byway_units::{Duration, Time};
 use crate::limits::{AMPLIFICATION_MAX, CANDIDATE_INTERVAL, CANDIDATES_MAX, CHALLENGE_RETRY, CHALLENGES_MAX};
 use crate::network_path::{LocalAddress, NetworkPath};
 
-/// What proves that a node is where it says: it sends this back.
+/// Random secret of a challenge. Only a node that receives at the challenged address can return it.
 pub(crate) type Token = [u8; 8];
 
-/// An address from which authenticated packets came, not yet used to send more than a challenge.
+/// Possible address of the peer that is challenged: a packet arrived from it, or it is named. Until
+/// it answers, it gets only challenges.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     path: NetworkPath,
     token: Token,
-    /// Bytes that may still be sent there.
+    /// Number of bytes that may still be sent to the address, against amplification.
     allowance: usize,
     tries: u8,
     next_try: Time,
-    /// By when it has to answer to be of use.
+    /// Time until which an answer makes the session move there; `None` for any time.
     until: Option<Time>,
 }
 
-/// The addresses of a peer.
+/// Addresses of one peer: the one in use, and candidates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
     validated: Option<NetworkPath>,
-    /// Oldest first.
+    /// Possible addresses that are challenged, oldest first.
     candidates: ArrayVec<Candidate, CANDIDATES_MAX>,
-    /// When the peer may name as many addresses at once as ever again.
+    /// Time at which the peer may again name the full number of addresses in one message.
     names_all_at: Time,
-    /// When the peer was last heard from the address in use, or proved to be there.
+    /// Time of the last packet from the address in use, or of its validation.
     alive: Time,
 }
 
-/// For how long an IPv4 address that was heard from is not left for an IPv6 one: a peer that has both sends from either until both
-/// sides have settled, and packets by IPv4 are 20 bytes shorter.
+/// Time after a packet from an IPv4 address during which the session does not switch to an IPv6
+/// address. A peer with both sends from either until both sides have settled, and IPv4 packets are
+/// 20 bytes shorter.
 const IPV4_ALIVE_FOR: Duration = Duration::from_secs(1);
 
 impl Path {
-    /// Where packets go.
+    /// Returns the address to which packets for the peer go; `None` if none is validated.
     #[inline]
     pub(crate) const fn address(&self) -> Option<&SocketAddr> {
         match &self.validated {
@@ -50,41 +52,45 @@ impl Path {
         }
     }
 
-    /// Returns where packets go, and the local address that they leave from.
+    /// Returns the address to which packets for the peer go, and their local address.
     #[inline]
     pub(crate) const fn network_path(&self) -> Option<&NetworkPath> {
         self.validated.as_ref()
     }
 
-    /// Takes an address as proved.
+    /// Uses this address for the peer from now on, and removes all candidates.
     pub(crate) fn validate(&mut self, path: NetworkPath, now: Time) {
         self.validated = Some(path);
         self.alive = now;
         self.candidates.clear();
     }
 
-    /// Takes an address as proved by its answer to what this side sent there. The system chose where that left from, and may choose
-    /// another as it moves, unless the peer chose one before.
+    /// Uses the address from which the peer answered a packet of this side. The local address stays
+    /// the system's choice, so that it may change as this node moves, unless the peer chose one
+    /// before.
     pub(crate) fn validate_answer(&mut self, from: NetworkPath, now: Time) {
         let in_use = self.validated.filter(|path| path.remote == from.remote && !path.local.is_any());
         let local = in_use.map_or(LocalAddress::ANY, |_| from.local);
         self.validate(NetworkPath { local, ..from }, now);
     }
 
-    /// Answers the peer from another local address: the peer wants to know about that one, or begins an epoch there.
+    /// Sets the local address for packets to the peer. The peer has sent a challenge to it, or has
+    /// begun an epoch there.
     pub(crate) fn set_local(&mut self, local: LocalAddress) {
         if let Some(path) = &mut self.validated {
             path.local = local;
         }
     }
 
-    /// Notes that an authenticated packet came from an address, the newest packet of the session so far. From
-    /// another address than before, it makes that one a candidate, to be challenged; whether it did.
+    /// Records an authenticated packet from an address, the newest packet of the session so far. If
+    /// the address is not the one in use, it becomes a candidate for a challenge, and the function
+    /// returns true.
     ///
-    /// The local address that it came to answers from now on, unless the system chooses that: it may have chosen another since,
-    /// and packets that are under way to the former say nothing about it.
+    /// The packet's local address becomes the source of answers, unless the system chooses it. The
+    /// system may have chosen another since, and packets in flight to the former address do not
+    /// show that.
     #[inline]
-    pub(crate) fn heard(
+    pub(crate) fn on_packet(
         &mut self,
         from: NetworkPath,
         bytes: usize,
@@ -100,11 +106,11 @@ impl Path {
             self.alive = now;
             return false;
         }
-        self.heard_elsewhere(from, bytes, now, token)
+        self.on_packet_elsewhere(from, bytes, now, token)
     }
 
     #[cold]
-    fn heard_elsewhere(
+    fn on_packet_elsewhere(
         &mut self,
         from: NetworkPath,
         bytes: usize,
@@ -121,7 +127,7 @@ impl Path {
                 candidate.path.local = from.local;
                 candidate.allowance = candidate.allowance.saturating_add(earned);
                 if candidate.until.take().is_some() {
-                    // The peer is there, be it as near or not.
+                    // The peer is alive, even if it is farther away.
                     candidate.tries = 1;
                 }
             }
@@ -140,8 +146,8 @@ impl Path {
         self.candidates.push(candidate);
     }
 
-    /// Challenges an address that the peer named, unless it names more than it can have: whose addresses they are,
-    /// only the answers tell.
+    /// Adds a candidate that the peer named, unless it names too many. An answer to the challenge
+    /// shows that the address belongs to the peer.
     pub(crate) fn try_address(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
         let names_all_at = self.names_all_at.max(now);
         let ahead = CANDIDATE_INTERVAL * (CANDIDATES_MAX as u64 - 1);
@@ -152,7 +158,7 @@ impl Path {
         }
     }
 
-    /// Challenges an address that this side knows by itself.
+    /// Adds a candidate that this side knows from its settings or from earlier use.
     pub(crate) fn retry(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
         self.forget_preferred(address);
         if !self.is_tried(address) {
@@ -160,12 +166,14 @@ impl Path {
         }
     }
 
-    /// Forgets an address that was tried as it would be preferred: now it is needed.
+    /// Removes a candidate that is tried only as a preference, because now any answer from it is
+    /// useful.
     fn forget_preferred(&mut self, address: SocketAddr) {
         self.candidates.retain(|candidate| candidate.path.remote != address || candidate.until.is_none());
     }
 
-    /// Challenges an address, once, that is preferred to the one in use if it answers within this time.
+    /// Adds a candidate that is challenged once. If it answers `within` this time, the session
+    /// moves there, although another address works.
     pub(crate) fn try_preferred(
         &mut self,
         address: SocketAddr,
@@ -185,7 +193,8 @@ impl Path {
         self.candidates.iter().any(|candidate| candidate.path.remote == address)
     }
 
-    /// The challenge that is due, and where to; it takes `bytes` there.
+    /// Returns the challenge to send now, as path and token; `None` if none is due or its `bytes`
+    /// exceed the address's allowance. `interval` is the peer's reply timeout.
     pub(crate) fn challenge(
         &mut self,
         bytes: usize,
@@ -195,7 +204,8 @@ impl Path {
         self.candidates.retain(|candidate| candidate.next_try > now || candidate.tries < CHALLENGES_MAX);
         let candidate = self.candidates.iter_mut().find(|candidate| candidate.next_try <= now)?;
         candidate.tries += 1;
-        // Each further challenge waits twice as long; the last one has the time that its answer takes.
+        // The wait doubles after each challenge; after the last one, it is long enough for the
+        // answer.
         let wait = if candidate.tries < CHALLENGES_MAX {
             interval.min(CHALLENGE_RETRY) * (1 << (candidate.tries - 1))
         } else {
@@ -206,17 +216,18 @@ impl Path {
         Some((candidate.path, candidate.token))
     }
 
-    /// When the next challenge is due.
+    /// Returns the time of the next challenge; `None` without candidates.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.candidates.iter().map(|candidate| candidate.next_try).min()
     }
 
-    /// A token came back; whether that moves the session, and to where.
-    pub(crate) fn answered(&mut self, token: Token, now: Time) -> Option<SocketAddr> {
-        let place = self.candidates.iter().position(|candidate| candidate.token == token)?;
-        let Candidate { path, until, .. } = self.candidates[place];
+    /// Handles the answer to a challenge. Returns the new address if the session moves there;
+    /// `None` for an unknown token or a late answer.
+    pub(crate) fn on_response(&mut self, token: Token, now: Time) -> Option<SocketAddr> {
+        let index = self.candidates.iter().position(|candidate| candidate.token == token)?;
+        let Candidate { path, until, .. } = self.candidates[index];
         if until.is_some_and(|until| until < now) {
-            self.candidates.remove(place);
+            self.candidates.remove(index);
             return None;
         }
         self.validate(path, now);
@@ -224,7 +235,8 @@ impl Path {
     }
 }
 
-/// True for an address of one host: a peer at another can have others flooded, or receive nothing at all.
+/// True if the address can belong to one host. To other addresses, a peer could direct packets that
+/// flood others, or that nobody receives.
 pub(super) fn is_unicast(address: SocketAddr) -> bool {
     let is_one_host = match address.ip().to_canonical() {
         // 0.0.0.0/8 is "this network" (RFC 1122, section 3.2.1.3).
@@ -234,7 +246,7 @@ pub(super) fn is_unicast(address: SocketAddr) -> bool {
     is_one_host && address.port() != 0
 }
 
-/// True for an address of the machine itself.
+/// True if the address belongs to this machine itself.
 pub(super) fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -267,11 +279,11 @@ mod tests {
     #[test]
     fn a_session_moves_when_the_challenge_comes_back() {
         let mut path = path_to(address(1));
-        path.heard(address(2).into(), 100, Time::START, || TOKEN);
+        path.on_packet(address(2).into(), 100, Time::START, || TOKEN);
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
         assert_eq!(path.address(), Some(&address(1)));
-        assert_eq!(path.answered([0; 8], Time::START), None);
-        assert_eq!(path.answered(TOKEN, Time::START), Some(address(2)));
+        assert_eq!(path.on_response([0; 8], Time::START), None);
+        assert_eq!(path.on_response(TOKEN, Time::START), Some(address(2)));
         assert_eq!(path.address(), Some(&address(2)));
         assert_eq!(path.deadline(), None);
     }
@@ -279,7 +291,7 @@ mod tests {
     #[test]
     fn a_candidate_gets_at_most_three_times_what_it_sent() {
         let mut path = path_to(address(1));
-        path.heard(address(2).into(), 30, Time::START, || TOKEN);
+        path.on_packet(address(2).into(), 30, Time::START, || TOKEN);
         let mut now = Time::START;
         let mut sent = 0;
         while let Some(at) = path.deadline() {
@@ -295,7 +307,7 @@ mod tests {
             let mut path = path_to(address(1));
             path.try_preferred(address(2), 60, Duration::from_millis(20), Time::START, TOKEN);
             assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
-            let answered = path.answered(TOKEN, Time::START + Duration::from_millis(after));
+            let answered = path.on_response(TOKEN, Time::START + Duration::from_millis(after));
             assert_eq!(answered.is_some(), moves);
             assert_eq!(path.address(), Some(&address(if moves { 2 } else { 1 })));
             assert_eq!(path.deadline(), None);
@@ -312,13 +324,13 @@ mod tests {
         let by_ipv6: SocketAddr = "[2001:db8::1]:4600".parse().expect("an address");
         let at = |ms| Time::START + Duration::from_millis(ms);
         let mut path = path_to(address(1));
-        path.heard(by_ipv6.into(), 100, at(999), || unreachable!());
-        path.heard(address(1).into(), 100, at(999), || unreachable!());
-        path.heard(by_ipv6.into(), 100, at(1_998), || unreachable!());
-        path.heard(by_ipv6.into(), 100, at(1_999), || TOKEN);
-        assert_eq!(path.answered(TOKEN, at(1_999)), Some(by_ipv6), "nothing came by IPv4");
-        path.heard(address(1).into(), 100, at(2_000), || [8; 8]);
-        assert_eq!(path.answered([8; 8], at(2_000)), Some(address(1)), "but back at once");
+        path.on_packet(by_ipv6.into(), 100, at(999), || unreachable!());
+        path.on_packet(address(1).into(), 100, at(999), || unreachable!());
+        path.on_packet(by_ipv6.into(), 100, at(1_998), || unreachable!());
+        path.on_packet(by_ipv6.into(), 100, at(1_999), || TOKEN);
+        assert_eq!(path.on_response(TOKEN, at(1_999)), Some(by_ipv6), "nothing came by IPv4");
+        path.on_packet(address(1).into(), 100, at(2_000), || [8; 8]);
+        assert_eq!(path.on_response([8; 8], at(2_000)), Some(address(1)), "but back at once");
     }
 
     #[test]
@@ -328,13 +340,13 @@ mod tests {
         assert!(path.challenge(60, INTERVAL, Time::START).is_some());
         path.retry(address(2), 180, Time::START, [9; 8]);
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), [9; 8])));
-        assert_eq!(path.answered([9; 8], Time::START + Duration::from_secs(1)), Some(address(2)));
+        assert_eq!(path.on_response([9; 8], Time::START + Duration::from_secs(1)), Some(address(2)));
     }
 
     #[test]
     fn a_silent_candidate_is_given_up() {
         let mut path = path_to(address(1));
-        path.heard(address(2).into(), 1_000, Time::START, || TOKEN);
+        path.on_packet(address(2).into(), 1_000, Time::START, || TOKEN);
         let mut challenges = 0;
         while let Some(at) = path.deadline() {
             challenges += u8::from(path.challenge(60, INTERVAL, at).is_some());
@@ -346,14 +358,14 @@ mod tests {
     #[test]
     fn several_addresses_are_tried_side_by_side() {
         let mut path = path_to(address(1));
-        path.heard(address(2).into(), 100, Time::START, || TOKEN);
+        path.on_packet(address(2).into(), 100, Time::START, || TOKEN);
         path.try_address(address(3), 180, Time::START, [3; 8]);
         path.try_address(address(2), 180, Time::START, [4; 8]);
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(3).into(), [3; 8])));
         assert_eq!(path.challenge(60, INTERVAL, Time::START), None);
-        assert_eq!(path.answered(TOKEN, Time::START), Some(address(2)));
-        assert_eq!(path.answered([3; 8], Time::START), None, "one is enough");
+        assert_eq!(path.on_response(TOKEN, Time::START), Some(address(2)));
+        assert_eq!(path.on_response([3; 8], Time::START), None, "one is enough");
     }
 
     #[test]
@@ -377,11 +389,11 @@ mod tests {
     fn of_too_many_candidates_the_oldest_gives_way_and_the_address_in_use_stays() {
         let mut path = path_to(address(1));
         for last in 0..=u8::try_from(CANDIDATES_MAX).expect("few") {
-            path.heard(address(10 + last).into(), 100, Time::START, || [last; 8]);
+            path.on_packet(address(10 + last).into(), 100, Time::START, || [last; 8]);
         }
         assert_eq!(path.address(), Some(&address(1)));
-        assert_eq!(path.answered([0; 8], Time::START), None, "the oldest is forgotten");
-        assert_eq!(path.answered([1; 8], Time::START), Some(address(11)));
+        assert_eq!(path.on_response([0; 8], Time::START), None, "the oldest is forgotten");
+        assert_eq!(path.on_response([1; 8], Time::START), Some(address(11)));
     }
 
     #[test]
@@ -391,7 +403,7 @@ mod tests {
             let mut path = path_to(self::address(1));
             path.try_address(address, 180, Time::START, TOKEN);
             path.retry(address, 180, Time::START, TOKEN);
-            path.heard(address.into(), 60, Time::START, || TOKEN);
+            path.on_packet(address.into(), 60, Time::START, || TOKEN);
             path.challenge(60, INTERVAL, Time::START).is_some()
         };
         let special = [
@@ -417,7 +429,7 @@ mod tests {
     #[test]
     fn the_same_address_is_not_challenged() {
         let mut path = path_to(address(1));
-        path.heard(address(1).into(), 100, Time::START, || unreachable!());
+        path.on_packet(address(1).into(), 100, Time::START, || unreachable!());
         assert_eq!(path.deadline(), None);
     }
 }

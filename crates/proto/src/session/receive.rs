@@ -1,41 +1,42 @@
-//! Datagrams come in, authenticated packets go up.
+//! Receiving of datagrams: parsing, authentication, and hand-over to the role.
 
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::packets::{Envelope, EnvelopeHeader, MESSAGE_OVERHEAD, MessagePacket, SourcePacket};
-use byway_wire::seal::{ReceivedInitiation, Refused};
+use byway_wire::seal::{ReceivedInitiation, ReplayError};
 use byway_wire::{Packet, ParseError, SessionIndex};
 
 use super::epoch::Epoch;
-use super::handshake::Origin;
+use super::handshake::Route;
 use super::session::{EPOCHS_MAX, Session};
-use super::{Rejected, SessionId, Sessions};
+use super::{RejectReason, SessionId, Sessions};
 use crate::index_table::IndexTable;
 use crate::limits::PAYLOAD_BYTES_BASE;
 
-/// What a datagram was.
+/// Authenticated contents of a received datagram, for the role.
 #[derive(Debug)]
-pub(crate) enum Received<'a> {
-    /// Nothing that is the role's business.
+pub(crate) enum Inbound<'a> {
+    /// The sessions have handled or dropped the datagram.
     Nothing,
-    /// An initiation of a peer that is not known. The role adds it and accepts, or does nothing.
-    Stranger { initiation: ReceivedInitiation, origin: Origin },
-    /// An initiation of a known peer, to be accepted.
-    Initiation { session: SessionId, initiation: ReceivedInitiation, origin: Origin },
-    /// The messages of a response.
+    /// An initiation of an unknown peer. The role may add the peer and accept the initiation.
+    Stranger { initiation: ReceivedInitiation, origin: Route },
+    /// An initiation of a known peer, for the role to accept.
+    Initiation { session: SessionId, initiation: ReceivedInitiation, origin: Route },
+    /// Encoded messages in the response to an initiation of this side.
     Response { session: SessionId, messages: Vec<u8> },
-    /// Messages, authenticated.
+    /// Encoded messages of a message packet.
     Messages { session: SessionId, messages: &'a mut [u8] },
-    /// An envelope whose hop tag is right; all of the datagram, of which the coded bytes begin at byte 16.
+    /// Envelope whose hop tag is valid. `datagram` is the whole datagram, with the coded bytes from
+    /// byte 16 on.
     Envelope { session: SessionId, header: EnvelopeHeader, datagram: &'a mut [u8] },
-    /// A source packet, not opened yet.
+    /// Source packet of a session; the role opens it.
     Source { session: SessionId, packet: SourcePacket<&'a mut [u8]> },
 }
 
-impl Received<'_> {
-    /// The session that the packet belongs to.
+impl Inbound<'_> {
+    /// Returns the session to which the datagram belongs; `None` if there is none.
     pub(crate) const fn session(&self) -> Option<SessionId> {
         match self {
             Self::Nothing | Self::Stranger { .. } => None,
@@ -49,111 +50,116 @@ impl Received<'_> {
 }
 
 impl Sessions {
-    /// Takes a packet from an address or out of a relay's hands.
+    /// Handles a datagram from an address or through a relay: parses and authenticates it. Returns
+    /// the contents that the role has to handle.
     pub(crate) fn receive_from<'a>(
         &mut self,
         datagram: &'a mut [u8],
-        origin: Origin,
+        origin: Route,
         now: Time,
-    ) -> Received<'a> {
+    ) -> Inbound<'a> {
         let bytes = datagram.len();
         match Packet::parse(datagram) {
-            Ok(Packet::Initiation(packet)) => self.initiation(packet, origin, now),
-            Ok(Packet::Response(packet)) => self.response(packet, origin, now),
-            Ok(Packet::Cookie(packet)) => self.cookie(packet, origin, now),
-            Ok(Packet::Source(packet)) => self.source(packet, bytes),
-            Ok(Packet::Message(packet)) => self.messages(packet, origin, now),
-            Ok(Packet::Envelope(packet)) => self.enveloped(packet, origin, now),
+            Ok(Packet::Initiation(packet)) => self.on_initiation(packet, origin, now),
+            Ok(Packet::Response(packet)) => self.on_response(packet, origin, now),
+            Ok(Packet::Cookie(packet)) => self.on_cookie(packet, origin, now),
+            Ok(Packet::Source(packet)) => self.on_source_packet(packet, bytes),
+            Ok(Packet::Message(packet)) => self.on_message_packet(packet, origin, now),
+            Ok(Packet::Envelope(packet)) => self.on_envelope(packet, origin, now),
             Err(ParseError::UnknownKind { .. }) => {
                 self.counters.unknown_kinds += 1;
-                Received::Nothing
+                Inbound::Nothing
             }
             Err(_) => {
                 self.counters.malformed += 1;
-                Received::Nothing
+                Inbound::Nothing
             }
         }
     }
 
-    /// Counts a long packet, before it is opened: one that was repaired by another way before is not opened at all. Who
-    /// forges some makes a path look as it is taken to be.
+    /// Counts a received packet by its length, for the peer's length checks. Source packets count
+    /// before they are opened, because one that was repaired before is never opened. A forger can
+    /// only make the path look unchanged.
     fn count_length(&mut self, id: SessionId, bytes: usize) {
         if let Some(session) = self.get_mut(id) {
             session.count_length(bytes);
         }
     }
 
-    fn source<'a>(&mut self, packet: SourcePacket<&'a mut [u8]>, bytes: usize) -> Received<'a> {
+    fn on_source_packet<'a>(&mut self, packet: SourcePacket<&'a mut [u8]>, bytes: usize) -> Inbound<'a> {
         if let Some(session) = self.by_index.get(packet.header().receiver).map(SessionId) {
             if bytes > PAYLOAD_BYTES_BASE {
                 self.count_length(session, bytes);
             }
-            return Received::Source { session, packet };
+            return Inbound::Source { session, packet };
         }
         self.counters.unknown_index += 1;
-        Received::Nothing
+        Inbound::Nothing
     }
 
-    fn messages<'a>(
+    fn on_message_packet<'a>(
         &mut self,
         packet: MessagePacket<&'a mut [u8]>,
-        origin: Origin,
+        origin: Route,
         now: Time,
-    ) -> Received<'a> {
+    ) -> Inbound<'a> {
         let header = *packet.header();
-        let Some((id, epoch)) = opener(&self.by_index, &mut self.slots, header.receiver, origin, now) else {
+        let Some((id, epoch)) = opening_epoch(&self.by_index, &mut self.slots, header.receiver, origin, now)
+        else {
             self.counters.unknown_index += 1;
-            return Received::Nothing;
+            return Inbound::Nothing;
         };
         match epoch.open_messages(packet) {
             Ok((messages, newest)) => {
                 let bytes = MESSAGE_OVERHEAD + messages.len();
-                self.authenticated(id, header.receiver, origin, bytes, newest, now);
+                self.on_authenticated(id, header.receiver, origin, bytes, newest, now);
                 self.count_length(id, bytes);
-                Received::Messages { session: id, messages }
+                Inbound::Messages { session: id, messages }
             }
             Err(rejected) => {
-                self.reject(rejected);
-                Received::Nothing
+                self.count_rejected(rejected);
+                Inbound::Nothing
             }
         }
     }
 
-    fn enveloped<'a>(&mut self, packet: Envelope<&'a mut [u8]>, origin: Origin, now: Time) -> Received<'a> {
+    fn on_envelope<'a>(&mut self, packet: Envelope<&'a mut [u8]>, origin: Route, now: Time) -> Inbound<'a> {
         let header = *packet.header();
-        let Some((id, epoch)) = opener(&self.by_index, &mut self.slots, header.receiver, origin, now) else {
+        let Some((id, epoch)) = opening_epoch(&self.by_index, &mut self.slots, header.receiver, origin, now)
+        else {
             self.counters.unknown_index += 1;
-            return Received::Nothing;
+            return Inbound::Nothing;
         };
         match epoch.verify_envelope(&packet) {
             Ok(newest) => {
                 let datagram = packet.into_bytes();
-                self.authenticated(id, header.receiver, origin, datagram.len(), newest, now);
+                self.on_authenticated(id, header.receiver, origin, datagram.len(), newest, now);
                 self.count_length(id, datagram.len());
-                Received::Envelope { session: id, header, datagram }
+                Inbound::Envelope { session: id, header, datagram }
             }
             Err(rejected) => {
-                self.reject(rejected);
-                Received::Nothing
+                self.count_rejected(rejected);
+                Inbound::Nothing
             }
         }
     }
 
-    /// Notes an authenticated packet: its epoch is confirmed, its peer is there, and maybe at another address.
-    pub(crate) fn authenticated(
+    /// Records an authenticated packet of this index: confirms its epoch, marks its peer as alive,
+    /// and makes a new address a candidate. `newest` is true if no later packet arrived before.
+    pub(crate) fn on_authenticated(
         &mut self,
         id: SessionId,
         index: SessionIndex,
-        origin: Origin,
+        origin: Route,
         bytes: usize,
         newest: bool,
         now: Time,
     ) {
-        self.confirmed(id, index, Some(origin), now);
+        self.on_epoch_used(id, index, Some(origin), now);
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
-        session.probes.heard();
-        session.heard = now;
-        if let Origin::Address(from) = origin
+        session.probes.on_packet();
+        session.last_received = now;
+        if let Route::Direct(from) = origin
             && session.is_doubtful
             && session.path.address() == Some(&from.remote)
         {
@@ -162,33 +168,35 @@ impl Sessions {
         }
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
         match origin {
-            Origin::Address(from) if newest => {
+            Route::Direct(from) if newest => {
                 let random = &mut self.random;
-                if session.path.heard(from, bytes, now, || random.bytes()) {
+                if session.path.on_packet(from, bytes, now, || random.bytes()) {
                     self.arm(id);
                 }
             }
-            // The way that works for the peer.
-            Origin::Detour(detour) if newest => session.detour = Some(detour),
-            Origin::Address(_) | Origin::Detour(_) => {}
+            // Uses the path that works for the peer.
+            Route::ViaRelay(via_relay) if newest => session.via_relay = Some(via_relay),
+            Route::Direct(_) | Route::ViaRelay(_) => {}
         }
     }
 
-    /// Notes that a packet was opened under this epoch, however it came: the peer has the keys.
-    pub(crate) fn confirmed(
+    /// Records that a packet was opened under the epoch with this index, on any path. If the epoch
+    /// is not confirmed, that confirms it, because the peer has the keys.
+    pub(crate) fn on_epoch_used(
         &mut self,
         id: SessionId,
         index: SessionIndex,
-        origin: Option<Origin>,
+        origin: Option<Route>,
         now: Time,
     ) {
-        let waits = self.get(id).is_some_and(|session| session.answered.is_some());
-        if waits && let Some(fresh) = self.confirm(id, index, origin, now) {
-            self.established(id, fresh);
+        let is_unconfirmed = self.get(id).is_some_and(|session| session.answered_initiation.is_some());
+        if is_unconfirmed && let Some(fresh) = self.confirm_epoch(id, index, origin, now) {
+            self.on_established(id, fresh);
         }
     }
 
-    /// The indices of a session's epochs with these two low bits that open packets.
+    /// Returns the session indices of the epochs whose numbers end in these two bits and that may
+    /// open packets.
     pub(crate) fn epochs_by_bits(
         &self,
         id: SessionId,
@@ -198,29 +206,30 @@ impl Sessions {
         self.get(id).map(|session| session.indices_by_bits(bits, now)).unwrap_or_default()
     }
 
-    /// Counts a packet that was not taken.
-    pub(crate) fn reject(&mut self, rejected: Rejected) {
+    /// Counts a packet that was rejected as a replay, as too old, or as forged.
+    pub(crate) fn count_rejected(&mut self, rejected: RejectReason) {
         let counter = match rejected {
-            Rejected::Replay(Refused::Replayed { .. }) => &mut self.counters.replayed,
-            Rejected::Replay(Refused::TooOld { .. }) => &mut self.counters.too_old,
-            Rejected::Forged(_) => &mut self.counters.forged,
+            RejectReason::Replay(ReplayError::Replayed { .. }) => &mut self.counters.replayed,
+            RejectReason::Replay(ReplayError::TooOld { .. }) => &mut self.counters.too_old,
+            RejectReason::Forged(_) => &mut self.counters.forged,
         };
         *counter += 1;
     }
 }
 
-/// The epoch that opens packets under this index, and its session.
+/// Returns the epoch that opens packets with this session index, and its session; `None` if it is
+/// unknown, expired, or may not arrive on this route.
 #[inline]
-fn opener<'a>(
+fn opening_epoch<'a>(
     by_index: &IndexTable<SessionIndex>,
     slots: &'a mut [Option<Session>],
     index: SessionIndex,
-    origin: Origin,
+    origin: Route,
     now: Time,
 ) -> Option<(SessionId, &'a mut Epoch)> {
     let id = SessionId(by_index.get(index)?);
     let session = slots[id.0 as usize].as_mut().expect("indices belong to sessions that exist");
-    if !session.takes_from(origin) {
+    if !session.accepts_from(origin) {
         return None;
     }
     session.by_index(index).filter(|epoch| epoch.may_open(now)).map(|epoch| (id, epoch))

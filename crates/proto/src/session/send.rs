@@ -1,61 +1,64 @@
-//! Packets go out, sealed, to wherever the peer is.
+//! Sending of packets: sealing, and choice of the path.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use byway_units::{AgentId, Bytes, Duration, Time};
-use byway_wire::messages::{CopyNack, Probe, Relayed};
+use byway_wire::messages::{CopyNack, Probe, RelayedPacket};
 use byway_wire::packets::MESSAGE_OVERHEAD;
 use byway_wire::{
     Alias, Capabilities, Ecn, Message, RangeSet, SequenceNumber, Timestamp, TrafficClass, Writer,
 };
 
 use super::messages::claimed;
-use super::probes::Before;
-use super::{Change, Detour, Enveloped, Origin, SESSIONS_AT_HAND, Session, SessionId, Sessions};
+use super::probes::ProbeContext;
+use super::{
+    EnvelopeContents, PREFETCHED_SESSIONS, Route, Session, SessionEvent, SessionId, Sessions, ViaRelay,
+};
 use crate::limits::{
-    CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_ROOM, DETOURS_MAX, INITIAL_ROUND_TRIP,
-    IP_AND_UDP_BYTES, MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD,
+    CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_CAPACITY, INITIAL_ROUND_TRIP, IP_AND_UDP_BYTES,
+    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD, VIA_RELAYS_MAX,
 };
 use crate::network_path::NetworkPath;
-use crate::outbox::{Heading, Owner, Urgency};
-use crate::parts::line_scale::TrainShape;
+use crate::outbox::{Owner, Priority, TransmitMeta};
+use crate::parts::uplink_probe::TrainShape;
 
-/// The longest message that a padded probe is.
+/// Length in bytes of the longest padded probe as a message, without the overhead of its packet.
 const PADDED_BYTES_MAX: usize = PAYLOAD_BYTES_PROBED[0] - MESSAGE_OVERHEAD;
 
-/// What makes probes longer.
+/// Zero bytes that pad probes.
 const PADDING: [u8; PADDED_BYTES_MAX - PROBE_MESSAGE_BYTES] = [0; PADDED_BYTES_MAX - PROBE_MESSAGE_BYTES];
 
-/// A probe without padding: its header, and three numbers.
+/// Length in bytes of a probe message without padding: its header, and three numbers.
 const PROBE_MESSAGE_BYTES: usize = 15;
 
-/// The payload of UDP with such a probe.
+/// UDP payload in bytes of a packet with one probe without padding.
 const PROBE_PAYLOAD_BYTES: usize = PROBE_MESSAGE_BYTES + MESSAGE_OVERHEAD;
 
-/// How a packet is treated on its way.
+/// Handling of a packet on its way out: ECN field, priority, and owner in send queues.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Handling {
+pub(crate) struct SendOptions {
     ecn: Ecn,
-    urgency: Urgency,
+    priority: Priority,
     owner: Option<Owner>,
 }
 
 impl Sessions {
-    /// Whether packets can be sent to the peer now.
+    /// True if the session has keys that may seal packets for the peer.
     pub(crate) fn is_established(&self, id: SessionId, now: Time) -> bool {
         self.get(id).is_some_and(|session| session.is_established(now))
     }
 
-    /// Whether the peer can be reached without a relay, as far as is known.
+    /// True if packets can reach the peer without a relay, as far as is known.
     pub(crate) fn is_direct(&self, id: SessionId) -> bool {
         self.get(id).is_some_and(Session::is_direct)
     }
 
-    /// The traffic class with which a datagram goes to a peer: without its DSCP, if the peer does not know of those.
+    /// Returns the traffic class for a datagram to the peer, without its DSCP if the peer does not
+    /// have that capability.
     #[inline]
-    pub(crate) fn carried_class(&self, id: SessionId, class: TrafficClass) -> TrafficClass {
+    pub(crate) fn supported_traffic_class(&self, id: SessionId, class: TrafficClass) -> TrafficClass {
         if class.dscp_bytes() == 0 {
             return class;
         }
@@ -67,13 +70,14 @@ impl Sessions {
         }
     }
 
-    /// Notes that data flows, so that the peer is probed; begins the epoch that is wanting.
+    /// Records that the application uses the session. After an idle time, probes the peer. If the
+    /// session needs a new epoch, begins a handshake.
     pub(crate) fn use_session(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
         let was_in_use = session.is_in_use(now);
-        session.used = now;
+        session.last_used = now;
         let is_established = session.is_established(now);
         let is_stale = session.epochs.first().is_some_and(|newest| newest.is_stale(now));
         let begins = !is_established || (is_stale && session.begins_epochs(now));
@@ -81,197 +85,204 @@ impl Sessions {
             self.connect(id, &[], now);
         }
         if is_established && !was_in_use {
-            // What lay idle may be gone.
+            // After an idle time, the peer may be dead.
             self.send_probe(id, Bytes::ZERO, now);
         }
     }
 
-    /// Adds a message to what goes to the peer at the end of this input; one that is too long to share a packet goes
-    /// at once, alone.
-    pub(crate) fn say(&mut self, id: SessionId, message: &Message<'_>, now: Time) {
+    /// Queues a message for the peer until the end of this input, when one packet conveys all. A
+    /// message that is too long for that is sent now, in a packet of its own.
+    pub(crate) fn queue_message(&mut self, id: SessionId, message: &Message<'_>, now: Time) {
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
         if message.emit(&mut writer).is_err() {
-            self.send_alone(id, message, Urgency::Original, now);
+            self.send_alone(id, message, Priority::Source, now);
             return;
         }
         let written = writer.written();
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        if session.waiting.len() + written.len() > MESSAGES_BYTES_MAX {
+        if session.queued_messages.len() + written.len() > MESSAGES_BYTES_MAX {
             self.flush(id, now);
         }
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
-        if session.waiting.is_empty() {
-            self.waiting.push(id);
+        if session.queued_messages.is_empty() {
+            self.unflushed.push(id);
         }
-        session.waiting.extend_from_slice(written);
+        session.queued_messages.extend_from_slice(written);
     }
 
-    /// Adds a message that a flow waits for, when it begins or falls silent, to what goes to the peer at the end of this input, by every way
-    /// at once: the direct path, and each relay that both sides have.
-    pub(crate) fn say_urgently(&mut self, id: SessionId, message: &Message<'_>, now: Time) {
+    /// Queues a message for which a flow waits, because it begins or has fallen silent. At the end
+    /// of this input, it is sent on all paths: directly, and through each relay that both sides
+    /// use.
+    pub(crate) fn queue_urgent_message(&mut self, id: SessionId, message: &Message<'_>, now: Time) {
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("offers and their answers are shorter than a packet");
-        self.queue_urgent(id, writer.written(), now);
+        self.queue_urgent_bytes(id, writer.written(), now);
     }
 
-    /// Queues an urgent message that was written before, see [`Sessions::say_urgently`].
-    pub(crate) fn queue_urgent(&mut self, id: SessionId, written: &[u8], now: Time) {
+    /// Queues urgent messages that are encoded already, as [`Sessions::queue_urgent_message`] does.
+    pub(crate) fn queue_urgent_bytes(&mut self, id: SessionId, written: &[u8], now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        if session.urgent.len() + written.len() > MESSAGES_BYTES_MAX {
+        if session.urgent_messages.len() + written.len() > MESSAGES_BYTES_MAX {
             self.flush_urgent(id, now);
         }
         let session = self.slots[id.0 as usize].as_mut().expect("the session was just looked up");
-        if session.urgent.is_empty() {
-            self.waiting.push(id);
+        if session.urgent_messages.is_empty() {
+            self.unflushed.push(id);
         }
-        session.urgent.extend_from_slice(written);
+        session.urgent_messages.extend_from_slice(written);
     }
 
-    /// Answers a message by the way that it came, wherever the peer is: one answer for each message.
-    pub(crate) fn answer_with(&mut self, id: SessionId, message: &Message<'_>, origin: Origin, now: Time) {
-        let Origin::Detour(detour) = origin else {
-            self.say(id, message, now);
+    /// Sends a reply to a message on the path of the message, even if the session uses another. A
+    /// reply without a relay is queued.
+    pub(crate) fn send_reply(&mut self, id: SessionId, message: &Message<'_>, origin: Route, now: Time) {
+        let Route::ViaRelay(via_relay) = origin else {
+            self.queue_message(id, message, now);
             return;
         };
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("answers are shorter than a packet");
-        self.seal_through(id, detour, writer.written(), now);
+        self.send_messages_via(id, via_relay, writer.written(), now);
     }
 
-    /// Returns the ways through relays that packets can be sent by now.
-    pub(crate) fn detours_of(&self, id: SessionId, now: Time) -> ArrayVec<Detour, { DETOURS_MAX + 1 }> {
+    /// Returns the session's routes through relays whose hop session is established.
+    pub(crate) fn via_relays_of(
+        &self,
+        id: SessionId,
+        now: Time,
+    ) -> ArrayVec<ViaRelay, { VIA_RELAYS_MAX + 1 }> {
         let Some(session) = self.get(id) else {
             return ArrayVec::new();
         };
-        let other = session.detour.filter(|detour| !session.detours.contains(detour));
-        let known = session.detours.iter().copied().chain(other);
-        known.filter(|detour| self.is_established(detour.relay, now)).collect()
+        let last_used = session.via_relay.filter(|via_relay| !session.via_relays.contains(via_relay));
+        let known = session.via_relays.iter().copied().chain(last_used);
+        known.filter(|via_relay| self.is_established(via_relay.relay, now)).collect()
     }
 
-    /// Sends the urgent messages that wait for one peer.
+    /// Sends the queued urgent messages of this session on all paths.
     pub(crate) fn flush_urgent(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let mut messages = core::mem::take(&mut session.urgent);
+        let mut messages = core::mem::take(&mut session.urgent_messages);
         if messages.is_empty() {
             return;
         }
-        let detours = self.detours_of(id, now);
-        self.send_on_paths(id, &messages, &detours, now);
+        let via_relays = self.via_relays_of(id, now);
+        self.send_on_paths(id, &messages, &via_relays, now);
         messages.clear();
         if let Some(session) = self.get_mut(id) {
-            session.urgent = messages;
+            session.urgent_messages = messages;
         }
     }
 
-    /// Sends messages in packets of their own, by the direct path and through these relays; returns
-    /// false if there is none.
+    /// Sends encoded messages in a packet of their own on each path: directly, and through these
+    /// relays. Returns false if there is no path.
     pub(crate) fn send_on_paths(
         &mut self,
         id: SessionId,
         messages: &[u8],
-        detours: &[Detour],
+        via_relays: &[ViaRelay],
         now: Time,
     ) -> bool {
         let direct = self.get(id).and_then(|session| session.path.network_path().copied());
-        if direct.is_none() && detours.is_empty() {
+        if direct.is_none() && via_relays.is_empty() {
             self.counters.unsendable += 1;
         }
         if let Some(path) = direct {
             self.send_messages_to(id, path, messages, now);
         }
-        for detour in detours {
-            self.seal_through(id, *detour, messages, now);
+        for via_relay in via_relays {
+            self.send_messages_via(id, *via_relay, messages, now);
         }
-        direct.is_some() || !detours.is_empty()
+        direct.is_some() || !via_relays.is_empty()
     }
 
-    /// Seals messages in a packet of their own, and sends it through a relay.
-    fn seal_through(&mut self, id: SessionId, detour: Detour, messages: &[u8], now: Time) {
+    /// Seals encoded messages in a packet of their own, and sends it through this relay.
+    fn send_messages_via(&mut self, id: SessionId, via_relay: ViaRelay, messages: &[u8], now: Time) {
         let mut packet = core::mem::take(&mut self.scratch);
         packet.clear();
         match self.get_mut(id).and_then(|session| session.sealing(now)) {
             Some(epoch) => {
                 epoch.seal_messages(messages, &mut packet);
-                self.send_through(detour, &packet, now);
+                self.send_packet_via(via_relay, &packet, now);
             }
             None => self.counters.unsendable += 1,
         }
         self.scratch = packet;
     }
 
-    /// Sends all messages that wait.
+    /// Sends the queued messages of all sessions, at the end of an input.
     pub(crate) fn flush_all(&mut self, now: Time) {
-        while let Some(id) = self.waiting.pop() {
+        while let Some(id) = self.unflushed.pop() {
             self.flush(id, now);
         }
     }
 
-    /// Sends the messages that wait for one peer.
+    /// Sends the queued messages of this session, ordinary and urgent ones.
     pub(crate) fn flush(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let messages = core::mem::take(&mut session.waiting);
+        let messages = core::mem::take(&mut session.queued_messages);
         if !messages.is_empty() {
-            self.send_messages(id, &messages, Urgency::Original, now);
+            self.send_messages(id, &messages, Priority::Source, now);
         }
         if let Some(session) = self.get_mut(id) {
-            // The buffer is kept for the next messages.
-            session.waiting = messages;
-            session.waiting.clear();
+            // The buffer is reused for the next messages.
+            session.queued_messages = messages;
+            session.queued_messages.clear();
         }
         self.flush_urgent(id, now);
     }
 
-    /// Seals messages in a packet of their own and sends it.
-    pub(crate) fn send_messages(&mut self, id: SessionId, messages: &[u8], urgency: Urgency, now: Time) {
-        let handling = Handling { ecn: Ecn::NotCapable, urgency, owner: None };
-        self.send_packet(id, handling, now, |epoch, out| epoch.seal_messages(messages, out));
+    /// Seals encoded messages in a packet of their own, and sends it to the peer.
+    pub(crate) fn send_messages(&mut self, id: SessionId, messages: &[u8], priority: Priority, now: Time) {
+        let options = SendOptions { ecn: Ecn::NotCapable, priority, owner: None };
+        self.send_packet(id, options, now, |epoch, out| epoch.seal_messages(messages, out));
     }
 
-    /// Sends a message in a packet of its own, however long.
-    pub(crate) fn send_alone(&mut self, id: SessionId, message: &Message<'_>, urgency: Urgency, now: Time) {
-        self.send_handled(id, message, Handling { ecn: Ecn::NotCapable, urgency, owner: None }, now);
+    /// Sends a message in a packet of its own, up to the longest datagram.
+    pub(crate) fn send_alone(&mut self, id: SessionId, message: &Message<'_>, priority: Priority, now: Time) {
+        self.send_with_options(id, message, SendOptions { ecn: Ecn::NotCapable, priority, owner: None }, now);
     }
 
-    /// Sends a repair packet of these flows.
+    /// Sends a repair packet to the peer with low priority; `owner` names its flows in send queues.
     pub(crate) fn send_repair(&mut self, id: SessionId, message: &Message<'_>, owner: Owner, now: Time) {
         let owner = Some(owner);
-        let handling = Handling { ecn: Ecn::NotCapable, urgency: Urgency::Scavenger, owner };
-        self.send_handled(id, message, handling, now);
+        let options = SendOptions { ecn: Ecn::NotCapable, priority: Priority::Scavenger, owner };
+        self.send_with_options(id, message, options, now);
     }
 
-    /// Sends what is passed on for an agent: at its expense where packets wait, not at that of the session.
-    pub(crate) fn pass_on(&mut self, id: SessionId, message: &Message<'_>, from: AgentId, now: Time) {
-        let owner = Some(Owner::Passed(from));
-        let handling = Handling { ecn: Ecn::NotCapable, urgency: Urgency::Original, owner };
-        self.send_handled(id, message, handling, now);
+    /// Sends a message that this relay forwards for the agent `from`. Send queues attribute it to
+    /// that agent, not to the session.
+    pub(crate) fn relay_message(&mut self, id: SessionId, message: &Message<'_>, from: AgentId, now: Time) {
+        let owner = Some(Owner::Relayed(from));
+        let options = SendOptions { ecn: Ecn::NotCapable, priority: Priority::Source, owner };
+        self.send_with_options(id, message, options, now);
     }
 
-    fn send_handled(&mut self, id: SessionId, message: &Message<'_>, handling: Handling, now: Time) {
-        let mut buffer = core::mem::take(&mut self.long);
-        buffer.resize(DATAGRAM_ROOM, 0);
+    fn send_with_options(&mut self, id: SessionId, message: &Message<'_>, options: SendOptions, now: Time) {
+        let mut buffer = core::mem::take(&mut self.long_message);
+        buffer.resize(DATAGRAM_CAPACITY, 0);
         let mut writer = Writer::new(&mut buffer);
         match message.emit(&mut writer) {
             Ok(()) => {
                 let messages: &[u8] = writer.into_written();
-                self.send_packet(id, handling, now, |epoch, out| epoch.seal_messages(messages, out));
+                self.send_packet(id, options, now, |epoch, out| epoch.seal_messages(messages, out));
             }
             Err(_) => self.counters.unsendable += 1,
         }
-        self.long = buffer;
+        self.long_message = buffer;
     }
 
-    /// Sends a message about an address to that address, whether it has proved itself or not.
+    /// Sends a path challenge or its answer to this path, validated or not.
     pub(super) fn send_to(&mut self, id: SessionId, path: NetworkPath, message: &Message<'_>, now: Time) {
         let mut buffer = [0; PATH_MESSAGE_BYTES];
         let mut writer = Writer::new(&mut buffer);
@@ -279,22 +290,30 @@ impl Sessions {
         self.send_messages_to(id, path, writer.written(), now);
     }
 
-    /// Seals messages in a packet of their own, and sends it to an address.
+    /// Seals encoded messages in a packet of their own, and sends it on this path.
     fn send_messages_to(&mut self, id: SessionId, path: NetworkPath, messages: &[u8], now: Time) {
         let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
         if let Some(epoch) = session.and_then(|session| session.sealing(now)) {
-            self.outbox.add(Heading::plain(path), |out| epoch.seal_messages(messages, out));
+            self.outbox.add(TransmitMeta::plain(path), |out| epoch.seal_messages(messages, out));
         }
     }
 
-    /// Asks the sender of a flow for a copy again.
-    pub(crate) fn ask_copy(&mut self, id: SessionId, alias: Alias, sequence: SequenceNumber, now: Time) {
+    /// Queues a copy NACK: it requests a copy of this packet again from the peer, which sends the
+    /// flow.
+    pub(crate) fn send_copy_nack(
+        &mut self,
+        id: SessionId,
+        alias: Alias,
+        sequence: SequenceNumber,
+        now: Time,
+    ) {
         let mut ranges = RangeSet::new();
-        assert!(ranges.insert(sequence), "an empty set has room");
-        self.say(id, &Message::CopyNack(CopyNack { alias, ranges: ranges.ranges() }), now);
+        assert!(ranges.insert(sequence), "an empty set accepts a sequence number");
+        self.queue_message(id, &Message::CopyNack(CopyNack { alias, ranges: ranges.ranges() }), now);
     }
 
-    /// The digest by which this side vouches for a packet, if both sides want digests.
+    /// Returns the digest by which this side vouches for a packet towards the peer; `None` unless
+    /// both sides use digests.
     pub(crate) fn digest(
         &self,
         id: SessionId,
@@ -306,8 +325,9 @@ impl Sessions {
         Some(newest.digests.as_ref()?.send.digest(alias, sequence_low, coded))
     }
 
-    /// Whether the peer vouches for a packet with this digest, in any epoch that is still read.
-    pub(crate) fn vouches(
+    /// True if the peer made this digest for the packet, under the keys of any epoch that the
+    /// session still has.
+    pub(crate) fn verifies_digest(
         &self,
         id: SessionId,
         alias: Alias,
@@ -321,23 +341,24 @@ impl Sessions {
         })
     }
 
-    /// Sends coded bytes in an envelope.
+    /// Sends coded bytes to the peer in an envelope, with this priority.
     pub(crate) fn send_envelope(
         &mut self,
         id: SessionId,
-        contents: &Enveloped<'_>,
-        urgency: Urgency,
+        contents: &EnvelopeContents<'_>,
+        priority: Priority,
         now: Time,
     ) {
-        let handling = Handling { ecn: contents.ecn, urgency, owner: contents.owner };
-        self.send_packet(id, handling, now, |epoch, out| epoch.envelop(contents, out));
+        let options = SendOptions { ecn: contents.ecn, priority, owner: contents.owner };
+        self.send_packet(id, options, now, |epoch, out| epoch.seal_envelope(contents, out));
     }
 
-    /// Sends a packet that `write` seals under the newest epoch.
+    /// Sends a packet to the peer, directly or through a relay; `write` appends it, sealed under
+    /// the newest epoch. Without keys or a path, counts it as unsendable.
     pub(crate) fn send_packet(
         &mut self,
         id: SessionId,
-        handling: Handling,
+        options: SendOptions,
         now: Time,
         write: impl FnOnce(&mut super::Epoch, &mut Vec<u8>),
     ) {
@@ -345,79 +366,81 @@ impl Sessions {
             self.counters.unsendable += 1;
             return;
         };
-        let Session { path, detour, is_doubtful, epochs, .. } = session;
+        let Session { path, via_relay, is_doubtful, epochs, .. } = session;
         let direct = path.network_path();
-        // A peer that may have moved is rather reached through the relay.
-        let detour = detour.filter(|_| *is_doubtful || direct.is_none());
-        match (epochs.first_mut().filter(|epoch| epoch.may_seal(now)), detour, direct) {
+        // A relay is the better path to a peer that may have moved.
+        let via_relay = via_relay.filter(|_| *is_doubtful || direct.is_none());
+        match (epochs.first_mut().filter(|epoch| epoch.may_seal(now)), via_relay, direct) {
             (Some(epoch), None, Some(path)) => {
-                let Handling { ecn, urgency, owner } = handling;
+                let SendOptions { ecn, priority, owner } = options;
                 let owner = owner.or(Some(Owner::Session(id.0)));
-                self.outbox.add(Heading { path: *path, ecn, urgency, owner }, |out| write(epoch, out));
+                self.outbox.add(TransmitMeta { path: *path, ecn, priority, owner }, |out| write(epoch, out));
             }
-            (Some(epoch), Some(detour), _) => {
+            (Some(epoch), Some(via_relay), _) => {
                 let mut packet = core::mem::take(&mut self.scratch);
                 packet.clear();
                 write(epoch, &mut packet);
-                self.send_through(detour, &packet, now);
+                self.send_packet_via(via_relay, &packet, now);
                 self.scratch = packet;
             }
             (None, ..) | (_, None, None) => self.counters.unsendable += 1,
         }
     }
 
-    /// Sends a packet inside a message, through a relay.
-    pub(super) fn send_through(&mut self, detour: Detour, packet: &[u8], now: Time) {
-        let Some(relayed) = Relayed::new(detour.agent, packet) else {
+    /// Sends a packet through a relay, inside a message to that relay.
+    pub(super) fn send_packet_via(&mut self, via_relay: ViaRelay, packet: &[u8], now: Time) {
+        let Some(relayed) = RelayedPacket::new(via_relay.agent, packet) else {
             self.counters.unsendable += 1;
             return;
         };
-        self.say(detour.relay, &Message::Relayed(relayed), now);
+        self.queue_message(via_relay.relay, &Message::RelayedPacket(relayed), now);
     }
 
-    /// Probes the peer, behind something that takes so much of the line.
-    pub(super) fn send_probe(&mut self, id: SessionId, at_once: Bytes, now: Time) {
+    /// Sends a probe to the peer now, and a padded one if due. `preceding_bytes` bytes were sent on
+    /// the uplink just before, which delay the answer.
+    pub(super) fn send_probe(&mut self, id: SessionId, preceding_bytes: Bytes, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let envelopes = session.epochs.first().map_or(0, |epoch| epoch.enveloped);
-        let number = session.probes.sent(Before { envelopes, at_once }, now);
+        let envelopes = session.epochs.first().map_or(0, |epoch| epoch.envelopes_sent);
+        let number = session.probes.on_sent(ProbeContext { envelopes, preceding_bytes }, now);
         let round_trip = claimed(session.probes.measured());
         session.plan_probe(now);
-        self.say(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);
+        self.queue_message(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);
         self.probe_mtu(id, now);
         self.arm(id);
     }
 
-    /// Sends a probe in a packet with so long a payload of UDP.
+    /// Sends a probe that is padded to a UDP payload of this length.
     pub(super) fn send_padded(&mut self, id: SessionId, probe: &Probe, payload_bytes: usize, now: Time) {
         let padding = &PADDING[..payload_bytes.saturating_sub(PROBE_PAYLOAD_BYTES).min(PADDING.len())];
         let mut buffer = [0; PADDED_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
-        probe.emit_padded(padding, &mut writer).expect("the buffer has room for all padding");
-        self.send_messages(id, writer.written(), Urgency::Scavenger, now);
+        probe.emit_padded(padding, &mut writer).expect("the buffer fits the longest padding");
+        self.send_messages(id, writer.written(), Priority::Scavenger, now);
     }
 
-    /// Whether a probe may be due soon.
+    /// True if a deadline of any session is so near that its probe could be sent now.
     #[inline]
     pub(crate) fn is_probe_near(&self, now: Time) -> bool {
         self.deadlines.first().is_some_and(|(at, _)| *at <= now + PROBE_AHEAD)
     }
 
-    /// Sends the probes that are due soon, behind something just sent that takes so much of the line.
+    /// Sends probes that are due soon, because packets of `sent` bytes just went out on the uplink:
+    /// their queueing shows in the answers.
     pub(crate) fn probe_behind(&mut self, sent: Bytes, now: Time) {
         let soon = now + PROBE_AHEAD;
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= soon).filter_map(|(_, id)| {
             let session = self.get(*id)?;
             (session.next_probe.is_some_and(|at| at <= soon) && session.probes.may_hurry()).then_some(*id)
         });
-        let due: ArrayVec<SessionId, SESSIONS_AT_HAND> = due.take(SESSIONS_AT_HAND).collect();
+        let due: ArrayVec<SessionId, PREFETCHED_SESSIONS> = due.take(PREFETCHED_SESSIONS).collect();
         for id in due {
             self.send_probe(id, sent, now);
         }
     }
 
-    /// Probes a peer at once, as far as that may be hurried.
+    /// Sends a probe to the peer now, unless the session awaits the answer to an earlier one.
     pub(crate) fn probe_soon(&mut self, id: SessionId, now: Time) {
         self.use_session(id, now);
         if self.get(id).is_some_and(|session| session.probes.may_hurry()) && self.is_established(id, now) {
@@ -425,7 +448,8 @@ impl Sessions {
         }
     }
 
-    /// Sends a train of probes, each in a packet of its own that takes so many bytes of the line.
+    /// Sends a train of probes to measure the uplink, each in a packet of its own with the length
+    /// of the shape.
     pub(crate) fn send_train(&mut self, id: SessionId, shape: TrainShape, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
@@ -433,16 +457,17 @@ impl Sessions {
         let Ok(count) = u32::try_from(shape.packets) else {
             return;
         };
-        let first = session.probes.sent_train(count);
+        let first = session.probes.on_train_sent(count);
         let round_trip = claimed(session.probes.measured());
         let packet_bytes = usize::try_from(shape.packet.count()).unwrap_or(usize::MAX);
-        for place in 0..count {
-            let probe = Probe { number: first.wrapping_add(place), sent: Timestamp::at(now), round_trip };
+        for index in 0..count {
+            let probe = Probe { number: first.wrapping_add(index), sent: Timestamp::at(now), round_trip };
             self.send_padded(id, &probe, packet_bytes.saturating_sub(IP_AND_UDP_BYTES), now);
         }
     }
 
-    /// Tries an address at which the peer may be reached.
+    /// Challenges an address that the peer named, unless the session uses it or this node may not
+    /// send there.
     pub(crate) fn try_address(&mut self, id: SessionId, address: SocketAddr, now: Time) {
         if !self.may_try(address) {
             return;
@@ -456,7 +481,7 @@ impl Sessions {
         }
     }
 
-    /// Tries the addresses at which the peer was or should be.
+    /// Challenges the address in use and the possible addresses of the peer.
     pub(crate) fn try_known_addresses(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
@@ -471,8 +496,9 @@ impl Sessions {
         self.arm(id);
     }
 
-    /// Where a peer is reached by IPv6, tries whether it is as near by IPv4, whose headers are 20 bytes shorter: a tenth of
-    /// what a call takes. What answers an eighth later than the handshake was answered is not.
+    /// If the session uses an IPv6 address, challenges the peer's IPv4 addresses. An IPv4 header is
+    /// 20 bytes shorter, which saves a tenth of a call's rate. An answer counts unless it takes 1/8
+    /// longer than the handshake did (`answered_after`).
     pub(super) fn try_ipv4(&mut self, id: SessionId, answered_after: Duration, now: Time) {
         let within = answered_after + answered_after / 8;
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
@@ -487,17 +513,18 @@ impl Sessions {
         self.arm(id);
     }
 
-    /// Lets the role know if the peer is reached without a relay now, or not any more.
+    /// Notifies the role if the peer has become directly reachable, or is so no more.
     pub(super) fn note_direct_path(&mut self, id: SessionId) {
         if let Some(session) = self.get_mut(id)
             && session.was_direct != session.is_direct()
         {
             session.was_direct = session.is_direct();
-            self.changes.push_back(Change::DirectPath { session: id });
+            self.events.push_back(SessionEvent::DirectPath { session: id });
         }
     }
 
-    /// How far away the peer is, as this side or the other has measured.
+    /// Returns the round-trip time to the peer: as measured by the initiator of the session if it
+    /// is known, otherwise an estimate.
     pub(crate) fn round_trip(&self, id: SessionId) -> Duration {
         let session = self.get(id);
         session.map_or(INITIAL_ROUND_TRIP, |session| match session.reported_round_trip {
@@ -506,7 +533,7 @@ impl Sessions {
         })
     }
 
-    /// The same, once either side has measured.
+    /// Returns the round-trip time to the peer; `None` until either side has measured it.
     pub(crate) fn measured_round_trip(&self, id: SessionId) -> Option<Duration> {
         let session = self.get(id)?;
         let (measured, reported) = (session.probes.measured(), session.reported_round_trip);

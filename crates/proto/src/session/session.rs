@@ -1,4 +1,4 @@
-//! What two nodes know of each other.
+//! State of one session.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,179 +8,187 @@ use arrayvec::ArrayVec;
 use byway_units::{AgentId, Time};
 use byway_wire::limits::TAG_BYTES;
 use byway_wire::seal::{PreSharedKey, PublicKey, Purpose};
-use byway_wire::{Boot, SessionIndex, Shard};
+use byway_wire::{Incarnation, SessionIndex, Shard};
 
-use super::attempt::Attempt;
 use super::epoch::Epoch;
-use super::handshake::Origin;
+use super::handshake::Route;
 use super::path::Path;
 use super::path_mtu::PathMtu;
+use super::pending_handshake::PendingHandshake;
 use super::probes::Probes;
 use crate::limits::{
-    DETOURS_MAX, IN_USE_FOR, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, REKEY_GRACE,
-    REPLIES_BURST, REPLIES_PER_SECOND,
+    IN_USE_FOR, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, REKEY_GRACE, REPLIES_BURST,
+    REPLIES_PER_SECOND, VIA_RELAYS_MAX,
 };
 use crate::parts::token_bucket::{Packets, TokenBucket};
 
-/// Which session, in one node.
+/// Identifier of a session, unique among the present sessions of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionId(pub(crate) u32);
 
-/// Epochs that can open packets at the same time: the newest and two before it, as two bits tell them apart.
+/// Number of epochs that a session keeps to open packets: the newest and two before it, which two
+/// bits of a packet distinguish.
 pub(crate) const EPOCHS_MAX: usize = 3;
 
-/// The other side, as it was told.
+/// Identity and possible addresses of a session's peer.
 #[derive(Clone, Debug)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteIdentity {
     pub(crate) key: PublicKey,
     pub(crate) purpose: Purpose,
-    /// Which shard of a relay.
+    /// Number of the shard, if the peer is a relay.
     pub(crate) shard: Shard,
     pub(crate) pre_shared: PreSharedKey,
-    /// Where it may be.
+    /// Addresses at which the peer may be; they are not validated.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Whether this side keeps the session up even when nothing is sent.
-    pub(crate) keep: bool,
+    /// True if this side maintains the session even without traffic.
+    pub(crate) is_persistent: bool,
 }
 
-/// A way to a peer through a relay.
+/// Route to a peer through a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Detour {
-    /// The hop session with the relay.
+pub(crate) struct ViaRelay {
+    /// This node's session with the relay.
     pub(crate) relay: SessionId,
-    /// The agent at the other end.
+    /// Agent for which the relay forwards packets: the peer.
     pub(crate) agent: AgentId,
 }
 
-/// An initiation of the peer that was answered and not yet confirmed.
+/// Initiation of the peer that this side has answered, and that no packet has confirmed yet.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    /// The initiation's last bytes, which no two initiations share: its `mac1`.
+pub(crate) struct AnsweredInitiation {
+    /// The initiation's last bytes, its `mac1`, which no two initiations share.
     pub(crate) mac1: [u8; 16],
     pub(crate) response: Vec<u8>,
     pub(crate) epoch: Epoch,
-    pub(crate) boot: Boot,
-    /// The initiation's stamp: an older one does not take its place.
-    pub(crate) stamp: u64,
-    /// Where the response went, if to one place only.
-    pub(crate) origin: Option<Origin>,
+    pub(crate) incarnation: Incarnation,
+    /// Handshake timestamp of the initiation. For a while, initiations with older timestamps are
+    /// dropped.
+    pub(crate) handshake_timestamp: u64,
+    /// Route of the initiation, which its confirmation validates; `None` if it arrived on several.
+    pub(crate) origin: Option<Route>,
     pub(crate) since: Time,
 }
 
-/// A session with one peer.
+/// State of a session with one peer.
 #[allow(clippy::struct_excessive_bools, reason = "facts that hold or not independently of each other")]
 pub(crate) struct Session {
-    pub(crate) remote: Remote,
+    pub(crate) remote: RemoteIdentity,
     pub(crate) path: Path,
-    /// Once something was to be sent that takes more than every path carries: relays, which have many sessions, send nothing of the kind.
+    /// Path MTU discovery; `None` until a long packet is to be sent. Relays have many sessions, and
+    /// send no long packets.
     pub(crate) path_mtu: Option<Box<PathMtu>>,
-    /// The way through a relay, used while no direct address has proved itself.
-    pub(crate) detour: Option<Detour>,
-    /// Every way through a relay, the newest last, for what a flow's beginning waits for.
-    pub(crate) detours: ArrayVec<Detour, DETOURS_MAX>,
-    /// The end of the response that came through a relay, until when it proves the direct path if it comes by that too.
+    /// Route through the relay that the peer used last; in use while no direct address is
+    /// validated.
+    pub(crate) via_relay: Option<ViaRelay>,
+    /// Routes to the peer through relays, the newest last, for urgent messages.
+    pub(crate) via_relays: ArrayVec<ViaRelay, VIA_RELAYS_MAX>,
+    /// Authentication tag of a response that arrived through a relay. Until this time, its arrival
+    /// on the direct path validates that path.
     pub(crate) relayed_response: Option<([u8; TAG_BYTES], Time)>,
-    /// Whether the last handshake was answered through a relay, and nothing has come from the proved address since:
-    /// the peer may have moved.
+    /// True if the peer may have moved: the last handshake used a relay, and no packet has arrived
+    /// from the validated address since.
     pub(crate) is_doubtful: bool,
-    /// Whether the peer was last reached without a relay.
+    /// True if the role was last notified that the peer is directly reachable.
     pub(crate) was_direct: bool,
-    /// Newest first; the first one seals.
+    /// Epochs of the session, newest first; the newest one seals packets.
     pub(crate) epochs: ArrayVec<Epoch, EPOCHS_MAX>,
-    pub(crate) attempt: Option<Attempt>,
-    /// The messages in the last initiation that had some: what entitles this side to a session, should the other have
-    /// forgotten it.
+    pub(crate) pending_handshake: Option<PendingHandshake>,
+    /// Encoded messages of the last initiation that had any. Later initiations repeat them, because
+    /// the other side may have lost its state.
     pub(crate) greeting: Vec<u8>,
-    pub(crate) answered: Option<Answered>,
-    /// The highest stamp accepted from the peer.
-    pub(crate) stamp: u64,
-    /// The run of the peer that the epochs belong to.
-    pub(crate) boot: Option<Boot>,
-    /// Whether this side began the newest epoch: it begins the next.
+    pub(crate) answered_initiation: Option<AnsweredInitiation>,
+    /// Highest handshake timestamp accepted from the peer.
+    pub(crate) handshake_timestamp: u64,
+    /// Incarnation of the peer with which the epochs' keys were agreed.
+    pub(crate) incarnation: Option<Incarnation>,
+    /// True if this side initiated the newest epoch; then it also initiates the next one.
     pub(crate) initiator: bool,
     pub(crate) probes: Probes,
-    /// Probes and challenges of the peer that are answered.
+    /// Limit of the peer's probes and challenges that this side answers.
     pub(crate) replies: TokenBucket<Packets>,
-    /// Packets that have arrived and are longer than every path carries, modulo 2^32.
+    /// Number of long packets received from the peer, modulo 2^32.
     pub(crate) long_arrived: u32,
-    /// The round trip that the other side measured.
+    /// Round-trip time that the peer measured and reported in its probes.
     pub(crate) reported_round_trip: Option<byway_units::Duration>,
-    /// Whether the peer was last taken for dead.
-    pub(crate) dead: bool,
-    /// When the peer was added.
+    /// True if the peer counts as dead: it does not answer.
+    pub(crate) is_dead: bool,
+    /// Time at which the session was created.
     pub(crate) began: Time,
-    /// When something authentic last came from it.
-    pub(crate) heard: Time,
-    /// When data was last sent or received.
-    pub(crate) used: Time,
+    /// Time of the last authenticated packet from the peer.
+    pub(crate) last_received: Time,
+    /// Time at which the application last sent or received data.
+    pub(crate) last_used: Time,
     pub(crate) next_probe: Option<Time>,
-    /// Messages that wait to be sealed together.
-    pub(crate) waiting: Vec<u8>,
-    /// The same, which are to go by every way.
-    pub(crate) urgent: Vec<u8>,
-    /// The deadline that the table of sessions knows.
+    /// Encoded messages that the next packet to the peer conveys.
+    pub(crate) queued_messages: Vec<u8>,
+    /// Encoded messages that are sent on all paths at the end of this input.
+    pub(crate) urgent_messages: Vec<u8>,
+    /// Deadline that is registered in the table of sessions.
     pub(crate) armed: Option<Time>,
 }
 
 impl Session {
-    pub(crate) fn new(remote: Remote, now: Time) -> Self {
+    pub(crate) fn new(remote: RemoteIdentity, now: Time) -> Self {
         Self {
             remote,
             path: Path::default(),
             path_mtu: None,
-            detour: None,
-            detours: ArrayVec::new(),
+            via_relay: None,
+            via_relays: ArrayVec::new(),
             relayed_response: None,
             is_doubtful: false,
             was_direct: false,
             epochs: ArrayVec::new(),
-            attempt: None,
+            pending_handshake: None,
             greeting: Vec::new(),
-            answered: None,
-            stamp: 0,
-            boot: None,
+            answered_initiation: None,
+            handshake_timestamp: 0,
+            incarnation: None,
             initiator: false,
             probes: Probes::new(),
             replies: TokenBucket::of_packets(REPLIES_PER_SECOND, Packets::new(REPLIES_BURST), now),
             long_arrived: 0,
             reported_round_trip: None,
-            dead: false,
+            is_dead: false,
             began: now,
-            heard: now,
-            used: now,
+            last_received: now,
+            last_used: now,
             next_probe: None,
-            waiting: Vec::new(),
-            urgent: Vec::new(),
+            queued_messages: Vec::new(),
+            urgent_messages: Vec::new(),
             armed: None,
         }
     }
 
-    /// Whether the peer can be reached without a relay, as far as is known.
+    /// True if packets can reach the peer without a relay, as far as is known.
     pub(crate) const fn is_direct(&self) -> bool {
         self.path.address().is_some() && !self.is_doubtful
     }
 
-    /// The longest UDP payload that is known to reach the peer, when something longer than every path carries is to be sent; `None` if
-    /// there is no path.
+    /// Returns the longest UDP payload in bytes that is known to reach the peer, and requests
+    /// probes of longer ones; `None` if there is no direct address.
     pub(crate) fn payload_bytes(&mut self, now: Time) -> Option<usize> {
         let to = *self.path.address()?;
         let path_mtu = self.path_mtu.get_or_insert_default();
-        path_mtu.want(to, now);
+        path_mtu.request_probing(to, now);
         Some(path_mtu.payload_bytes(to))
     }
 
-    /// The same, once it was found out. If it is less than agents send at most, the path is probed for more.
+    /// Returns the longest UDP payload in bytes that is known to reach the peer; `None` until a
+    /// search has ended. If it is less than the longest payload of agents, requests probes of
+    /// longer ones.
     pub(crate) fn settled_payload_bytes(&mut self, now: Time) -> Option<usize> {
         let to = *self.path.address()?;
         let path_mtu = self.path_mtu.as_mut()?;
         let settled = path_mtu.settled(to)?;
         if settled < PAYLOAD_BYTES_PROBED[0] {
-            path_mtu.want(to, now);
+            path_mtu.request_probing(to, now);
         }
         Some(settled)
     }
 
-    /// Counts a packet with so much UDP payload that has arrived, if it is longer than every path carries.
+    /// Counts a received packet with a UDP payload of this length, if it is longer than
+    /// [`PAYLOAD_BYTES_BASE`].
     #[inline]
     pub(crate) const fn count_length(&mut self, payload_bytes: usize) {
         if payload_bytes > PAYLOAD_BYTES_BASE {
@@ -188,8 +196,8 @@ impl Session {
         }
     }
 
-    /// Whether a packet with so much UDP payload may reach the peer, as far as is known.
-    pub(crate) fn may_carry(&mut self, payload_bytes: usize, now: Time) -> bool {
+    /// True unless a UDP payload of this length is known to be too long for the path to the peer.
+    pub(crate) fn fits_path_mtu(&mut self, payload_bytes: usize, now: Time) -> bool {
         if payload_bytes <= PAYLOAD_BYTES_BASE {
             return true;
         }
@@ -198,130 +206,143 @@ impl Session {
         !is_narrowed && self.settled_payload_bytes(now).is_none_or(|settled| payload_bytes <= settled)
     }
 
-    /// The epoch that seals now.
+    /// Returns the epoch that seals packets now; `None` if there is none, or it has expired.
     pub(crate) fn sealing(&mut self, now: Time) -> Option<&mut Epoch> {
         self.epochs.first_mut().filter(|epoch| epoch.may_seal(now))
     }
 
-    /// Whether its packets may come this way: what relays and agents say to each other goes through nobody's hands.
-    pub(crate) fn takes_from(&self, origin: Origin) -> bool {
-        matches!(origin, Origin::Address(_)) || self.remote.purpose == Purpose::EndToEnd
+    /// True if the session's packets may arrive on this route. Only packets between agents may
+    /// arrive through a relay.
+    pub(crate) fn accepts_from(&self, origin: Route) -> bool {
+        matches!(origin, Route::Direct(_)) || self.remote.purpose == Purpose::EndToEnd
     }
 
-    /// Notes a way through a relay; of too many, the oldest is forgotten.
-    pub(crate) fn add_detour(&mut self, detour: Detour) {
-        if self.detours.contains(&detour) {
+    /// Adds a route to the peer through a relay. If there are too many, the oldest is removed.
+    pub(crate) fn add_via_relay(&mut self, via_relay: ViaRelay) {
+        if self.via_relays.contains(&via_relay) {
             return;
         }
-        if self.detours.is_full() {
-            self.detours.remove(0);
+        if self.via_relays.is_full() {
+            self.via_relays.remove(0);
         }
-        self.detours.push(detour);
+        self.via_relays.push(via_relay);
     }
 
-    /// Forgets the ways through a relay.
-    pub(crate) fn forget_detours(&mut self, relay: SessionId) {
-        self.detour.take_if(|detour| detour.relay == relay);
-        self.detours.retain(|detour| detour.relay != relay);
+    /// Removes all routes to the peer through the relay of this session.
+    pub(crate) fn forget_via_relay(&mut self, relay: SessionId) {
+        self.via_relay.take_if(|via_relay| via_relay.relay == relay);
+        self.via_relays.retain(|via_relay| via_relay.relay != relay);
     }
 
-    /// Whether packets can be sent.
+    /// True if the newest epoch may still seal packets.
     pub(crate) fn is_established(&self, now: Time) -> bool {
         self.epochs.first().is_some_and(|epoch| epoch.may_seal(now))
     }
 
-    /// The epoch with this index, among those that open packets.
+    /// Returns the epoch with this session index, confirmed or not.
     pub(crate) fn by_index(&mut self, index: SessionIndex) -> Option<&mut Epoch> {
-        let answered = self.answered.as_mut().map(|answered| &mut answered.epoch);
-        self.epochs.iter_mut().chain(answered).find(|epoch| epoch.ours == index)
+        let answered = self.answered_initiation.as_mut().map(|answered| &mut answered.epoch);
+        self.epochs.iter_mut().chain(answered).find(|epoch| epoch.local_index == index)
     }
 
-    /// The indices of the epochs with these two low bits, among those that open packets: one, or two while a
-    /// handshake with a peer that began anew waits for its confirmation.
+    /// Returns the session indices of the epochs whose numbers end in these two bits and that may
+    /// open packets. They are two at most, while a handshake with a restarted peer is not
+    /// confirmed.
     pub(crate) fn indices_by_bits(&self, bits: u8, now: Time) -> ArrayVec<SessionIndex, { EPOCHS_MAX + 1 }> {
-        let answered = self.answered.as_ref().map(|answered| &answered.epoch);
+        let answered = self.answered_initiation.as_ref().map(|answered| &answered.epoch);
         let epochs = self.epochs.iter().chain(answered);
         epochs
             .filter(|epoch| epoch.number.low_bits() == bits && epoch.may_open(now))
-            .map(|epoch| epoch.ours)
+            .map(|epoch| epoch.local_index)
             .collect()
     }
 
-    /// Whether data came or went lately.
+    /// True if the application sent or received data recently.
     pub(crate) fn is_in_use(&self, now: Time) -> bool {
-        now.saturating_since(self.used) < IN_USE_FOR
+        now.saturating_since(self.last_used) < IN_USE_FOR
     }
 
-    /// Begins a new epoch, with the peer's run it belongs to; whether there is nothing left of an earlier one.
-    pub(crate) fn begin(&mut self, epoch: Epoch, boot: Boot) -> (bool, ArrayVec<SessionIndex, EPOCHS_MAX>) {
+    /// Makes `epoch` the newest one, agreed with this incarnation of the peer. Returns true if it
+    /// continues no earlier session, and the indices of removed epochs.
+    pub(crate) fn begin_epoch(
+        &mut self,
+        epoch: Epoch,
+        incarnation: Incarnation,
+    ) -> (bool, ArrayVec<SessionIndex, EPOCHS_MAX>) {
         let mut forgotten = ArrayVec::new();
-        let fresh = self.boot != Some(boot);
+        let fresh = self.incarnation != Some(incarnation);
         if fresh {
-            forgotten.extend(self.epochs.drain(..).map(|epoch| epoch.ours));
-            self.boot = Some(boot);
+            forgotten.extend(self.epochs.drain(..).map(|epoch| epoch.local_index));
+            self.incarnation = Some(incarnation);
         } else if self.epochs.is_full() {
-            forgotten.extend(self.epochs.pop().map(|epoch| epoch.ours));
+            forgotten.extend(self.epochs.pop().map(|epoch| epoch.local_index));
         }
         self.epochs.insert(0, epoch);
         (fresh, forgotten)
     }
 
-    /// Without keys, agent and relay forget each other: when they meet again, nothing is left of what they agreed on, even if
-    /// neither restarted.
+    /// Forgets the peer's incarnation when there are no keys left, unless both are agents. Then the
+    /// next handshake begins a fresh session, even if neither side restarted.
     pub(crate) fn forget_if_over(&mut self) {
         if self.epochs.is_empty() && self.remote.purpose != Purpose::EndToEnd {
-            self.boot = None;
+            self.incarnation = None;
         }
     }
 
-    /// Whether nothing of the session is left, and nobody here is about to begin it anew.
+    /// True if the session has no keys and no handshake, and this side does not maintain it.
     pub(crate) fn is_over(&self) -> bool {
-        self.epochs.is_empty() && self.answered.is_none() && self.attempt.is_none() && !self.remote.keep
+        self.epochs.is_empty()
+            && self.answered_initiation.is_none()
+            && self.pending_handshake.is_none()
+            && !self.remote.is_persistent
     }
 
-    /// When this side has to begin the next epoch.
+    /// Returns the time at which this side should begin the next epoch; `None` without an epoch.
+    /// The responder of the last handshake waits longer.
     pub(crate) fn rekey_at(&self) -> Option<Time> {
         let newest = self.epochs.first()?;
         let grace = if self.initiator { byway_units::Duration::ZERO } else { REKEY_GRACE };
         Some(newest.stale_at() + grace)
     }
 
-    /// Whether this side is the one to begin the next epoch: the initiator, or whoever is left without keys.
+    /// True if this side should begin the next epoch now: it initiated the newest one, or the
+    /// initiator missed its time.
     pub(crate) fn begins_epochs(&self, now: Time) -> bool {
         self.initiator || self.rekey_at().is_none_or(|at| at <= now)
     }
 
-    /// When the next thing is to be done for the session.
+    /// Returns the time of the session's next timeout; `None` if there is none.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let oldest = self.epochs.last().map(Epoch::ends_at);
-        let unconfirmed = self.answered.as_ref().map(|answered| answered.epoch.ends_at());
-        let attempt = self.attempt.as_ref().map(Attempt::deadline);
-        let rekey = self.rekey_at().filter(|_| self.attempt.is_none() && self.wants_epoch());
+        let unconfirmed = self.answered_initiation.as_ref().map(|answered| answered.epoch.ends_at());
+        let pending = self.pending_handshake.as_ref().map(PendingHandshake::deadline);
+        let rekey = self.rekey_at().filter(|_| self.pending_handshake.is_none() && self.wants_epoch());
         let check = self.path_mtu.as_ref().and_then(|path_mtu| path_mtu.deadline());
-        [oldest, unconfirmed, attempt, rekey, self.next_probe, self.path.deadline(), check]
+        [oldest, unconfirmed, pending, rekey, self.next_probe, self.path.deadline(), check]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Whether a session without packets is kept going.
+    /// True if this side renews the epoch without traffic.
     pub(crate) const fn wants_epoch(&self) -> bool {
-        self.remote.keep || self.initiator
+        self.remote.is_persistent || self.initiator
     }
 
-    /// Plans the next probe.
+    /// Sets the time of the next probe.
     ///
-    /// The side that uses the session probes the peer, whichever of the two began it. Relays also measure the round trip of an
-    /// idle session once, at its start. Without it, the death of a relay soon after is noticed half a second later.
+    /// The side that uses the session probes the peer, whichever side initiated it. Relays also
+    /// measure the round-trip time of an idle session once, at its start. Without it, the death of
+    /// a relay soon after is detected half a second later.
     pub(crate) fn plan_probe(&mut self, now: Time) {
-        let measures = self.remote.keep || self.remote.purpose == Purpose::RelayToRelay;
+        let measures = self.remote.is_persistent || self.remote.purpose == Purpose::RelayToRelay;
         self.next_probe = if self.epochs.is_empty() {
             None
         } else if measures && self.probes.is_first_due() {
             Some(now)
-        } else if self.is_in_use(now) || (measures && self.probes.wait_for_answer()) {
+        } else if self.is_in_use(now) || (measures && self.probes.is_answer_decisive()) {
             Some(now + self.probes.interval())
-        } else if self.remote.keep {
+        } else if self.remote.is_persistent {
             Some(now + KEEPALIVE_INTERVAL)
         } else {
             None

@@ -1,39 +1,43 @@
-//! What sessions do when time passes.
+//! Timers of sessions, and their events.
 
 use byway_units::{Bytes, Time};
 use byway_wire::messages::{PathChallenge, ProbeReply};
 use byway_wire::{Message, Timestamp};
 
-use super::{Before, Epoch, Session, SessionId, Sessions};
+use super::{Epoch, ProbeContext, Session, SessionId, Sessions};
 use crate::limits::CHALLENGE_BYTES;
 
-/// Something that happened to a session, for the role to know.
+/// Event of a session, which the agent or relay handles after each input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// Packets can be sent. `fresh`: nothing is left of an earlier session; the peer, or this node, restarted.
+pub(crate) enum SessionEvent {
+    /// A handshake with the peer is complete, and packets can be sent. If `fresh`, the peer or this
+    /// node has lost the state of any earlier session.
     Established { session: SessionId, fresh: bool },
-    /// The peer does not answer, or no more.
+    /// The peer does not answer probes or initiations any more; its session stays in the table.
     Dead { session: SessionId },
-    /// The peer answers again.
+    /// A peer that counted as dead has answered.
     Alive { session: SessionId },
-    /// The peer is at another address.
+    /// The peer answered a challenge at another address, and the session now sends there.
     Moved { session: SessionId },
-    /// The peer is reached without a relay, or not any more, as far as is known.
+    /// The peer has become reachable without a relay, or is so no more, as far as is known.
     DirectPath { session: SessionId },
-    /// Long packets sent since then do not reach the peer, while short ones do.
+    /// Long packets sent since this time may be lost: only short ones reach the peer.
     PathNarrowed { session: SessionId, since: Time },
-    /// The peer says that it leaves.
+    /// The peer sent a close message. The session has no keys any more, and counts as dead until
+    /// another handshake.
     Closed { session: SessionId },
-    /// Nothing of the session is left, and this side does not keep it up.
+    /// The session has no keys and no handshake left, and this side does not maintain it: the role
+    /// may remove it.
     Ended { session: SessionId },
-    /// The peer answered a probe.
-    Probed { session: SessionId, reply: ProbeReply, before: Before },
-    /// The probe at this place of the latest train arrived then, by the clock of the peer.
-    Weighed { session: SessionId, place: usize, received: Timestamp },
+    /// The peer answered a probe that this side sent after the traffic in `before`.
+    ProbeReplyReceived { session: SessionId, reply: ProbeReply, before: ProbeContext },
+    /// The peer received the probe at index `place` of the latest train, at this time of the peer's
+    /// clock.
+    ProbeTrainReceived { session: SessionId, place: usize, received: Timestamp },
 }
 
 impl Sessions {
-    /// Does what is due.
+    /// Handles all deadlines of sessions that have passed, and registers the next ones.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         while let Some((at, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.remove(&(at, id));
@@ -53,7 +57,7 @@ impl Sessions {
         };
         let rekey = session.rekey_at().is_some_and(|at| at <= now);
         let probe = session.next_probe.is_some_and(|at| at <= now);
-        if rekey && session.attempt.is_none() && session.wants_epoch() {
+        if rekey && session.pending_handshake.is_none() && session.wants_epoch() {
             self.connect(id, &[], now);
         }
         if probe {
@@ -67,33 +71,34 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let due = session.attempt.as_ref().filter(|attempt| attempt.deadline() <= now);
-        let Some((index, exhausted)) = due.map(|attempt| (attempt.index, attempt.is_exhausted())) else {
+        let due = session.pending_handshake.as_ref().filter(|pending| pending.deadline() <= now);
+        let Some((index, exhausted)) = due.map(|pending| (pending.index, pending.is_exhausted())) else {
             return;
         };
         if !exhausted {
-            self.send_attempt(id, now);
+            self.send_initiation(id, now);
             return;
         }
-        session.attempt = None;
+        session.pending_handshake = None;
         self.by_index.remove(index);
         if !self.is_established(id, now) {
-            self.take_for_dead(id);
+            self.mark_dead(id);
         }
         if self.get(id).is_some_and(|session| session.is_wanted(now)) {
             self.connect(id, &[], now);
         }
     }
 
-    /// Lets the role know that the peer does not answer, if it does not know.
-    fn take_for_dead(&mut self, id: SessionId) {
-        let newly = self.get_mut(id).is_some_and(|session| !core::mem::replace(&mut session.dead, true));
+    /// Marks the peer as dead, and notifies the role unless it was before.
+    fn mark_dead(&mut self, id: SessionId) {
+        let newly = self.get_mut(id).is_some_and(|session| !core::mem::replace(&mut session.is_dead, true));
         if newly {
-            self.changes.push_back(Change::Dead { session: id });
+            self.events.push_back(SessionEvent::Dead { session: id });
         }
     }
 
-    /// Wipes keys whose time is over.
+    /// Removes epochs that are too old to open packets, with their keys. If nothing is left of the
+    /// session, notifies the role.
     fn expire_epochs(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
@@ -102,40 +107,41 @@ impl Sessions {
         session.epochs.retain(|epoch: &mut Epoch| {
             let keep = epoch.may_open(now);
             if !keep {
-                by_index.remove(epoch.ours);
+                by_index.remove(epoch.local_index);
             }
             keep
         });
         session.forget_if_over();
         // The initiator may use its new keys long after a first packet that was lost.
-        let unconfirmed = session.answered.take_if(|answered| !answered.epoch.may_open(now));
+        let unconfirmed = session.answered_initiation.take_if(|answered| !answered.epoch.may_open(now));
         if let Some(answered) = unconfirmed {
-            by_index.remove(answered.epoch.ours);
+            by_index.remove(answered.epoch.local_index);
         }
         if session.is_over() {
-            self.changes.push_back(Change::Ended { session: id });
+            self.events.push_back(SessionEvent::Ended { session: id });
         }
     }
 
-    /// Probes the peer, or takes it for dead.
+    /// Sends a probe that is due. If too many are unanswered, marks the peer as dead and begins a
+    /// handshake.
     fn probe(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
         if session.probes.is_dead() {
-            self.take_for_dead(id);
-            // The peer may have restarted and know nothing of the session.
+            self.mark_dead(id);
+            // The peer may have restarted and lost the session.
             self.connect(id, &[], now);
         }
         self.send_probe(id, Bytes::ZERO, now);
     }
 
-    /// Asks an address that wants to be the peer's to prove itself.
+    /// Sends the challenge that is due to a candidate address, if there is one.
     fn challenge(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let interval = session.probes.answer_within();
+        let interval = session.probes.reply_timeout();
         if let Some((path, token)) = session.path.challenge(CHALLENGE_BYTES, interval, now) {
             self.send_to(id, path, &Message::PathChallenge(PathChallenge { token }), now);
         }
@@ -143,8 +149,8 @@ impl Sessions {
 }
 
 impl Session {
-    /// Whether somebody waits for the session.
+    /// True if this side maintains the session, or the application uses it.
     fn is_wanted(&self, now: Time) -> bool {
-        self.remote.keep || self.is_in_use(now)
+        self.remote.is_persistent || self.is_in_use(now)
     }
 }

@@ -1,4 +1,4 @@
-//! Traffic for loss timers, and how they fared.
+//! Simulated traffic for loss timers, and its outcome.
 
 use byway_proto::parts::loss_timer::LossTimer;
 use byway_units::{Duration, Time};
@@ -6,32 +6,33 @@ use rand_pcg::Pcg64Mcg;
 
 use super::{below, random};
 
-/// How long each run lasts.
+/// Duration of each run.
 const RUN: Duration = Duration::from_secs(600);
-/// How many outages are tried in each run.
+/// Outages tried in each run.
 const OUTAGES: u64 = 400;
-/// How long an outage lasts.
+/// Duration of an outage.
 const OUTAGE: Duration = Duration::from_secs(1);
 
-/// How a flow sends.
+/// Sending pattern of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Traffic {
     /// One packet each interval.
     Paced { interval: Duration },
-    /// So many packets back to back each interval.
+    /// This number of packets back to back each interval.
     Frames { interval: Duration, packets: u64 },
     /// 1 to 20 packets (geometric, mean 5.4) back to back each interval.
     UnevenFrames { interval: Duration },
-    /// Without end: 10 to 40 packets back to back, one round trip of 100 ms after those before.
+    /// Windows of 10 to 40 packets back to back, one round trip of 100 ms apart, without end.
     Windows,
-    /// Windows of 10, 20 and 6 packets a round trip of 100 ms apart, then a pause of 1 s on average.
+    /// Windows of 10, 20 and 6 packets a round trip of 100 ms apart, then a pause of 1 s on
+    /// average.
     Transfers,
-    /// Packets at random, so far apart on average.
+    /// Packets at random, with this mean interval.
     Random { mean: Duration },
 }
 
 impl Traffic {
-    /// When packets are sent from `start` on, until the next burst.
+    /// Returns the times of packets sent from `start` on, and the start of the next burst.
     fn burst(self, start: Time, random: &mut Pcg64Mcg) -> (Vec<Time>, Time) {
         let back_to_back = |at: Time, packets: u64| (0..packets).map(move |place| at + BACK_TO_BACK * place);
         match self {
@@ -54,17 +55,18 @@ impl Traffic {
     }
 }
 
-/// From one packet of a burst to the next.
+/// Interval of packets within a burst.
 const BACK_TO_BACK: Duration = Duration::from_micros(200);
 const WINDOW_RTT: Duration = Duration::from_millis(100);
 
-/// A random span, exponential with this mean, in steps of a 64th of it.
+/// Returns a random duration, exponential with this mean, in steps of a 64th of it.
 fn exponential(mean: Duration, random: &mut Pcg64Mcg) -> Duration {
     let steps = (1..1_000).find(|_| below(64, random) == 0).unwrap_or(1_000);
     mean * steps / 64
 }
 
-/// When packets arrive: in order, up to 5 ms late; each the same for all packets of a millisecond.
+/// Returns the arrival times of packets: in order, up to 5 ms late, with the same lateness for all
+/// packets of a millisecond.
 fn arrivals(traffic: Traffic, seed: u64) -> Vec<Time> {
     let mut random = random(seed);
     let (mut arrivals, mut start, mut latest) = (Vec::new(), Time::START, Time::START);
@@ -85,26 +87,27 @@ fn arrivals(traffic: Traffic, seed: u64) -> Vec<Time> {
     arrivals
 }
 
-/// How a timer fared.
+/// Outcome of a loss timer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) packets: u64,
-    /// Questions while nothing was lost.
+    /// NACKs while nothing was lost.
     pub(crate) needless: u64,
-    /// Silences in which there were such questions.
+    /// Silences with such NACKs.
     pub(crate) needless_silences: u64,
-    /// From when the first lost packet was due until it was asked for: the mean and the 95th percentile.
+    /// Time from the expected arrival of the first lost packet to the NACK: the mean and the 95th
+    /// percentile.
     pub(crate) noticed_mean: Duration,
     pub(crate) noticed_p95: Duration,
-    /// At the end.
+    /// Timeout at the end.
     pub(crate) timeout: Duration,
 }
 
-/// Lets expire what expires until `until`; how often.
+/// Lets the timer expire until `until`; returns the number of times.
 fn run_silence<T: LossTimer>(timer: &mut T, last: Time, until: Time) -> u64 {
     let mut expiries = 0;
     while last.saturating_add(timer.timeout()) < until {
-        timer.expired(last.saturating_add(timer.timeout()));
+        timer.on_timeout(last.saturating_add(timer.timeout()));
         expiries += 1;
     }
     expiries
@@ -120,7 +123,7 @@ pub(crate) fn study<T: LossTimer + Clone>(traffic: Traffic, timer: &T, seed: u64
     let every = (arrivals.len() as u64 * 9 / 10 / OUTAGES).max(1);
     let mut until_outage = below(every, &mut random);
     for (index, pair) in arrivals.windows(2).enumerate() {
-        timer.arrival(index > 0, pair[0]);
+        timer.on_packet(index > 0, pair[0]);
         outcome.timeout = timer.timeout();
         if index >= outages_from {
             if until_outage == 0 {
@@ -141,8 +144,8 @@ pub(crate) fn study<T: LossTimer + Clone>(traffic: Traffic, timer: &T, seed: u64
     outcome
 }
 
-/// How long after `due` the timer asks, if nothing arrives any more. What it asked before may have been
-/// answered with "not sent yet", so that does not count.
+/// Returns the time from `due` to the timer's NACK, if nothing arrives any more. Earlier NACKs do
+/// not count, because the answer may have been "not sent yet".
 fn notice<T: LossTimer>(mut timer: T, last: Time, due: Time) -> Duration {
     run_silence(&mut timer, last, due);
     last.saturating_add(timer.timeout()).saturating_since(due).min(OUTAGE)

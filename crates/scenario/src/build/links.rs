@@ -1,13 +1,13 @@
-//! From what a file says of links to the links of a world.
+//! Conversion of link settings to the links of a world.
 
-use byway_sim::{Bottleneck, GilbertElliott, Jitter, Link, Loss, RecordedCapacity, Reordering, Seed, Span};
-use byway_typed::{Drawn, Quantity};
+use byway_config_types::{Quantity, Sampled};
+use byway_sim::{Bottleneck, CapacityTrace, GilbertElliott, Jitter, Link, Loss, Reordering, Seed, Span};
 use byway_units::{Bytes, Duration, Probability, Rate, Time};
 
 use crate::limits::QUEUE_MIN;
 use crate::scenario::{Capacity, LinkChange, LinkPlan, LinkShape, LossShape, OutageShape};
 
-/// A direction of a link.
+/// Direction of a link: from its first machine to its second, or in reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Forth,
@@ -23,15 +23,15 @@ impl Direction {
     }
 }
 
-/// A link as it is now, and what its file says of it.
+/// One direction of a link between machines: its current properties, and its settings.
 #[derive(Debug)]
-pub(crate) struct Laid<'a> {
+pub(crate) struct ResolvedLink<'a> {
     pub(crate) link: Link,
     shape: &'a LinkShape,
 }
 
-impl<'a> Laid<'a> {
-    /// One direction of what a seed made of a shape.
+impl<'a> ResolvedLink<'a> {
+    /// Creates one direction of a link from a shape whose random values are drawn.
     pub(super) fn new(
         link: &Link,
         shape: &'a LinkShape,
@@ -42,7 +42,7 @@ impl<'a> Laid<'a> {
         Self { link: shifted(link, shape, plan, direction, seed), shape }
     }
 
-    /// What a step changes about it is so from now on.
+    /// Applies a scenario step's change of delay, rate or loss.
     pub(super) fn change(&mut self, change: &LinkChange, own: Seed) {
         let link = &mut self.link;
         if let Some(delay) = change.delay {
@@ -53,30 +53,30 @@ impl<'a> Laid<'a> {
         }
         if let Some(losses) = &change.loss {
             let losses = losses.iter().zip(0..);
-            link.loss = losses.filter_map(|(loss, nth)| drawn_loss(loss, own.numbered(nth))).collect();
+            link.loss = losses.filter_map(|(loss, nth)| sampled_loss(loss, own.numbered(nth))).collect();
         }
     }
 }
 
-/// The link that a seed makes of a shape.
-pub(super) fn drawn_link(shape: &LinkShape, plan: &LinkPlan, length: Duration, own: Seed) -> Link {
+/// Returns the link whose random values a seed draws from a shape.
+pub(super) fn sampled_link(shape: &LinkShape, plan: &LinkPlan, length: Duration, own: Seed) -> Link {
     let losses = shape.loss.iter().zip(0..);
     let outages = shape.outages.iter().zip(0_u64..);
     let outages = outages.filter(|(outage, _)| outage.member.is_none_or(|member| member == plan.member));
     let mut link = Link {
         scheduling: None,
         bottleneck: None,
-        // Of measured delays, the median stands for all where ways are compared.
+        // The median of measured delays represents them in the comparison of paths.
         delay: match &shape.measured {
             Some(measured) => measured.median(),
-            None => drawn(&shape.delay, own, "delay").0,
+            None => sampled(&shape.delay, own, "delay").0,
         },
         measured: shape.measured.clone(),
-        jitter: Jitter { max: drawn(&shape.jitter, own, "jitter").0, may_reorder: shape.reorders },
+        jitter: Jitter { max: sampled(&shape.jitter, own, "jitter").0, may_reorder: shape.reorders },
         reordering: Reordering { probability: shape.detours, detour: shape.detour },
-        loss: losses.filter_map(|(loss, nth)| drawn_loss(loss, own.named("loss").numbered(nth))).collect(),
+        loss: losses.filter_map(|(loss, nth)| sampled_loss(loss, own.named("loss").numbered(nth))).collect(),
         outages: outages
-            .flat_map(|(outage, nth)| drawn_outages(outage, length, own.named("outage").numbered(nth)))
+            .flat_map(|(outage, nth)| sampled_outages(outage, length, own.named("outage").numbered(nth)))
             .collect(),
         ip_bytes_max: shape.mtu,
         duplication: shape.duplication,
@@ -86,31 +86,31 @@ pub(super) fn drawn_link(shape: &LinkShape, plan: &LinkPlan, length: Duration, o
     };
     match &shape.capacity {
         Capacity::Unlimited => {}
-        Capacity::Rate(rate) => set_rate(&mut link, shape, drawn(rate, own, "rate").0),
+        Capacity::Rate(rate) => set_rate(&mut link, shape, sampled(rate, own, "rate").0),
         Capacity::Recorded(capacity) => link.bottleneck = Some(recorded(capacity, shape.queue)),
     }
     link
 }
 
-/// When a link is dark in a scenario of this length.
-fn drawn_outages(outage: &OutageShape, length: Duration, own: Seed) -> Vec<Span> {
+/// Returns the outages that a seed draws for a link, in a scenario of this length.
+fn sampled_outages(outage: &OutageShape, length: Duration, own: Seed) -> Vec<Span> {
     if own.named("on").sequence().fraction() >= outage.on.value() {
         return Vec::new();
     }
-    let dark = |nth: u64| drawn(&outage.length, own.numbered(nth), "for").0;
-    let mut spans = vec![Span::new(Time::START + drawn(&outage.at, own, "at").0, dark(0))];
+    let outage_length = |nth: u64| sampled(&outage.length, own.numbered(nth), "for").0;
+    let mut spans = vec![Span::new(Time::START + sampled(&outage.at, own, "at").0, outage_length(0))];
     let mut pauses = own.named("every").sequence();
     while let (Some(every), Some(last)) = (outage.every, spans.last()) {
         let next = last.until.saturating_add(pauses.exponential(every));
         if next >= Time::START + length {
             break;
         }
-        spans.push(Span::new(next, dark(spans.len() as u64)));
+        spans.push(Span::new(next, outage_length(spans.len() as u64)));
     }
     spans
 }
 
-/// Has a link carry this at most, behind the queue that its shape has.
+/// Sets the rate of a link, with the queue of its shape.
 fn set_rate(link: &mut Link, shape: &LinkShape, rate: Rate) {
     match &shape.classes {
         None => link.bottleneck = Some(bottleneck(rate, shape.queue)),
@@ -122,23 +122,24 @@ fn set_rate(link: &mut Link, shape: &LinkShape, rate: Rate) {
     }
 }
 
-/// A rate that was checked, and what waits before it.
+/// Creates a bottleneck with a validated rate and a queue.
 fn bottleneck(rate: Rate, queue: Option<Bytes>) -> Bottleneck {
-    let queue = queue.unwrap_or_else(|| usual_queue(rate));
+    let queue = queue.unwrap_or_else(|| default_queue(rate));
     Bottleneck::new(rate, queue).expect("rates were checked when the file was read")
 }
 
-fn recorded(capacity: &RecordedCapacity, queue: Option<Bytes>) -> Bottleneck {
-    Bottleneck::recorded(capacity.clone(), queue.unwrap_or_else(|| usual_queue(capacity.mean_rate())))
+fn recorded(capacity: &CapacityTrace, queue: Option<Bytes>) -> Bottleneck {
+    Bottleneck::recorded(capacity.clone(), queue.unwrap_or_else(|| default_queue(capacity.mean_rate())))
 }
 
-/// What waits before a bottleneck, if nobody says otherwise: 100 ms of its rate, or a packet.
-fn usual_queue(rate: Rate) -> Bytes {
+/// Returns the default queue of a bottleneck: 100 ms of its rate, or a packet.
+fn default_queue(rate: Rate) -> Bytes {
     rate.bytes_in(Duration::from_millis(100)).unwrap_or_default().max(QUEUE_MIN)
 }
 
-/// The link with what was recorded from another place on: paths of one recording are not alike. Capacities and delays of the
-/// first link of a table begin at their beginning, forth.
+/// Returns the link with an offset into its recordings, because paths with the same recording must
+/// differ. The first link of a table replays capacities and delays from their beginning, in the
+/// forward direction.
 fn shifted(link: &Link, shape: &LinkShape, plan: &LinkPlan, direction: Direction, seed: Seed) -> Link {
     let own = seed.named(direction.name()).numbered(plan.shape as u64).numbered(plan.member.into());
     let mut link = link.clone();
@@ -149,22 +150,22 @@ fn shifted(link: &Link, shape: &LinkShape, plan: &LinkPlan, direction: Direction
     }
     link.measured = link.measured.map(|measured| measured.begun_at(begin("delays")));
     for (loss, nth) in link.loss.iter_mut().zip(0..) {
-        if let Loss::Recorded(trace) = loss {
+        if let Loss::Trace(trace) = loss {
             *trace = trace.begun_at(own.numbered(nth).sequence().bits());
         }
     }
     link
 }
 
-fn drawn_loss(loss: &LossShape, seed: Seed) -> Option<Loss> {
+fn sampled_loss(loss: &LossShape, seed: Seed) -> Option<Loss> {
     match loss {
-        LossShape::Independent(share) => Some(Loss::Independent(drawn(share, seed, "share").0)),
-        LossShape::Recorded(trace) => Some(Loss::Recorded(trace.clone())),
-        LossShape::Chain { first, next } => Some(Loss::Chain { first: *first, next: *next }),
+        LossShape::Independent(share) => Some(Loss::Independent(sampled(share, seed, "share").0)),
+        LossShape::Trace(trace) => Some(Loss::Trace(trace.clone())),
+        LossShape::Gilbert { first, next } => Some(Loss::Gilbert { first: *first, next: *next }),
         LossShape::GilbertElliott(model) => Some(Loss::GilbertElliott(*model)),
         LossShape::Bursts { share, burst, every } => {
-            let share = drawn(share, seed, "share").0;
-            // No loss at all has no bursts.
+            let share = sampled(share, seed, "share").0;
+            // A loss rate of zero has no bursts.
             (share > Probability::ZERO).then(|| {
                 let bursts = GilbertElliott::bursts(share, *burst, *every);
                 Loss::GilbertElliott(bursts.expect("bursts were checked when the file was read"))
@@ -173,6 +174,6 @@ fn drawn_loss(loss: &LossShape, seed: Seed) -> Option<Loss> {
     }
 }
 
-fn drawn<T: Quantity>(value: &Drawn<T>, seed: Seed, name: &str) -> T {
+fn sampled<T: Quantity>(value: &Sampled<T>, seed: Seed, name: &str) -> T {
     value.at(seed.named(name).sequence().fraction())
 }

@@ -1,28 +1,28 @@
-//! What queues promise, whatever arrives.
+//! Properties that all queueing disciplines have, for random arrivals.
 
 extern crate std;
 
-mod constant;
-mod others;
-mod pressed;
+mod backlogged;
+mod constant_rate;
+mod other_disciplines;
 mod rate_delay;
-mod yielding;
+mod responsive;
 
 use alloc::vec::Vec;
 
 use byway_units::{Bytes, Duration, Rate, Time};
 use proptest::prelude::*;
 
-use crate::{Arrival, Class, Discipline, Dropped, FlowHash};
+use crate::{Arrival, Class, Discipline, DropReason, FlowHash};
 
 const MTU: u32 = 1_500;
 
-/// A flow that shares no slot with others of so few.
+/// Returns a flow; few flows do not share slots.
 fn flow(number: u64) -> FlowHash {
     FlowHash::new(number << 54 | number << 22)
 }
 
-/// What comes: after how many microseconds, of which class and flow, and how long.
+/// Random arrivals: gap in microseconds, class, flow and length.
 fn arrivals() -> impl Strategy<Value = Vec<(u64, Class, u64, u32)>> {
     let class =
         prop_oneof![2 => Just(Class::HighRate), 2 => Just(Class::LowDelay), 1 => Just(Class::LowAverage)];
@@ -31,33 +31,33 @@ fn arrivals() -> impl Strategy<Value = Vec<(u64, Class, u64, u32)>> {
     prop::collection::vec((gap, class, 0_u64..40, bytes), 1..600)
 }
 
-/// A packet that left.
+/// A packet that the link sent.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct SentPacket {
     packet: u32,
     class: Class,
     flow: FlowHash,
     bytes: u32,
-    waited: Duration,
+    sojourn: Duration,
     at: Time,
 }
 
 /// A link that sends one packet after the other.
-struct Wire<Q> {
+struct TestLink<Q> {
     queue: Q,
     rate: Rate,
     free_at: Time,
-    came: Vec<(FlowHash, u32)>,
-    left: Vec<Left>,
-    dropped: Vec<(u32, Dropped)>,
+    arrived: Vec<(FlowHash, u32)>,
+    sent: Vec<SentPacket>,
+    dropped: Vec<(u32, DropReason)>,
 }
 
-impl<Q: Discipline<u32>> Wire<Q> {
+impl<Q: Discipline<u32>> TestLink<Q> {
     fn new(queue: Q, rate: Rate) -> Self {
-        Self { queue, rate, free_at: Time::START, came: Vec::new(), left: Vec::new(), dropped: Vec::new() }
+        Self { queue, rate, free_at: Time::START, arrived: Vec::new(), sent: Vec::new(), dropped: Vec::new() }
     }
 
-    /// Sends what can be sent before a time.
+    /// Sends all packets that can leave before a time.
     fn send_until(&mut self, until: Time) {
         while !self.queue.backlog().is_zero() && self.free_at <= until {
             let dropped = &mut self.dropped;
@@ -66,10 +66,10 @@ impl<Q: Discipline<u32>> Wire<Q> {
                 assert!(self.queue.backlog().is_zero(), "something waits while the link is free");
                 return;
             };
-            let ((flow, bytes), at) = (self.came[departure.packet as usize], self.free_at);
+            let ((flow, bytes), at) = (self.arrived[departure.packet as usize], self.free_at);
             self.free_at += Bytes::new(u64::from(bytes)) / self.rate;
-            let (packet, class, waited) = (departure.packet, departure.class, departure.waited);
-            self.left.push(Left { packet, class, flow, bytes, waited, at });
+            let (packet, class, waited) = (departure.packet, departure.class, departure.sojourn);
+            self.sent.push(SentPacket { packet, class, flow, bytes, sojourn: waited, at });
         }
     }
 
@@ -82,24 +82,24 @@ impl<Q: Discipline<u32>> Wire<Q> {
         if self.queue.backlog().is_zero() {
             self.free_at = self.free_at.max(now);
         }
-        let packet = u32::try_from(self.came.len()).expect("few packets");
-        self.came.push((flow, bytes));
+        let packet = u32::try_from(self.arrived.len()).expect("few packets");
+        self.arrived.push((flow, bytes));
         let dropped = &mut self.dropped;
         let arrival = Arrival { packet, bytes, class, flow, source, is_ecn_capable: false };
         self.queue.enqueue(arrival, now, &mut |packet, why| dropped.push((packet, why)));
     }
 
-    /// What is the same of each queue: each packet leaves or is dropped, once, and those of a flow and class leave in the order in which they
-    /// came.
+    /// Checks properties of every discipline: each packet leaves once or is dropped once. Packets
+    /// of a flow and class leave in order of arrival.
     fn check(&self) {
-        let mut seen: Vec<u32> = self.left.iter().map(|left| left.packet).collect();
+        let mut seen: Vec<u32> = self.sent.iter().map(|left| left.packet).collect();
         seen.extend(self.dropped.iter().map(|(packet, _)| *packet));
         seen.sort_unstable();
-        let all: Vec<u32> = (0..).take(self.came.len()).collect();
+        let all: Vec<u32> = (0..).take(self.arrived.len()).collect();
         assert_eq!(seen, all);
-        for (place, left) in self.left.iter().enumerate() {
-            let of_flow = |other: &&Left| (other.flow, other.class) == (left.flow, left.class);
-            let next = self.left[place + 1..].iter().find(of_flow);
+        for (index, left) in self.sent.iter().enumerate() {
+            let of_flow = |other: &&SentPacket| (other.flow, other.class) == (left.flow, left.class);
+            let next = self.sent[index + 1..].iter().find(of_flow);
             assert!(next.is_none_or(|next| next.packet > left.packet), "{left:?} {next:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! What Rate-Delay promises, and that it is what the figures say.
+//! Guarantees of Rate-Delay, and equality with the figures of the paper.
 
 use super::*;
 use crate::naive::Naive;
-use crate::{Discards, GuardMode, RateDelay, Settings};
+use crate::{DiscardPolicy, GuardMode, RateDelay, Settings};
 
 fn link(megabits: u64) -> Settings {
     Settings::new(Rate::from_megabits_per_second(megabits), Bytes::new(u64::from(MTU))).expect("a usual link")
@@ -13,25 +13,25 @@ fn number(count: usize) -> f64 {
     count as f64
 }
 
-impl Wire<RateDelay<u32>> {
-    /// The link promises something else.
-    fn change(&mut self, settings: Settings, now: Time) {
+impl TestLink<RateDelay<u32>> {
+    /// Changes the settings of the link.
+    fn reconfigure(&mut self, settings: Settings, now: Time) {
         self.send_until(now);
         let dropped = &mut self.dropped;
-        self.queue.change(settings, now, &mut |packet, why| dropped.push((packet, why)));
+        self.queue.reconfigure(settings, now, &mut |packet, why| dropped.push((packet, why)));
     }
 }
 
-/// With a third class.
+/// Adds a third class.
 fn third(settings: Settings) -> Settings {
     settings.with_low_average(settings.delay() * 5).expect("long enough")
 }
 
-fn wire(settings: Settings) -> Wire<RateDelay<u32>> {
-    Wire::new(RateDelay::new(settings, Time::START), settings.capacity())
+fn wire(settings: Settings) -> TestLink<RateDelay<u32>> {
+    TestLink::new(RateDelay::new(settings, Time::START), settings.capacity())
 }
 
-/// Guard, and whether there is ECN, and a third class.
+/// Guard, ECN, and third class.
 type Options = (GuardMode, bool, bool);
 
 fn options() -> impl Strategy<Value = Options> {
@@ -53,7 +53,7 @@ proptest! {
     fn no_low_delay_packet_waits_longer_than_was_promised(
         megabits in prop_oneof![Just(5_u64), Just(20), Just(100)],
         ratio in 1_001_u32..8_000,
-        discards in prop_oneof![Just(Discards::Late), Just(Discards::All)],
+        discards in prop_oneof![Just(DiscardPolicy::Late), Just(DiscardPolicy::All)],
         options in options(),
         changes in prop::collection::vec((0_usize..200, 1_001_u32..8_000, 5_u64..40, options()), 0..4),
         arrivals in arrivals(),
@@ -63,35 +63,36 @@ proptest! {
         let mut wire = wire(first);
         let mut now = Time::START;
         let mut promises = Vec::from([(now, first.delay())]);
-        for (place, (gap, class, number, bytes)) in arrivals.into_iter().enumerate() {
+        for (index, (gap, class, number, bytes)) in arrivals.into_iter().enumerate() {
             now += Duration::from_micros(gap);
-            for (_, ratio, millis, options) in changes.iter().filter(|(at, ..)| *at == place) {
+            for (_, ratio, millis, options) in changes.iter().filter(|(at, ..)| *at == index) {
                 let changed = settings.with_ratio_milli(*ratio).expect("above one");
                 let changed = changed.with_delay(Duration::from_millis(*millis)).expect("two packets fit");
-                wire.change(with(changed, *options), now);
+                wire.reconfigure(with(changed, *options), now);
             }
             wire.arrive(class, flow(number), bytes, now);
-            promises.push((now, wire.queue.status().allotment.delay));
+            promises.push((now, wire.queue.status().share.delay));
         }
         wire.send_until(Time::MAX);
-        promises.push((now, wire.queue.status().allotment.delay));
+        promises.push((now, wire.queue.status().share.delay));
         wire.check();
-        for left in wire.left.iter().filter(|left| left.class == Class::LowDelay) {
-            // The longest promise from when it came until it left; changes make longer ones shorter for those who come later.
-            let (came, left_at) = (left.at.saturating_since(Time::START + left.waited), left.at);
-            let since = promises.partition_point(|(at, _)| at.saturating_since(Time::START) <= came);
+        for left in wire.sent.iter().filter(|left| left.class == Class::LowDelay) {
+            // The longest bound in force between arrival and departure; changes may shorten it for
+            // later packets.
+            let (arrived, left_at) = (left.at.saturating_since(Time::START + left.sojourn), left.at);
+            let since = promises.partition_point(|(at, _)| at.saturating_since(Time::START) <= arrived);
             let until = promises.partition_point(|(at, _)| *at <= left_at);
-            // An update between two packets is seen at the next one.
+            // An update between two packets takes effect at the next one.
             let until = (until + 1).min(promises.len());
             let promised = promises[since.saturating_sub(1)..until].iter().map(|(_, delay)| *delay).max();
-            prop_assert!(Some(left.waited) <= promised, "{:?}, {:?} was promised", left, promised);
+            prop_assert!(Some(left.sojourn) <= promised, "{:?}, {:?} was promised", left, promised);
         }
     }
 
     #[test]
     fn the_fast_scheduler_does_what_the_figures_say(
         ratio in 1_001_u32..8_000,
-        discards in prop_oneof![Just(Discards::Late), Just(Discards::All), Just(Discards::None)],
+        discards in prop_oneof![Just(DiscardPolicy::Late), Just(DiscardPolicy::All), Just(DiscardPolicy::None)],
         is_third in any::<bool>(),
         steps in prop::collection::vec((arrivals(), 0_u64..40), 1..4),
     ) {
@@ -123,8 +124,8 @@ proptest! {
     }
 }
 
-/// A link whose classes both always have more to send than it carries, after so many seconds.
-fn overloaded(settings: Settings, flows: [u64; Class::COUNT], seconds: u64) -> Wire<RateDelay<u32>> {
+/// Returns a link after some seconds during which both classes always exceed its rate.
+fn overloaded(settings: Settings, flows: [u64; Class::COUNT], seconds: u64) -> TestLink<RateDelay<u32>> {
     let mut wire = wire(settings);
     let step = Duration::from_micros(100);
     let mut now = Time::START;
@@ -140,10 +141,10 @@ fn overloaded(settings: Settings, flows: [u64; Class::COUNT], seconds: u64) -> W
     wire
 }
 
-/// What the classes sent, once flows were counted for two seconds, until eight seconds later.
+/// Returns the bytes of each class in eight seconds, after two seconds of flow counting.
 fn sent(settings: Settings, flows: [u64; Class::COUNT]) -> [u64; Class::COUNT] {
     let sent_by = |seconds| {
-        let left = overloaded(settings, flows, seconds).left;
+        let left = overloaded(settings, flows, seconds).sent;
         let bytes = |class| {
             left.iter().filter(|left| left.class == class).map(|left| u64::from(left.bytes)).sum::<u64>()
         };
@@ -157,8 +158,8 @@ fn sent(settings: Settings, flows: [u64; Class::COUNT]) -> [u64; Class::COUNT] {
 fn the_low_delay_queue_is_as_long_as_its_bound_allows() {
     for flows in [[10, 10, 0], [5, 50, 0], [50, 5, 0]] {
         let wire = overloaded(link(100), flows, 4);
-        let low_delay = wire.left.iter().filter(|left| left.class == Class::LowDelay);
-        let longest = low_delay.map(|left| left.waited).max().expect("some left");
+        let low_delay = wire.sent.iter().filter(|left| left.class == Class::LowDelay);
+        let longest = low_delay.map(|left| left.sojourn).max().expect("some left");
         let bound = Duration::from_millis(10);
         assert!(longest <= bound && longest >= bound * 3 / 4, "{longest} with {flows:?}");
     }
@@ -173,10 +174,10 @@ fn a_high_rate_flow_gets_the_ratio_of_a_low_delay_flow() {
         let [of_high_rate, of_low_delay, _] = sent(settings, [high_rate, low_delay, 0]);
         #[allow(clippy::cast_precision_loss, reason = "a ratio to a few digits")]
         let ratio = of_high_rate as f64 / high_rate as f64 / (of_low_delay as f64 / low_delay as f64);
-        let asked = f64::from(ratio_milli) / 1_000.0;
+        let requested = f64::from(ratio_milli) / 1_000.0;
         assert!(
-            (ratio / asked - 1.0).abs() < 0.05,
-            "{ratio} instead of {asked}, {high_rate} and {low_delay} flows"
+            (ratio / requested - 1.0).abs() < 0.05,
+            "{ratio} instead of {requested}, {high_rate} and {low_delay} flows"
         );
         let whole = 100_000_000 / 8 * 8;
         assert!(of_high_rate + of_low_delay >= whole - 3 * u64::from(MTU), "the link is never idle");
@@ -218,14 +219,15 @@ fn a_low_average_flow_gets_what_a_low_delay_one_does() {
 fn without_a_third_class_what_is_marked_for_it_is_high_rate() {
     let wire = overloaded(link(100), [0, 10, 10], 3);
     assert_eq!(wire.queue.status().flows, [10, 10, 0]);
-    assert!(wire.left.iter().all(|left| left.class != Class::LowAverage));
+    assert!(wire.sent.iter().all(|left| left.class != Class::LowAverage));
 }
 
-/// What 20 senders do that send somewhat more after each round trip of 100 ms without a loss and half as much after one with: the mean wait of a class's packets,
-/// the longest, and the share that was lost.
+/// Runs 20 responsive senders, which increase their rate after a round trip of 100 ms without loss,
+/// and halve it after one with loss. Returns the mean and longest sojourn time of the class, and
+/// the share of lost packets.
 fn responsive(class: Class) -> (Duration, Duration, f64) {
     let mut wire = wire(third(link(20)));
-    let (mut rates, mut noted, mut came) = ([20.0_f64; 20], 0, 0_u32);
+    let (mut rates, mut noted, mut arrived) = ([20.0_f64; 20], 0, 0_u32);
     for step in 0..60_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
         wire.arrive(Class::HighRate, flow(99), MTU, now);
@@ -234,23 +236,23 @@ fn responsive(class: Class) -> (Duration, Duration, f64) {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "packets so far")]
             let sent = |step: u32| (f64::from(step) * rate / 1_000.0) as u64;
             for _ in sent(step)..sent(step + 1) {
-                came += 1;
+                arrived += 1;
                 wire.arrive(class, flow(number), 500, now);
             }
         }
         if step % 100 == 99 {
             let lost: Vec<FlowHash> =
-                wire.dropped[noted..].iter().map(|(packet, _)| wire.came[*packet as usize].0).collect();
+                wire.dropped[noted..].iter().map(|(packet, _)| wire.arrived[*packet as usize].0).collect();
             noted = wire.dropped.len();
             for (number, rate) in (0..).zip(&mut rates) {
                 *rate = if lost.contains(&flow(number)) { *rate / 2.0 } else { *rate + 10.0 };
             }
         }
     }
-    let left: Vec<&Left> = wire.left.iter().filter(|left| left.class == class).collect();
-    let waits = left.iter().map(|left| left.waited);
+    let left: Vec<&SentPacket> = wire.sent.iter().filter(|left| left.class == class).collect();
+    let waits = left.iter().map(|left| left.sojourn);
     let (sum, longest) = (waits.clone().sum::<Duration>(), waits.max().expect("some left"));
-    (sum / left.len() as u64, longest, 1.0 - number(left.len()) / f64::from(came))
+    (sum / left.len() as u64, longest, 1.0 - number(left.len()) / f64::from(arrived))
 }
 
 #[test]
@@ -262,13 +264,13 @@ fn low_average_packets_wait_as_long_on_average_and_fewer_are_lost() {
     assert!(bounded <= bound && lost < lost_of_low_delay, "{lost} {lost_of_low_delay}");
 }
 
-/// What ten senders that keep to half of their fair share lose beside one that sends ten times as much as it, in percent, and what that
-/// one gets, by its fair share.
+/// Returns the loss of ten senders at half of their fair share, in percent, beside one unresponsive
+/// sender at ten times that share. Also returns the rate of the latter, relative to its fair share.
 fn beside_one_that_does_not_slow_down(settings: Settings) -> (f64, f64) {
     let mut wire = wire(settings);
     // Ten high-rate flows and eleven others: 20 Mbit/s in 31 parts.
     let share = 20.0e6 / 31.0 / 8.0 / 500.0;
-    let mut came = [0_usize; 2];
+    let mut arrived = [0_usize; 2];
     for step in 0..40_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
         for number in 0..10 {
@@ -279,16 +281,16 @@ fn beside_one_that_does_not_slow_down(settings: Settings) -> (f64, f64) {
         for number in 0..11 {
             let rate = share * if number == 10 { 10.0 } else { 0.5 };
             for _ in sent(step, rate)..sent(step + 1, rate) {
-                came[usize::from(number == 10)] += usize::from(step >= 10_000);
+                arrived[usize::from(number == 10)] += usize::from(step >= 10_000);
                 wire.arrive(Class::LowDelay, flow(number), 500, now);
             }
         }
     }
-    let quarter = u32::try_from(wire.came.len() / 4).expect("few packets");
-    let settled = |left: &&Left| left.class == Class::LowDelay && left.packet > quarter;
-    let greedy = wire.left.iter().filter(settled).filter(|left| left.flow == flow(10)).count();
-    let modest = wire.left.iter().filter(settled).count() - greedy;
-    (100.0 - number(modest) * 100.0 / number(came[0]), number(greedy) / (share * 30.0))
+    let quarter = u32::try_from(wire.arrived.len() / 4).expect("few packets");
+    let settled = |left: &&SentPacket| left.class == Class::LowDelay && left.packet > quarter;
+    let greedy = wire.sent.iter().filter(settled).filter(|left| left.flow == flow(10)).count();
+    let modest = wire.sent.iter().filter(settled).count() - greedy;
+    (100.0 - number(modest) * 100.0 / number(arrived[0]), number(greedy) / (share * 30.0))
 }
 
 #[test]
@@ -299,7 +301,8 @@ fn who_does_not_slow_down_pays_and_not_its_neighbours() {
     assert!(lost < 1.0 && taken < 1.25, "{lost} % lost, {taken} of a fair share taken");
 }
 
-/// The share of packets that ten calls lose, in percent, where a high-rate sender brings twice what the link carries, each packet of another flow.
+/// Returns the loss of ten calls, in percent, beside a high-rate sender at twice the link's rate
+/// with each packet in another flow.
 fn lost_beside_flows_of_one_packet(settings: Settings) -> f64 {
     let mut wire = wire(settings);
     for step in 0..20_000_u32 {
@@ -312,7 +315,7 @@ fn lost_beside_flows_of_one_packet(settings: Settings) -> f64 {
             wire.arrive(Class::LowDelay, flow(u64::from(step / 2 % 10)), 100, now);
         }
     }
-    let left = wire.left.iter().filter(|left| left.class == Class::LowDelay).count();
+    let left = wire.sent.iter().filter(|left| left.class == Class::LowDelay).count();
     100.0 - number(left) / 100.0
 }
 
@@ -322,24 +325,26 @@ fn flows_of_one_packet_do_not_have_the_guard_keep_calls_out() {
     assert!(guarded < 2.0, "{guarded} % lost");
 }
 
-/// How many packets of the second half, but high-rate ones, left: of calls, which have 200 bytes, and others.
-fn settled<Q>(wire: &Wire<Q>) -> [usize; 2] {
-    let half = u32::try_from(wire.came.len() / 2).expect("few packets");
-    let held = wire.left.iter().filter(|left| left.class != Class::HighRate && left.packet >= half);
-    let (calls, others): (Vec<&Left>, Vec<&Left>) = held.partition(|left| left.bytes == 200);
+/// Counts the packets that left in the second half, high-rate ones excluded: calls, with 200 bytes,
+/// and others.
+fn settled<Q>(wire: &TestLink<Q>) -> [usize; 2] {
+    let half = u32::try_from(wire.arrived.len() / 2).expect("few packets");
+    let held = wire.sent.iter().filter(|left| left.class != Class::HighRate && left.packet >= half);
+    let (calls, others): (Vec<&SentPacket>, Vec<&SentPacket>) = held.partition(|left| left.bytes == 200);
     [calls.len(), others.len()]
 }
 
-/// The percentage that is missing of so many.
-fn missing(left: usize, came: usize) -> f64 {
-    100.0 - number(left) * 100.0 / number(came)
+/// Returns the percentage of packets that did not leave.
+fn missing(left: usize, arrived: usize) -> f64 {
+    100.0 - number(left) * 100.0 / number(arrived)
 }
 
-/// What forty calls of low delay lose, in percent, beside a source that sends twice what the link carries in their class and uses one after the
-/// other of a hundred thousand flows; and what that gets, in Mbit/s. So many high-rate packets come in a millisecond; eight are as much as the link
-/// carries.
+/// Returns the loss of forty low-delay calls, in percent, beside a source at twice the link's rate
+/// in their class. That source uses a hundred thousand flows in turn. Also returns that source's
+/// rate, in Mbit/s. `high_rate` packets arrive each millisecond; eight are as much as the link
+/// sends.
 fn beside_ever_new_flows(settings: Settings, high_rate: u32) -> (f64, f64) {
-    let (mut wire, mut came) = (wire(settings), 0);
+    let (mut wire, mut arrived) = (wire(settings), 0);
     for step in 0..20_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
         for nth in 0..16 {
@@ -350,11 +355,11 @@ fn beside_ever_new_flows(settings: Settings, high_rate: u32) -> (f64, f64) {
             let made_up = FlowHash::new((number % 100_000).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             wire.arrive_from(flow(1), Class::LowDelay, made_up, MTU, now);
         }
-        came += usize::from(step >= 10_000);
+        arrived += usize::from(step >= 10_000);
         wire.arrive(Class::LowDelay, flow(u64::from(100 + step % 40)), 200, now);
     }
     let [of_calls, of_source] = settled(&wire);
-    (missing(of_calls, came), number(of_source) * f64::from(MTU) * 8.0 / 10.0e6)
+    (missing(of_calls, arrived), number(of_source) * f64::from(MTU) * 8.0 / 10.0e6)
 }
 
 #[test]
@@ -362,7 +367,7 @@ fn ever_new_flows_of_one_source_are_held_to_what_a_few_may_have() {
     let (_, taken) = beside_ever_new_flows(link(100), 8);
     assert!(taken > 40.0, "not guarded, it gets what it likes: {taken} Mbit/s");
     let (lost, taken) = beside_ever_new_flows(link(100).with_guard(GuardMode::Strict), 8);
-    // Forty calls and a hundred high-rate flows, and nobody else who lasts: a low-delay flow has 100 Mbit/s in 240 parts.
+    // Forty calls and a hundred high-rate flows persist: a low-delay flow has 1/240 of 100 Mbit/s.
     let few = 4.0 * 100.0 / 240.0;
     assert!(lost < 2.0 && taken < 1.2 * few && taken > 0.5 * few, "{lost} % lost, {taken} Mbit/s taken");
     for high_rate in [0, 1] {
@@ -373,21 +378,21 @@ fn ever_new_flows_of_one_source_are_held_to_what_a_few_may_have() {
     }
 }
 
-/// What nine calls of one source lose, in percent, where a tenth flow of it sends as much as the link carries, beside busy high-rate flows; and what that
-/// one gets, in Mbit/s.
+/// Returns the loss of nine calls of one source, in percent, beside busy high-rate flows and a
+/// tenth flow of the source at the link's rate. Also returns the rate of that flow, in Mbit/s.
 fn beside_a_greedy_flow_of_the_same_source(settings: Settings) -> (f64, f64) {
-    let (mut wire, mut came) = (wire(settings), 0);
+    let (mut wire, mut arrived) = (wire(settings), 0);
     for step in 0..20_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
         for nth in 0..10 {
             wire.arrive(Class::HighRate, flow(u64::from(900 + (step * 10 + nth) % 100)), MTU, now);
             wire.arrive_from(flow(1), Class::LowDelay, flow(10), MTU, now);
         }
-        came += usize::from(step >= 10_000);
+        arrived += usize::from(step >= 10_000);
         wire.arrive_from(flow(1), Class::LowDelay, flow(u64::from(step % 9)), 200, now);
     }
     let [of_calls, greedy] = settled(&wire);
-    (missing(of_calls, came), number(greedy) * f64::from(MTU) * 8.0 / 10.0e6)
+    (missing(of_calls, arrived), number(greedy) * f64::from(MTU) * 8.0 / 10.0e6)
 }
 
 #[test]
@@ -395,23 +400,23 @@ fn a_greedy_flow_pays_and_not_others_of_its_source() {
     let (_, taken) = beside_a_greedy_flow_of_the_same_source(link(100));
     assert!(taken > 2.0, "not guarded, it gets most of the class: {taken} Mbit/s");
     let (lost, taken) = beside_a_greedy_flow_of_the_same_source(link(100).with_guard(GuardMode::Strict));
-    // Ten low-delay flows and a hundred high-rate ones, whose rate is known to an eighth.
+    // Ten low-delay flows and a hundred high-rate flows, whose rate is known to within 1/8.
     assert!(lost < 2.0 && taken < 1.3 * 100.0 / 210.0, "{lost} % lost, {taken} Mbit/s taken");
 }
 
-/// The share of packets that ten calls lose, in percent, beside a flow of their class that sends so many packets in a millisecond, and high-rate ones that
-/// send so many; ten are as much as the link carries.
+/// Returns the loss of ten calls, in percent, beside a flow of their class and high-rate flows,
+/// each with a number of packets per millisecond. Ten packets are as much as the link sends.
 fn lost_beside_a_flood(settings: Settings, class: Class, [high_rate, packets]: [u32; 2]) -> f64 {
     let mut wire = wire(settings);
-    let mut came = 0;
+    let mut arrived = 0;
     for step in 0..20_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
         (0..high_rate).for_each(|_| wire.arrive(Class::HighRate, flow(30), 250, now));
         (0..packets).for_each(|_| wire.arrive(class, flow(20), 250, now));
-        came += usize::from(step >= 10_000);
+        arrived += usize::from(step >= 10_000);
         wire.arrive(class, flow(u64::from(step % 10)), 200, now);
     }
-    missing(settled(&wire)[0], came)
+    missing(settled(&wire)[0], arrived)
 }
 
 #[test]
@@ -426,23 +431,24 @@ fn who_does_not_slow_down_pays_also_where_the_high_rate_class_has_little_to_send
     }
 }
 
-/// The share of packets that ten calls lose, in percent, beside a source of their class that sends three times what the link carries for so many
-/// milliseconds, pauses for as many, and takes a new flow after so many. Nobody else sends.
+/// Returns the loss of ten calls, in percent, beside a source of their class at three times the
+/// link's rate. It sends for `on` milliseconds, pauses for `off`, and uses a new flow after
+/// `lifetime`. There is no other traffic.
 fn lost_beside_bursts(settings: Settings, [on, off, lifetime]: [u32; 3]) -> f64 {
     let mut wire = wire(settings);
-    let mut came = 0;
+    let mut arrived = 0;
     for step in 0..60_000_u32 {
         let now = Time::START + Duration::from_millis(1) * u64::from(step);
         if step % (on + off) < on {
             let changing = flow(u64::from(1_000 + step / lifetime));
             (0..30).for_each(|_| wire.arrive_from(flow(500), Class::LowDelay, changing, 250, now));
         }
-        came += usize::from(step >= 30_000);
+        arrived += usize::from(step >= 30_000);
         wire.arrive(Class::LowDelay, flow(u64::from(step % 10)), 200, now);
     }
     let settled = Time::START + Duration::from_secs(30);
-    let left = wire.left.iter().filter(|left| left.bytes == 200 && left.at >= settled).count();
-    missing(left, came)
+    let left = wire.sent.iter().filter(|left| left.bytes == 200 && left.at >= settled).count();
+    missing(left, arrived)
 }
 
 #[test]

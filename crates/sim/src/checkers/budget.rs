@@ -1,11 +1,12 @@
-//! Whether bytes stay within a budget over every window of time.
+//! Checker of a byte budget: within any window of a fixed length, at most so many bytes.
 
 use alloc::collections::VecDeque;
 
 use byway_units::{Bytes, Duration, Time};
 use thiserror::Error;
 
-/// The bytes of the last `window`: of the half-open span that ends with, and includes, the present.
+/// Counter of the bytes spent in the last `window`: the half-open span that ends with, and
+/// includes, the latest instant.
 #[derive(Clone, Debug)]
 pub struct SlidingBytes {
     window: Duration,
@@ -15,13 +16,14 @@ pub struct SlidingBytes {
 }
 
 impl SlidingBytes {
-    /// A window of this length, with nothing in it.
+    /// Creates an empty window of this length.
     #[must_use]
     pub const fn new(window: Duration) -> Self {
         Self { window, recent: VecDeque::new(), sum: Bytes::ZERO, peak: Bytes::ZERO }
     }
 
-    /// Counts bytes at an instant, which is not before that of the last call; what is in the window now.
+    /// Counts bytes at an instant, which is not before that of the last call. Returns the sum of
+    /// the window.
     pub fn add(&mut self, bytes: Bytes, now: Time) -> Bytes {
         self.recent.push_back((now, bytes));
         self.sum += bytes;
@@ -30,7 +32,7 @@ impl SlidingBytes {
         sum
     }
 
-    /// What is in the window at an instant, which is not before that of the last call.
+    /// Returns the sum of the window at an instant, which is not before that of the last call.
     pub fn sum(&mut self, now: Time) -> Bytes {
         while let Some(&(time, bytes)) = self.recent.front()
             && now - time >= self.window
@@ -41,28 +43,28 @@ impl SlidingBytes {
         self.sum
     }
 
-    /// The most that was ever in the window.
+    /// Returns the largest sum that the window ever had.
     #[must_use]
     pub const fn peak(&self) -> Bytes {
         self.peak
     }
 }
 
-/// More bytes than the budget allows.
+/// Violation of a [`ByteBudget`]: a window in which more bytes were spent than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{spent} were spent in the {window} until {now}, the budget is {bytes_max}")]
-pub struct OverBudget {
-    /// The end of the window.
+pub struct BudgetExceeded {
+    /// End of the window that exceeds the budget.
     pub now: Time,
-    /// Its length.
+    /// Length of the budget's windows.
     pub window: Duration,
-    /// The bytes in it.
+    /// Bytes spent in the window.
     pub spent: Bytes,
-    /// The bytes that were allowed.
+    /// Most bytes that the budget allows in a window.
     pub bytes_max: Bytes,
 }
 
-/// A budget of bytes over every window of a length.
+/// Byte budget of every window of a fixed length, and the bytes spent of it.
 #[derive(Clone, Debug)]
 pub struct ByteBudget {
     bytes_max: Bytes,
@@ -70,7 +72,7 @@ pub struct ByteBudget {
 }
 
 impl ByteBudget {
-    /// At most `bytes_max` within any `window`.
+    /// Creates a budget of at most `bytes_max` within any `window`.
     #[must_use]
     pub const fn new(bytes_max: Bytes, window: Duration) -> Self {
         Self { bytes_max, spent: SlidingBytes::new(window) }
@@ -79,16 +81,16 @@ impl ByteBudget {
     /// Spends bytes at an instant, which is not before that of the last call.
     ///
     /// # Errors
-    /// If the window that ends now holds more than the budget.
-    pub fn spend(&mut self, bytes: Bytes, now: Time) -> Result<(), OverBudget> {
+    /// If the window that ends now exceeds the budget.
+    pub fn spend(&mut self, bytes: Bytes, now: Time) -> Result<(), BudgetExceeded> {
         let (spent, bytes_max) = (self.spent.add(bytes, now), self.bytes_max);
         if spent > bytes_max {
-            return Err(OverBudget { now, window: self.spent.window, spent, bytes_max });
+            return Err(BudgetExceeded { now, window: self.spent.window, spent, bytes_max });
         }
         Ok(())
     }
 
-    /// The most that any window held.
+    /// Returns the most bytes that were spent in any window until now.
     #[must_use]
     pub const fn peak(&self) -> Bytes {
         self.spent.peak()

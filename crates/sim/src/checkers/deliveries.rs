@@ -1,4 +1,5 @@
-//! Whether applications get what was sent to them: the same bytes, in the same flow, at most once, in time.
+//! Checker of deliveries: an application gets the bytes sent to it, in the same flow, at most once,
+//! in time.
 
 use alloc::collections::BTreeMap;
 use core::fmt::Debug;
@@ -8,119 +9,122 @@ use thiserror::Error;
 
 use crate::hash::digest;
 
-/// What is known about a payload.
+/// Time at which an application sent a payload, and whether its peer has received it.
 #[derive(Clone, Copy, Debug)]
-struct Packet {
+struct PayloadRecord {
     sent: Time,
     delivered: Option<Time>,
 }
 
-/// A payload's digest and length: two different payloads of a test agree in both once in 10^19 pairs.
+/// A payload's digest and length: two different payloads of a test agree in both with probability
+/// 10^-19.
 type Content = (u64, usize);
 
-/// How a delivery is.
+/// Timeliness of a delivered payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Before or at the deadline.
+    /// Delivered before or at its deadline.
     InTime,
-    /// After it: as good as lost.
+    /// Delivered after its deadline, which is as good as lost.
     Late,
 }
 
-/// What must not happen.
+/// Error of a delivery that the workload or the protocol under test must not cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DeliveryError<F: Debug> {
-    /// The workload sent the same bytes twice, so that their deliveries cannot be told apart.
+    /// The workload sent the same bytes twice, which makes their deliveries indistinguishable.
     #[error("flow {flow:?} sent the same {bytes} bytes at {first} and at {again}: number the payloads")]
     SentTwice {
-        /// The flow.
+        /// Flow in which the same payload was sent twice.
         flow: F,
-        /// The length of the payload.
+        /// Length of the payload, in bytes.
         bytes: usize,
-        /// When it was sent first.
+        /// Time of the first sending.
         first: Time,
-        /// When it was sent again.
+        /// Time of the second sending.
         again: Time,
     },
-    /// Nobody sent these bytes: they were altered or made up.
+    /// An application received bytes that nobody sent: they are altered or invented.
     #[error("flow {flow:?} delivered {bytes} bytes at {now} that nobody sent")]
     NeverSent {
-        /// The flow.
+        /// Flow that delivered the payload.
         flow: F,
-        /// The length of the payload.
+        /// Length of the payload, in bytes.
         bytes: usize,
-        /// When it was delivered.
+        /// Time of the delivery.
         now: Time,
     },
-    /// Another flow sent these bytes.
+    /// An application received a payload in a flow other than that in which it was sent.
     #[error("flow {flow:?} delivered {bytes} bytes at {now} that flow {sender:?} sent")]
     WrongFlow {
         /// The flow that delivered.
         flow: F,
         /// The flow that sent.
         sender: F,
-        /// The length of the payload.
+        /// Length of the payload, in bytes.
         bytes: usize,
-        /// When it was delivered.
+        /// Time of the delivery.
         now: Time,
     },
-    /// It was delivered before.
+    /// An application received the same payload twice.
     #[error("flow {flow:?} delivered the same {bytes} bytes at {first} and at {again}")]
     Twice {
-        /// The flow.
+        /// Flow that delivered the payload twice.
         flow: F,
-        /// The length of the payload.
+        /// Length of the payload, in bytes.
         bytes: usize,
-        /// When it was delivered first.
+        /// Time of the first delivery.
         first: Time,
-        /// When it was delivered again.
+        /// Time of the second delivery.
         again: Time,
     },
 }
 
-/// How many payloads were sent and delivered.
+/// Numbers of payloads sent and delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounters {
-    /// Sent.
+    /// Payloads that applications sent.
     pub sent: u64,
-    /// Delivered, in time.
+    /// Payloads delivered before or at their deadline.
     pub in_time: u64,
-    /// Delivered, after the deadline.
+    /// Payloads delivered after their deadline.
     pub late: u64,
 }
 
 impl DeliveryCounters {
-    /// Sent and not delivered, so far.
+    /// Returns the number of payloads sent and not delivered until now.
     #[must_use]
     pub const fn missing(&self) -> u64 {
         self.sent - self.in_time - self.late
     }
 }
 
-/// Compares what applications get with what they sent. `F` names flows.
+/// Compares payloads that applications receive with those sent. `F` identifies flows.
 ///
-/// No two payloads of a flow may be equal: workloads number them. Memory grows with what was sent.
+/// No two payloads of a flow may be equal: workloads number them. Memory grows with the number of
+/// payloads sent.
 #[derive(Clone, Debug)]
 pub struct Deliveries<F> {
     deadline: Duration,
-    packets: BTreeMap<(Content, F), Packet>,
+    packets: BTreeMap<(Content, F), PayloadRecord>,
     counters: DeliveryCounters,
 }
 
 impl<F: Copy + Ord + Debug> Deliveries<F> {
-    /// A delivery is late if it is more than `deadline` after the sending.
+    /// Creates a checker for which a delivery is late if it is more than `deadline` after the
+    /// sending.
     #[must_use]
     pub const fn new(deadline: Duration) -> Self {
         let counters = DeliveryCounters { sent: 0, in_time: 0, late: 0 };
         Self { deadline, packets: BTreeMap::new(), counters }
     }
 
-    /// The application sends a payload.
+    /// Records that an application sends a payload in a flow now.
     ///
     /// # Errors
-    /// If it has sent the same one before, in this flow.
-    pub fn sent(&mut self, flow: F, payload: &[u8], now: Time) -> Result<(), DeliveryError<F>> {
-        let packet = Packet { sent: now, delivered: None };
+    /// If the flow has sent the same payload before.
+    pub fn on_sent(&mut self, flow: F, payload: &[u8], now: Time) -> Result<(), DeliveryError<F>> {
+        let packet = PayloadRecord { sent: now, delivered: None };
         if let Some(before) = self.packets.insert((content(payload), flow), packet) {
             let (bytes, first) = (payload.len(), before.sent);
             return Err(DeliveryError::SentTwice { flow, bytes, first, again: now });
@@ -129,11 +133,11 @@ impl<F: Copy + Ord + Debug> Deliveries<F> {
         Ok(())
     }
 
-    /// The application gets a payload.
+    /// Records that an application receives a payload now. Returns its timeliness.
     ///
     /// # Errors
-    /// If it was not sent, not in this flow, or delivered before.
-    pub fn delivered(&mut self, flow: F, payload: &[u8], now: Time) -> Result<Delivery, DeliveryError<F>> {
+    /// If nobody sent the payload, another flow sent it, or it was delivered before.
+    pub fn on_delivered(&mut self, flow: F, payload: &[u8], now: Time) -> Result<Delivery, DeliveryError<F>> {
         let (content, bytes) = (content(payload), payload.len());
         let Some(packet) = self.packets.get_mut(&(content, flow)) else {
             return Err(match self.sender(content) {
@@ -153,15 +157,16 @@ impl<F: Copy + Ord + Debug> Deliveries<F> {
         Ok(Delivery::InTime)
     }
 
-    /// How many payloads were sent and delivered so far.
+    /// Returns the numbers of payloads sent and delivered until now.
     #[must_use]
     pub const fn counters(&self) -> DeliveryCounters {
         self.counters
     }
 
-    /// A flow that sent this content.
+    /// Returns a flow that sent this content; `None` if nobody sent it.
     fn sender(&self, content: Content) -> Option<F> {
-        // Flows have no smallest name in general, so the search goes over all: it ends the test anyway.
+        // Not every type of flow has a smallest value, therefore the search covers all packets. The
+        // error ends the test anyway.
         self.packets.keys().find(|(sent, _)| *sent == content).map(|&(_, flow)| flow)
     }
 }
@@ -182,15 +187,15 @@ mod tests {
 
     fn with_one_sent() -> Deliveries<u16> {
         let mut deliveries = Deliveries::new(DEADLINE);
-        assert_eq!(deliveries.sent(1, b"one", at(10)), Ok(()));
+        assert_eq!(deliveries.on_sent(1, b"one", at(10)), Ok(()));
         deliveries
     }
 
     #[test]
     fn a_delivery_is_late_after_its_deadline_and_not_at_it() {
-        assert_eq!(with_one_sent().delivered(1, b"one", at(110)), Ok(Delivery::InTime));
+        assert_eq!(with_one_sent().on_delivered(1, b"one", at(110)), Ok(Delivery::InTime));
         let mut late = with_one_sent();
-        assert_eq!(late.delivered(1, b"one", at(111)), Ok(Delivery::Late));
+        assert_eq!(late.on_delivered(1, b"one", at(111)), Ok(Delivery::Late));
         assert_eq!(late.counters(), DeliveryCounters { sent: 1, in_time: 0, late: 1 });
     }
 
@@ -198,36 +203,36 @@ mod tests {
     fn what_is_not_delivered_is_missing() {
         let mut deliveries = with_one_sent();
         assert_eq!(deliveries.counters().missing(), 1);
-        assert!(deliveries.delivered(1, b"one", at(20)).is_ok());
+        assert!(deliveries.on_delivered(1, b"one", at(20)).is_ok());
         assert_eq!(deliveries.counters().missing(), 0);
     }
 
     #[test]
     fn altered_bytes_are_found() {
         let error = DeliveryError::NeverSent { flow: 1, bytes: 3, now: at(20) };
-        assert_eq!(with_one_sent().delivered(1, b"onf", at(20)), Err(error));
+        assert_eq!(with_one_sent().on_delivered(1, b"onf", at(20)), Err(error));
     }
 
     #[test]
     fn bytes_of_another_flow_are_found() {
         let error = DeliveryError::WrongFlow { flow: 2, sender: 1, bytes: 3, now: at(20) };
-        assert_eq!(with_one_sent().delivered(2, b"one", at(20)), Err(error));
+        assert_eq!(with_one_sent().on_delivered(2, b"one", at(20)), Err(error));
     }
 
     #[test]
     fn a_second_delivery_is_found() {
         let mut deliveries = with_one_sent();
-        assert!(deliveries.delivered(1, b"one", at(20)).is_ok());
+        assert!(deliveries.on_delivered(1, b"one", at(20)).is_ok());
         let error = DeliveryError::Twice { flow: 1, bytes: 3, first: at(20), again: at(30) };
-        assert_eq!(deliveries.delivered(1, b"one", at(30)), Err(error));
+        assert_eq!(deliveries.on_delivered(1, b"one", at(30)), Err(error));
         assert_eq!(deliveries.counters().in_time, 1);
     }
 
     #[test]
     fn equal_payloads_are_refused_within_a_flow_only() {
         let mut deliveries = with_one_sent();
-        assert_eq!(deliveries.sent(2, b"one", at(20)), Ok(()));
+        assert_eq!(deliveries.on_sent(2, b"one", at(20)), Ok(()));
         let error = DeliveryError::SentTwice { flow: 1, bytes: 3, first: at(10), again: at(20) };
-        assert_eq!(deliveries.sent(1, b"one", at(20)), Err(error));
+        assert_eq!(deliveries.on_sent(1, b"one", at(20)), Err(error));
     }
 }

@@ -1,4 +1,4 @@
-//! How much of what the direct path lost was repaired, and how fast.
+//! Statistics of repairs: the share of lost packets that were repaired, and the repair times.
 
 use alloc::collections::BTreeMap;
 use core::fmt::Debug;
@@ -8,19 +8,20 @@ use thiserror::Error;
 
 use crate::checkers::Sample;
 
-/// What is known about a packet.
+/// Times of a packet, and whether its direct path lost it.
 #[derive(Clone, Copy, Debug)]
-struct Packet {
+struct PacketRecord {
     sent: Time,
-    /// When the direct copy was to arrive.
+    /// Expected arrival of the direct copy.
     due: Time,
     is_lost: bool,
     delivered: Option<Time>,
     duplicates: u64,
 }
 
-impl Packet {
-    /// From the moment at which the direct copy was due to the delivery; nothing if that came sooner.
+impl PacketRecord {
+    /// Returns the time from the expected arrival of the direct copy to the delivery, zero if the
+    /// delivery was earlier.
     fn repair_time(&self) -> Option<Duration> {
         self.delivered.map(|delivered| delivered.saturating_since(self.due))
     }
@@ -30,55 +31,57 @@ impl Packet {
     }
 }
 
-/// What cannot be.
+/// Inconsistent use of [`Repairs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RepairError<K: Debug> {
-    /// Two packets with one name.
+    /// Two packets were sent with one identifier.
     #[error("packet {key:?} was sent at {first} and again at {again}: give each a name of its own")]
     SentTwice {
-        /// The packet.
+        /// Identifier of both packets.
         key: K,
-        /// When it was sent first.
+        /// Time of the first sending.
         first: Time,
-        /// When it was sent again.
+        /// Time of the second sending.
         again: Time,
     },
-    /// A packet that nobody sent was lost or delivered.
+    /// The caller reports a loss or delivery of a packet that nobody sent.
     #[error("packet {key:?} was lost or delivered, but never sent")]
     NeverSent {
-        /// The packet.
+        /// Identifier of the packet.
         key: K,
     },
 }
 
-/// What became of all packets. A packet is *late* if it comes after its deadline, and late is lost.
+/// Outcomes of all packets. A packet is *late* if its delivery is after its deadline, and a late
+/// packet counts as lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairSummary {
-    /// Packets sent.
+    /// Packets that were sent.
     pub sent: u64,
-    /// Of these, lost on the direct path.
+    /// Packets that the direct path lost, whether repaired or not.
     pub lost: u64,
-    /// Of the lost, delivered in time.
+    /// Packets that the direct path lost and a repair delivered before their deadline.
     pub repaired: u64,
-    /// Of the repaired, those whose repair took at most the time that was asked for.
+    /// Repaired packets whose repair took at most the time limit passed to [`Repairs::summary`].
     pub repaired_within: u64,
-    /// Of all sent, delivered after the deadline.
+    /// Packets delivered after their deadline, whether lost on the direct path or not.
     pub late: u64,
-    /// Of all sent, never delivered.
+    /// Packets that were never delivered.
     pub missing: u64,
     /// Deliveries beyond the first of each packet.
     pub duplicates: u64,
-    /// How long the repairs took that came in time, from the moment the direct copy was due.
+    /// Repair times of the repaired packets, each from the expected arrival of the direct copy to
+    /// the delivery.
     pub repair_times: Sample<Duration>,
 }
 
-/// Keeps the books about repairs. `K` names packets, for instance by flow and sequence number.
+/// Ledger of losses and repairs. `K` identifies packets, for instance by flow and sequence number.
 ///
-/// The world's log tells what the direct path lost: an [`Observer`](crate::Observer) of the direct link calls
-/// [`lost`](Self::lost).
+/// The world's log reports the losses of the direct path: an [`Observer`](crate::Observer) of the
+/// direct link calls [`lost`](Self::lost).
 #[derive(Clone, Debug)]
 pub struct Repairs<K> {
-    packets: BTreeMap<K, Packet>,
+    packets: BTreeMap<K, PacketRecord>,
 }
 
 impl<K> Default for Repairs<K> {
@@ -88,33 +91,38 @@ impl<K> Default for Repairs<K> {
 }
 
 impl<K: Copy + Ord + Debug> Repairs<K> {
-    /// A packet is sent, on a direct path of this delay.
+    /// Records that a packet is sent, on a direct path with this delay.
     ///
     /// # Errors
-    /// If one of this name was sent before.
-    pub fn sent(&mut self, key: K, now: Time, direct_delay: Duration) -> Result<(), RepairError<K>> {
-        let packet =
-            Packet { sent: now, due: now + direct_delay, is_lost: false, delivered: None, duplicates: 0 };
+    /// If a packet with this identifier was sent before.
+    pub fn on_sent(&mut self, key: K, now: Time, direct_delay: Duration) -> Result<(), RepairError<K>> {
+        let packet = PacketRecord {
+            sent: now,
+            due: now + direct_delay,
+            is_lost: false,
+            delivered: None,
+            duplicates: 0,
+        };
         match self.packets.insert(key, packet) {
             Some(before) => Err(RepairError::SentTwice { key, first: before.sent, again: now }),
             None => Ok(()),
         }
     }
 
-    /// The direct path loses a packet.
+    /// Records that the direct path loses a packet.
     ///
     /// # Errors
-    /// If it was never sent.
-    pub fn lost(&mut self, key: K) -> Result<(), RepairError<K>> {
+    /// If nobody sent it.
+    pub fn on_lost(&mut self, key: K) -> Result<(), RepairError<K>> {
         self.packet(key)?.is_lost = true;
         Ok(())
     }
 
-    /// The application gets a packet, by whatever way.
+    /// Records a delivery to the application, over any path.
     ///
     /// # Errors
-    /// If it was never sent.
-    pub fn delivered(&mut self, key: K, now: Time) -> Result<(), RepairError<K>> {
+    /// If nobody sent the packet.
+    pub fn on_delivered(&mut self, key: K, now: Time) -> Result<(), RepairError<K>> {
         let packet = self.packet(key)?;
         match packet.delivered {
             Some(_) => packet.duplicates += 1,
@@ -123,30 +131,32 @@ impl<K: Copy + Ord + Debug> Repairs<K> {
         Ok(())
     }
 
-    /// How long after its direct copy was due a packet was delivered.
+    /// Returns the time from the expected arrival of a packet's direct copy to its delivery. `None`
+    /// if it was not sent, or not yet delivered.
     #[must_use]
     pub fn lateness(&self, key: K) -> Option<Duration> {
-        self.packets.get(&key).and_then(Packet::repair_time)
+        self.packets.get(&key).and_then(PacketRecord::repair_time)
     }
 
-    /// The packets that were never delivered, in order.
+    /// Returns the packets that were never delivered, in order.
     pub fn missing(&self) -> impl Iterator<Item = K> + '_ {
         self.packets.iter().filter(|(_, packet)| packet.delivered.is_none()).map(|(key, _)| *key)
     }
 
-    fn packet(&mut self, key: K) -> Result<&mut Packet, RepairError<K>> {
+    fn packet(&mut self, key: K) -> Result<&mut PacketRecord, RepairError<K>> {
         self.packets.get_mut(&key).ok_or(RepairError::NeverSent { key })
     }
 
-    /// What became of all packets, if they are late `deadline` after they were sent, and those are counted apart
-    /// whose repair took at most `within`.
+    /// Returns the outcomes of all packets. A packet is late more than `deadline` after its
+    /// sending. Repairs that took at most `within` are counted separately.
     #[must_use]
     pub fn summary(&self, deadline: Duration, within: Duration) -> RepairSummary {
-        let count =
-            |is: &dyn Fn(&Packet) -> bool| self.packets.values().filter(|packet| is(packet)).count() as u64;
+        let count = |is: &dyn Fn(&PacketRecord) -> bool| {
+            self.packets.values().filter(|packet| is(packet)).count() as u64
+        };
         let lost = self.packets.values().filter(|packet| packet.is_lost);
         let repaired = lost.filter(|packet| !packet.is_late(deadline));
-        let repair_times: Sample<_> = repaired.filter_map(Packet::repair_time).collect();
+        let repair_times: Sample<_> = repaired.filter_map(PacketRecord::repair_time).collect();
         RepairSummary {
             sent: self.packets.len() as u64,
             lost: count(&|packet| packet.is_lost),
@@ -172,17 +182,18 @@ mod tests {
         Time::START + Duration::from_millis(millis)
     }
 
-    /// Packet `n` is sent at `n` ms; then these are lost, and these delivered, so many ms after the sending.
+    /// Packet `n` is sent at `n` ms; then these are lost, and these delivered, at these times in ms
+    /// after the sending.
     fn repairs(sent: u64, lost: &[u64], delivered: &[(u64, u64)]) -> Repairs<u64> {
         let mut repairs = Repairs::default();
         for key in 0..sent {
-            assert_eq!(repairs.sent(key, after(key), DIRECT), Ok(()));
+            assert_eq!(repairs.on_sent(key, after(key), DIRECT), Ok(()));
         }
         for &key in lost {
-            assert_eq!(repairs.lost(key), Ok(()));
+            assert_eq!(repairs.on_lost(key), Ok(()));
         }
         for &(key, millis) in delivered {
-            assert_eq!(repairs.delivered(key, after(key + millis)), Ok(()));
+            assert_eq!(repairs.on_delivered(key, after(key + millis)), Ok(()));
         }
         repairs
     }
@@ -229,9 +240,9 @@ mod tests {
     #[test]
     fn unknown_and_doubled_packets_are_found() {
         let mut repairs = repairs(1, &[], &[]);
-        assert_eq!(repairs.lost(7), Err(RepairError::NeverSent { key: 7 }));
-        assert_eq!(repairs.delivered(7, after(0)), Err(RepairError::NeverSent { key: 7 }));
+        assert_eq!(repairs.on_lost(7), Err(RepairError::NeverSent { key: 7 }));
+        assert_eq!(repairs.on_delivered(7, after(0)), Err(RepairError::NeverSent { key: 7 }));
         let error = RepairError::SentTwice { key: 0, first: after(0), again: after(9) };
-        assert_eq!(repairs.sent(0, after(9), DIRECT), Err(error));
+        assert_eq!(repairs.on_sent(0, after(9), DIRECT), Err(error));
     }
 }

@@ -1,51 +1,53 @@
-//! Quantiles that are values which really occurred.
+//! Sample of values, and its quantiles. Each quantile is a value that occurred.
 
 use alloc::vec::Vec;
 
-/// Values in rising order.
+/// Sample of values in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample<T>(Vec<T>);
 
 impl<T: Copy + Ord> Sample<T> {
-    /// Sorts the values.
+    /// Creates a sample and sorts the values.
     #[must_use]
     pub fn new(mut values: Vec<T>) -> Self {
         values.sort_unstable();
         Self(values)
     }
 
-    /// The values, in rising order.
+    /// Returns the values, in ascending order.
     #[must_use]
     pub fn values(&self) -> &[T] {
         &self.0
     }
 
-    /// The smallest value that at least `parts` of `whole` of the values do not exceed (nearest rank, without
-    /// interpolation): `quantile(999, 1_000)` is the 99.9th percentile. `None` if there are no values.
+    /// Returns the quantile: the smallest value that at least `parts` of `whole` of the values do
+    /// not exceed. It is the nearest rank, without interpolation: `quantile(999, 1_000)` is the
+    /// 99.9th percentile. `None` if there are no values.
     ///
     /// # Panics
     /// If `parts` exceeds `whole`, or `whole` is zero.
     #[must_use]
     pub fn quantile(&self, parts: u32, whole: u32) -> Option<T> {
         assert!(parts <= whole && whole > 0, "{parts} of {whole} is no share");
-        // 32 bits by the length of a vector: the product fits in 128 bits, and the quotient is at most the length.
+        // 32 bits by the length of a vector: the product fits in 128 bits, and the quotient is at
+        // most the length.
         let rank = (self.0.len() as u128 * u128::from(parts)).div_ceil(u128::from(whole)).max(1);
         self.0.get(usize::try_from(rank - 1).ok()?).copied()
     }
 
-    /// The median: of an even number of values, the lower of the two in the middle.
+    /// Returns the median: for an even number of values, the lower of the two in the middle.
     #[must_use]
     pub fn median(&self) -> Option<T> {
         self.quantile(1, 2)
     }
 
-    /// The 99th percentile.
+    /// Returns the 99th percentile.
     #[must_use]
     pub fn p99(&self) -> Option<T> {
         self.quantile(99, 100)
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     #[must_use]
     pub fn max(&self) -> Option<T> {
         self.0.last().copied()

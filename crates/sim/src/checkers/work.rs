@@ -1,13 +1,14 @@
-//! Work that one input costs a node, so that virtual time sees what a processor would.
+//! Limit on the work that a node does for one input: a processing cost that virtual time does not
+//! show.
 
 use byway_proto::agent::Agent;
 use byway_proto::limits::{FLOWS_PER_SESSION_MAX, INPUT_WORK_MAX, REGISTRATION_WORK};
 use byway_proto::relay::Relay;
 
-/// Gives an agent an input, and checks what that costs; returns the units of work.
+/// Passes an input to an agent and checks its cost. Returns the units of work.
 ///
 /// # Panics
-/// If these are more than [`INPUT_WORK_MAX`].
+/// If the cost exceeds [`INPUT_WORK_MAX`].
 pub fn check_agent_input(agent: &mut Agent, input: impl FnOnce(&mut Agent)) -> u64 {
     let before = agent.work();
     input(agent);
@@ -20,10 +21,10 @@ pub fn check_agent_input(agent: &mut Agent, input: impl FnOnce(&mut Agent)) -> u
     spent
 }
 
-/// Gives a relay an input, and checks what that costs; returns the units of work.
+/// Passes an input to a relay and checks its cost. Returns the units of work.
 ///
 /// # Panics
-/// If these are more than [`INPUT_WORK_MAX`], beside the registrations of a session, which end with it.
+/// If the cost exceeds [`INPUT_WORK_MAX`] plus that of the registrations that end with a session.
 pub fn check_relay_input(relay: &mut Relay, input: impl FnOnce(&mut Relay)) -> u64 {
     let before = relay.work();
     input(relay);

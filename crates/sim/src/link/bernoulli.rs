@@ -5,7 +5,7 @@ use byway_units::Probability;
 use crate::link::Offer;
 use crate::random::Seed;
 
-/// Loses each packet with the same probability, whatever happens to others.
+/// Loses each packet with the same probability, independently of others.
 #[derive(Debug)]
 pub(crate) struct Bernoulli {
     probability: Probability,
@@ -43,7 +43,7 @@ mod tests {
         // 20,000, with a standard deviation of 140.
         let count = lost.iter().filter(|&&is_lost| is_lost).count();
         assert!(count.abs_diff(20_000) < 560, "{count}");
-        // Of the 20,000 after a lost packet, 400 are lost, with a standard deviation of 20.
+        // 20,000 packets follow a lost one; 400 of them are lost, with a standard deviation of 20.
         let pairs = lost.windows(2).filter(|pair| pair[0] && pair[1]).count();
         assert!(pairs.abs_diff(400) < 80, "{pairs}");
     }

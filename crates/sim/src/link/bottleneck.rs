@@ -1,13 +1,13 @@
-//! A rate or a recorded capacity, and a queue before it that loses what does not fit (tail drop).
+//! Bottleneck: a rate or a recorded capacity, behind a tail-drop queue.
 
 use alloc::collections::VecDeque;
 
 use byway_units::{Bytes, Rate, Time};
 use thiserror::Error;
 
-use super::capacity::{Place, RecordedCapacity};
+use super::capacity_trace::{CapacityTrace, TracePosition};
 
-/// The slowest place of a link.
+/// Capacity of a link's bottleneck, and the size of its tail-drop queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bottleneck {
     capacity: Capacity,
@@ -17,20 +17,20 @@ pub struct Bottleneck {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Capacity {
     Rate(Rate),
-    Recorded(RecordedCapacity),
+    Recorded(CapacityTrace),
 }
 
-/// Why a bottleneck cannot be.
+/// Error of a bottleneck's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BottleneckError {
-    /// A rate of zero.
+    /// The rate is zero.
     #[error("a bottleneck of 0 bit/s never sends what it holds: give a rate, or an outage")]
     NoRate,
 }
 
 impl Bottleneck {
-    /// A bottleneck of `rate` that holds up to `queue_bytes_max` of IP packets, the one being sent among them:
-    /// a packet is lost if it would make them more.
+    /// Creates a bottleneck of `rate` with a queue of up to `queue_bytes_max` bytes of IP packets,
+    /// including the packet in transmission. Packets that would exceed it are lost.
     ///
     /// # Errors
     /// If the rate is zero.
@@ -41,48 +41,50 @@ impl Bottleneck {
         Ok(Self { capacity: Capacity::Rate(rate), queue_bytes_max })
     }
 
-    /// A bottleneck that passes what was once recorded, and holds as much as one of a rate.
+    /// Creates a bottleneck with a recorded capacity and a queue like that of [`Self::new`].
     #[must_use]
-    pub const fn recorded(capacity: RecordedCapacity, queue_bytes_max: Bytes) -> Self {
+    pub const fn recorded(capacity: CapacityTrace, queue_bytes_max: Bytes) -> Self {
         Self { capacity: Capacity::Recorded(capacity), queue_bytes_max }
     }
 
-    /// What may pass from one instant until another; as much as can be counted if that is more.
-    fn passes(&self, from: Time, until: Time) -> Bytes {
+    /// Returns the bytes that the bottleneck could transmit between two instants, saturating.
+    fn capacity_between(&self, from: Time, until: Time) -> Bytes {
         match &self.capacity {
             Capacity::Rate(rate) => rate.bytes_in(until.saturating_since(from)).unwrap_or(Bytes::MAX),
-            Capacity::Recorded(capacity) => capacity.until(until).saturating_sub(capacity.until(from)),
+            Capacity::Recorded(capacity) => {
+                capacity.bytes_until(until).saturating_sub(capacity.bytes_until(from))
+            }
         }
     }
 }
 
-/// How much a bottleneck had to do. Bytes are those of IP packets.
+/// Usage of a link's bottleneck since the start. Bytes are those of IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BottleneckUse {
-    /// The most bytes that it held at once, those of the packet being sent among them.
-    pub held_max: Bytes,
-    /// What has passed it.
+pub struct BottleneckUsage {
+    /// Largest backlog of the queue, including the packet in transmission.
+    pub backlog_max: Bytes,
+    /// Bytes that passed the bottleneck.
     pub passed: Bytes,
-    /// What could have passed it.
+    /// Bytes that could have passed the bottleneck.
     pub capacity: Bytes,
 }
 
-/// A bottleneck at work.
+/// State of a bottleneck: its queue, and the counts for [`BottleneckUsage`].
 #[derive(Debug)]
 pub(crate) struct Transmitter {
     bottleneck: Bottleneck,
-    /// Of a recorded capacity.
-    place: Option<Place>,
-    /// When each packet has left, and its size; first in, first out.
+    /// Position in a recorded capacity; `None` before the first packet, and for a constant rate.
+    position: Option<TracePosition>,
+    /// Departure time and size of each queued packet; first in, first out.
     departures: VecDeque<(Time, Bytes)>,
     backlog: Bytes,
     busy_until: Time,
-    /// What was taken in.
-    taken: Bytes,
-    held_max: Bytes,
-    /// Since when it is as it is.
+    /// Bytes accepted into the queue.
+    accepted: Bytes,
+    backlog_max: Bytes,
+    /// Time of the last change of the bottleneck's settings.
     since: Time,
-    /// What could have passed before.
+    /// Bytes that could have passed until `since`.
     capacity_before: Bytes,
 }
 
@@ -90,60 +92,61 @@ impl Transmitter {
     pub(crate) const fn new(bottleneck: Bottleneck, now: Time) -> Self {
         Self {
             bottleneck,
-            place: None,
+            position: None,
             departures: VecDeque::new(),
             backlog: Bytes::ZERO,
             busy_until: Time::START,
-            taken: Bytes::ZERO,
-            held_max: Bytes::ZERO,
+            accepted: Bytes::ZERO,
+            backlog_max: Bytes::ZERO,
             since: now,
             capacity_before: Bytes::ZERO,
         }
     }
 
-    /// It is another one from now on; what it holds leaves as it would have.
-    pub(crate) fn change(&mut self, bottleneck: Bottleneck, now: Time) {
+    /// Replaces the bottleneck's settings; packets in its queue leave as before.
+    pub(crate) fn reconfigure(&mut self, bottleneck: Bottleneck, now: Time) {
         if self.bottleneck != bottleneck {
             self.capacity_before = self.capacity_until(now);
-            (self.bottleneck, self.place, self.since) = (bottleneck, None, now);
+            (self.bottleneck, self.position, self.since) = (bottleneck, None, now);
         }
     }
 
-    /// When the packet has left the bottleneck, or `None` if it finds no room: it leaves one transmission time
-    /// after all before it. The time of a packet is rounded up to a nanosecond, so the rate is never exceeded.
+    /// Queues a packet and returns its departure time, or `None` if the queue drops it. It leaves
+    /// one transmission time after all packets before it. The transmission time is rounded up to a
+    /// nanosecond, because the rate must not be exceeded.
     pub(crate) fn enqueue(&mut self, now: Time, bytes: Bytes) -> Option<Time> {
         self.forget_until(now);
         let backlog = self.backlog + bytes;
         if backlog > self.bottleneck.queue_bytes_max {
             return None;
         }
-        (self.backlog, self.taken) = (backlog, self.taken + bytes);
-        self.held_max = self.held_max.max(backlog);
+        (self.backlog, self.accepted) = (backlog, self.accepted + bytes);
+        self.backlog_max = self.backlog_max.max(backlog);
         let free = self.busy_until.max(now);
         self.busy_until = match &self.bottleneck.capacity {
             Capacity::Rate(rate) => free + bytes / *rate,
             Capacity::Recorded(capacity) => {
-                let place = self.place.get_or_insert_with(|| Place::from(capacity, free));
-                place.leave(capacity, now, bytes)
+                let position = self.position.get_or_insert_with(|| TracePosition::from(capacity, free));
+                position.transmit(capacity, now, bytes)
             }
         };
         self.departures.push_back((self.busy_until, bytes));
         Some(self.busy_until)
     }
 
-    /// How much it had to do by now.
-    pub(crate) fn usage(&self, now: Time) -> BottleneckUse {
-        let held = self.departures.iter().filter(|(departure, _)| *departure > now);
-        let held: u64 = held.map(|(_, bytes)| bytes.count()).sum();
-        BottleneckUse {
-            held_max: self.held_max,
-            passed: self.taken.saturating_sub(Bytes::new(held)),
+    /// Returns the usage of the bottleneck until now.
+    pub(crate) fn usage(&self, now: Time) -> BottleneckUsage {
+        let queued = self.departures.iter().filter(|(departure, _)| *departure > now);
+        let queued: u64 = queued.map(|(_, bytes)| bytes.count()).sum();
+        BottleneckUsage {
+            backlog_max: self.backlog_max,
+            passed: self.accepted.saturating_sub(Bytes::new(queued)),
             capacity: self.capacity_until(now),
         }
     }
 
     fn capacity_until(&self, now: Time) -> Bytes {
-        self.capacity_before.saturating_add(self.bottleneck.passes(self.since, now))
+        self.capacity_before.saturating_add(self.bottleneck.capacity_between(self.since, now))
     }
 
     fn forget_until(&mut self, now: Time) {
@@ -178,7 +181,8 @@ mod tests {
 
     #[test]
     fn departures_are_exact_to_the_nanosecond() {
-        // At 3 Mbit/s, 1,000 bytes take 2,666,666.67 ns and 100 bytes 266,666.67 ns, both rounded up.
+        // At 3 Mbit/s, 1,000 bytes take 2,666,666.67 ns and 100 bytes 266,666.67 ns, both rounded
+        // up.
         let link = Bottleneck::new(Rate::from_megabits_per_second(3), Bytes::new(2_500)).expect("a rate");
         let found = departures(
             link,
@@ -213,14 +217,14 @@ mod tests {
             transmitter.enqueue(millis(10), Bytes::new(bytes));
         }
         let used = |transmitter: &Transmitter, at| {
-            let BottleneckUse { held_max, passed, capacity } = transmitter.usage(millis(at));
-            [held_max, passed, capacity].map(Bytes::count)
+            let BottleneckUsage { backlog_max: backlog, passed, capacity } = transmitter.usage(millis(at));
+            [backlog, passed, capacity].map(Bytes::count)
         };
-        assert_eq!(used(&transmitter, 13), [1_000, 0, 1_625], "the third found no room");
+        assert_eq!(used(&transmitter, 13), [1_000, 0, 1_625], "the queue is full for the third");
         assert_eq!(used(&transmitter, 16), [1_000, 500, 2_000]);
-        transmitter.change(slow, millis(20));
-        let trace = RecordedCapacity::parse("5\n10\n").expect("a trace");
-        transmitter.change(Bottleneck::recorded(trace, Bytes::new(5_000)), millis(20));
+        transmitter.reconfigure(slow, millis(20));
+        let trace = CapacityTrace::parse("5\n10\n").expect("a trace");
+        transmitter.reconfigure(Bottleneck::recorded(trace, Bytes::new(5_000)), millis(20));
         assert_eq!(transmitter.enqueue(millis(22), Bytes::new(1_600)), Some(millis(30)));
         assert_eq!(used(&transmitter, 29), [1_600, 1_000, 2_500 + 1_500]);
         assert_eq!(used(&transmitter, 30), [1_600, 2_600, 2_500 + 3_000]);
@@ -233,8 +237,8 @@ mod tests {
         let millis = |millis| Time::START + Duration::from_millis(millis);
         // 10 bytes in a millisecond.
         assert_eq!(transmitter.enqueue(millis(0), Bytes::new(120)), Some(millis(12)));
-        let trace = RecordedCapacity::parse("5\n").expect("a trace");
-        transmitter.change(Bottleneck::recorded(trace, Bytes::new(9_000)), millis(1));
+        let trace = CapacityTrace::parse("5\n").expect("a trace");
+        transmitter.reconfigure(Bottleneck::recorded(trace, Bytes::new(9_000)), millis(1));
         assert_eq!(transmitter.enqueue(millis(1), Bytes::new(120)), Some(millis(15)));
     }
 
@@ -259,10 +263,10 @@ mod tests {
                 left.extend(transmitter.enqueue(now, bytes).map(|departure| (departure, bytes)));
             }
             for (start, &(first, _)) in left.iter().enumerate() {
-                let mut carried = Bytes::ZERO;
+                let mut transmitted = Bytes::ZERO;
                 for &(departure, bytes) in &left[start + 1..] {
-                    carried += bytes;
-                    prop_assert!(rate * (departure - first) >= carried);
+                    transmitted += bytes;
+                    prop_assert!(rate * (departure - first) >= transmitted);
                 }
             }
         }

@@ -1,11 +1,11 @@
-//! Packets that arrive twice, and packets that arrive with a wrong bit.
+//! Damage by a link: duplicated packets, and packets with an inverted bit.
 
 use byway_units::Probability;
 
 use crate::link::Offer;
 use crate::random::{Random, Seed};
 
-/// How often both happen.
+/// Probabilities with which a link duplicates and corrupts packets.
 #[derive(Debug)]
 pub(crate) struct Damage {
     duplication: Probability,
@@ -20,8 +20,8 @@ impl Damage {
         Self { duplication, corruption, duplications, corruptions }
     }
 
-    pub(crate) fn draws(&self, offer: &Offer) -> DamageDraws {
-        DamageDraws {
+    pub(crate) fn sampler(&self, offer: &Offer) -> DamageSampler {
+        DamageSampler {
             is_duplicated: self.duplications.at(offer.time, offer.nth).happens(self.duplication),
             corruption: self.corruption,
             corruptions: self.corruptions.at(offer.time, offer.nth),
@@ -30,21 +30,21 @@ impl Damage {
     }
 }
 
-/// What happens to the copies of one packet.
+/// Draws of the damage to the copies of one packet.
 #[derive(Debug)]
-pub(crate) struct DamageDraws {
+pub(crate) struct DamageSampler {
     is_duplicated: bool,
     corruption: Probability,
     corruptions: Random,
     payload_bits: u64,
 }
 
-impl DamageDraws {
+impl DamageSampler {
     pub(crate) const fn is_duplicated(&self) -> bool {
         self.is_duplicated
     }
 
-    /// The wrong bit of the next copy. An empty payload has none.
+    /// Returns the inverted bit of the next copy. An empty payload has none.
     pub(crate) fn flipped_bit(&mut self) -> Option<u64> {
         let is_flipped = self.corruptions.happens(self.corruption) && self.payload_bits > 0;
         is_flipped.then(|| self.corruptions.below(self.payload_bits))

@@ -1,37 +1,38 @@
-//! How long a packet is under way.
+//! Delays of packets on a link.
 
 use byway_units::{Duration, Probability};
 
 use crate::link::Offer;
-use crate::link::measured::MeasuredDelays;
+use crate::link::delay_trace::DelayTrace;
 use crate::random::{Random, Seed};
 
-/// A delay that differs from packet to packet.
+/// Random delay of a link that varies from packet to packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Jitter {
-    /// The longest; each packet has a uniformly random part of it.
+    /// Largest jitter; the jitter of each packet is uniformly random from zero to this.
     pub max: Duration,
-    /// Whether packets may overtake each other by it. If not, a packet waits for those before it.
+    /// True if packets may overtake each other because of jitter. Otherwise, a packet waits for
+    /// those before it.
     pub may_reorder: bool,
 }
 
-/// Packets that take a detour, and are overtaken by those behind.
+/// Packets that take a detour and arrive after later ones.
 ///
-/// They do not hold up others, even on a link whose jitter keeps the order. With a detour of 100 packet
-/// intervals, a packet arrives after the 100 behind it.
+/// They do not delay others, even on a link whose jitter preserves the order. With a detour of 100
+/// packet intervals, a packet arrives after the 100 behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reordering {
-    /// How likely a packet takes it.
+    /// Probability that a packet takes the detour.
     pub probability: Probability,
-    /// How much longer it is.
+    /// Additional delay of the detour.
     pub detour: Duration,
 }
 
-/// The delays of a link.
+/// Delay process of a link: base or recorded delay, jitter and detours.
 #[derive(Debug)]
 pub(crate) struct Delay {
     base: Duration,
-    measured: Option<MeasuredDelays>,
+    measured: Option<DelayTrace>,
     jitter: Jitter,
     reordering: Reordering,
     jitters: Seed,
@@ -41,7 +42,7 @@ pub(crate) struct Delay {
 impl Delay {
     pub(crate) fn new(
         base: Duration,
-        measured: Option<MeasuredDelays>,
+        measured: Option<DelayTrace>,
         jitter: Jitter,
         reordering: Reordering,
         link: Seed,
@@ -50,14 +51,14 @@ impl Delay {
         Self { base, measured, jitter, reordering, jitters, detours }
     }
 
-    /// Whether the packet that was measured then was lost.
+    /// True if the recorded packet of the offer's instant was lost.
     pub(crate) fn loses(&self, offer: &Offer) -> bool {
         self.measured.as_ref().is_some_and(|measured| measured.at(offer.time).is_none())
     }
 
-    pub(crate) fn draws(&self, offer: &Offer) -> DelayDraws<'_> {
+    pub(crate) fn sampler(&self, offer: &Offer) -> DelaySampler<'_> {
         let measured = self.measured.as_ref().and_then(|measured| measured.at(offer.time));
-        DelayDraws {
+        DelaySampler {
             delay: self,
             base: measured.unwrap_or(self.base),
             jitters: self.jitters.at(offer.time, offer.nth),
@@ -66,30 +67,30 @@ impl Delay {
     }
 }
 
-/// The delays of the copies of one packet.
+/// Draws of the delays of one packet's copies.
 #[derive(Debug)]
-pub(crate) struct DelayDraws<'a> {
+pub(crate) struct DelaySampler<'a> {
     delay: &'a Delay,
     base: Duration,
     jitters: Random,
     detours: Random,
 }
 
-/// The delay of one copy.
+/// Delay of one copy of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Delayed {
+pub(crate) struct PacketDelay {
     pub(crate) duration: Duration,
-    /// Whether it may arrive before packets ahead of it, or after packets behind it.
-    pub(crate) may_change_places: bool,
+    /// True if the copy may arrive before packets ahead of it, or after packets behind it.
+    pub(crate) may_reorder: bool,
 }
 
-impl DelayDraws<'_> {
-    pub(crate) fn next(&mut self) -> Delayed {
+impl DelaySampler<'_> {
+    pub(crate) fn next(&mut self) -> PacketDelay {
         let Delay { jitter, reordering, .. } = self.delay;
         let duration = self.base + self.jitters.up_to(jitter.max);
         if self.detours.happens(reordering.probability) {
-            return Delayed { duration: duration + reordering.detour, may_change_places: true };
+            return PacketDelay { duration: duration + reordering.detour, may_reorder: true };
         }
-        Delayed { duration, may_change_places: jitter.may_reorder }
+        PacketDelay { duration, may_reorder: jitter.may_reorder }
     }
 }

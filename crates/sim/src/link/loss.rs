@@ -1,4 +1,4 @@
-//! The ways in which a link loses packets at random or on purpose.
+//! Loss processes of a link, random and deterministic.
 
 use alloc::vec::Vec;
 
@@ -6,48 +6,51 @@ use byway_units::Probability;
 
 use crate::link::Offer;
 use crate::link::bernoulli::Bernoulli;
-use crate::link::chain::Chain;
+use crate::link::gilbert::Gilbert;
 use crate::link::gilbert_elliott::{GilbertElliott, GilbertElliottProcess};
-use crate::link::ordinals::{Every, Ordinals};
-use crate::link::recorded::Recorded;
+use crate::link::loss_trace::LossTrace;
+use crate::link::ordinals::{Ordinals, PeriodicLoss};
 use crate::random::Seed;
 
-/// One way to lose packets.
+/// Loss process of a link, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Each packet with this probability, independently.
+    /// Independent losses with this probability.
     Independent(Probability),
-    /// In bursts.
+    /// Losses in bursts over time.
     GilbertElliott(GilbertElliott),
-    /// In bursts that packets themselves go on with, however long the time between them: as in models that count packets.
-    Chain {
-        /// How likely a packet is lost after one that was not.
+    /// Losses in bursts whose state changes per packet, independent of the time between them, as in
+    /// models that count packets.
+    Gilbert {
+        /// Probability of loss after a packet that was not lost.
         first: Probability,
-        /// How likely a packet is lost after one that was.
+        /// Probability of loss after a lost packet.
         next: Probability,
     },
-    /// As once recorded.
-    Recorded(Recorded),
-    /// The packets with these ordinals, in any order: the first packet offered to the link has ordinal 0.
+    /// Losses over time, as recorded on a path.
+    Trace(LossTrace),
+    /// Loss of the packets with these ordinals, in any order. The first packet offered to the link
+    /// has ordinal 0.
     Ordinals(Vec<u64>),
-    /// The packet with ordinal `first`, and every `period`-th after it; a period of 0 loses that one only.
+    /// Loss of the packet with ordinal `first`, and of every `period`-th packet after it. A period
+    /// of 0 loses only the first.
     Every {
-        /// The ordinal of the first that is lost.
+        /// Ordinal of the first lost packet.
         first: u64,
-        /// How many ordinals further the next one is.
+        /// Distance between lost packets, in packets.
         period: u64,
     },
 }
 
-/// Such a way at work.
+/// State of a loss process, which decides on each packet.
 #[derive(Debug)]
 pub(crate) enum LossProcess {
     Bernoulli(Bernoulli),
     GilbertElliott(GilbertElliottProcess),
-    Chain(Chain),
-    Recorded(Recorded),
+    Gilbert(Gilbert),
+    Trace(LossTrace),
     Ordinals(Ordinals),
-    Every(Every),
+    Every(PeriodicLoss),
 }
 
 impl LossProcess {
@@ -55,10 +58,10 @@ impl LossProcess {
         match loss {
             Loss::Independent(probability) => Self::Bernoulli(Bernoulli::new(probability, seed)),
             Loss::GilbertElliott(model) => Self::GilbertElliott(GilbertElliottProcess::new(model, seed)),
-            Loss::Chain { first, next } => Self::Chain(Chain::new(first, next, seed)),
-            Loss::Recorded(trace) => Self::Recorded(trace),
+            Loss::Gilbert { first, next } => Self::Gilbert(Gilbert::new(first, next, seed)),
+            Loss::Trace(trace) => Self::Trace(trace),
             Loss::Ordinals(ordinals) => Self::Ordinals(Ordinals::new(ordinals)),
-            Loss::Every { first, period } => Self::Every(Every { first, period }),
+            Loss::Every { first, period } => Self::Every(PeriodicLoss { first, period }),
         }
     }
 
@@ -66,8 +69,8 @@ impl LossProcess {
         match self {
             Self::Bernoulli(process) => process.loses(offer),
             Self::GilbertElliott(process) => process.loses(offer),
-            Self::Chain(chain) => chain.loses(offer),
-            Self::Recorded(trace) => trace.loses(offer),
+            Self::Gilbert(chain) => chain.loses(offer),
+            Self::Trace(trace) => trace.loses(offer),
             Self::Ordinals(ordinals) => ordinals.loses(offer),
             Self::Every(every) => every.loses(offer),
         }

@@ -1,4 +1,4 @@
-//! Losses by count, for tests that lose exactly this packet or that.
+//! Losses by ordinal, for tests that lose particular packets.
 
 use alloc::vec::Vec;
 
@@ -21,12 +21,12 @@ impl Ordinals {
 
 /// Loses `first` and every `period`-th packet after it.
 #[derive(Debug)]
-pub(crate) struct Every {
+pub(crate) struct PeriodicLoss {
     pub(crate) first: u64,
     pub(crate) period: u64,
 }
 
-impl Every {
+impl PeriodicLoss {
     pub(crate) const fn loses(&self, offer: &Offer) -> bool {
         match offer.ordinal.checked_sub(self.first) {
             // Without a period, no packet but the first is a multiple of it.
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn every_so_many_packets_one_is_lost() {
-        assert_eq!(lost(|offer| Every { first: 2, period: 3 }.loses(offer)), [2, 5, 8]);
-        assert_eq!(lost(|offer| Every { first: 4, period: 0 }.loses(offer)), [4]);
+        assert_eq!(lost(|offer| PeriodicLoss { first: 2, period: 3 }.loses(offer)), [2, 5, 8]);
+        assert_eq!(lost(|offer| PeriodicLoss { first: 4, period: 0 }.loses(offer)), [4]);
     }
 }

@@ -1,39 +1,39 @@
-//! When a link is dark.
+//! Outages of a link: spans of time in which it loses every packet.
 
 use alloc::vec::Vec;
 
 use byway_units::{Duration, Time};
 
-/// A span of time: from one instant until another, which no longer belongs to it.
+/// Half-open span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The first instant in it.
+    /// First instant in the span.
     pub from: Time,
-    /// The first instant after it.
+    /// First instant after the span.
     pub until: Time,
 }
 
 impl Span {
-    /// The span of this length.
+    /// Creates a span of this length.
     #[must_use]
     pub const fn new(from: Time, length: Duration) -> Self {
         Self { from, until: from.saturating_add(length) }
     }
 
-    /// `count` spans of this length, the first at `from` and each a `period` after the one before: a link that
-    /// flaps.
+    /// Returns `count` spans of this length, the first at `from` and each a `period` after the one
+    /// before: a flapping link.
     #[must_use]
     pub fn repeated(from: Time, length: Duration, period: Duration, count: u64) -> Vec<Self> {
         (0..count).map(|index| Self::new(from + period * index, length)).collect()
     }
 }
 
-/// Spans in the order of time, none of which touch.
+/// Outages of a link: spans in the order of time, which neither overlap nor touch.
 #[derive(Debug)]
 pub(crate) struct Outages(Vec<Span>);
 
 impl Outages {
-    /// The spans may come in any order and overlap.
+    /// Creates outages from spans in any order, which may overlap.
     pub(crate) fn new(mut spans: Vec<Span>) -> Self {
         spans.retain(|span| span.from < span.until);
         spans.sort_unstable();

@@ -1,67 +1,67 @@
-//! A rate, and a queue before it that tells packets apart: what leaves next is known only when the link is free.
+//! Packet scheduler of a link with a rate. It chooses the next packet only when the link is free.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
 use byway_sched::{
-    Arrival, Class, Departure, Discipline, DropTail, Dropped, FlowHash, FqCodel, Marking, RateDelay,
+    Arrival, Class, Departure, Discipline, DropReason, DropTail, FlowHash, FqCodel, Marking, RateDelay,
     Settings, StrictPriority,
 };
 use byway_units::{Bytes, Duration, Rate, Time};
 
-use super::bottleneck::BottleneckUse;
+use super::bottleneck::BottleneckUsage;
 
-/// Which queue is before a link, and what it is to hold.
+/// Queue discipline of a link, and its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queueing {
-    /// One queue for all, which drops what finds no room.
+pub enum QueueDiscipline {
+    /// One tail-drop queue of this many bytes for all packets.
     DropTail(Bytes),
-    /// Rate-Delay.
+    /// Rate-Delay scheduler with two or three classes.
     RateDelay(Settings),
-    /// Low-delay packets first; each class has so much room.
+    /// Strict priority of low-delay packets; each class has a buffer of this many bytes.
     StrictPriority(Bytes),
-    /// A queue for each flow, as `FqCodel` has them.
+    /// One queue for each flow, like `FqCodel`, which share a buffer of this many bytes.
     FqCodel(Bytes),
 }
 
-/// A link that serves packets by class or flow.
+/// Rate of a link, and the queue discipline that serves its packets by class or flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scheduling {
-    /// What it carries.
+pub struct SchedulerSettings {
+    /// Rate of the link, in bytes of IP packets.
     pub rate: Rate,
-    /// The queue before it, without the packet being sent.
-    pub queueing: Queueing,
-    /// Which DSCPs mean which class.
+    /// Queue discipline; the backlog does not include the packet in transmission.
+    pub discipline: QueueDiscipline,
+    /// Mapping from DSCPs to classes.
     pub marking: Marking,
-    /// The longest IP packet.
-    pub packet: Bytes,
+    /// Length of the longest IP packet on the link.
+    pub packet_bytes_max: Bytes,
 }
 
-/// What happened to the packets of a class at a link. Bytes are those of IP packets.
+/// Counters of the packets of a class at a link. Bytes are those of IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClassUse {
-    /// Packets that came.
+pub struct ClassCounters {
+    /// Packets offered to the queue.
     pub offered: u64,
-    /// Packets that the queue dropped.
+    /// Packets that the queue dropped, at their arrival or later.
     pub dropped: u64,
-    /// Of these, those that had waited already when their class lost room.
+    /// Dropped packets that the queue had accepted: the buffer of their class shrank.
     pub discarded: u64,
-    /// Packets that were marked (CE).
+    /// Packets in which the queue marked congestion (CE).
     pub marked: u64,
-    /// Packets that have left the queue.
-    pub left: u64,
-    /// Their bytes.
-    pub left_bytes: Bytes,
-    /// How long they waited, together.
-    pub waited: Duration,
-    /// The longest that one of them waited.
-    pub waited_max: Duration,
+    /// Packets that left the queue.
+    pub dequeued: u64,
+    /// Bytes of the packets that left the queue.
+    pub dequeued_bytes: Bytes,
+    /// Sum of the sojourn times of the packets that left the queue.
+    pub sojourn_total: Duration,
+    /// Longest sojourn time of the packets that left the queue.
+    pub sojourn_max: Duration,
 }
 
-/// A packet that waits, by its number.
+/// Packet in a scheduler's queue, by its number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct QueuedPacket {
     pub(crate) number: u32,
     pub(crate) ip_bytes: u32,
     pub(crate) class: Class,
@@ -70,42 +70,49 @@ pub(crate) struct Ticket {
     is_ecn_capable: bool,
 }
 
-/// A packet that comes to a link with a queue.
+/// Packet that arrives at a link with a scheduler.
 #[derive(Clone, Copy, Debug)]
-pub struct Coming {
-    /// Its number, by which it is known when it leaves or is dropped.
+pub struct ArrivingPacket {
+    /// Caller's number of the packet, which identifies it at its departure or drop.
     pub number: u32,
-    /// Its length as IP has it.
+    /// Length of the IP packet.
     pub ip_bytes: Bytes,
-    /// Its DSCP, 0 to 63.
+    /// DSCP of the packet, 0 to 63.
     pub dscp: u8,
-    /// Its flow.
+    /// Hash of the packet's flow.
     pub flow: FlowHash,
-    /// Who sends it.
+    /// Hash of the packet's source address.
     pub source: FlowHash,
-    /// Whether it may be marked.
+    /// True if the queue may mark congestion in the packet instead of dropping it.
     pub is_ecn_capable: bool,
 }
 
 #[derive(Debug)]
 enum Queue {
-    DropTail(DropTail<Ticket>),
-    RateDelay(Box<RateDelay<Ticket>>),
-    StrictPriority(StrictPriority<Ticket>),
-    FqCodel(FqCodel<Ticket>),
+    DropTail(DropTail<QueuedPacket>),
+    RateDelay(Box<RateDelay<QueuedPacket>>),
+    StrictPriority(StrictPriority<QueuedPacket>),
+    FqCodel(FqCodel<QueuedPacket>),
 }
 
 impl Queue {
-    fn new(scheduling: &Scheduling, now: Time) -> Self {
-        match scheduling.queueing {
-            Queueing::DropTail(room) => Self::DropTail(DropTail::new(room)),
-            Queueing::RateDelay(settings) => Self::RateDelay(Box::new(RateDelay::new(settings, now))),
-            Queueing::StrictPriority(room) => Self::StrictPriority(StrictPriority::new(room)),
-            Queueing::FqCodel(room) => Self::FqCodel(FqCodel::new(room, scheduling.packet)),
+    fn new(scheduling: &SchedulerSettings, now: Time) -> Self {
+        match scheduling.discipline {
+            QueueDiscipline::DropTail(buffer) => Self::DropTail(DropTail::new(buffer)),
+            QueueDiscipline::RateDelay(settings) => Self::RateDelay(Box::new(RateDelay::new(settings, now))),
+            QueueDiscipline::StrictPriority(buffer) => Self::StrictPriority(StrictPriority::new(buffer)),
+            QueueDiscipline::FqCodel(buffer) => {
+                Self::FqCodel(FqCodel::new(buffer, scheduling.packet_bytes_max))
+            }
         }
     }
 
-    fn enqueue(&mut self, arrival: Arrival<Ticket>, now: Time, dropped: &mut impl FnMut(Ticket, Dropped)) {
+    fn enqueue(
+        &mut self,
+        arrival: Arrival<QueuedPacket>,
+        now: Time,
+        dropped: &mut impl FnMut(QueuedPacket, DropReason),
+    ) {
         match self {
             Self::DropTail(queue) => queue.enqueue(arrival, now, dropped),
             Self::RateDelay(queue) => queue.enqueue(arrival, now, dropped),
@@ -114,7 +121,11 @@ impl Queue {
         }
     }
 
-    fn dequeue(&mut self, now: Time, dropped: &mut impl FnMut(Ticket, Dropped)) -> Option<Departure<Ticket>> {
+    fn dequeue(
+        &mut self,
+        now: Time,
+        dropped: &mut impl FnMut(QueuedPacket, DropReason),
+    ) -> Option<Departure<QueuedPacket>> {
         match self {
             Self::DropTail(queue) => queue.dequeue(now, dropped),
             Self::RateDelay(queue) => queue.dequeue(now, dropped),
@@ -133,41 +144,41 @@ impl Queue {
     }
 }
 
-/// A packet whose last bit leaves at an instant.
+/// Packet in transmission, and the time at which its last bit leaves.
 #[derive(Clone, Copy, Debug)]
-struct Sending {
-    ticket: Ticket,
+struct PacketInService {
+    ticket: QueuedPacket,
     is_marked: bool,
     until: Time,
 }
 
-/// A packet that has left a link's queue.
+/// Packet that has left the queue of a link's scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Its number.
+pub struct DequeuedPacket {
+    /// Number of the packet, as in its [`ArrivingPacket`].
     pub number: u32,
-    /// Its length as IP has it.
+    /// Length of the IP packet.
     pub ip_bytes: Bytes,
-    /// Whether the queue marked it.
+    /// True if the queue marked congestion in the packet.
     pub is_marked: bool,
 }
 
-/// A queue at work.
+/// State of a link's packet scheduler: its queue, the packet in transmission, and counters.
 pub(crate) struct Scheduler {
-    scheduling: Scheduling,
+    scheduling: SchedulerSettings,
     queue: Queue,
-    sending: Option<Sending>,
-    /// Numbers of packets that were dropped since they were asked for.
+    in_service: Option<PacketInService>,
+    /// Numbers of dropped packets that `pop_dropped` has not yet returned.
     dropped: Vec<u32>,
-    uses: [ClassUse; Class::COUNT],
-    held_max: Bytes,
+    counters: [ClassCounters; Class::COUNT],
+    backlog_max: Bytes,
     since: Time,
     capacity_before: Bytes,
 }
 
 impl fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scheduling, sending, uses, .. } = self;
+        let Self { scheduling, in_service: sending, counters: uses, .. } = self;
         f.debug_struct("Scheduler")
             .field("scheduling", scheduling)
             .field("sending", sending)
@@ -177,32 +188,32 @@ impl fmt::Debug for Scheduler {
 }
 
 impl Scheduler {
-    pub(crate) fn new(scheduling: Scheduling, now: Time) -> Self {
+    pub(crate) fn new(scheduling: SchedulerSettings, now: Time) -> Self {
         Self {
             scheduling,
             queue: Queue::new(&scheduling, now),
-            sending: None,
+            in_service: None,
             dropped: Vec::new(),
-            uses: [ClassUse::default(); Class::COUNT],
-            held_max: Bytes::ZERO,
+            counters: [ClassCounters::default(); Class::COUNT],
+            backlog_max: Bytes::ZERO,
             since: now,
             capacity_before: Bytes::ZERO,
         }
     }
 
-    /// It is another one from now on. The packet being sent leaves as it would have, and what waits goes on waiting, as far as there is
-    /// room; in a queue of another kind its time begins anew.
-    pub(crate) fn change(&mut self, scheduling: Scheduling, now: Time) {
+    /// Changes the settings. The packet in transmission leaves as before, and the backlog stays as
+    /// far as the new buffer holds it. If the kind of queue changes, sojourn times restart.
+    pub(crate) fn reconfigure(&mut self, scheduling: SchedulerSettings, now: Time) {
         if self.scheduling == scheduling {
             return;
         }
         (self.capacity_before, self.since) = (self.capacity_until(now), now);
-        let mut note = drops(&mut self.dropped, &mut self.uses);
-        match (&mut self.queue, scheduling.queueing) {
-            (Queue::RateDelay(queue), Queueing::RateDelay(settings)) => {
-                queue.change(settings, now, &mut note);
+        let mut note = record_drops(&mut self.dropped, &mut self.counters);
+        match (&mut self.queue, scheduling.discipline) {
+            (Queue::RateDelay(queue), QueueDiscipline::RateDelay(settings)) => {
+                queue.reconfigure(settings, now, &mut note);
             }
-            _ if scheduling.queueing == self.scheduling.queueing => {}
+            _ if scheduling.discipline == self.scheduling.discipline => {}
             (queue, _) => {
                 let mut before = core::mem::replace(queue, Queue::new(&scheduling, now));
                 while let Some(Departure { packet, .. }) = before.dequeue(now, &mut note) {
@@ -213,86 +224,96 @@ impl Scheduler {
         self.scheduling = scheduling;
     }
 
-    /// There is no queue any more: what waits is dropped.
+    /// Removes the scheduler's queue and drops its backlog.
     pub(crate) fn close(&mut self, now: Time) {
-        let mut note = drops(&mut self.dropped, &mut self.uses);
+        let mut note = record_drops(&mut self.dropped, &mut self.counters);
         while let Some(Departure { packet, .. }) = self.queue.dequeue(now, &mut note) {
-            note(packet, Dropped::Full);
+            note(packet, DropReason::Full);
         }
-        if let Some(Sending { ticket, .. }) = self.sending.take() {
-            note(ticket, Dropped::Full);
+        if let Some(PacketInService { ticket, .. }) = self.in_service.take() {
+            note(ticket, DropReason::Full);
         }
     }
 
-    /// A packet comes. Those that were dropped for it are among [`Scheduler::take_dropped`].
-    pub(crate) fn enqueue(&mut self, coming: Coming, now: Time) {
-        let ip_bytes = u32::try_from(coming.ip_bytes.count()).unwrap_or(u32::MAX);
-        let class = self.scheduling.marking.class(coming.dscp << 2);
-        let Coming { number, flow, source, is_ecn_capable, .. } = coming;
-        let ticket = Ticket { number, ip_bytes, class, flow, source, is_ecn_capable };
-        self.uses[class as usize].offered += 1;
+    /// Adds a packet to the queue. [`Scheduler::pop_dropped`] returns the packets that the queue
+    /// drops because of it.
+    pub(crate) fn enqueue(&mut self, arriving: ArrivingPacket, now: Time) {
+        let ip_bytes = u32::try_from(arriving.ip_bytes.count()).unwrap_or(u32::MAX);
+        let class = self.scheduling.marking.class(arriving.dscp << 2);
+        let ArrivingPacket { number, flow, source, is_ecn_capable, .. } = arriving;
+        let ticket = QueuedPacket { number, ip_bytes, class, flow, source, is_ecn_capable };
+        self.counters[class as usize].offered += 1;
         let arrival = arrival(ticket);
-        self.queue.enqueue(arrival, now, &mut drops(&mut self.dropped, &mut self.uses));
+        self.queue.enqueue(arrival, now, &mut record_drops(&mut self.dropped, &mut self.counters));
         self.send_next(now);
-        let sending = self.sending.map_or(0, |sending| u64::from(sending.ticket.ip_bytes));
-        self.held_max = self.held_max.max(self.queue.backlog() + Bytes::new(sending));
+        let sending = self.in_service.map_or(0, |sending| u64::from(sending.ticket.ip_bytes));
+        self.backlog_max = self.backlog_max.max(self.queue.backlog() + Bytes::new(sending));
     }
 
-    /// When the packet that is being sent has left; `None` while nothing is.
-    pub(crate) fn due(&self) -> Option<Time> {
-        self.sending.map(|sending| sending.until)
+    /// Returns the departure time of the packet in transmission; `None` if there is none.
+    pub(crate) fn next_departure(&self) -> Option<Time> {
+        self.in_service.map(|sending| sending.until)
     }
 
-    /// Takes the packet that has left by now, and begins with the next.
-    pub(crate) fn depart(&mut self, now: Time) -> Option<Sent> {
-        let Sending { ticket, is_marked, until } = self.sending.filter(|sending| sending.until <= now)?;
-        self.sending = None;
+    /// Returns the packet whose last bit has left by now, and begins the transmission of the next.
+    pub(crate) fn dequeue(&mut self, now: Time) -> Option<DequeuedPacket> {
+        let PacketInService { ticket, is_marked, until } =
+            self.in_service.filter(|sending| sending.until <= now)?;
+        self.in_service = None;
         self.send_next(until);
-        Some(Sent { number: ticket.number, ip_bytes: Bytes::new(u64::from(ticket.ip_bytes)), is_marked })
+        Some(DequeuedPacket {
+            number: ticket.number,
+            ip_bytes: Bytes::new(u64::from(ticket.ip_bytes)),
+            is_marked,
+        })
     }
 
     fn send_next(&mut self, now: Time) {
-        if self.sending.is_some() {
+        if self.in_service.is_some() {
             return;
         }
-        let Some(departure) = self.queue.dequeue(now, &mut drops(&mut self.dropped, &mut self.uses)) else {
+        let Some(departure) =
+            self.queue.dequeue(now, &mut record_drops(&mut self.dropped, &mut self.counters))
+        else {
             return;
         };
-        let Departure { packet: ticket, waited, is_marked, .. } = departure;
+        let Departure { packet: ticket, sojourn: waited, is_marked, .. } = departure;
         let bytes = Bytes::new(u64::from(ticket.ip_bytes));
-        let class = &mut self.uses[ticket.class as usize];
-        class.left += 1;
-        class.left_bytes += bytes;
+        let class = &mut self.counters[ticket.class as usize];
+        class.dequeued += 1;
+        class.dequeued_bytes += bytes;
         class.marked += u64::from(is_marked);
-        class.waited += waited;
-        class.waited_max = class.waited_max.max(waited);
-        self.sending = Some(Sending { ticket, is_marked, until: now + bytes / self.scheduling.rate });
+        class.sojourn_total += waited;
+        class.sojourn_max = class.sojourn_max.max(waited);
+        self.in_service =
+            Some(PacketInService { ticket, is_marked, until: now + bytes / self.scheduling.rate });
     }
 
-    /// A packet that was dropped, once.
-    pub(crate) fn take_dropped(&mut self) -> Option<u32> {
+    /// Returns the number of a packet that the queue dropped, each once.
+    pub(crate) fn pop_dropped(&mut self) -> Option<u32> {
         self.dropped.pop()
     }
 
-    /// The classes, in the order of [`Class::ALL`].
-    pub(crate) const fn uses(&self) -> &[ClassUse; Class::COUNT] {
-        &self.uses
+    /// Returns the counters of the classes, in the order of [`Class::ALL`].
+    pub(crate) const fn counters(&self) -> &[ClassCounters; Class::COUNT] {
+        &self.counters
     }
 
-    /// How many flows a Rate-Delay queue has counted in each class, in the order of [`Class::ALL`].
-    pub(crate) fn flows(&self) -> Option<[u32; Class::COUNT]> {
+    /// Returns the number of flows that a Rate-Delay queue has counted in each class, in the order
+    /// of [`Class::ALL`]; `None` for other queues.
+    pub(crate) fn flow_counts(&self) -> Option<[u32; Class::COUNT]> {
         match &self.queue {
             Queue::RateDelay(queue) => Some(queue.status().flows),
             Queue::DropTail(_) | Queue::StrictPriority(_) | Queue::FqCodel(_) => None,
         }
     }
 
-    /// How much it had to do by now.
-    pub(crate) fn usage(&self, now: Time) -> BottleneckUse {
-        let sending = self.sending.map_or(0, |sending| u64::from(sending.ticket.ip_bytes));
-        let left = self.uses.iter().map(|class| class.left_bytes).sum::<Bytes>();
-        BottleneckUse {
-            held_max: self.held_max,
+    /// Returns the usage of the link's rate until now.
+    pub(crate) fn usage(&self, now: Time) -> BottleneckUsage {
+        let sending = self.in_service.map_or(0, |sending| u64::from(sending.ticket.ip_bytes));
+        let left = self.counters.iter().map(|class| class.dequeued_bytes).sum::<Bytes>();
+        BottleneckUsage {
+            backlog_max: self.backlog_max,
             passed: left.saturating_sub(Bytes::new(sending)),
             capacity: self.capacity_until(now),
         }
@@ -304,21 +325,21 @@ impl Scheduler {
     }
 }
 
-/// A packet as queues know it.
-const fn arrival(ticket: Ticket) -> Arrival<Ticket> {
-    let Ticket { ip_bytes: bytes, class, flow, source, is_ecn_capable, .. } = ticket;
+/// Converts a packet to the queue's input of type [`Arrival`].
+const fn arrival(ticket: QueuedPacket) -> Arrival<QueuedPacket> {
+    let QueuedPacket { ip_bytes: bytes, class, flow, source, is_ecn_capable, .. } = ticket;
     Arrival { packet: ticket, bytes, class, flow, source, is_ecn_capable }
 }
 
-/// Notes drops.
-fn drops<'a>(
+/// Returns a closure for the queue, which records each drop in `dropped` and the counters.
+fn record_drops<'a>(
     dropped: &'a mut Vec<u32>,
-    uses: &'a mut [ClassUse; Class::COUNT],
-) -> impl FnMut(Ticket, Dropped) + use<'a> {
+    uses: &'a mut [ClassCounters; Class::COUNT],
+) -> impl FnMut(QueuedPacket, DropReason) + use<'a> {
     |ticket, why| {
         dropped.push(ticket.number);
         let class = &mut uses[ticket.class as usize];
         class.dropped += 1;
-        class.discarded += u64::from(matches!(why, Dropped::Flushed | Dropped::Trimmed));
+        class.discarded += u64::from(matches!(why, DropReason::Flushed | DropReason::Trimmed));
     }
 }

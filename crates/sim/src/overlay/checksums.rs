@@ -1,13 +1,14 @@
-//! Packets of a simulated world are sealed by checksums: nobody there reads what is not for him, and ciphers would take most of
-//! the time.
+//! Checksums instead of ciphers in simulated worlds. No node there reads the packets of others, and
+//! ciphers would take most of the time.
 
 use alloc::boxed::Box;
 
-use byway_wire::seal::{Forged, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
+use byway_wire::seal::{ForgeryError, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
 
 use crate::hash::digest;
 
-/// Seals by checksums under a key: what is damaged, or sealed under another key, does not open. Nothing is kept secret.
+/// Seals packets by checksums under a key: a damaged packet, or one sealed under another key, does
+/// not open. Nothing is secret.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksums;
 
@@ -44,8 +45,8 @@ impl PacketKey for Key {
         associated: &[u8],
         in_out: &mut [u8],
         tag: &[u8; TAG_BYTES],
-    ) -> Result<(), Forged> {
-        if self.tag(nonce, associated, in_out) == *tag { Ok(()) } else { Err(Forged) }
+    ) -> Result<(), ForgeryError> {
+        if self.tag(nonce, associated, in_out) == *tag { Ok(()) } else { Err(ForgeryError) }
     }
 }
 
@@ -62,10 +63,10 @@ mod tests {
         let mut bytes = *b"sealed";
         let tag = key.seal(&nonce(1), b"head", &mut bytes);
         assert_eq!(key.open(&nonce(1), b"head", &mut bytes, &tag), Ok(()));
-        assert_eq!(key.open(&nonce(2), b"head", &mut bytes, &tag), Err(Forged));
-        assert_eq!(key.open(&nonce(1), b"hemd", &mut bytes, &tag), Err(Forged));
-        assert_eq!(other.open(&nonce(1), b"head", &mut bytes, &tag), Err(Forged));
+        assert_eq!(key.open(&nonce(2), b"head", &mut bytes, &tag), Err(ForgeryError));
+        assert_eq!(key.open(&nonce(1), b"hemd", &mut bytes, &tag), Err(ForgeryError));
+        assert_eq!(other.open(&nonce(1), b"head", &mut bytes, &tag), Err(ForgeryError));
         bytes[0] ^= 1;
-        assert_eq!(key.open(&nonce(1), b"head", &mut bytes, &tag), Err(Forged));
+        assert_eq!(key.open(&nonce(1), b"head", &mut bytes, &tag), Err(ForgeryError));
     }
 }

@@ -1,4 +1,4 @@
-//! An agent or a relay as a host of the world.
+//! Agent or relay as a host of the world.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,64 +15,63 @@ use crate::checkers::{check_agent_input, check_relay_input};
 use crate::host::{Datagram, Host, Transmit};
 use crate::marks::Marks;
 
-/// A datagram that an agent delivered.
+/// Datagram that an agent delivered to its application.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivered {
-    /// Which of the agent's flows.
+pub struct DeliveredDatagram {
+    /// Flow in which the datagram arrived.
     pub flow: ReceiveFlowId,
-    /// The datagram.
+    /// The application's bytes.
     pub datagram: Vec<u8>,
-    /// Its ECN field.
+    /// ECN field with which the datagram arrived.
     pub ecn: Ecn,
-    /// How it came.
+    /// Path or repair by which the datagram arrived.
     pub delivery: Delivery,
 }
 
-/// An offer that came to an agent.
+/// Offer of flows that an agent received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offered {
-    /// Who made it.
+pub struct ReceivedOffer {
+    /// Agent that made the offer.
     pub peer: AgentId,
-    /// The number of the flows.
+    /// Number of the offered flows.
     pub flow: FlowId,
-    /// What was offered.
+    /// Content of the offer.
     pub offer: Offer,
 }
 
-/// A node of the overlay, or an application without one.
-///
-/// Each datagram and each deadline is checked for the work that it costs.
+/// Agent or relay as a host of the world. Each datagram and each deadline is checked against the
+/// work limit of an input.
 #[derive(Debug)]
 pub enum OverlayHost {
-    /// An agent, with what it delivered and said.
+    /// An agent, with its outputs.
     Agent {
-        /// The state machine.
+        /// State machine of the agent.
         agent: Box<Agent>,
-        /// What it delivered and nobody has taken yet.
-        delivered: Vec<Delivered>,
-        /// What it said.
+        /// Delivered datagrams that the application has not yet drained.
+        delivered: Vec<DeliveredDatagram>,
+        /// Events of the agent that the application has not yet drained.
         events: Vec<Event>,
-        /// What it was offered.
-        offers: Vec<Offered>,
+        /// Offers of other agents that the application has not yet drained.
+        offers: Vec<ReceivedOffer>,
     },
-    /// A relay shard.
+    /// State machine of a relay shard.
     Relay(Box<Relay>),
 }
 
 impl OverlayHost {
-    /// A host around an agent.
+    /// Creates a host with an agent.
     #[must_use]
     pub fn agent(agent: Agent) -> Self {
         Self::Agent { agent: Box::new(agent), delivered: Vec::new(), events: Vec::new(), offers: Vec::new() }
     }
 
-    /// A host around a relay.
+    /// Creates a host with a relay.
     #[must_use]
     pub fn relay(relay: Relay) -> Self {
         Self::Relay(Box::new(relay))
     }
 
-    /// The agent.
+    /// Returns the agent.
     ///
     /// # Panics
     /// If this is a relay.
@@ -84,7 +83,7 @@ impl OverlayHost {
         }
     }
 
-    /// The agent, for an input from its application.
+    /// Returns the agent, for an input from its application.
     ///
     /// # Panics
     /// If this is a relay.
@@ -95,7 +94,7 @@ impl OverlayHost {
         }
     }
 
-    /// The relay.
+    /// Returns the relay.
     ///
     /// # Panics
     /// If this is an agent.
@@ -107,24 +106,24 @@ impl OverlayHost {
         }
     }
 
-    /// What the agent delivered since the last call.
-    pub fn take_delivered(&mut self) -> Vec<Delivered> {
+    /// Returns the datagrams that the agent delivered since the last call; none for a relay.
+    pub fn drain_delivered(&mut self) -> Vec<DeliveredDatagram> {
         match self {
             Self::Agent { delivered, .. } => core::mem::take(delivered),
             Self::Relay(_) => Vec::new(),
         }
     }
 
-    /// What the agent was offered since the last call.
-    pub fn take_offers(&mut self) -> Vec<Offered> {
+    /// Returns the offers that the agent received since the last call; none for a relay.
+    pub fn drain_offers(&mut self) -> Vec<ReceivedOffer> {
         match self {
             Self::Agent { offers, .. } => core::mem::take(offers),
             Self::Relay(_) => Vec::new(),
         }
     }
 
-    /// What the agent said since the last call.
-    pub fn take_events(&mut self) -> Vec<Event> {
+    /// Returns the events of the agent since the last call; none for a relay.
+    pub fn drain_events(&mut self) -> Vec<Event> {
         match self {
             Self::Agent { events, .. } => core::mem::take(events),
             Self::Relay(_) => Vec::new(),
@@ -164,16 +163,21 @@ impl Host for OverlayHost {
                 relay.poll().map(|transmit| datagram(transmit.to, transmit.ecn, transmit.bytes))
             }
             Self::Agent { agent, delivered, events, offers } => {
-                // What is not sent is put aside first: a returned datagram borrows the agent.
+                // Other outputs are removed first, because a returned datagram borrows the agent.
                 while !agent.next_is_transmit() {
                     match agent.poll()? {
                         AgentOutput::Deliver { flow, datagram, traffic_class, delivery } => {
                             let ecn = traffic_class.ecn();
-                            delivered.push(Delivered { flow, datagram: datagram.to_vec(), ecn, delivery });
+                            delivered.push(DeliveredDatagram {
+                                flow,
+                                datagram: datagram.to_vec(),
+                                ecn,
+                                delivery,
+                            });
                         }
                         AgentOutput::Event(event) => events.push(event),
                         AgentOutput::Offered { peer, flow, offer } => {
-                            offers.push(Offered { peer, flow, offer: *offer });
+                            offers.push(ReceivedOffer { peer, flow, offer: *offer });
                         }
                         AgentOutput::Transmit(_) => unreachable!("the next output is no datagram to be sent"),
                     }

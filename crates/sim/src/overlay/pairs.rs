@@ -15,33 +15,33 @@ use byway_proto::agent::{
 };
 use byway_proto::relay::{Authority, Relay};
 use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
-use byway_wire::seal::{Portable, StaticSecret, Suite};
+use byway_wire::seal::{PortableProvider, StaticSecret, Suite};
 use byway_wire::{FlowKey, Grant, Service, TrafficClass};
 
-use super::cast::{self, AgentCard, RelayCard, address, bytes};
-use super::{Books, OverlayHost};
+use super::topology::{self, AgentNode, RelayNode, address, secret_bytes};
+use super::{DeliveryLedger, OverlayHost};
 use crate::checkers::{Deliveries, RepairSummary, Repairs};
 use crate::link::Link;
 use crate::node::NodeId;
 use crate::random::Seed;
 use crate::world::{Scenario, World};
 
-/// When the senders send.
+/// Times at which the senders of [`Pairs`] send packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sending {
-    /// One packet each interval; the senders' phases are spread over it.
+pub enum SendSchedule {
+    /// One packet each interval; the phases of the senders are spread over the interval.
     Paced(Duration),
-    /// Frames of 1 to so many packets back to back, one each interval.
+    /// Frames of 1 to `packets_max` packets back to back, one each interval.
     Frames {
-        /// The time between frames.
+        /// Interval between frames.
         interval: Duration,
-        /// The longest frame in packets.
+        /// Longest frame in packets.
         packets_max: u64,
     },
 }
 
-impl Sending {
-    /// The time between packets or frames.
+impl SendSchedule {
+    /// Returns the interval between packets or frames.
     #[must_use]
     pub const fn interval(self) -> Duration {
         match self {
@@ -49,7 +49,7 @@ impl Sending {
         }
     }
 
-    /// How many packets sender number `sender` sends now.
+    /// Returns the number of packets that sender number `sender` sends now.
     #[must_use]
     pub fn burst(self, seed: Seed, sender: usize, now: Time) -> u64 {
         match self {
@@ -62,78 +62,80 @@ impl Sending {
     }
 }
 
-/// The set-up.
+/// Set-up of [`PairsRun`]: pairs of agents, their flows and links.
 #[derive(Clone, Debug)]
 pub struct Pairs {
-    /// How many pairs.
+    /// Number of pairs of a sender and a receiver.
     pub pairs: usize,
-    /// When they send.
-    pub sending: Sending,
-    /// The datagrams' length in bytes, at least 16.
+    /// Send schedule of all senders.
+    pub sending: SendSchedule,
+    /// Length of the flows' datagrams in bytes, at least 16.
     pub datagram_bytes: usize,
-    /// What the flows ask for; the paths are filled in.
+    /// Settings of all flows; the set-up adds their paths.
     pub flow: FlowSettings,
-    /// The direct path of each pair, from sender to receiver.
+    /// Direct path of each pair, from sender to receiver.
     pub direct: Vec<Link>,
-    /// The way back from receivers to senders.
+    /// Reverse path of each pair, from receiver to sender.
     pub back: Link,
-    /// Between agents and their relays, both directions.
+    /// Links between agents and their relays, in both directions.
     pub access: Link,
-    /// Between the relays, both directions.
+    /// Link between the relays, in both directions.
     pub between: Link,
-    /// When the senders begin; before, sessions and flows are set up.
+    /// Time at which the senders start; sessions and flows are set up before it.
     pub begin: Duration,
-    /// How long they send.
+    /// Time for which the senders send.
     pub length: Duration,
 }
 
-/// The world that a set-up makes.
+/// World that runs the agents and relays of a [`Pairs`] set-up.
 pub type PairsWorld = World<PairsRun>;
 
-/// The run of a set-up: its applications, and the books about them.
+/// Run of a [`Pairs`] set-up: its applications, and its ledgers.
 #[derive(Debug)]
 pub struct PairsRun {
     set_up: Pairs,
     seed: Seed,
-    /// The nodes, by pair.
+    /// Nodes of the sending agents, by pair.
     pub senders: Vec<NodeId>,
-    /// See [`PairsRun::senders`].
+    /// Nodes of the receiving agents, by pair.
     pub receivers: Vec<NodeId>,
-    /// The relays.
+    /// Node of the relay near the senders.
     pub ingress: NodeId,
-    /// See [`PairsRun::ingress`].
+    /// Node of the relay near the receivers.
     pub egress: NodeId,
     flows: Vec<SendFlowId>,
     accepted: Vec<ReceiveFlowId>,
     numbers: Vec<u64>,
-    /// What was sent and delivered.
+    /// Checker of the datagrams sent and delivered.
     pub deliveries: Deliveries<usize>,
     repairs: Repairs<(usize, u64)>,
-    /// How many datagrams came each way.
+    /// Number of datagrams by kind of delivery.
     pub by_delivery: Vec<(Delivery, u64)>,
-    /// The repair times by way, from when the direct copy was due.
+    /// Repair times by kind of delivery, from the expected arrival of the direct copy.
     pub repair_times: Vec<(Delivery, Duration)>,
     datagram: Vec<u8>,
 }
 
-/// What comes later than this after it was sent counts as late in the books.
+/// Time from sending after which a delivery counts as late.
 const DELIVERY_DEADLINE: Duration = Duration::from_secs(1);
 
 const INGRESS: RelayId = RelayId::new(1);
 const EGRESS: RelayId = RelayId::new(2);
 
-/// The card of a relay; all its secrets come from the seed.
-fn relay_card(seed: Seed, is_ingress: bool) -> RelayCard {
-    let (number, network, place) = if is_ingress { (INGRESS, 1, 0) } else { (EGRESS, 2, 1) };
-    let secret = StaticSecret::from_bytes(bytes(seed, "relay", place));
-    RelayCard { number, secret, address: address(network, 0) }
+/// Returns the identifier, secret and address of the ingress or egress relay. The secret derives
+/// from the seed.
+fn relay_node(seed: Seed, is_ingress: bool) -> RelayNode {
+    let (number, network, secret_number) = if is_ingress { (INGRESS, 1, 0) } else { (EGRESS, 2, 1) };
+    let secret = StaticSecret::from_bytes(secret_bytes(seed, "relay", secret_number));
+    RelayNode { number, secret, address: address(network, 0) }
 }
 
-/// The card of a sender or a receiver.
-fn agent_card(seed: Seed, is_sender: bool, pair: usize) -> AgentCard {
+/// Returns the identifier, secret and address of a pair's sender or receiver. The secret derives
+/// from the seed.
+fn agent_node(seed: Seed, is_sender: bool, pair: usize) -> AgentNode {
     let (name, network) = if is_sender { ("sender", 3) } else { ("receiver", 4) };
-    let secret = StaticSecret::from_bytes(bytes(seed, name, pair));
-    AgentCard { number: agent_number(is_sender, pair), secret, address: Some(address(network, pair)) }
+    let secret = StaticSecret::from_bytes(secret_bytes(seed, name, pair));
+    AgentNode { number: agent_number(is_sender, pair), secret, address: Some(address(network, pair)) }
 }
 
 fn agent_number(is_sender: bool, pair: usize) -> AgentId {
@@ -149,7 +151,7 @@ impl Pairs {
     /// Builds the world and its applications.
     #[must_use]
     pub fn build(self, seed: Seed) -> (PairsWorld, PairsRun) {
-        let mut world = World::new(seed, Books::default());
+        let mut world = World::new(seed, DeliveryLedger::default());
         let grants = self.grants(seed);
         let ingress = world.add(OverlayHost::relay(Self::relay(seed, true, &grants)), address(1, 0));
         let egress = world.add(OverlayHost::relay(Self::relay(seed, false, &grants)), address(2, 0));
@@ -162,36 +164,36 @@ impl Pairs {
     }
 
     fn grants(&self, seed: Seed) -> Vec<Grant> {
-        let (ingress, egress) = (relay_card(seed, true), relay_card(seed, false));
+        let (ingress, egress) = (relay_node(seed, true), relay_node(seed, false));
         let grant = |pair| {
-            let agents = (&agent_card(seed, true, pair), &agent_card(seed, false, pair));
-            cast::grant(agents, (&ingress, &egress), FlowId::new(1)..=FlowId::new(9))
+            let agents = (&agent_node(seed, true, pair), &agent_node(seed, false, pair));
+            topology::grant(agents, (&ingress, &egress), FlowId::new(1)..=FlowId::new(9))
         };
         (0..self.pairs).map(grant).collect()
     }
 
     fn relay(seed: Seed, is_ingress: bool, grants: &[Grant]) -> Relay {
-        let other = relay_card(seed, !is_ingress).for_relays();
-        let settings = relay_card(seed, is_ingress).settings(
+        let other = relay_node(seed, !is_ingress).peer_relay();
+        let settings = relay_node(seed, is_ingress).settings(
             Suite::Aes256Gcm,
             Authority::Static(grants.to_vec()),
             vec![other],
         );
-        let own_seed = bytes(seed, "relay's seed", usize::from(!is_ingress));
-        Relay::new(settings, Engine::fastest(), &Portable, own_seed, Time::START)
+        let own_seed = secret_bytes(seed, "relay's seed", usize::from(!is_ingress));
+        Relay::new(settings, Engine::fastest(), &PortableProvider, own_seed, Time::START)
     }
 
     fn agent(seed: Seed, is_sender: bool, pair: usize) -> Agent {
-        let identity = agent_card(seed, is_sender, pair).identity(Suite::Aes256Gcm);
-        let own_seed = bytes(seed, if is_sender { "sender's seed" } else { "receiver's seed" }, pair);
-        let mut agent = Agent::new(identity, Engine::fastest(), &Portable, own_seed, Time::START);
-        agent.add_relay(&relay_card(seed, is_sender).for_agents(), Time::START);
-        agent.add_peer(agent_card(seed, !is_sender, pair).for_peers(), Time::START);
+        let identity = agent_node(seed, is_sender, pair).identity(Suite::Aes256Gcm);
+        let own_seed = secret_bytes(seed, if is_sender { "sender's seed" } else { "receiver's seed" }, pair);
+        let mut agent = Agent::new(identity, Engine::fastest(), &PortableProvider, own_seed, Time::START);
+        agent.add_relay(&relay_node(seed, is_sender).relay_peer(), Time::START);
+        agent.add_peer(agent_node(seed, !is_sender, pair).peer(), Time::START);
         agent
     }
 
     fn settings(&self, seed: Seed) -> FlowSettings {
-        let path = cast::path(&relay_card(seed, true), &relay_card(seed, false));
+        let path = topology::path(&relay_node(seed, true), &relay_node(seed, false));
         let paths = if self.flow.service == Service::Internet { vec![] } else { vec![path] };
         FlowSettings { paths, ..self.flow.clone() }
     }
@@ -231,14 +233,14 @@ impl PairsRun {
         world.connect(receiver, sender, self.set_up.back.clone());
         world.connect_both(sender, self.ingress, &self.set_up.access);
         world.connect_both(receiver, self.egress, &self.set_up.access);
-        world.observer_mut().watch(sender, receiver, pair);
+        world.observer_mut().observe_path(sender, receiver, pair);
         self.senders.push(sender);
         self.receivers.push(receiver);
         self.numbers.push(0);
         world.schedule_in(self.set_up.begin + self.phase(pair), pair);
     }
 
-    /// The senders do not send in step.
+    /// Returns the offset of a sender's schedule, because senders must not send in lockstep.
     fn phase(&self, pair: usize) -> Duration {
         let interval = self.set_up.sending.interval();
         let mut random = self.seed.named("phase").numbered(pair as u64).sequence();
@@ -251,12 +253,12 @@ impl PairsRun {
         self.datagram.clear();
         self.datagram.extend_from_slice(&number.to_be_bytes());
         self.datagram.extend_from_slice(&(pair as u64).to_be_bytes());
-        let filling = (16..self.set_up.datagram_bytes).map(|place| (place as u64 ^ number).to_le_bytes()[0]);
+        let filling = (16..self.set_up.datagram_bytes).map(|index| (index as u64 ^ number).to_le_bytes()[0]);
         self.datagram.extend(filling);
         let now = world.now();
         let due = self.set_up.direct[pair].delay;
-        self.repairs.sent((pair, number), now, due).expect("numbers are given once");
-        self.deliveries.sent(pair, &self.datagram, now).expect("datagrams differ by their number");
+        self.repairs.on_sent((pair, number), now, due).expect("numbers are assigned once");
+        self.deliveries.on_sent(pair, &self.datagram, now).expect("datagrams differ by their number");
         let (flow, datagram) = (self.flows[pair], &self.datagram);
         world.input(self.senders[pair], |host, now| {
             let input =
@@ -265,34 +267,35 @@ impl PairsRun {
         });
     }
 
-    /// What became of all packets: `deadline` after sending they are late; those repaired `within` a time of when
-    /// their direct copy was due are counted apart.
+    /// Returns the outcomes of all packets. A packet is late more than `deadline` after its
+    /// sending. Repairs within `within` of the expected arrival of the direct copy are counted
+    /// separately.
     ///
     /// # Panics
     /// If the world lost packets that were not sent.
     #[must_use]
     pub fn summary(&mut self, world: &mut PairsWorld, deadline: Duration, within: Duration) -> RepairSummary {
         for (pair, number) in world.observer_mut().lost.drain(..) {
-            self.repairs.lost((pair, u64::from(number))).expect("what is lost was sent");
+            self.repairs.on_lost((pair, u64::from(number))).expect("what is lost was sent");
         }
         self.repairs.summary(deadline, within)
     }
 
-    /// The packets that were never delivered.
+    /// Returns the packets that were never delivered.
     #[must_use]
     pub fn unrepaired(&self) -> Vec<(usize, u64)> {
         self.repairs.missing().collect()
     }
 
-    /// The flow of a pair, as its receiver knows it.
+    /// Returns the flow of a pair, as identified by its receiver.
     #[must_use]
-    pub fn received(&self, pair: usize) -> ReceiveFlowId {
+    pub fn receive_flow(&self, pair: usize) -> ReceiveFlowId {
         self.accepted[pair]
     }
 
-    /// The flow of a pair, as its sender knows it.
+    /// Returns the flow of a pair, as identified by its sender.
     #[must_use]
-    pub fn sent(&self, pair: usize) -> SendFlowId {
+    pub fn send_flow(&self, pair: usize) -> SendFlowId {
         self.flows[pair]
     }
 
@@ -303,7 +306,7 @@ impl PairsRun {
         }
     }
 
-    /// How many datagrams came this way.
+    /// Returns the number of datagrams with this kind of delivery.
     #[must_use]
     pub fn delivered_by(&self, delivery: Delivery) -> u64 {
         self.by_delivery.iter().find(|(known, _)| *known == delivery).map_or(0, |(_, count)| *count)
@@ -312,9 +315,9 @@ impl PairsRun {
 
 impl Scenario for PairsRun {
     type Host = OverlayHost;
-    /// A pair whose sender sends.
+    /// Number of the pair whose sender sends.
     type Event = usize;
-    type Observer = Books;
+    type Observer = DeliveryLedger;
 
     fn event(&mut self, pair: usize, world: &mut World<Self>) {
         for _ in 0..self.set_up.sending.burst(self.seed, pair, world.now()) {
@@ -331,13 +334,13 @@ impl Scenario for PairsRun {
             return;
         };
         let now = world.now();
-        for delivered in world.host_mut(node).take_delivered() {
+        for delivered in world.host_mut(node).drain_delivered() {
             let number = delivered.datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
             let number = number.expect("datagrams begin with their number");
             self.deliveries
-                .delivered(pair, &delivered.datagram, now)
+                .on_delivered(pair, &delivered.datagram, now)
                 .expect("what is delivered was sent, once");
-            self.repairs.delivered((pair, number), now).expect("what is delivered was sent");
+            self.repairs.on_delivered((pair, number), now).expect("what is delivered was sent");
             self.count(delivered.delivery);
             let lateness = self.repairs.lateness((pair, number)).unwrap_or_default();
             let budget = self.set_up.flow.latency_budget;

@@ -1,16 +1,18 @@
-//! What connections are used for: fetches and bulk transfers, from both ends.
+//! Applications on TCP connections: fetches and bulk transfers, at both ends.
 
 use byway_units::{Bytes, Duration, Time};
 
 use super::connection::{Connection, Event, Input};
 
-/// An application above one end of a connection, without I/O.
+/// Application above one end of a TCP connection, without I/O.
 pub trait Application {
-    /// Takes what the connection has to tell, and answers. Called when the connection is made, and after every input to it.
+    /// Drains the connection's events and passes it the application's inputs. Called at the
+    /// creation of the connection, and after every input to it.
     fn advance(&mut self, connection: &mut Connection, now: Time);
 }
 
-/// A web client: it sends a request of so many bytes, and is done when all of the response has arrived.
+/// A web client: it sends a request of this many bytes, and is done when the whole response has
+/// arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     request: Bytes,
@@ -28,19 +30,20 @@ enum Stage {
 }
 
 impl Fetch {
-    /// A fetch with a request and a response of so many bytes.
+    /// Creates a fetch with a request and a response of these lengths.
     #[must_use]
     pub const fn new(request: Bytes, response: Bytes) -> Self {
         Self { request, response, stage: Stage::New, received: Bytes::ZERO }
     }
 
-    /// From the first SYN to the last byte of the response; `None` if that has not arrived.
+    /// Returns the time from the first SYN to the last byte of the response; `None` if that has not
+    /// arrived.
     #[must_use]
     pub const fn completion(&self) -> Option<Duration> {
         if let Stage::Done(completion) = self.stage { Some(completion) } else { None }
     }
 
-    /// Whether the server was given up, or closed early.
+    /// True if the connection to the server timed out, or the server closed early.
     #[must_use]
     pub const fn has_failed(&self) -> bool {
         matches!(self.stage, Stage::Failed)
@@ -58,7 +61,7 @@ impl Application for Fetch {
             match event {
                 Event::Received(bytes) => self.received += bytes,
                 Event::PeerClosed => connection.handle(Input::Close, now),
-                Event::GaveUp => {}
+                Event::TimedOut => {}
                 Event::Connected | Event::Finished => continue,
             }
             if self.stage == Stage::Waiting && self.received >= self.response {
@@ -70,24 +73,24 @@ impl Application for Fetch {
     }
 }
 
-/// A web server: once the request has arrived it sends the response, and closes.
+/// A web server: after the request has arrived, it sends the response, and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Serve {
+pub struct FetchServer {
     request: Bytes,
     response: Bytes,
     received: Bytes,
     has_answered: bool,
 }
 
-impl Serve {
-    /// The other end of a [`Fetch`].
+impl FetchServer {
+    /// Creates the server of a [`Fetch`] with the same lengths.
     #[must_use]
     pub const fn new(request: Bytes, response: Bytes) -> Self {
         Self { request, response, received: Bytes::ZERO, has_answered: false }
     }
 }
 
-impl Application for Serve {
+impl Application for FetchServer {
     fn advance(&mut self, connection: &mut Connection, now: Time) {
         while let Some(event) = connection.poll_event() {
             if let Event::Received(bytes) = event {
@@ -102,29 +105,29 @@ impl Application for Serve {
     }
 }
 
-/// A client that sends as much as it can: so many bytes, or for ever.
+/// A client that sends at the full rate: a fixed number of bytes, or without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bulk {
+pub struct BulkSender {
     bytes: Option<Bytes>,
     has_begun: bool,
     is_finished: bool,
 }
 
-impl Bulk {
-    /// Sends so many bytes and closes; `None`: sends for ever.
+impl BulkSender {
+    /// Creates a client that sends this many bytes and closes; `None`: it sends without end.
     #[must_use]
     pub const fn new(bytes: Option<Bytes>) -> Self {
         Self { bytes, has_begun: false, is_finished: false }
     }
 
-    /// Whether all was sent and acknowledged, and the other side has closed as well.
+    /// True if everything was sent and acknowledged, and the peer has closed as well.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.is_finished
     }
 }
 
-impl Application for Bulk {
+impl Application for BulkSender {
     fn advance(&mut self, connection: &mut Connection, now: Time) {
         if !self.has_begun {
             self.has_begun = true;
@@ -140,14 +143,14 @@ impl Application for Bulk {
     }
 }
 
-/// The other end of a [`Bulk`]: it takes what comes, and closes when there is no more.
+/// The server of a [`BulkSender`]: it receives the stream, and closes after its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sink {
     received: Bytes,
 }
 
 impl Sink {
-    /// How much arrived in order.
+    /// Returns the number of bytes that arrived in order.
     #[must_use]
     pub const fn received(&self) -> Bytes {
         self.received
@@ -160,30 +163,30 @@ impl Application for Sink {
             match event {
                 Event::Received(bytes) => self.received += bytes,
                 Event::PeerClosed => connection.handle(Input::Close, now),
-                Event::Connected | Event::Finished | Event::GaveUp => {}
+                Event::Connected | Event::Finished | Event::TimedOut => {}
             }
         }
     }
 }
 
-/// Any of these applications, for hosts that have several.
+/// Any application of this module, for hosts that have several kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// A [`Fetch`].
+pub enum TcpApplication {
+    /// Client of a fetch.
     Fetch(Fetch),
-    /// The other end of one.
-    Serve(Serve),
-    /// A [`Bulk`].
-    Bulk(Bulk),
-    /// The other end of one.
+    /// Server of a fetch.
+    FetchServer(FetchServer),
+    /// Client of a bulk transfer.
+    Bulk(BulkSender),
+    /// Server of a bulk transfer.
     Sink(Sink),
 }
 
-impl Application for Task {
+impl Application for TcpApplication {
     fn advance(&mut self, connection: &mut Connection, now: Time) {
         match self {
             Self::Fetch(fetch) => fetch.advance(connection, now),
-            Self::Serve(serve) => serve.advance(connection, now),
+            Self::FetchServer(serve) => serve.advance(connection, now),
             Self::Bulk(bulk) => bulk.advance(connection, now),
             Self::Sink(sink) => sink.advance(connection, now),
         }

@@ -1,4 +1,4 @@
-//! Congestion control: how much may be on its way.
+//! Congestion control of TCP: the limit on the bytes in flight.
 
 mod cubic;
 mod fractional;
@@ -13,60 +13,63 @@ pub use cubic::Cubic;
 pub use fractional::Fractional;
 pub use new_reno::NewReno;
 
-/// What an acknowledgment says to a [`CongestionControl`].
+/// Observations that an acknowledgment reports to a [`CongestionControl`].
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// How many bytes were acknowledged in order for the first time.
+pub struct AckSample {
+    /// Payload bytes that were acknowledged in order for the first time.
     pub bytes: Bytes,
-    /// The smoothed round-trip time.
+    /// Smoothed round-trip time of the connection.
     pub round_trip: Duration,
 }
 
-/// Facts in, one question out: how much may be on its way?
+/// Congestion control algorithm: it receives observations, and returns the congestion window.
 ///
-/// Windows count bytes of payload. Which segments are lost, and what is sent again, is decided elsewhere.
+/// Windows count bytes of payload. Loss detection and retransmission are decided elsewhere.
 pub trait CongestionControl: Debug + Send {
-    /// Data was acknowledged while the window was in full use, and outside of fast recovery.
-    fn acknowledged(&mut self, progress: Progress, now: Time);
+    /// Reports an acknowledgment that arrived while the window was in full use, outside of fast
+    /// recovery.
+    fn on_ack(&mut self, progress: AckSample, now: Time);
 
-    /// The path is congested: a segment of this window was lost, or marked. Called once per window; `in_flight` were on their
-    /// way (RFC 5681's `FlightSize`).
-    fn congested(&mut self, in_flight: Bytes, now: Time);
+    /// Reports congestion: a segment of this window was lost, or marked. Called once per window;
+    /// `in_flight` is RFC 5681's `FlightSize`.
+    fn on_congestion_event(&mut self, in_flight: Bytes, now: Time);
 
-    /// The retransmission timer expired for the first time since data was last acknowledged.
-    fn timed_out(&mut self, in_flight: Bytes, now: Time);
+    /// Reports the first expiry of the retransmission timer since the last acknowledgment.
+    fn on_retransmission_timeout(&mut self, in_flight: Bytes, now: Time);
 
-    /// Nothing was on its way for longer than the retransmission timeout, `idle` in all: the window is a guess again.
-    fn idled(&mut self, idle: Duration);
+    /// Reports that nothing was in flight for longer than the retransmission timeout, `idle` in
+    /// all. The window is no longer reliable.
+    fn on_idle(&mut self, idle: Duration);
 
-    /// How much may be on its way.
+    /// Returns the congestion window: the most bytes in flight.
     fn window(&self) -> Bytes;
 
-    /// Below which window growth is exponential; `None` until there was congestion.
+    /// Returns the threshold below which the window grows exponentially; `None` before the first
+    /// congestion.
     fn slow_start_threshold(&self) -> Option<Bytes>;
 
-    /// Whether segments leave evenly spread over the round trip; then the window may be less than a segment.
+    /// True if segments are paced over the round trip; then the window may be less than a segment.
     fn is_paced(&self) -> bool {
         false
     }
 }
 
-/// The algorithms there are.
+/// Choice of a congestion control algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// [`NewReno`].
+    /// [`NewReno`] of RFC 5681.
     NewReno,
-    /// [`Fractional`].
+    /// [`Fractional`], whose window may be less than a segment.
     Fractional,
-    /// [`Cubic`], what real peers use.
+    /// [`Cubic`], which real peers use.
     #[default]
     Cubic,
 }
 
 impl Algorithm {
-    /// One of its kind, for segments of this many bytes of payload, and with this initial window.
+    /// Creates a controller for segments of this many bytes of payload, with this initial window.
     #[must_use]
-    pub fn start(self, segment: Bytes, initial_window: Bytes) -> Box<dyn CongestionControl> {
+    pub fn build(self, segment: Bytes, initial_window: Bytes) -> Box<dyn CongestionControl> {
         match self {
             Self::NewReno => Box::new(NewReno::new(segment, initial_window)),
             Self::Fractional => Box::new(Fractional::new(segment, initial_window)),
@@ -75,8 +78,9 @@ impl Algorithm {
     }
 }
 
-/// By how much a window below its threshold grows: by what was acknowledged, up to two segments for each acknowledgment, so that
-/// delayed acknowledgments do not slow it down (RFC 3465, 2.2).
+/// Returns the growth of a window below its threshold: the acknowledged bytes, at most two segments
+/// for each acknowledgment. With this, delayed acknowledgments do not slow the growth (RFC 3465,
+/// 2.2).
 fn slow_start_increase(acknowledged: Bytes, segment: Bytes) -> Bytes {
     acknowledged.min(segment * 2)
 }

@@ -1,4 +1,4 @@
-//! A connection, from one end.
+//! One end of a TCP connection: its state machine.
 
 use alloc::collections::VecDeque;
 
@@ -7,55 +7,57 @@ use byway_wire::Ecn;
 
 use super::handshake::Handshake;
 use super::limits::{RETRIES_MAX, TIME_WAIT};
-use super::round_trip::RoundTrip;
+use super::rtt::RttEstimator;
 use super::segment::{Flags, Options, Ports, Segment, Timestamps};
 use super::sequence::{Position, SequenceNumber};
 use super::settings::Settings;
 use super::statistics::Statistics;
-use super::transfer::{Opening, Transfer, echoed_after, timestamp};
+use super::transfer::{HandshakeState, Transfer, timestamp, timestamp_rtt};
 
-/// What can happen to a [`Connection`].
+/// Input of a [`Connection`] from its application, the network or a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The application of a client wants to reach its peer.
+    /// The application of a client opens the connection.
     Open,
-    /// A segment arrived for these ports.
+    /// A segment arrived for this connection's ports.
     Segment(Segment),
-    /// The application has this many more bytes to send. It may say so before the connection is open.
+    /// The application has this many more bytes to send. It may write before the connection is
+    /// open.
     Write(Bytes),
-    /// The application has nothing more to send after what it wrote.
+    /// The application has nothing more to send after its previous writes.
     Close,
-    /// The deadline has come.
+    /// The connection's deadline is due.
     Wake,
 }
 
-/// What a [`Connection`] tells its application.
+/// Event that a [`Connection`] reports to its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The handshake is complete.
     Connected,
-    /// This many more bytes arrived in order.
+    /// This many more bytes of the peer's stream arrived in order.
     Received(Bytes),
-    /// The peer has no more to send, and all that it sent has arrived.
+    /// The peer's stream has ended, and all of it has arrived.
     PeerClosed,
-    /// Both streams ended, and all of both arrived.
+    /// Both streams have ended, and all of both has arrived.
     Finished,
-    /// The peer did not answer for too long.
-    GaveUp,
+    /// The peer did not answer in time.
+    TimedOut,
 }
 
-/// Why a [`Connection`] wants to be woken.
+/// Reason for the deadline of a [`Connection`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// A SYN or SYN-ACK was not answered.
+pub enum TimerKind {
+    /// Retransmission of an unanswered SYN or SYN-ACK.
     Handshake,
-    /// Data was not acknowledged.
+    /// Retransmission of unacknowledged data.
     Retransmission,
-    /// An acknowledgment has waited long enough for a second segment.
+    /// Delayed acknowledgment, because no second segment arrived.
     Acknowledgment,
-    /// The next segment may go out, of those that are paced.
+    /// Transmission of the next paced segment.
     Pacing,
-    /// A peer that did not hear the last acknowledgment would have said so by then.
+    /// End of TIME-WAIT: from then on, the peer no longer retransmits because of a lost
+    /// acknowledgment.
     TimeWait,
 }
 
@@ -66,17 +68,19 @@ enum State {
     SynSent(Handshake),
     SynReceived(Handshake, Transfer),
     Open(Transfer),
-    /// All is done, and the last acknowledgment may be asked for again.
+    /// Both streams are complete, but the peer may retransmit because of a lost last
+    /// acknowledgment.
     TimeWait(Transfer, Time),
-    Over,
+    Closed,
 }
 
-/// One end of a connection, without I/O.
+/// One end of a TCP connection, without I/O.
 ///
 /// - *Inputs*: [`handle`](Self::handle), one at a time;
 /// - *outputs*, to be drained after each input: [`poll`](Self::poll) until `None`, then
-///   [`poll_event`](Self::poll_event) until `None`; what the application answers is an input again;
-/// - *state*: [`deadline`](Self::deadline), at which [`Input::Wake`] is due; windows and statistics.
+///   [`poll_event`](Self::poll_event) until `None`; the application's reaction is an input again;
+/// - *state*: [`deadline`](Self::deadline), at which [`Input::Wake`] is due; windows and
+///   statistics.
 #[derive(Debug)]
 pub struct Connection {
     settings: Settings,
@@ -84,18 +88,20 @@ pub struct Connection {
     initial: SequenceNumber,
     is_client: bool,
     state: State,
-    /// What the application wrote before there was anybody to send it to.
+    /// Bytes that the application wrote before the handshake created the sender, which then gets
+    /// them.
     written: Bytes,
-    is_closed: bool,
+    is_close_requested: bool,
     opened: Time,
-    /// What the application was told of.
-    told: Bytes,
+    /// Bytes of the peer's stream that [`Event::Received`] events have reported.
+    reported: Bytes,
     events: VecDeque<Event>,
     statistics: Statistics,
 }
 
 impl Connection {
-    /// The side that opens. `ports.source` is its own; the sequence number is that of its SYN.
+    /// Creates the active side. `ports.source` is its own port; the sequence number is that of its
+    /// SYN.
     #[must_use]
     pub fn client(settings: Settings, ports: Ports, initial: SequenceNumber) -> Self {
         Self {
@@ -105,22 +111,23 @@ impl Connection {
             is_client: true,
             state: State::Idle,
             written: Bytes::ZERO,
-            is_closed: false,
+            is_close_requested: false,
             opened: Time::START,
-            told: Bytes::ZERO,
+            reported: Bytes::ZERO,
             events: VecDeque::new(),
             statistics: Statistics::default(),
         }
     }
 
-    /// The side that is opened, by the first SYN that it is handed. `ports.source` is its own; the sequence number is that of
-    /// its SYN-ACK.
+    /// Creates the passive side, which the first SYN opens. `ports.source` is its own port; the
+    /// sequence number is that of its SYN-ACK.
     #[must_use]
     pub fn server(settings: Settings, ports: Ports, initial: SequenceNumber) -> Self {
         Self { is_client: false, ..Self::client(settings, ports, initial) }
     }
 
-    /// Takes an input.
+    /// Handles an input, which may queue segments for [`poll`](Self::poll) and events for
+    /// [`poll_event`](Self::poll_event).
     pub fn handle(&mut self, input: Input, now: Time) {
         match input {
             Input::Open => self.open(now),
@@ -129,30 +136,30 @@ impl Connection {
             Input::Close => self.close(),
             Input::Wake => self.wake(now),
         }
-        self.tell();
+        self.merge_received_events();
     }
 
     fn open(&mut self, now: Time) {
         if self.is_client && matches!(self.state, State::Idle) {
             self.opened = now;
-            self.state = State::SynSent(Handshake::new(self.unmeasured(), now));
+            self.state = State::SynSent(Handshake::new(self.initial_round_trip(), now));
         }
     }
 
     fn write(&mut self, bytes: Bytes) {
-        if self.is_closed {
+        if self.is_close_requested {
             return;
         }
         match self.transfer_mut() {
-            Some(transfer) => transfer.sender.outgoing.write(bytes),
+            Some(transfer) => transfer.sender.stream.write(bytes),
             None => self.written = self.written.saturating_add(bytes),
         }
     }
 
     fn close(&mut self) {
-        self.is_closed = true;
+        self.is_close_requested = true;
         if let Some(transfer) = self.transfer_mut() {
-            transfer.sender.outgoing.close();
+            transfer.sender.stream.close();
         }
     }
 
@@ -163,64 +170,71 @@ impl Connection {
         self.statistics.segments_received += 1;
         let is_syn = segment.flags.contain(Flags::SYN);
         let is_acknowledgment = segment.flags.contain(Flags::ACK);
-        match core::mem::replace(&mut self.state, State::Over) {
-            State::Idle if !self.is_client && is_syn && !is_acknowledgment => self.accept(segment, now),
+        match core::mem::replace(&mut self.state, State::Closed) {
+            State::Idle if !self.is_client && is_syn && !is_acknowledgment => self.on_syn(segment, now),
             State::SynSent(handshake) if is_syn && is_acknowledgment => {
-                self.connect(handshake, segment, now);
+                self.on_syn_ack(handshake, segment, now);
             }
             State::SynReceived(handshake, transfer) => {
-                self.complete(handshake, transfer, segment, now);
+                self.on_handshake_ack(handshake, transfer, segment, now);
             }
-            State::Open(transfer) => self.carry_on(transfer, segment, now),
+            State::Open(transfer) => self.on_segment(transfer, segment, now),
             State::TimeWait(mut transfer, until) => {
-                transfer.take(segment, now, &mut self.statistics);
+                transfer.on_segment(segment, now, &mut self.statistics);
                 self.state = State::TimeWait(transfer, until);
             }
             other => self.state = other,
         }
     }
 
-    /// A client's SYN came to a server.
-    fn accept(&mut self, syn: &Segment, now: Time) {
+    /// Answers a client's SYN at a server: stores its fields, and schedules a SYN-ACK.
+    fn on_syn(&mut self, syn: &Segment, now: Time) {
         self.opened = now;
-        let round_trip = self.unmeasured();
+        let round_trip = self.initial_round_trip();
         let transfer = self.begin(syn, round_trip);
         self.state = State::SynReceived(Handshake::new(round_trip, now), transfer);
     }
 
-    /// A round trip of which nothing is known.
-    const fn unmeasured(&self) -> RoundTrip {
-        let mut round_trip = RoundTrip::new(self.settings.rto_margin_min);
+    /// Returns an RTT estimator with the initial timeout of the settings, without samples.
+    const fn initial_round_trip(&self) -> RttEstimator {
+        let mut round_trip = RttEstimator::new(self.settings.rto_margin_min);
         round_trip.begin_with(self.settings.rto_initial);
         round_trip
     }
 
-    fn begin(&self, syn: &Segment, round_trip: RoundTrip) -> Transfer {
-        let opening = Opening { ports: self.ports, initial: self.initial, opened: self.opened };
+    fn begin(&self, syn: &Segment, round_trip: RttEstimator) -> Transfer {
+        let opening = HandshakeState { ports: self.ports, initial: self.initial, opened: self.opened };
         let mut transfer = Transfer::new(opening, syn, &self.settings, round_trip);
-        transfer.sender.outgoing.write(self.written);
-        if self.is_closed {
-            transfer.sender.outgoing.close();
+        transfer.sender.stream.write(self.written);
+        if self.is_close_requested {
+            transfer.sender.stream.close();
         }
         transfer
     }
 
-    /// A server's SYN-ACK came to a client.
-    fn connect(&mut self, handshake: Handshake, answer: &Segment, now: Time) {
+    /// Opens the connection at a client, if the segment is the SYN-ACK of its SYN.
+    fn on_syn_ack(&mut self, handshake: Handshake, answer: &Segment, now: Time) {
         if answer.acknowledgment != self.initial.of(Position::FIRST) {
             self.state = State::SynSent(handshake);
             return;
         }
-        let echoed = echoed_after(answer.options.timestamps, self.opened, now);
-        let mut transfer = self.begin(answer, handshake.measured(echoed, now));
+        let echoed = timestamp_rtt(answer.options.timestamps, self.opened, now);
+        let mut transfer = self.begin(answer, handshake.round_trip_estimate(echoed, now));
         transfer.receiver.demand_acknowledgment();
         self.establish(handshake, transfer);
     }
 
-    /// Something came to a server that waits for the last part of the handshake.
-    fn complete(&mut self, mut handshake: Handshake, mut transfer: Transfer, segment: &Segment, now: Time) {
+    /// Opens the connection at a server, if the segment acknowledges its SYN-ACK. A repeated SYN
+    /// causes a repeated SYN-ACK.
+    fn on_handshake_ack(
+        &mut self,
+        mut handshake: Handshake,
+        mut transfer: Transfer,
+        segment: &Segment,
+        now: Time,
+    ) {
         if segment.flags.contain(Flags::SYN) {
-            handshake.repeat(now);
+            handshake.retransmit(now);
         }
         let acknowledges = segment.flags.contain(Flags::ACK)
             && segment.acknowledgment == self.initial.of(Position::FIRST)
@@ -229,32 +243,33 @@ impl Connection {
             self.state = State::SynReceived(handshake, transfer);
             return;
         }
-        let echoed = echoed_after(segment.options.timestamps, self.opened, now);
-        transfer.sender.take_round_trip(handshake.measured(echoed, now));
+        let echoed = timestamp_rtt(segment.options.timestamps, self.opened, now);
+        transfer.sender.set_round_trip(handshake.round_trip_estimate(echoed, now));
         self.establish(handshake, transfer);
-        if let State::Open(transfer) = core::mem::replace(&mut self.state, State::Over) {
-            self.carry_on(transfer, segment, now);
+        if let State::Open(transfer) = core::mem::replace(&mut self.state, State::Closed) {
+            self.on_segment(transfer, segment, now);
         }
     }
 
     fn establish(&mut self, handshake: Handshake, mut transfer: Transfer) {
-        // One lost segment may be chance (as in Linux; RFC 5681, 3.1 already says so after one).
+        // One lost segment may be chance (as in Linux; RFC 5681, 3.1 reduces the window after one).
         if handshake.timeouts() > 1 {
-            transfer.sender.start_slowly();
+            transfer.sender.use_one_segment_window();
         }
         self.events.push_back(Event::Connected);
         self.state = State::Open(transfer);
     }
 
-    fn carry_on(&mut self, mut transfer: Transfer, segment: &Segment, now: Time) {
+    fn on_segment(&mut self, mut transfer: Transfer, segment: &Segment, now: Time) {
         let had_fin = transfer.receiver.is_complete();
-        transfer.take(segment, now, &mut self.statistics);
-        self.told_of(&transfer, had_fin);
+        transfer.on_segment(segment, now, &mut self.statistics);
+        self.queue_receive_events(&transfer, had_fin);
         self.state = if !transfer.is_complete() {
             State::Open(transfer)
         } else if had_fin {
-            // The peer closed first, and has heard of it: it is the one who waits.
-            State::Over
+            // The peer closed first and has received the acknowledgment: the peer is the side in
+            // TIME-WAIT.
+            State::Closed
         } else {
             State::TimeWait(transfer, now + TIME_WAIT)
         };
@@ -263,19 +278,19 @@ impl Connection {
         }
     }
 
-    fn told_of(&mut self, transfer: &Transfer, had_fin: bool) {
-        let news = transfer.receiver.received().saturating_sub(self.told);
-        self.told = transfer.receiver.received();
-        if !news.is_zero() {
-            self.events.push_back(Event::Received(news));
+    fn queue_receive_events(&mut self, transfer: &Transfer, had_fin: bool) {
+        let received = transfer.receiver.received().saturating_sub(self.reported);
+        self.reported = transfer.receiver.received();
+        if !received.is_zero() {
+            self.events.push_back(Event::Received(received));
         }
         if transfer.receiver.is_complete() && !had_fin {
             self.events.push_back(Event::PeerClosed);
         }
     }
 
-    /// Joins what arrived into one event, so that there are never more than a handful.
-    fn tell(&mut self) {
+    /// Merges successive receive events, which bounds the number of queued events.
+    fn merge_received_events(&mut self) {
         if let [.., Event::Received(before), Event::Received(last)] = *self.events.make_contiguous() {
             self.events.truncate(self.events.len() - 2);
             self.events.push_back(Event::Received(before + last));
@@ -295,38 +310,39 @@ impl Connection {
                     && transfer.sender.timeouts_in_row() > RETRIES_MAX
             }
             State::TimeWait(_, until) if *until <= now => {
-                self.state = State::Over;
+                self.state = State::Closed;
                 false
             }
-            State::Idle | State::TimeWait(..) | State::Over => false,
+            State::Idle | State::TimeWait(..) | State::Closed => false,
         };
         if gives_up {
-            self.state = State::Over;
-            self.events.push_back(Event::GaveUp);
+            self.state = State::Closed;
+            self.events.push_back(Event::TimedOut);
         }
     }
 
-    /// Output: the next segment to send, or `None` when there is no other.
+    /// Output: the next segment to send, or `None` if there is no other.
     pub fn poll(&mut self, now: Time) -> Option<Segment> {
         let segment = match &mut self.state {
-            State::SynSent(handshake) => {
-                handshake.take().then(|| (handshake.is_repeated(), None)).map(|syn| self.syn(syn, now))
-            }
+            State::SynSent(handshake) => handshake
+                .poll_transmit()
+                .then(|| (handshake.is_retransmission(), None))
+                .map(|syn| self.syn(syn, now)),
             State::SynReceived(handshake, transfer) => {
-                let answer = (handshake.is_repeated(), Some(Answer::of(transfer)));
-                handshake.take().then_some(answer).map(|syn| self.syn(syn, now))
+                let answer = (handshake.is_retransmission(), Some(SynAckFields::of(transfer)));
+                handshake.poll_transmit().then_some(answer).map(|syn| self.syn(syn, now))
             }
             State::Open(transfer) | State::TimeWait(transfer, _) => transfer.poll(now, &mut self.statistics),
-            State::Idle | State::Over => None,
+            State::Idle | State::Closed => None,
         };
         self.statistics.segments_sent += u64::from(segment.is_some());
         segment
     }
 
-    /// Our SYN, or our SYN-ACK if it is an answer.
-    fn syn(&self, (is_repeated, answer): (bool, Option<Answer>), now: Time) -> Segment {
+    /// Returns our SYN, or our SYN-ACK if it is an answer.
+    fn syn(&self, (is_repeated, answer): (bool, Option<SynAckFields>), now: Time) -> Segment {
         let Settings { segment_bytes, receive_window, timestamps, ecn, .. } = self.settings;
-        // A SYN that was lost may have been lost for asking for ECN (RFC 3168, 6.1.1.1).
+        // A SYN may have been lost because it requested ECN (RFC 3168, 6.1.1.1).
         let flags = match answer {
             None => Flags::SYN.and_if(ecn && !is_repeated, Flags::ECE | Flags::CWR),
             Some(answer) => (Flags::SYN | Flags::ACK).and_if(answer.uses_ecn, Flags::ECE),
@@ -350,72 +366,74 @@ impl Connection {
         }
     }
 
-    /// Output: what the application is to know next, or `None`.
+    /// Output: the next event for the application, or `None`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// State: when to be woken at the latest, and why; `None` for never.
+    /// State: the latest time at which [`Input::Wake`] is due, and its reason; `None` for never.
     #[must_use]
-    pub fn deadline(&self) -> Option<(Time, Reason)> {
+    pub fn deadline(&self) -> Option<(Time, TimerKind)> {
         match &self.state {
             State::SynSent(handshake) | State::SynReceived(handshake, _) => {
-                Some((handshake.deadline(), Reason::Handshake))
+                Some((handshake.deadline(), TimerKind::Handshake))
             }
             State::Open(transfer) => {
-                let retransmission = transfer.sender.deadline().map(|time| (time, Reason::Retransmission));
-                let acknowledgment = transfer.receiver.deadline().map(|time| (time, Reason::Acknowledgment));
-                let pacing = transfer.sender.paced_until().map(|time| (time, Reason::Pacing));
+                let retransmission = transfer.sender.deadline().map(|time| (time, TimerKind::Retransmission));
+                let acknowledgment =
+                    transfer.receiver.deadline().map(|time| (time, TimerKind::Acknowledgment));
+                let pacing = transfer.sender.paced_until().map(|time| (time, TimerKind::Pacing));
                 retransmission.into_iter().chain(acknowledgment).chain(pacing).min_by_key(|&(time, _)| time)
             }
-            State::TimeWait(_, until) => Some((*until, Reason::TimeWait)),
-            State::Idle | State::Over => None,
+            State::TimeWait(_, until) => Some((*until, TimerKind::TimeWait)),
+            State::Idle | State::Closed => None,
         }
     }
 
-    /// The ports of its segments.
+    /// Returns the ports of the segments that this end sends.
     #[must_use]
     pub const fn ports(&self) -> Ports {
         self.ports
     }
 
-    /// When it was opened: by the first SYN that was sent, or that came.
+    /// Returns the time at which the connection was opened: by the first SYN sent or received.
     #[must_use]
     pub const fn opened(&self) -> Time {
         self.opened
     }
 
-    /// Whether nothing will ever happen to it again, and it can be forgotten.
+    /// True if the connection has ended and can be removed.
     #[must_use]
-    pub const fn is_over(&self) -> bool {
-        matches!(self.state, State::Over)
+    pub const fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
     }
 
-    /// The congestion window, in bytes of payload; `None` while the connection is not open.
+    /// Returns the congestion window, in bytes of payload; `None` while the connection is not open.
     #[must_use]
     pub fn congestion_window(&self) -> Option<Bytes> {
         self.transfer().map(|transfer| transfer.sender.control().window())
     }
 
-    /// Below which window growth is exponential; `None` until there was congestion.
+    /// Returns the threshold below which the window grows exponentially; `None` before the first
+    /// congestion.
     #[must_use]
     pub fn slow_start_threshold(&self) -> Option<Bytes> {
         self.transfer()?.sender.control().slow_start_threshold()
     }
 
-    /// The smoothed round-trip time, once it was measured.
+    /// Returns the smoothed round-trip time; `None` before a measurement.
     #[must_use]
     pub fn smoothed_round_trip(&self) -> Option<Duration> {
         self.transfer()?.sender.smoothed_round_trip()
     }
 
-    /// How many bytes of payload are believed to be on their way (RFC 6675's pipe).
+    /// Returns the payload bytes believed in flight (RFC 6675's pipe).
     #[must_use]
     pub fn in_flight(&self) -> Bytes {
         self.transfer().map_or(Bytes::ZERO, |transfer| transfer.sender.in_flight())
     }
 
-    /// What happened so far.
+    /// Returns the statistics of this connection until now.
     #[must_use]
     pub const fn statistics(&self) -> &Statistics {
         &self.statistics
@@ -426,7 +444,7 @@ impl Connection {
             State::SynReceived(_, transfer) | State::Open(transfer) | State::TimeWait(transfer, _) => {
                 Some(transfer)
             }
-            State::Idle | State::SynSent(_) | State::Over => None,
+            State::Idle | State::SynSent(_) | State::Closed => None,
         }
     }
 
@@ -435,24 +453,24 @@ impl Connection {
             State::SynReceived(_, transfer) | State::Open(transfer) | State::TimeWait(transfer, _) => {
                 Some(transfer)
             }
-            State::Idle | State::SynSent(_) | State::Over => None,
+            State::Idle | State::SynSent(_) | State::Closed => None,
         }
     }
 }
 
-/// What a SYN-ACK says beyond a SYN.
+/// Fields of a SYN-ACK beyond those of a SYN.
 #[derive(Clone, Copy, Debug)]
-struct Answer {
+struct SynAckFields {
     acknowledgment: SequenceNumber,
     recent: Option<u32>,
     uses_ecn: bool,
 }
 
-impl Answer {
+impl SynAckFields {
     fn of(transfer: &Transfer) -> Self {
         Self {
             acknowledgment: transfer.receiver.acknowledgment(),
-            recent: transfer.recent(),
+            recent: transfer.ts_recent(),
             uses_ecn: transfer.uses_ecn(),
         }
     }

@@ -1,7 +1,8 @@
-//! Segments as bytes: the header of RFC 9293 (3.1), its options as Linux pads them, and the payload.
+//! Encoding of TCP segments: the header of RFC 9293 (3.1), its options as Linux pads them, and the
+//! payload.
 //!
-//! The checksum covers these bytes alone. There are no IP addresses among them, so they mean the same behind any network address
-//! translation and in any tunnel.
+//! The checksum covers these bytes alone. It does not cover IP addresses, therefore a segment is
+//! valid behind any network address translation and in any tunnel.
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use byway_wire::Ecn;
 use thiserror::Error;
 
 use super::limits::{HEADER_BYTES, OPTIONS_BYTES_MAX, SACK_BLOCKS_MAX, WINDOW_SCALE_MAX};
-use super::pattern;
+use super::payload_pattern;
 use super::segment::{Flags, Options, Ports, SackBlock, Segment, Timestamps};
 use super::sequence::SequenceNumber;
 
@@ -22,37 +23,39 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// Why bytes are no segment.
+/// Error of bytes that are not a valid TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SegmentError {
-    /// Shorter than a header, or than the header says that it is, or longer than a segment can be.
+    /// The bytes are shorter than a header or than their data offset says, or longer than a segment
+    /// can be.
     #[error("{bytes} bytes do not hold the header that they announce")]
     Length {
-        /// How many there are.
+        /// Number of bytes that were to be decoded.
         bytes: usize,
     },
-    /// The bytes changed on their way.
+    /// The checksum is wrong: the bytes changed in flight.
     #[error("the checksum is wrong: the segment was damaged on its way")]
     Checksum,
-    /// A control bit that is not used here: RST, PSH or URG.
+    /// The header has an unsupported control bit: RST, PSH or URG.
     #[error("the control bits {bits:#04x} include one that is not used here")]
     Flags {
-        /// All the bits.
+        /// All control bits of the header.
         bits: u8,
     },
-    /// An option with an impossible length or value.
+    /// An option has an impossible length or value.
     #[error("option {kind} is malformed")]
     Option {
-        /// Which option.
+        /// Kind of the option.
         kind: u8,
     },
-    /// The payload arrived undamaged, and is of another place or another stream: somebody mixed up what he carried.
+    /// The payload arrived undamaged, but belongs to another position or another stream: the
+    /// network mixed up payloads.
     #[error("the payload does not belong where the header says")]
     Payload,
 }
 
 impl Segment {
-    /// Writes the segment into `buffer`, in place of what that held.
+    /// Writes the segment into `buffer` and replaces its previous content.
     ///
     /// # Panics
     /// If the options are longer than [`OPTIONS_BYTES_MAX`].
@@ -71,15 +74,15 @@ impl Segment {
         buffer.extend_from_slice(&[0; 4]);
         encode_options(&self.options, buffer);
         buffer.resize(self.bytes(), 0);
-        pattern::fill(&mut buffer[header_bytes..], self.ports, self.sequence);
+        payload_pattern::fill(&mut buffer[header_bytes..], self.ports, self.sequence);
         let checksum = !ones_sum(buffer);
         buffer[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// The segment that these bytes are, which arrived in an IP packet with this ECN field. Its payload is checked.
+    /// Decodes a segment that arrived in an IP packet with this ECN field, and checks its payload.
     ///
     /// # Errors
-    /// If they are none, or are damaged.
+    /// If the bytes are not a segment, or are damaged.
     pub fn decode(bytes: &[u8], ecn: Ecn) -> Result<Self, SegmentError> {
         let length = SegmentError::Length { bytes: bytes.len() };
         let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(length)?;
@@ -93,16 +96,16 @@ impl Segment {
             return Err(SegmentError::Checksum);
         }
         let segment = Self {
-            ports: Ports { source: short(header, 0), destination: short(header, 2) },
-            sequence: SequenceNumber::new(long(header, 4)),
-            acknowledgment: SequenceNumber::new(long(header, 8)),
+            ports: Ports { source: read_u16(header, 0), destination: read_u16(header, 2) },
+            sequence: SequenceNumber::new(read_u32(header, 4)),
+            acknowledgment: SequenceNumber::new(read_u32(header, 8)),
             flags: Flags::from_bits(header[13]).ok_or(SegmentError::Flags { bits: header[13] })?,
-            window: short(header, 14),
+            window: read_u16(header, 14),
             options: decode_options(options)?,
             payload_bytes: u16::try_from(payload.len()).map_err(|_| length)?,
             ecn,
         };
-        if !pattern::matches(payload, segment.ports, segment.sequence) {
+        if !payload_pattern::matches(payload, segment.ports, segment.sequence) {
             return Err(SegmentError::Payload);
         }
         Ok(segment)
@@ -153,13 +156,13 @@ fn decode_options(mut bytes: &[u8]) -> Result<Options, SegmentError> {
     Ok(options)
 }
 
-/// Takes one option; those that are not known change nothing. `None` if it is malformed.
+/// Decodes one option; unknown ones change nothing. `None` if it is malformed.
 fn decode_option(kind: u8, body: &[u8], options: &mut Options) -> Option<()> {
     match kind {
         SEGMENT_BYTES => options.segment_bytes = Some(u16::from_be_bytes(body.try_into().ok()?)),
         WINDOW_SCALE => {
             let [scale] = body.try_into().ok()?;
-            // Larger ones are read as the largest (RFC 7323, 2.3).
+            // Larger shifts count as the largest (RFC 7323, 2.3).
             options.window_scale = Some(u8::min(scale, WINDOW_SCALE_MAX));
         }
         SACK_PERMITTED => {
@@ -168,7 +171,7 @@ fn decode_option(kind: u8, body: &[u8], options: &mut Options) -> Option<()> {
         }
         TIMESTAMPS => {
             let body: &[u8; 8] = body.try_into().ok()?;
-            options.timestamps = Some(Timestamps { value: long(body, 0), echo: long(body, 4) });
+            options.timestamps = Some(Timestamps { value: read_u32(body, 0), echo: read_u32(body, 4) });
         }
         SACK => {
             let (blocks, rest) = body.as_chunks::<8>();
@@ -176,8 +179,8 @@ fn decode_option(kind: u8, body: &[u8], options: &mut Options) -> Option<()> {
                 return None;
             }
             let block = |block: &[u8; 8]| SackBlock {
-                start: SequenceNumber::new(long(block, 0)),
-                end: SequenceNumber::new(long(block, 4)),
+                start: SequenceNumber::new(read_u32(block, 0)),
+                end: SequenceNumber::new(read_u32(block, 4)),
             };
             options.sack_blocks = blocks.iter().map(block).collect();
         }
@@ -186,15 +189,16 @@ fn decode_option(kind: u8, body: &[u8], options: &mut Options) -> Option<()> {
     Some(())
 }
 
-fn short<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+fn read_u16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn long<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+fn read_u32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The sum of 16-bit words in ones' complement (RFC 1071): of bytes that hold their own checksum, all ones.
+/// Returns the ones' complement sum of 16-bit words (RFC 1071): all ones for bytes that include
+/// their own checksum.
 fn ones_sum(bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
@@ -297,7 +301,7 @@ mod tests {
         #[test]
         fn hostile_bytes_are_an_error_or_a_segment(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Segment::decode(&bytes, Ecn::NotCapable);
-            // With a right checksum and a possible length, the options are reached.
+            // With a valid checksum and length, decoding reaches the options.
             if bytes.len() >= HEADER_BYTES {
                 let offset = u8::try_from(bytes.len() / 4).unwrap().min(15);
                 bytes[12] = offset << 4;
@@ -314,7 +318,7 @@ mod tests {
     #[test]
     fn a_payload_from_elsewhere_is_told_apart_from_damage() {
         let mut bytes = encoded(&Segment { payload_bytes: 32, ..syn() });
-        // Words may change places without the checksum noticing.
+        // The checksum does not change if words change places.
         let start = bytes.len() - 32;
         bytes[start..].rotate_left(4);
         assert_eq!(Segment::decode(&bytes, Ecn::NotCapable), Err(SegmentError::Payload));

@@ -1,4 +1,4 @@
-//! A host of many connections, for the world.
+//! Host of the world with many TCP connections.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -18,45 +18,47 @@ use crate::host::{Datagram, Host, Transmit};
 use crate::marks::Marks;
 use crate::random::Seed;
 
-/// A connection of a host: with whom, and between which ports. `ports.source` is the host's own.
+/// Identifier of a host's connection: the peer's address and the two ports. `ports.source` is the
+/// host's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId {
-    /// The address to which its segments go, in UDP datagrams.
+    /// Address of the peer, for UDP datagrams with segments.
     pub peer: SocketAddr,
-    /// The ports of its own segments.
+    /// Source and destination port of the segments that the host sends.
     pub ports: Ports,
 }
 
-/// A connection and what it is used for.
+/// A connection, its application, and the host's state for both.
 #[derive(Debug)]
-struct Place<A> {
+struct ConnectionEntry<A> {
     connection: Connection,
     application: A,
-    /// When the host is to wake it, as far as the host knows.
+    /// Deadline of the connection when the host last drained it.
     deadline: Option<Time>,
     is_ready: bool,
     was_accepted: bool,
 }
 
-/// A host whose every datagram is a segment, with one application of kind `A` above each connection.
+/// Host that exchanges segments as datagrams, with one application of kind `A` on each connection.
 ///
-/// In the world, datagrams have a UDP header: each packet is 8 bytes longer than that of a real TCP with the same segment.
+/// In the world, datagrams have a UDP header: each packet is 8 bytes longer than that of a real TCP
+/// with the same segment.
 ///
-/// Connections that it accepted are forgotten when they are over; those that it opened are kept for their results, until they are
-/// [taken](Self::take).
+/// The host removes accepted connections when they end. Connections that it opened stay, because
+/// their results are of use, until [`remove`](Self::remove).
 #[derive(Debug)]
 pub struct TcpHost<A> {
     settings: Settings,
     seed: Seed,
     dscp: u8,
     listening: BTreeMap<u16, A>,
-    places: BTreeMap<ConnectionId, Place<A>>,
+    connections: BTreeMap<ConnectionId, ConnectionEntry<A>>,
     deadlines: BTreeSet<(Time, ConnectionId)>,
     /// Connections that may have something to send.
     ready: VecDeque<ConnectionId>,
-    sending: Vec<u8>,
-    /// What happened to connections that are forgotten.
-    former: Statistics,
+    buffer: Vec<u8>,
+    /// Statistics of removed connections.
+    closed_statistics: Statistics,
     begun: u64,
     damaged: u64,
     misplaced: u64,
@@ -64,7 +66,7 @@ pub struct TcpHost<A> {
 }
 
 impl<A: Application + Clone> TcpHost<A> {
-    /// A host without connections; sequence numbers begin where the seed says.
+    /// Creates a host without connections; its initial sequence numbers derive from the seed.
     #[must_use]
     pub fn new(settings: Settings, seed: Seed) -> Self {
         Self {
@@ -72,11 +74,11 @@ impl<A: Application + Clone> TcpHost<A> {
             seed,
             dscp: 0,
             listening: BTreeMap::new(),
-            places: BTreeMap::new(),
+            connections: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             ready: VecDeque::new(),
-            sending: Vec::new(),
-            former: Statistics::default(),
+            buffer: Vec::new(),
+            closed_statistics: Statistics::default(),
             begun: 0,
             damaged: 0,
             misplaced: 0,
@@ -84,18 +86,18 @@ impl<A: Application + Clone> TcpHost<A> {
         }
     }
 
-    /// Has all that it sends from now on marked with this DSCP.
-    pub const fn mark(&mut self, dscp: u8) {
+    /// Sets the DSCP of all datagrams that the host sends from now on.
+    pub const fn set_dscp(&mut self, dscp: u8) {
         self.dscp = dscp;
     }
 
-    /// Has a copy of this application serve each connection that is opened to this port.
+    /// Listens on this port; a copy of this application serves each connection to it.
     pub fn listen(&mut self, port: u16, application: A) {
         self.listening.insert(port, application);
     }
 
-    /// Input: opens a connection for this application. Whether that was possible: not if there is one of that name, or there are
-    /// [`CONNECTIONS_MAX`].
+    /// Input: opens a connection for this application. Returns false if one with this identifier
+    /// exists, or there are [`CONNECTIONS_MAX`].
     pub fn open(&mut self, id: ConnectionId, application: A, now: Time) -> bool {
         let initial = self.next_initial();
         let connection = Connection::client(self.settings, id.ports, initial);
@@ -106,49 +108,50 @@ impl<A: Application + Clone> TcpHost<A> {
         was_added
     }
 
-    /// A connection and its application, to look at.
+    /// Returns a connection and its application.
     #[must_use]
     pub fn connection(&self, id: ConnectionId) -> Option<(&Connection, &A)> {
-        self.places.get(&id).map(|place| (&place.connection, &place.application))
+        self.connections.get(&id).map(|entry| (&entry.connection, &entry.application))
     }
 
-    /// All connections that are not forgotten, in order.
+    /// Returns all connections, in order.
     pub fn connections(&self) -> impl Iterator<Item = (ConnectionId, &Connection, &A)> {
-        self.places.iter().map(|(&id, place)| (id, &place.connection, &place.application))
+        self.connections.iter().map(|(&id, entry)| (id, &entry.connection, &entry.application))
     }
 
-    /// Forgets a connection, whatever it does.
-    pub fn take(&mut self, id: ConnectionId) -> Option<(Connection, A)> {
-        let place = self.places.remove(&id)?;
-        if let Some(deadline) = place.deadline {
+    /// Removes a connection in any state.
+    pub fn remove(&mut self, id: ConnectionId) -> Option<(Connection, A)> {
+        let entry = self.connections.remove(&id)?;
+        if let Some(deadline) = entry.deadline {
             self.deadlines.remove(&(deadline, id));
         }
-        self.former.add(place.connection.statistics());
-        Some((place.connection, place.application))
+        self.closed_statistics.add(entry.connection.statistics());
+        Some((entry.connection, entry.application))
     }
 
-    /// What happened to all connections that there are or were, together.
+    /// Returns the sums over all connections of the host, past and present.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let mut statistics = self.former;
-        self.places.values().for_each(|place| statistics.add(place.connection.statistics()));
+        let mut statistics = self.closed_statistics;
+        self.connections.values().for_each(|entry| statistics.add(entry.connection.statistics()));
         statistics
     }
 
-    /// Datagrams that were no segments, or damaged ones.
+    /// Returns the number of received datagrams that were damaged, or no segments.
     #[must_use]
     pub const fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Segments that arrived undamaged with the payload of another place or stream. There is no such thing, unless what carries
-    /// them takes one for another: then a stream would have been delivered wrong.
+    /// Returns the number of undamaged segments with the payload of another position or stream.
+    /// Such a segment exists only if the network below mixed up packets; the connection would have
+    /// delivered a wrong stream.
     #[must_use]
     pub const fn misplaced(&self) -> u64 {
         self.misplaced
     }
 
-    /// Segments for no connection, and for no port that listens.
+    /// Returns the number of received segments without a connection or a listening port.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
@@ -161,15 +164,16 @@ impl<A: Application + Clone> TcpHost<A> {
     }
 
     fn add(&mut self, id: ConnectionId, connection: Connection, application: A, was_accepted: bool) -> bool {
-        let has_room = self.places.len() < CONNECTIONS_MAX && !self.places.contains_key(&id);
+        let has_room = self.connections.len() < CONNECTIONS_MAX && !self.connections.contains_key(&id);
         if has_room {
-            let place = Place { connection, application, deadline: None, is_ready: false, was_accepted };
-            self.places.insert(id, place);
+            let entry =
+                ConnectionEntry { connection, application, deadline: None, is_ready: false, was_accepted };
+            self.connections.insert(id, entry);
         }
         has_room
     }
 
-    /// Makes a connection for a segment that has none, if it is a SYN to a port that listens.
+    /// Creates a connection for a segment without one, if the segment is a SYN to a listening port.
     fn accept(&mut self, id: ConnectionId, segment: &Segment) -> bool {
         let is_opening = segment.flags.contain(Flags::SYN) && !segment.flags.contain(Flags::ACK);
         let listener = self.listening.get(&id.ports.source).filter(|_| is_opening).cloned();
@@ -179,31 +183,32 @@ impl<A: Application + Clone> TcpHost<A> {
         })
     }
 
-    /// Gives a connection an input and lets its application answer; `None`: the application begins.
+    /// Passes an input to a connection and runs its application; `None`: the application starts.
     fn drive(&mut self, id: ConnectionId, input: Option<Input>, now: Time) {
-        let Some(place) = self.places.get_mut(&id) else { return };
+        let Some(entry) = self.connections.get_mut(&id) else { return };
         if let Some(input) = input {
-            place.connection.handle(input, now);
+            entry.connection.handle(input, now);
         }
-        place.application.advance(&mut place.connection, now);
-        if !core::mem::replace(&mut place.is_ready, true) {
+        entry.application.advance(&mut entry.connection, now);
+        if !core::mem::replace(&mut entry.is_ready, true) {
             self.ready.push_back(id);
         }
     }
 
-    /// A connection was drained: notes when to wake it, or forgets it.
-    fn settle(&mut self, id: ConnectionId) {
-        let Some(place) = self.places.get_mut(&id) else { return };
-        place.is_ready = false;
-        let deadline = place.connection.deadline().map(|(time, _)| time);
-        let is_forgotten = place.was_accepted && place.connection.is_over();
-        let before = core::mem::replace(&mut place.deadline, deadline);
+    /// Stores the deadline of a drained connection. Removes a connection that the host accepted,
+    /// once it has ended.
+    fn finish_drain(&mut self, id: ConnectionId) {
+        let Some(entry) = self.connections.get_mut(&id) else { return };
+        entry.is_ready = false;
+        let deadline = entry.connection.deadline().map(|(time, _)| time);
+        let is_forgotten = entry.was_accepted && entry.connection.is_closed();
+        let before = core::mem::replace(&mut entry.deadline, deadline);
         if before != deadline {
             before.map(|time| self.deadlines.remove(&(time, id)));
             self.deadlines.extend(deadline.map(|time| (time, id)));
         }
         if is_forgotten {
-            self.take(id);
+            self.remove(id);
         }
     }
 }
@@ -216,7 +221,7 @@ impl<A: Application + Clone> Host for TcpHost<A> {
             Err(_) => return self.damaged += 1,
         };
         let id = ConnectionId { peer: datagram.source, ports: segment.ports.reversed() };
-        if self.places.contains_key(&id) || self.accept(id, &segment) {
+        if self.connections.contains_key(&id) || self.accept(id, &segment) {
             self.drive(id, Some(Input::Segment(segment)), now);
         } else {
             self.refused += 1;
@@ -228,8 +233,8 @@ impl<A: Application + Clone> Host for TcpHost<A> {
             && time <= now
         {
             self.deadlines.pop_first();
-            if let Some(place) = self.places.get_mut(&id) {
-                place.deadline = None;
+            if let Some(entry) = self.connections.get_mut(&id) {
+                entry.deadline = None;
             }
             self.drive(id, Some(Input::Wake), now);
         }
@@ -237,19 +242,19 @@ impl<A: Application + Clone> Host for TcpHost<A> {
 
     fn transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         while let Some(&id) = self.ready.front() {
-            let segment = self.places.get_mut(&id).and_then(|place| place.connection.poll(now));
+            let segment = self.connections.get_mut(&id).and_then(|entry| entry.connection.poll(now));
             if let Some(segment) = segment {
-                segment.encode(&mut self.sending);
+                segment.encode(&mut self.buffer);
                 return Some(Transmit {
                     source: None,
                     destination: id.peer,
                     marks: Marks { dscp: self.dscp, flow_label: id.ports.label() },
                     ecn: segment.ecn,
-                    payload: &self.sending,
+                    payload: &self.buffer,
                 });
             }
             self.ready.pop_front();
-            self.settle(id);
+            self.finish_drain(id);
         }
         None
     }

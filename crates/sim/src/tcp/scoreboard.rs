@@ -1,4 +1,4 @@
-//! What was sent and is not yet acknowledged: which of it arrived, which is lost, and how much is on its way (RFC 6675).
+//! Scoreboard of unacknowledged segments: received, lost and in-flight ones (RFC 6675).
 
 use alloc::collections::VecDeque;
 
@@ -7,46 +7,48 @@ use byway_units::{Bytes, Time};
 use super::limits::DUPLICATE_THRESHOLD;
 use super::sequence::{Extent, Position};
 
-/// A segment that was sent.
+/// A segment that was sent and is not yet acknowledged.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentSegment {
     extent: Extent,
-    /// When it was sent for the first time.
+    /// Time of the segment's first transmission.
     at: Time,
     is_sacked: bool,
     is_lost: bool,
-    is_repeated: bool,
+    is_retransmitted: bool,
 }
 
-impl Sent {
-    /// How much of it is on its way: the original unless it is lost, and what was sent again.
-    fn on_its_way(&self) -> Bytes {
-        let copies = u64::from(!self.is_lost) + u64::from(self.is_repeated);
+impl SentSegment {
+    /// Returns the segment's bytes in flight: once for the first transmission unless that is lost,
+    /// and once for a retransmission.
+    fn in_flight(&self) -> Bytes {
+        let copies = u64::from(!self.is_lost) + u64::from(self.is_retransmitted);
         self.extent.bytes() * if self.is_sacked { 0 } else { copies }
     }
 }
 
-/// What an acknowledgment removed.
+/// Result of the segments that an acknowledgment removed from the scoreboard.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Removed {
-    /// When the last segment was sent that arrived only now, if none of those was sent twice (Karn's rule: RFC 6298, 3).
+pub(crate) struct AckedSegments {
+    /// Time of transmission of the last newly arrived segment, if none of these was retransmitted
+    /// (Karn's rule: RFC 6298, 3).
     pub(crate) sent_once_at: Option<Time>,
 }
 
-/// The segments that wait for their acknowledgment, in order.
+/// Unacknowledged segments of a sender, in the order of the stream, with their losses (RFC 6675).
 #[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
-    /// SMSS.
+    /// Payload of a full segment (SMSS).
     segment: Bytes,
-    sent: VecDeque<Sent>,
-    /// How much is on its way (RFC 6675's pipe).
+    sent: VecDeque<SentSegment>,
+    /// Bytes in flight (RFC 6675's pipe).
     pipe: Bytes,
-    /// The end of the highest segment that arrived behind a gap.
+    /// End of the highest segment that arrived behind a gap.
     highest_sacked: Position,
-    /// Up to where segments were found lost.
+    /// End of the segments that loss detection has marked as lost.
     lost_until: Position,
-    /// Up to where segments were sent again (RFC 6675's `HighRxt`).
-    repeated_until: Position,
+    /// End of the retransmitted segments (RFC 6675's `HighRxt`).
+    retransmitted_until: Position,
 }
 
 impl Scoreboard {
@@ -57,7 +59,7 @@ impl Scoreboard {
             pipe: Bytes::ZERO,
             highest_sacked: Position::SYN,
             lost_until: Position::SYN,
-            repeated_until: Position::SYN,
+            retransmitted_until: Position::SYN,
         }
     }
 
@@ -73,35 +75,37 @@ impl Scoreboard {
         self.pipe
     }
 
-    /// New data was sent.
+    /// Adds a segment that is sent for the first time.
     pub(crate) fn push(&mut self, extent: Extent, now: Time) {
-        let sent = Sent { extent, at: now, is_sacked: false, is_lost: false, is_repeated: false };
-        self.pipe += sent.on_its_way();
+        let sent = SentSegment { extent, at: now, is_sacked: false, is_lost: false, is_retransmitted: false };
+        self.pipe += sent.in_flight();
         self.sent.push_back(sent);
     }
 
-    /// Everything before `position` arrived. Of a segment that arrived in part, as none of ours does, nothing did.
-    pub(crate) fn remove_until(&mut self, position: Position) -> Removed {
+    /// Removes all segments before `position`. A partly acknowledged segment counts as
+    /// unacknowledged, and does not occur here.
+    pub(crate) fn remove_until(&mut self, position: Position) -> AckedSegments {
         let (mut sent_once_at, mut is_ambiguous) = (None, false);
         while let Some(sent) = self.sent.front().filter(|sent| sent.extent.end <= position) {
-            self.pipe -= sent.on_its_way();
-            // What had arrived before says nothing about the round trip of this acknowledgment.
+            self.pipe -= sent.in_flight();
+            // A segment that arrived earlier is no sample of this acknowledgment's round trip.
             if !sent.is_sacked {
                 sent_once_at = Some(sent.at);
-                is_ambiguous |= sent.is_repeated;
+                is_ambiguous |= sent.is_retransmitted;
             }
             self.sent.pop_front();
         }
-        Removed { sent_once_at: sent_once_at.filter(|_| !is_ambiguous) }
+        AckedSegments { sent_once_at: sent_once_at.filter(|_| !is_ambiguous) }
     }
 
-    /// This arrived behind a gap. How much of it is new.
+    /// Marks a block of the stream as received behind a gap. Returns the number of bytes not yet
+    /// marked.
     pub(crate) fn sack(&mut self, block: Extent) -> Bytes {
         let first = self.sent.partition_point(|sent| sent.extent.start < block.start);
         let mut new = Bytes::ZERO;
         for sent in self.sent.range_mut(first..).take_while(|sent| sent.extent.end <= block.end) {
             if !sent.is_sacked {
-                self.pipe -= sent.on_its_way();
+                self.pipe -= sent.in_flight();
                 sent.is_sacked = true;
                 new += sent.extent.bytes();
                 self.highest_sacked = self.highest_sacked.max(sent.extent.end);
@@ -110,41 +114,44 @@ impl Scoreboard {
         new
     }
 
-    /// Finds what is lost because enough above it arrived (RFC 6675's `IsLost`); whether anything is.
-    pub(crate) fn find_lost(&mut self) -> bool {
+    /// Marks segments as lost if enough data above them arrived (RFC 6675's `IsLost`). Returns true
+    /// if the first segment is lost.
+    pub(crate) fn detect_losses(&mut self) -> bool {
         let until = self.lost_below();
         let first = self.sent.partition_point(|sent| sent.extent.start < self.lost_until);
         for sent in self.sent.range_mut(first..).take_while(|sent| sent.extent.end <= until) {
-            Self::lose(&mut self.pipe, sent);
+            Self::mark_lost(&mut self.pipe, sent);
         }
         self.lost_until = self.lost_until.max(until);
         self.sent.front().is_some_and(|sent| sent.is_lost)
     }
 
-    /// The first segment counts as lost, whatever arrived above it.
-    pub(crate) fn lose_first(&mut self) {
+    /// Marks the first segment as lost, whatever arrived above it.
+    pub(crate) fn mark_first_lost(&mut self) {
         if let Some(sent) = self.sent.front_mut() {
-            Self::lose(&mut self.pipe, sent);
+            Self::mark_lost(&mut self.pipe, sent);
         }
     }
 
-    /// All that did not arrive is lost, what was sent again too: the retransmission timer expired.
-    pub(crate) fn lose_all(&mut self) {
+    /// Marks all missing segments as lost, retransmitted ones too, because the retransmission timer
+    /// expired.
+    pub(crate) fn mark_all_lost(&mut self) {
         for sent in &mut self.sent {
-            (sent.is_lost, sent.is_repeated) = (true, false);
+            (sent.is_lost, sent.is_retransmitted) = (true, false);
             self.lost_until = sent.extent.end;
         }
         self.pipe = Bytes::ZERO;
-        self.repeated_until = Position::SYN;
+        self.retransmitted_until = Position::SYN;
     }
 
-    fn lose(pipe: &mut Bytes, sent: &mut Sent) {
-        *pipe -= sent.on_its_way();
+    fn mark_lost(pipe: &mut Bytes, sent: &mut SentSegment) {
+        *pipe -= sent.in_flight();
         sent.is_lost |= !sent.is_sacked;
-        *pipe += sent.on_its_way();
+        *pipe += sent.in_flight();
     }
 
-    /// Below where enough arrived for what did not to be lost: three runs, or more than two segments' bytes.
+    /// Returns the position below which missing segments are lost: three runs, or more than two
+    /// segments' bytes, arrived above it.
     fn lost_below(&self) -> Position {
         let (mut bytes, mut runs) = (Bytes::ZERO, 0);
         let mut run_start = None;
@@ -160,38 +167,39 @@ impl Scoreboard {
         Position::SYN
     }
 
-    /// The first segment that is lost and was not sent again (RFC 6675, `NextSeg` rule 1).
+    /// Returns the first lost segment that was not retransmitted (RFC 6675, `NextSeg` rule 1).
     pub(crate) fn next_lost(&self) -> Option<Extent> {
         self.next_gap().filter(|sent| sent.is_lost).map(|sent| sent.extent)
     }
 
-    /// The first segment that did not arrive while others above it did, and was not sent again; it need not be lost
-    /// (RFC 6675, `NextSeg` rule 3).
+    /// Returns the first missing segment below received ones that was not retransmitted, even if it
+    /// does not count as lost (RFC 6675, `NextSeg` rule 3).
     pub(crate) fn next_missing(&self) -> Option<Extent> {
         let missing = self.next_gap().filter(|sent| sent.extent.end <= self.highest_sacked);
         missing.map(|sent| sent.extent)
     }
 
-    fn next_gap(&self) -> Option<&Sent> {
-        let first = self.sent.partition_point(|sent| sent.extent.start < self.repeated_until);
-        self.sent.range(first..).find(|sent| !sent.is_sacked && !sent.is_repeated)
+    fn next_gap(&self) -> Option<&SentSegment> {
+        let first = self.sent.partition_point(|sent| sent.extent.start < self.retransmitted_until);
+        self.sent.range(first..).find(|sent| !sent.is_sacked && !sent.is_retransmitted)
     }
 
-    /// The last segment that did not arrive (RFC 6675, `NextSeg` rule 4).
+    /// Returns the last missing segment (RFC 6675, `NextSeg` rule 4).
     pub(crate) fn last_missing(&self) -> Option<Extent> {
         self.sent.iter().rev().find(|sent| !sent.is_sacked).map(|sent| sent.extent)
     }
 
-    /// This was sent again. `is_rescue`: it was out of order, and says nothing about what is before it.
-    pub(crate) fn repeat(&mut self, extent: Extent, is_rescue: bool) {
+    /// Marks a segment as retransmitted. If `is_rescue`, it is out of order: segments before it
+    /// still count as not retransmitted.
+    pub(crate) fn mark_retransmitted(&mut self, extent: Extent, is_rescue: bool) {
         let index = self.sent.partition_point(|sent| sent.extent.start < extent.start);
         if let Some(sent) = self.sent.get_mut(index) {
-            self.pipe -= sent.on_its_way();
-            sent.is_repeated = true;
-            self.pipe += sent.on_its_way();
+            self.pipe -= sent.in_flight();
+            sent.is_retransmitted = true;
+            self.pipe += sent.in_flight();
         }
         if !is_rescue {
-            self.repeated_until = extent.end;
+            self.retransmitted_until = extent.end;
         }
     }
 }
@@ -222,12 +230,12 @@ mod tests {
     fn a_segment_is_lost_when_three_above_it_arrived() {
         let mut board = sent(10);
         board.sack(extent(1, 3));
-        assert!(!board.find_lost());
+        assert!(!board.detect_losses());
         assert_eq!((board.pipe(), board.next_lost()), (SEGMENT * 8, None));
         board.sack(extent(3, 4));
-        assert!(board.find_lost());
+        assert!(board.detect_losses());
         assert_eq!((board.pipe(), board.next_lost()), (SEGMENT * 6, Some(extent(0, 1))));
-        board.repeat(extent(0, 1), false);
+        board.mark_retransmitted(extent(0, 1), false);
         assert_eq!((board.pipe(), board.next_lost()), (SEGMENT * 7, None));
     }
 
@@ -242,11 +250,11 @@ mod tests {
         for number in [1, 3] {
             board.sack(byte(number));
         }
-        assert!(!board.find_lost());
+        assert!(!board.detect_losses());
         board.sack(byte(5));
-        assert!(board.find_lost());
+        assert!(board.detect_losses());
         assert_eq!(board.next_lost(), Some(byte(0)));
-        board.repeat(byte(0), false);
+        board.mark_retransmitted(byte(0), false);
         assert_eq!((board.next_lost(), board.next_missing()), (None, Some(byte(2))));
     }
 
@@ -254,18 +262,18 @@ mod tests {
     fn what_was_sent_again_may_be_lost_again_only_by_timeout() {
         let mut board = sent(5);
         board.sack(extent(1, 5));
-        board.find_lost();
-        board.repeat(extent(0, 1), false);
-        board.find_lost();
+        board.detect_losses();
+        board.mark_retransmitted(extent(0, 1), false);
+        board.detect_losses();
         assert_eq!((board.next_lost(), board.pipe()), (None, SEGMENT));
-        board.lose_all();
+        board.mark_all_lost();
         assert_eq!((board.next_lost(), board.pipe()), (Some(extent(0, 1)), Bytes::ZERO));
     }
 
     #[test]
     fn what_was_sent_twice_measures_nothing() {
         let mut board = sent(3);
-        board.repeat(extent(1, 2), false);
+        board.mark_retransmitted(extent(1, 2), false);
         let at = |number| Position::FIRST + SEGMENT * number;
         assert_eq!(board.remove_until(at(1)).sent_once_at, Some(Time::from_nanos(0)));
         assert_eq!(board.remove_until(at(2)).sent_once_at, None);
@@ -286,16 +294,16 @@ mod tests {
                         next += 1;
                     }
                     2 => drop(board.sack(extent(from, from + length))),
-                    3 => drop(board.find_lost()),
+                    3 => drop(board.detect_losses()),
                     4 => {
                         if let Some(extent) = board.next_lost().or(board.next_missing()) {
-                            board.repeat(extent, false);
+                            board.mark_retransmitted(extent, false);
                         }
                     }
-                    _ if from == 0 => board.lose_all(),
+                    _ if from == 0 => board.mark_all_lost(),
                     _ => drop(board.remove_until((Position::FIRST + SEGMENT * (from / 4)).min(extent(0, next).end))),
                 }
-                let parts: Vec<_> = board.sent.iter().map(Sent::on_its_way).collect();
+                let parts: Vec<_> = board.sent.iter().map(SentSegment::in_flight).collect();
                 prop_assert_eq!(board.pipe(), parts.into_iter().sum());
             }
         }

@@ -1,4 +1,4 @@
-//! Segments: what two endpoints say to each other.
+//! TCP segments as values: ports, sequence numbers, flags and options.
 
 use core::ops::BitOr;
 
@@ -8,22 +8,22 @@ use byway_wire::Ecn;
 use super::limits::{HEADER_BYTES, SACK_BLOCKS_MAX};
 use super::sequence::SequenceNumber;
 
-/// The two ports of a segment, by which an endpoint tells its connections apart.
+/// The two ports of a segment, by which an endpoint distinguishes its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ports {
-    /// The port of the endpoint that sends it.
+    /// Port of the endpoint that sends the segment.
     pub source: u16,
-    /// The port of the endpoint that it is for.
+    /// Port of the endpoint that receives the segment.
     pub destination: u16,
 }
 
 impl Ports {
-    /// Both in one number.
+    /// Returns both ports in one number, which serves as a flow label.
     pub(crate) const fn label(self) -> u32 {
         (self.source as u32) << 16 | self.destination as u32
     }
 
-    /// The ports of an answer.
+    /// Returns the ports of an answer.
     #[must_use]
     pub const fn reversed(self) -> Self {
         Self { source: self.destination, destination: self.source }
@@ -35,40 +35,41 @@ impl Ports {
 pub struct Flags(u8);
 
 impl Flags {
-    /// No bit.
+    /// Empty set of control bits.
     pub const NONE: Self = Self(0);
-    /// The sender has no more to send.
+    /// End of the sender's stream.
     pub const FIN: Self = Self(0x01);
-    /// The sender's first sequence number.
+    /// Start of the sender's stream, with its first sequence number.
     pub const SYN: Self = Self(0x02);
-    /// The acknowledgment number counts.
+    /// The acknowledgment number is valid.
     pub const ACK: Self = Self(0x10);
-    /// A segment arrived that had met congestion; on a SYN, the sender can do ECN.
+    /// A segment arrived with a congestion mark; on a SYN, the sender supports ECN.
     pub const ECE: Self = Self(0x40);
-    /// The sender has reduced its window; on a SYN, it can do ECN.
+    /// The sender has reduced its window; on a SYN, it supports ECN.
     pub const CWR: Self = Self(0x80);
 
     const KNOWN: Self = Self(0x01 | 0x02 | 0x10 | 0x40 | 0x80);
 
-    /// The bits of the thirteenth byte of a header; `None` if they hold one that is not used here (RST, PSH, URG).
+    /// Decodes the thirteenth byte of a header; `None` if it has an unsupported bit (RST, PSH,
+    /// URG).
     #[must_use]
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if bits & !Self::KNOWN.0 == 0 { Some(Self(bits)) } else { None }
     }
 
-    /// The thirteenth byte of a header.
+    /// Returns the thirteenth byte of a header.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Whether all of `others` are among these.
+    /// True if all of `others` are among these.
     #[must_use]
     pub const fn contain(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// These, and `others` if `condition` holds.
+    /// Returns these flags, together with `others` if `condition` is true.
     #[must_use]
     pub const fn and_if(self, condition: bool, others: Self) -> Self {
         if condition { Self(self.0 | others.0) } else { self }
@@ -86,45 +87,46 @@ impl BitOr for Flags {
 /// The timestamps option, in milliseconds of the sender's clock (RFC 7323, 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamps {
-    /// When the segment was sent.
+    /// Sender's clock when it sent the segment.
     pub value: u32,
-    /// What the other side had last said of its own clock.
+    /// Latest timestamp value that the sender received from its peer.
     pub echo: u32,
 }
 
-/// A run of bytes that arrived behind a gap: its first sequence number, and the one after its last (RFC 2018, 3).
+/// A run of bytes that arrived behind a gap: its first sequence number, and the one after its last
+/// (RFC 2018, 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SackBlock {
-    /// The first sequence number.
+    /// First sequence number of the run.
     pub start: SequenceNumber,
-    /// The sequence number after the last.
+    /// Sequence number after the run's last.
     pub end: SequenceNumber,
 }
 
-/// Up to [`SACK_BLOCKS_MAX`] blocks, the one that arrived last first.
+/// Up to [`SACK_BLOCKS_MAX`] blocks, the most recently received first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlocks([Option<SackBlock>; SACK_BLOCKS_MAX]);
 
 impl SackBlocks {
-    /// Adds a block, unless there is no room for it.
+    /// Appends a block, unless all slots are occupied.
     pub fn push(&mut self, block: SackBlock) {
-        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
-            *place = Some(block);
+        if let Some(slot) = self.0.iter_mut().find(|slot| slot.is_none()) {
+            *slot = Some(block);
         }
     }
 
-    /// The blocks, in order.
+    /// Returns the blocks, in order.
     pub fn iter(&self) -> impl Iterator<Item = SackBlock> {
         self.0.iter().flatten().copied()
     }
 
-    /// How many there are.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there is none.
+    /// True if there are no blocks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0[0].is_none()
@@ -132,7 +134,7 @@ impl SackBlocks {
 }
 
 impl FromIterator<SackBlock> for SackBlocks {
-    /// The first [`SACK_BLOCKS_MAX`] of them.
+    /// Collects the first [`SACK_BLOCKS_MAX`] blocks and ignores the rest.
     fn from_iter<I: IntoIterator<Item = SackBlock>>(blocks: I) -> Self {
         let mut found = Self::default();
         blocks.into_iter().take(SACK_BLOCKS_MAX).for_each(|block| found.push(block));
@@ -140,23 +142,24 @@ impl FromIterator<SackBlock> for SackBlocks {
     }
 }
 
-/// The options of a segment.
+/// Options of a TCP segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The most payload and options that the sender can receive in a segment, in bytes; only on a SYN (RFC 9293, 3.7.1).
+    /// Largest segment that the sender accepts, with payload and options, in bytes; only on a SYN
+    /// (RFC 9293, 3.7.1).
     pub segment_bytes: Option<u16>,
-    /// By how many bits the windows of the sender's later segments are shifted; only on a SYN (RFC 7323, 2).
+    /// Shift of the windows of the sender's later segments, in bits; only on a SYN (RFC 7323, 2).
     pub window_scale: Option<u8>,
-    /// Whether the sender understands SACK blocks; only on a SYN (RFC 2018, 2).
+    /// True if the sender supports SACK blocks; only on a SYN (RFC 2018, 2).
     pub sack_permitted: bool,
-    /// The timestamps (RFC 7323, 3).
+    /// Timestamps of the segment and of the peer (RFC 7323, 3); `None` without the option.
     pub timestamps: Option<Timestamps>,
-    /// What arrived behind gaps (RFC 2018, 3).
+    /// Runs received behind gaps (RFC 2018, 3).
     pub sack_blocks: SackBlocks,
 }
 
 impl Options {
-    /// How long they are on the wire, in bytes, with the padding that Linux uses.
+    /// Returns the length of the options on the wire, in bytes, with the padding that Linux uses.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let sack = self.sack_blocks.len();
@@ -169,42 +172,46 @@ impl Options {
     }
 }
 
-/// A segment, with its payload by length alone: what the bytes are follows from ports and sequence number.
+/// A TCP segment, with its payload by length alone: the bytes follow from ports and sequence
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Between which ports.
+    /// Source and destination port.
     pub ports: Ports,
-    /// The sequence number of the SYN, or of the first byte of the payload, or of what would be sent next.
+    /// Sequence number of the SYN, of the first byte of the payload, or, without either, of the
+    /// next byte to send.
     pub sequence: SequenceNumber,
-    /// The sequence number that is expected next; without meaning unless [`Flags::ACK`] is set.
+    /// Next expected sequence number; valid only with [`Flags::ACK`].
     pub acknowledgment: SequenceNumber,
-    /// The control bits.
+    /// Control bits of the header.
     pub flags: Flags,
-    /// How far behind the acknowledgment the other side may send, before it is scaled.
+    /// Receive window from the acknowledgment on, before scaling.
     pub window: u16,
-    /// The options.
+    /// Options of the header.
     pub options: Options,
-    /// How long the payload is, in bytes.
+    /// Length of the payload, in bytes.
     pub payload_bytes: u16,
-    /// The ECN field of the IP header around it; no part of the segment's own bytes.
+    /// ECN field of the IP header around it; not part of the segment's own bytes.
     pub ecn: Ecn,
 }
 
 impl Segment {
-    /// How long its TCP header, options and payload are together, in bytes; in its IP packet, at least 20 come on top.
+    /// Returns the length of the segment's header, options and payload together, in bytes; the IP
+    /// packet is at least 20 bytes longer.
     #[must_use]
     pub fn bytes(&self) -> usize {
         HEADER_BYTES + self.options.bytes() + usize::from(self.payload_bytes)
     }
 
-    /// How many sequence numbers it takes: those of its payload, and one each for SYN and FIN.
+    /// Returns the number of sequence numbers that the segment uses: those of its payload, and one
+    /// each for SYN and FIN.
     #[must_use]
     pub fn sequence_bytes(&self) -> Bytes {
         let control = u64::from(self.flags.contain(Flags::SYN)) + u64::from(self.flags.contain(Flags::FIN));
         Bytes::new(u64::from(self.payload_bytes) + control)
     }
 
-    /// Whether it takes no sequence number: it is an acknowledgment and nothing else.
+    /// True if the segment uses no sequence number: it is only an acknowledgment.
     #[must_use]
     pub fn is_pure_acknowledgment(&self) -> bool {
         self.sequence_bytes().is_zero()

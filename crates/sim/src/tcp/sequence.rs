@@ -1,4 +1,4 @@
-//! Places in a stream: as 32 bits on the wire, and as they are meant.
+//! Positions in a stream, and their 32-bit sequence numbers on the wire.
 
 use core::fmt;
 use core::ops::{Add, Sub};
@@ -10,27 +10,27 @@ use byway_units::Bytes;
 pub struct SequenceNumber(u32);
 
 impl SequenceNumber {
-    /// The sequence number with this value.
+    /// Creates the sequence number with this value.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// Its value.
+    /// Returns the value of the sequence number.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// The sequence number of `position` in the stream whose SYN has this one.
+    /// Returns the sequence number of `position` in the stream whose SYN has this one.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the wire has the lower 32 bits")]
     pub const fn of(self, position: Position) -> Self {
         Self(self.0.wrapping_add(position.0 as u32))
     }
 
-    /// The position that `number` means in the stream whose SYN has this one: of all that it may mean, the nearest to `near`.
-    /// `None` if that is before the SYN.
+    /// Returns the position of `number` in the stream whose SYN has this one: of the possible
+    /// positions, the nearest to `near`. `None` if that is before the SYN.
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -46,17 +46,18 @@ impl SequenceNumber {
     }
 }
 
-/// A place in the stream of one direction: the SYN is at 0, the first byte at 1, and the FIN is behind the last byte.
+/// Position in the stream of one direction: the SYN is at 0, the first byte at 1, and the FIN after
+/// the last byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(u64);
 
 impl Position {
-    /// The place of the SYN.
+    /// Position of the SYN.
     pub const SYN: Self = Self(0);
-    /// The place of the first byte.
+    /// Position of the first byte.
     pub const FIRST: Self = Self(1);
 
-    /// The distance from `earlier`, or zero if that is later.
+    /// Returns the distance from `earlier`, or zero if that is later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Bytes {
         Bytes::new(self.0.saturating_sub(earlier.0))
@@ -85,23 +86,23 @@ impl fmt::Display for Position {
     }
 }
 
-/// What lies from one position to before another.
+/// Half-open range of positions in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first position.
+    /// First position of the range.
     pub start: Position,
-    /// The position after the last one.
+    /// Position after the range's last.
     pub end: Position,
 }
 
 impl Extent {
-    /// Its length; zero if it ends before it starts.
+    /// Returns the length of the range; zero if it ends before it starts.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         self.end.saturating_since(self.start)
     }
 
-    /// Whether there is nothing in it.
+    /// True if the range is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.bytes().is_zero()

@@ -1,4 +1,4 @@
-//! How an endpoint behaves.
+//! Settings of a TCP endpoint.
 
 use byway_units::{Bytes, Duration};
 
@@ -8,28 +8,29 @@ use super::limits::{
     SEGMENT_BYTES_MIN,
 };
 
-/// The settings of an endpoint. The default is what a Linux server does, as far as that is built here.
+/// Settings of a TCP endpoint. The default corresponds to a Linux server, as far as this TCP
+/// implements it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The congestion control.
+    /// Congestion control algorithm of the endpoint's connections.
     pub algorithm: Algorithm,
-    /// The most payload and options in a segment, in bytes, sent or received: at least
+    /// Largest payload with options in a segment, in bytes, sent or received: at least
     /// [`SEGMENT_BYTES_MIN`].
     pub segment_bytes: u16,
     /// The initial window, in segments; at least one.
     pub initial_window_segments: u64,
-    /// How far ahead of what arrived in order the peer may send, at most [`RECEIVE_WINDOW_MAX`].
+    /// Receive window: most bytes beyond those received in order, at most [`RECEIVE_WINDOW_MAX`].
     pub receive_window: Bytes,
-    /// The retransmission timeout before there is any measurement: what a lost SYN or SYN-ACK takes, and twice that if the next one
-    /// is lost, too.
+    /// Retransmission timeout before any measurement: a lost SYN or SYN-ACK costs this time, and
+    /// twice that if the next one is lost, too.
     pub rto_initial: Duration,
     /// The least margin of the retransmission timeout over the smoothed RTT.
     pub rto_margin_min: Duration,
-    /// Whether an acknowledgment waits for a second segment (RFC 5681, 4.2).
+    /// True if an acknowledgment waits for a second segment (RFC 5681, 4.2).
     pub delays_acknowledgments: bool,
-    /// Whether to use timestamps (RFC 7323), if the peer does.
+    /// True to use timestamps (RFC 7323), if the peer does.
     pub timestamps: bool,
-    /// Whether to use ECN (RFC 3168), if the peer does.
+    /// True to use ECN (RFC 3168), if the peer does.
     pub ecn: bool,
 }
 
@@ -50,7 +51,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// These, with what is out of range brought to its bound.
+    /// Returns these settings, with out-of-range values limited to their bounds.
     pub(crate) fn bounded(self) -> Self {
         Self {
             segment_bytes: self.segment_bytes.max(SEGMENT_BYTES_MIN),
@@ -60,7 +61,7 @@ impl Settings {
         }
     }
 
-    /// By how many bits the receive window is shifted to fit its field (RFC 7323, 2).
+    /// Returns the shift of the receive window in bits that fits it into its field (RFC 7323, 2).
     pub(crate) fn window_scale(&self) -> u8 {
         let window = self.receive_window.count();
         let bits = u64::BITS - (window >> 16).leading_zeros();

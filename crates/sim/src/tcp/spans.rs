@@ -1,4 +1,4 @@
-//! What arrived behind gaps.
+//! Runs of data received behind gaps.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ impl Spans {
         self.0.is_empty()
     }
 
-    /// Adds a run, which joins those that it touches.
+    /// Adds a run and merges it with adjacent runs.
     pub(crate) fn insert(&mut self, added: Extent) {
         let from = self.0.partition_point(|extent| extent.end < added.start);
         let until = self.0.partition_point(|extent| extent.start <= added.end);
@@ -27,16 +27,17 @@ impl Spans {
         self.0.splice(from..until, [Extent { start, end }]);
     }
 
-    /// The run that this position is in.
-    pub(crate) fn around(&self, position: Position) -> Option<Extent> {
+    /// Returns the run that contains this position.
+    pub(crate) fn containing(&self, position: Position) -> Option<Extent> {
         let behind = self.0.partition_point(|extent| extent.end <= position);
         self.0.get(behind).filter(|extent| extent.start <= position).copied()
     }
 
-    /// Forgets everything before `position`, and the run that it is in; where that ends, or else `position`.
-    pub(crate) fn pass(&mut self, position: Position) -> Position {
-        let passed = self.0.partition_point(|extent| extent.start <= position);
-        self.0.drain(..passed).map(|extent| extent.end).fold(position, Position::max)
+    /// Removes everything before `position`, and the run around it. Returns the end of that run, or
+    /// `position` without one.
+    pub(crate) fn advance_past(&mut self, position: Position) -> Position {
+        let count = self.0.partition_point(|extent| extent.start <= position);
+        self.0.drain(..count).map(|extent| extent.end).fold(position, Position::max)
     }
 }
 
@@ -68,10 +69,10 @@ mod tests {
             let runs = set.iter().filter(|&&number| number == 0 || !set.contains(&(number - 1))).count();
             prop_assert_eq!(spans.len(), runs);
             for number in 0..120 {
-                prop_assert_eq!(spans.around(position(number)).is_some(), set.contains(&number));
+                prop_assert_eq!(spans.containing(position(number)).is_some(), set.contains(&number));
             }
             let next = (passed..=120).find(|number| !set.contains(number)).unwrap();
-            prop_assert_eq!(spans.pass(position(passed)), position(next));
+            prop_assert_eq!(spans.advance_past(position(passed)), position(next));
             prop_assert!(spans.0.iter().all(|extent| extent.start > position(next)));
         }
     }

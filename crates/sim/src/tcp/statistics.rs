@@ -1,25 +1,25 @@
-//! What a connection counts.
+//! Statistics of a TCP connection.
 
 use byway_units::Bytes;
 
-/// What happened to a connection so far.
+/// Counters of a TCP connection until now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Segments sent, of all kinds.
     pub segments_sent: u64,
-    /// Segments sent that carried payload or a FIN for the first time.
-    pub originals_sent: u64,
-    /// Segments sent that carried payload or a FIN again.
+    /// Segments sent with payload or a FIN for the first time.
+    pub first_transmissions: u64,
+    /// Segments sent with retransmitted payload or FIN.
     pub retransmitted: u64,
-    /// SYNs and SYN-ACKs sent again because no answer came in time.
+    /// SYNs and SYN-ACKs retransmitted after a timeout.
     pub handshake_timeouts: u64,
-    /// How often the retransmission timer expired after the handshake.
+    /// Expiries of the retransmission timer after the handshake.
     pub timeouts: u64,
-    /// How often fast recovery began.
+    /// Starts of fast recovery.
     pub recoveries: u64,
-    /// How often the window was reduced because of marks.
+    /// Window reductions because of congestion marks.
     pub marked_windows: u64,
-    /// Segments received, of all kinds, that were this connection's.
+    /// Segments of this connection received, of all kinds.
     pub segments_received: u64,
     /// Payload written by the application and acknowledged by the peer.
     pub bytes_acknowledged: Bytes,
@@ -28,10 +28,10 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Counts what happened to another connection, too.
+    /// Adds the statistics of another connection.
     pub fn add(&mut self, other: &Self) {
         self.segments_sent += other.segments_sent;
-        self.originals_sent += other.originals_sent;
+        self.first_transmissions += other.first_transmissions;
         self.retransmitted += other.retransmitted;
         self.handshake_timeouts += other.handshake_timeouts;
         self.timeouts += other.timeouts;

@@ -1,4 +1,5 @@
-//! Relays that die leave every service the direct path, and serve flows again when they are back.
+//! Tests of relays that stop: every service falls back to the direct path, and uses the relays
+//! again after their restart.
 
 use byway_proto::agent::Delivery;
 use byway_units::{Duration, Time};
@@ -8,10 +9,10 @@ use crate::support::{ARRANGEMENTS, OverlayWorld, Plan, Run, at, secs};
 
 const SERVICES: [Service; 4] = [Service::Coding, Service::Caching, Service::Forwarding, Service::Both];
 
-/// The time from the death of relays within which flows take another path.
+/// Time from the crash of relays in which flows move to another path.
 const MOVED_WITHIN: Duration = Duration::from_millis(600);
 
-/// Stops relays at a time: all of them, so that no path is left.
+/// Stops all relays at a time, which leaves no relay path.
 fn stop_all(run: &mut Run, world: &mut OverlayWorld) {
     run.relays.clone().into_iter().for_each(|relay| world.stop(relay));
 }
@@ -22,8 +23,8 @@ fn restart_all(run: &mut Run, world: &mut OverlayWorld) {
 
 /// Returns the number of packets that relays delivered, of those sent in a span.
 fn forwarded(run: &Run, from: Time, until: Time) -> u64 {
-    let ways = (0..run.plan.flows.len()).map(|flow| run.ways(flow, from, until));
-    ways.map(|ways| ways.get(&Delivery::Forwarded).copied().unwrap_or(0)).sum()
+    let counts = (0..run.plan.flows.len()).map(|flow| run.delivery_counts(flow, from, until));
+    counts.map(|counts| counts.get(&Delivery::Forwarded).copied().unwrap_or(0)).sum()
 }
 
 fn long(service: Service, arrange: fn(Plan) -> Plan) -> Plan {
@@ -35,8 +36,8 @@ fn where_all_relays_die_every_service_takes_the_direct_path_within_600_ms() {
     for service in SERVICES {
         for (name, arrange) in ARRANGEMENTS {
             let (mut world, mut run) = long(service, arrange).build();
-            Run::when(&mut world, at(6_000), stop_all);
-            Run::when(&mut world, at(10_000), restart_all);
+            Run::schedule(&mut world, at(6_000), stop_all);
+            Run::schedule(&mut world, at(10_000), restart_all);
             run.finish(&mut world);
             let case = format!("{service:?}, {name}");
             assert_eq!(run.all_missing(at(2_500), at(5_800)), 0, "{case}");
@@ -57,7 +58,7 @@ fn where_one_relay_dies_every_service_has_a_path_within_600_ms() {
             let relays = arrange(Plan::pairs(2, service)).relays;
             for dies in 0..relays {
                 let (mut world, mut run) = long(service, arrange).build();
-                Run::when(&mut world, at(6_000), move |run, world| world.stop(run.relays[dies]));
+                Run::schedule(&mut world, at(6_000), move |run, world| world.stop(run.relays[dies]));
                 run.finish(&mut world);
                 let case = format!("{service:?}, {name}, relay {dies}");
                 assert_eq!(run.all_missing(at(6_000) + MOVED_WITHIN, Time::MAX), 0, "{case}");

@@ -1,22 +1,22 @@
-//! Who finds whom, and how sessions follow when addresses change.
+//! Tests of handshakes between unknown addresses, and of sessions that follow address changes.
 
 use byway_proto::agent::{Delivery, Event, Offer, PathState};
 use byway_sim::Span;
-use byway_sim::overlay::Offered;
+use byway_sim::overlay::ReceivedOffer;
 use byway_units::{Duration, FlowId, Time};
 use byway_wire::messages::Refusal;
 use byway_wire::{Service, Services};
 
 use crate::support::{AGENTS, Plan, Run, address, agent_number, at, ms, secs};
 
-/// Two flows through one relay between agents that do not know each other's addresses.
+/// Two flows through one relay between agents without each other's addresses.
 fn strangers(service: Service) -> Plan {
     let mut plan = Plan::pairs(2, service).with_one_relay();
     plan.agents.iter_mut().for_each(|agent| agent.is_known = false);
     plan
 }
 
-/// For so long from the start, no direct path is open, either way.
+/// Closes every direct path in both directions for this time from the start.
 fn closed(plan: Plan, length: Duration) -> Plan {
     plan.each_flow(|flow| {
         for link in [&mut flow.direct, &mut flow.back] {
@@ -51,7 +51,7 @@ fn a_direct_path_that_opens_later_is_found() {
     assert!(direct > 400, "{direct}");
 }
 
-/// Two flows between agents at different relays that do not know each other's addresses.
+/// Two flows between agents at different relays without each other's addresses.
 fn far_strangers(service: Service) -> Plan {
     let mut plan = Plan::pairs(2, service);
     plan.agents.iter_mut().for_each(|agent| agent.is_known = false);
@@ -97,12 +97,13 @@ fn agents_that_only_relays_connect_shake_hands_through_the_standby_when_a_relay_
         let plan = closed(far_strangers(Service::Forwarding).with_standby_relays(), secs(60))
             .each_flow(|flow| flow.begin = secs(6));
         let (mut world, mut run) = plan.build();
-        Run::when(&mut world, at(0), move |run, world| world.stop(run.relays[dead]));
-        // With new keys and nothing in their memory.
-        Run::when(&mut world, at(9_000), |run, world| run.restart_agent(1, world));
-        Run::when(&mut world, at(11_000), |run, world| run.restart_agent(2, world));
+        Run::schedule(&mut world, at(0), move |run, world| world.stop(run.relays[dead]));
+        // With new keys and no state.
+        Run::schedule(&mut world, at(9_000), |run, world| run.restart_agent(1, world));
+        Run::schedule(&mut world, at(11_000), |run, world| run.restart_agent(2, world));
         run.finish(&mut world);
-        // With nothing to say for seconds, they gave up, and begin again with the first packet.
+        // Without data for seconds, the agents ended their attempts, and start again with the first
+        // packet.
         assert_eq!(run.missing(0, at(6_200), at(8_800)), [], "relay {dead}");
         assert_eq!(run.missing(0, at(11_000), Time::MAX), [], "relay {dead}");
         assert_eq!(run.missing(1, at(6_200), at(10_800)), [], "relay {dead}");
@@ -110,15 +111,15 @@ fn agents_that_only_relays_connect_shake_hands_through_the_standby_when_a_relay_
     }
 }
 
-/// One agent's address changes at this time, as when a NAT forgets it.
+/// Changes one agent's address at this time, as a NAT rebinding does.
 fn rebound(service: Service, agent: usize, time: Time) -> (crate::support::OverlayWorld, Run) {
     let mut plan = Plan::pairs(4, service);
     for nth in 0..20 {
         plan.lose(0, 30 + nth * 45, 2);
     }
     let (mut world, run) = plan.build();
-    Run::when(&mut world, time, move |run, world| {
-        world.readdress(run.agents[agent], address(AGENTS, agent), address(77, agent));
+    Run::schedule(&mut world, time, move |run, world| {
+        world.change_address(run.agents[agent], address(AGENTS, agent), address(77, agent));
     });
     (world, run)
 }
@@ -142,14 +143,15 @@ fn a_sender_whose_address_changes_is_followed_within_two_round_trips() {
 #[test]
 fn a_receiver_whose_address_changes_speaks_as_soon_as_it_hears_nothing() {
     for service in [Service::Internet, Service::Coding, Service::Caching] {
-        // Just after a report, and in the middle between two.
+        // Just after a report, and halfway between two.
         for time in [at(6_070), at(6_550)] {
             let (mut world, mut run) = rebound(service, 1, time);
             run.finish(&mut world);
             assert_eq!(world.host(run.agents[0]).agent().session_counters().moves, 1, "the sender follows");
-            let got = run.got.iter().filter(|got| got.flow == 0 && got.way == Delivery::Direct);
+            let got = run.delivered.iter().filter(|got| got.flow == 0 && got.delivery == Delivery::Direct);
             let back = got.map(|got| got.at).find(|at| *at > time + ms(1)).expect("the direct path is back");
-            // It is silent for 100 ms at most; a round trip later it is challenged, half of one more and it gets packets.
+            // The agent sends nothing for 100 ms at most. A round trip later it is challenged, and
+            // half a round trip after that it gets packets.
             assert!(back < time + ms(100) + ms(200), "{service:?}: {} later", back - time);
             if service != Service::Internet {
                 assert_eq!(
@@ -175,7 +177,7 @@ fn a_receiver_of_forwarded_packets_whose_address_changes_is_followed() {
 
 #[test]
 fn agents_that_begin_at_the_same_time_agree_on_one_session() {
-    // Each is sender and receiver.
+    // Each agent is sender and receiver.
     let mut plan = Plan::pairs(2, Service::Coding);
     (plan.flows[1].from, plan.flows[1].to) = (1, 0);
     plan.agents[0].relays.push((1, crate::support::access()));
@@ -195,14 +197,14 @@ fn agents_that_begin_at_the_same_time_agree_on_one_session() {
 #[test]
 fn a_receiver_that_comes_back_at_another_address_is_found_through_the_relay() {
     let (mut world, mut run) = Plan::pairs(2, Service::Caching).with_one_relay().build();
-    Run::when(&mut world, at(5_000), |run, world| world.stop(run.agents[1]));
-    Run::when(&mut world, at(5_500), |run, world| {
-        world.readdress(run.agents[1], address(AGENTS, 1), address(77, 1));
+    Run::schedule(&mut world, at(5_000), |run, world| world.stop(run.agents[1]));
+    Run::schedule(&mut world, at(5_500), |run, world| {
+        world.change_address(run.agents[1], address(AGENTS, 1), address(77, 1));
         run.restart_agent(1, world);
     });
     run.finish(&mut world);
     assert_eq!(run.missing(0, at(7_500), Time::MAX), []);
-    let direct = run.ways(0, at(7_500), at(20_000));
+    let direct = run.delivery_counts(0, at(7_500), at(20_000));
     assert_eq!(direct.len(), 1, "{direct:?}");
 }
 
@@ -223,7 +225,8 @@ fn where_no_direct_path_is_open_relays_deliver_what_they_would_else_repair() {
         for plan in [strangers(service), far_strangers(service)] {
             let (world, run) = closed(plan, secs(60)).run();
             assert_eq!(world.observer().direct.len(), 0, "{service:?}");
-            // A session begins with the first packets, and relays take over a second later.
+            // A session begins with the first packets, and relays replace the direct path a second
+            // later.
             assert_eq!(run.all_missing(at(3_500), Time::MAX), 0, "{service:?}: {:?}", run.fate(&world));
             let status = |flow: usize| {
                 let id = run.sending[flow].expect("the flow was opened");
@@ -246,11 +249,12 @@ fn when_the_direct_path_opens_relays_repair_again() {
         assert_eq!(run.all_missing(at(3_500), Time::MAX), 0, "{service:?}: {:?}", run.fate(&world));
         for flow in [0, 1] {
             assert_eq!(
-                run.ways(flow, at(3_500), at(6_000)).into_keys().collect::<Vec<_>>(),
+                run.delivery_counts(flow, at(3_500), at(6_000)).into_keys().collect::<Vec<_>>(),
                 [Delivery::Forwarded]
             );
-            let later = run.ways(flow, at(8_000), Time::MAX);
-            let repaired: u64 = later.iter().filter(|(way, _)| way.is_repair()).map(|(_, count)| count).sum();
+            let later = run.delivery_counts(flow, at(8_000), Time::MAX);
+            let repaired: u64 =
+                later.iter().filter(|(delivery, _)| delivery.is_repair()).map(|(_, count)| count).sum();
             let direct = later[&Delivery::Direct];
             assert_eq!((repaired, later.get(&Delivery::Forwarded)), (1, None), "{service:?}: {later:?}");
             assert!(direct > 390, "{service:?}: {later:?}");
@@ -269,15 +273,15 @@ fn an_outage_of_seconds_is_repaired_and_a_longer_one_is_bridged_by_forwarding() 
         plan.run()
     };
     let (_, short) = length(8);
-    assert!(!short.ways(0, at(0), Time::MAX).contains_key(&Delivery::Forwarded));
+    assert!(!short.delivery_counts(0, at(0), Time::MAX).contains_key(&Delivery::Forwarded));
     let (_, long) = length(25);
-    let bridged = long.ways(0, at(18_000), at(29_900));
+    let bridged = long.delivery_counts(0, at(18_000), at(29_900));
     assert_eq!(bridged.into_keys().collect::<Vec<_>>(), [Delivery::Forwarded]);
-    let later = long.ways(0, at(33_000), Time::MAX);
+    let later = long.delivery_counts(0, at(33_000), Time::MAX);
     assert_eq!(later.into_keys().collect::<Vec<_>>(), [Delivery::Direct]);
     assert_eq!(long.missing(0, at(18_000), Time::MAX), []);
     for flow in 1..4 {
-        assert!(!long.ways(flow, at(0), Time::MAX).contains_key(&Delivery::Forwarded));
+        assert!(!long.delivery_counts(flow, at(0), Time::MAX).contains_key(&Delivery::Forwarded));
     }
 }
 
@@ -289,7 +293,7 @@ fn a_relay_that_may_only_code_does_not_deliver_and_says_so() {
         flow.terms.services = Services::NONE.with(Service::Coding);
     }
     let (world, run) = plan.run();
-    assert_eq!(run.got, []);
+    assert_eq!(run.delivered, []);
     let id = run.sending[0].expect("the flow was opened");
     let status = world.host(run.agents[0]).agent().flow_status(id).expect("the flow is open");
     assert_eq!((status.path_in_use, status.is_direct), (None, false));
@@ -300,21 +304,21 @@ fn a_relay_that_may_only_code_does_not_deliver_and_says_so() {
 fn flows_are_offered_through_relays() {
     for plan in [strangers(Service::Internet), far_strangers(Service::Internet)] {
         let mut plan = closed(plan, secs(60));
-        // Flows by which the relays know that the agents may speak to each other.
+        // Flows by which the relays know that the agents are permitted to exchange packets.
         let has_one_relay = plan.relays == 1;
         plan.flows.iter_mut().for_each(|flow| flow.paths = vec![(0, usize::from(!has_one_relay))]);
         let (mut world, mut run) = plan.build();
         let (flow, offer) = (FlowId::new(6), Offer { subject: b"video".to_vec(), ..Offer::default() });
         let (sender, receiver) = (run.plan.key(0).sender(), agent_number(1));
-        let offered = Offered { peer: sender, flow, offer: offer.clone() };
-        Run::when(&mut world, at(3_000), move |run, world| {
+        let offered = ReceivedOffer { peer: sender, flow, offer: offer.clone() };
+        Run::schedule(&mut world, at(3_000), move |run, world| {
             world.input(run.agents[0], |host, now| {
                 assert!(host.overlay_mut().as_agent_mut().offer(receiver, flow, offer, now));
             });
         });
-        Run::when(&mut world, at(4_000), move |run, world| {
+        Run::schedule(&mut world, at(4_000), move |run, world| {
             world.input(run.agents[1], |host, now| {
-                assert_eq!(host.overlay_mut().take_offers(), [offered]);
+                assert_eq!(host.overlay_mut().drain_offers(), [offered]);
                 host.overlay_mut().as_agent_mut().answer_offer(sender, flow, Ok(()), now);
             });
         });

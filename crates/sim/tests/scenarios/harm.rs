@@ -1,14 +1,16 @@
-//! Faults of relays, each under every service and every arrangement: none takes anything from the direct path.
+//! Tests of relay faults under every service and every arrangement: no fault harms the direct path.
 
 use byway_proto::agent::{Delivery, Duplication};
-use byway_sim::overlay::Sending;
-use byway_sim::{Hang, Jitter, Link, Loss, LossReason, NodeId};
+use byway_sim::overlay::SendSchedule;
+use byway_sim::{Freeze, Jitter, Link, Loss, LossReason, NodeId};
 use byway_units::{Duration, Time};
 use byway_wire::Service;
 
-use crate::support::{ARRANGEMENTS, FlowPlan, Got, Lie, OverlayWorld, Plan, Run, at, ms, secs, share};
+use crate::support::{
+    ARRANGEMENTS, DeliveredPacket, FlowPlan, Misbehaviour, OverlayWorld, Plan, Run, at, ms, secs, share,
+};
 
-/// A way to use relays.
+/// A use of relays.
 struct Use {
     name: &'static str,
     service: Service,
@@ -24,7 +26,7 @@ const BESIDE: [Use; 7] = [
     Use {
         name: "own repairs",
         service: Service::Coding,
-        set: |flow| flow.settings.duplication = Duplication::OwnRepairs,
+        set: |flow| flow.settings.duplication = Duplication::SenderFec,
     },
     Use { name: "standby", service: Service::Caching, set: |flow| flow.settings.standby = true },
     Use {
@@ -47,19 +49,19 @@ const THROUGH: [Use; 2] = [
     },
 ];
 
-/// A fault of all relays.
+/// Fault of all relays.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
     Death,
-    Hang(Hang),
+    Freeze(Freeze),
     /// Half of all packets to and from relays are lost.
     Loss,
-    /// Every link to and from relays takes 300 ms longer.
+    /// Every link to and from relays has 300 ms more delay.
     Delay,
     /// Links to and from relays duplicate, damage and reorder packets.
     Damage,
-    Lie(Lie),
+    Misbehaviour(Misbehaviour),
 }
 
 /// The time at which a fault begins, and the time at which it ends.
@@ -71,17 +73,17 @@ struct Period {
 
 const FROM_THE_START: Period = Period { from: Time::START, until: Time::MAX };
 
-/// All flows are under way when the fault begins, and when it ends.
+/// Period of a fault that begins and ends while all flows send.
 const UNDER_WAY: Period = Period { from: at(4_000), until: at(8_000) };
 
-/// Time in which a flow takes the direct path where relays deliver nothing, or garbage.
+/// Time in which a flow moves to the direct path if relays deliver nothing, or garbage.
 const MOVED_WITHIN: Duration = Duration::from_millis(600);
 
 /// Begin of all flows.
 const BEGIN: Time = at(2_000);
 
 impl Fault {
-    /// Returns what this fault makes of a link to or from a relay.
+    /// Applies this fault to a link to or from a relay.
     fn change(self, link: &mut Link) {
         match self {
             Self::Loss => link.loss = vec![Loss::Independent(share(0.5))],
@@ -91,15 +93,15 @@ impl Fault {
                 link.corruption = share(0.05);
                 link.jitter = Jitter { max: ms(20), may_reorder: true };
             }
-            Self::None | Self::Death | Self::Hang(_) | Self::Lie(_) => {}
+            Self::None | Self::Death | Self::Freeze(_) | Self::Misbehaviour(_) => {}
         }
     }
 
-    /// Returns when it is of interest: relays that hang from the start are like dead ones.
+    /// Returns the relevant periods: relays frozen from the start are equal to stopped ones.
     const fn periods(self) -> &'static [Period] {
         match self {
             Self::None => &[FROM_THE_START],
-            Self::Hang(_) => &[UNDER_WAY],
+            Self::Freeze(_) => &[UNDER_WAY],
             _ => &[FROM_THE_START, UNDER_WAY],
         }
     }
@@ -108,8 +110,10 @@ impl Fault {
         match self {
             Self::None => {}
             Self::Death => run.relays.iter().for_each(|relay| world.stop(*relay)),
-            Self::Hang(hang) => run.relays.iter().for_each(|relay| world.hang(*relay, hang)),
-            Self::Lie(_) => run.plan.liar.as_ref().expect("these relays may lie").set_lying(true),
+            Self::Freeze(hang) => run.relays.iter().for_each(|relay| world.freeze(*relay, hang)),
+            Self::Misbehaviour(_) => {
+                run.plan.faulty_relay.as_ref().expect("these relays may lie").set_lying(true)
+            }
             Self::Loss | Self::Delay | Self::Damage => {
                 let Plan { between, agents, .. } = &mut run.plan;
                 let access = agents.iter_mut().flat_map(|agent| &mut agent.relays).map(|(_, link)| link);
@@ -123,8 +127,10 @@ impl Fault {
         match self {
             Self::None => {}
             Self::Death => (0..run.relays.len()).for_each(|relay| run.restart_relay(relay, world)),
-            Self::Hang(_) => run.relays.iter().for_each(|relay| world.resume(*relay)),
-            Self::Lie(_) => run.plan.liar.as_ref().expect("these relays may lie").set_lying(false),
+            Self::Freeze(_) => run.relays.iter().for_each(|relay| world.resume(*relay)),
+            Self::Misbehaviour(_) => {
+                run.plan.faulty_relay.as_ref().expect("these relays may lie").set_lying(false)
+            }
             Self::Loss | Self::Delay | Self::Damage => {
                 run.plan.between = before.between.clone();
                 run.plan.agents.clone_from(&before.agents);
@@ -135,34 +141,36 @@ impl Fault {
 
     /// Runs a plan with this fault.
     fn run(self, mut plan: Plan, period: Period) -> (OverlayWorld, Run) {
-        if let Self::Lie(lie) = self {
+        if let Self::Misbehaviour(lie) = self {
             plan = plan.lying(lie);
-            plan.liar.as_ref().expect("they lie").set_lying(false);
+            plan.faulty_relay.as_ref().expect("they lie").set_lying(false);
         }
         let before = plan.clone();
         let (mut world, mut run) = plan.build();
         if period.from == Time::START {
             self.begin(&mut run, &mut world);
         } else {
-            Run::when(&mut world, period.from, move |run, world| self.begin(run, world));
-            Run::when(&mut world, period.until, move |run, world| self.end(&before, run, world));
+            Run::schedule(&mut world, period.from, move |run, world| self.begin(run, world));
+            Run::schedule(&mut world, period.until, move |run, world| self.end(&before, run, world));
         }
         run.finish(&mut world);
         (world, run)
     }
 }
 
-/// Four flows on direct paths that lose, delay and now and then go dark.
-fn rough(usage: &Use, arrange: fn(Plan) -> Plan) -> Plan {
+/// Four flows on direct paths with losses, jitter and an outage.
+fn impaired(usage: &Use, arrange: fn(Plan) -> Plan) -> Plan {
     let mut plan = arrange(Plan::pairs(4, usage.service)).each_flow(|flow| {
         flow.direct.loss = vec![Loss::Independent(share(0.02))];
-        // A path that holds the order would delay packets behind others, of which there are more with an overlay.
+        // A path that preserves the order would delay packets behind others, and the overlay adds
+        // packets.
         flow.direct.jitter = Jitter { max: ms(5), may_reorder: true };
-        // Packets of one instant share their chances in order: none is sent at the instant of a probe.
-        flow.sending = Sending::Paced(Duration::from_micros(10_007));
+        // Packets of one instant share their draws in order: none is sent at the instant of a
+        // probe.
+        flow.sending = SendSchedule::Paced(Duration::from_micros(10_007));
         (usage.set)(flow);
     });
-    plan.darken(1, at(6_000), ms(700));
+    plan.add_outage(1, at(6_000), ms(700));
     plan
 }
 
@@ -174,7 +182,7 @@ fn clean(usage: &Use, arrange: fn(Plan) -> Plan) -> Plan {
     })
 }
 
-/// True if these are among others, in the same order.
+/// True if `these` is a subsequence of `others`.
 fn is_among<T: PartialEq>(these: &[T], others: &[T]) -> bool {
     let mut others = others.iter();
     these.iter().all(|this| others.any(|other| other == this))
@@ -182,29 +190,32 @@ fn is_among<T: PartialEq>(these: &[T], others: &[T]) -> bool {
 
 /// Returns the number of packets that relays delivered in a span.
 fn relayed(run: &Run, from: Time, until: Time) -> usize {
-    let is_relayed = |way: Delivery| way != Delivery::Direct;
-    run.got.iter().filter(|got| is_relayed(got.way) && got.at >= from && got.at < until).count()
+    let is_relayed = |delivery: Delivery| delivery != Delivery::Direct;
+    run.delivered.iter().filter(|got| is_relayed(got.delivery) && got.at >= from && got.at < until).count()
 }
 
-/// Asserts that the direct path delivers as it does alone, and that nothing comes later than that.
+/// Asserts that the direct path delivers the same packets as without an overlay, and that no
+/// delivery is later.
 fn assert_direct_path_is_as_alone(case: &str, alone: &(OverlayWorld, Run), run: &(OverlayWorld, Run)) {
     let (seen, seen_alone) = (run.0.observer(), alone.0.observer());
-    // What relays miss copies of is sent again on the direct path, too: 16 packets of a flow, and one in 16 that it sends.
+    // Packets whose copies relays miss are sent again on the direct path, too: 16 of a flow, and
+    // one in 16 of its packets.
     assert!(is_among(&seen_alone.lost, &seen.lost), "{case}: the same losses");
     assert!(is_among(&seen_alone.direct, &seen.direct), "{case}: the same arrivals");
     let arrivals = seen.direct.len();
     let again = alone.1.sent.iter().map(|sent| 16 + sent.len() / 16).sum::<usize>();
     assert!(arrivals <= seen_alone.direct.len() + again, "{case}: {arrivals} arrivals");
-    for got in &alone.1.got {
-        let again = run.1.got.iter().find(|again| (again.flow, again.number) == (got.flow, got.number));
+    for got in &alone.1.delivered {
+        let again = run.1.delivered.iter().find(|again| (again.flow, again.number) == (got.flow, got.number));
         let at = again.map(|again| again.at);
         assert!(at.is_some_and(|at| at <= got.at), "{case}: {got:?}: {at:?}");
     }
 }
 
-/// Returns the packets sent in a span that never came, or later than the flow's budget.
+/// Returns the number of packets sent in a span that were not delivered, or after the flow's
+/// budget.
 fn missing_or_late(run: &Run, from: Time, until: Time) -> usize {
-    let late = run.got.iter().filter(|got| {
+    let late = run.delivered.iter().filter(|got| {
         let flow = &run.plan.flows[got.flow];
         let sent = run.sent[got.flow][usize::try_from(got.number).expect("few packets")];
         sent >= from && sent < until && got.at > sent + flow.settings.latency_budget
@@ -213,29 +224,35 @@ fn missing_or_late(run: &Run, from: Time, until: Time) -> usize {
 }
 
 impl Fault {
-    /// Returns how many tries of relays alone a flow may make once it has left them, each for [`MOVED_WITHIN`].
+    /// Returns the most attempts of a flow to use only relays again after it has left them, each
+    /// for [`MOVED_WITHIN`].
     ///
-    /// Relays that lose half of everything seem to die and to come back. Those that are late, or lie about some packets,
-    /// are found out later than dead ones, which counts as one try. In a run of 16 s, relays are tried again once
-    /// if they fail from the start.
+    /// Relays that lose half of everything appear to stop and to recover. Relays that are late, or
+    /// falsify some packets, are detected later than stopped ones, which counts as one attempt. In
+    /// a run of 16 s, a flow tries relays again once if they fail from the start.
     const fn tries_max(self, period: Period) -> usize {
         match self {
-            Self::None | Self::Death | Self::Hang(_) | Self::Lie(Lie::Receptions | Lie::RoundTrips) => 0,
-            Self::Lie(Lie::Garbage) if period.is_under_way() => 0,
-            Self::Delay | Self::Damage | Self::Lie(Lie::Garbage | Lie::Anything) => 1,
+            Self::None
+            | Self::Death
+            | Self::Freeze(_)
+            | Self::Misbehaviour(Misbehaviour::Receptions | Misbehaviour::RoundTrips) => 0,
+            Self::Misbehaviour(Misbehaviour::Garbage) if period.is_in_flight() => 0,
+            Self::Delay
+            | Self::Damage
+            | Self::Misbehaviour(Misbehaviour::Garbage | Misbehaviour::Anything) => 1,
             Self::Loss => 2,
         }
     }
 
-    /// Asserts that relays did what they were to do.
+    /// Asserts that the fault took effect.
     fn assert_happened(self, case: &str, period: Period, (world, run): &(OverlayWorld, Run)) {
-        // What was on its way at the beginning may arrive.
+        // Packets in flight at the beginning may arrive.
         let (from, until) = (period.from.saturating_add(ms(100)), period.until.min(run.end()));
         let is_relay = |node: &NodeId| run.relays.contains(node);
         let links = || world.links().filter(|(from, to, _)| is_relay(from) || is_relay(to));
         match self {
             Self::None => {}
-            Self::Death | Self::Hang(_) => assert_eq!(relayed(run, from, until), 0, "{case}"),
+            Self::Death | Self::Freeze(_) => assert_eq!(relayed(run, from, until), 0, "{case}"),
             Self::Loss => {
                 let lost: u64 = links().map(|(_, _, link)| link.lost[LossReason::Random]).sum();
                 assert!(lost > 20, "{case}: {lost} lost");
@@ -245,22 +262,24 @@ impl Fault {
                 assert!(damaged > Some(0), "{case}");
             }
             Self::Delay => {
-                let sent = |got: &Got| run.sent[got.flow][usize::try_from(got.number).expect("few")];
-                let in_fault = |got: &&Got| sent(got) >= from && sent(got) + ms(500) < until;
-                let soonest = run.got.iter().filter(|got| got.way != Delivery::Direct).filter(in_fault);
+                let sent =
+                    |got: &DeliveredPacket| run.sent[got.flow][usize::try_from(got.number).expect("few")];
+                let in_fault = |got: &&DeliveredPacket| sent(got) >= from && sent(got) + ms(500) < until;
+                let soonest =
+                    run.delivered.iter().filter(|got| got.delivery != Delivery::Direct).filter(in_fault);
                 let soonest = soonest.map(|got| got.at.saturating_since(sent(got))).min();
                 assert!(soonest.is_none_or(|soonest| soonest > ms(300)), "{case}: {soonest:?}");
             }
-            Self::Lie(_) => {
-                let told = run.plan.liar.as_ref().expect("they lie").told();
-                assert!(told > 0, "{case}");
+            Self::Misbehaviour(_) => {
+                let false_messages = run.plan.faulty_relay.as_ref().expect("they lie").false_messages();
+                assert!(false_messages > 0, "{case}");
             }
         }
     }
 }
 
 impl Period {
-    const fn is_under_way(self) -> bool {
+    const fn is_in_flight(self) -> bool {
         self.from.as_nanos() > 0
     }
 
@@ -271,29 +290,31 @@ impl Period {
     }
 }
 
-/// Asserts that flows that send every packet on the direct path lose nothing of it by a fault.
+/// Asserts that flows that send every packet on the direct path lose none of them because of a
+/// fault.
 fn assert_no_harm_beside(fault: Fault, period: Period) {
     let mut total = [0; 2];
     for (name, arrange) in ARRANGEMENTS {
-        let alone = rough(&BESIDE[0], arrange).each_flow(|flow| flow.paths.clear()).run();
+        let alone = impaired(&BESIDE[0], arrange).each_flow(|flow| flow.paths.clear()).run();
         for usage in &BESIDE {
             let case = format!("{}, {name}", usage.name);
-            let run = fault.run(rough(usage, arrange), period);
+            let run = fault.run(impaired(usage, arrange), period);
             assert_direct_path_is_as_alone(&case, &alone, &run);
             let relayed = period.relayed_beside(&run.1);
             if usage.service != Service::Internet {
                 fault.assert_happened(&case, period, &run);
-                assert!(!period.is_under_way() || relayed[0] > 0, "{case}: relays repair before the fault");
+                assert!(!period.is_in_flight() || relayed[0] > 0, "{case}: relays repair before the fault");
             }
             total = [total[0] + relayed[0], total[1] + relayed[1]];
         }
     }
-    // Agents believe for longer than the run that relays which lied about round trips have a queue.
-    let repairs_again = period.is_under_way() && !matches!(fault, Fault::Lie(Lie::RoundTrips));
+    // Agents assume, for longer than the run, that relays with false round trips have a queue.
+    let repairs_again =
+        period.is_in_flight() && !matches!(fault, Fault::Misbehaviour(Misbehaviour::RoundTrips));
     assert!(!repairs_again || total[1] > 1_000, "relays repair after the fault: {total:?}");
 }
 
-/// Asserts that flows that take relays alone take the direct path soon after a fault begins.
+/// Asserts that flows that use only relays move to the direct path soon after a fault begins.
 fn assert_no_harm_through(fault: Fault, period: Period) {
     for (name, arrange) in ARRANGEMENTS {
         for usage in &THROUGH {
@@ -301,15 +322,15 @@ fn assert_no_harm_through(fault: Fault, period: Period) {
             let run = fault.run(clean(usage, arrange), period);
             fault.assert_happened(&case, period, &run);
             let (_, run) = run;
-            // What was on its way when the fault began is not counted.
+            // Packets in flight at the beginning of the fault are not counted.
             assert_eq!(missing_or_late(&run, BEGIN, period.from.saturating_sub(ms(100))), 0, "{case}");
             let moved_at = BEGIN.max(period.from) + MOVED_WITHIN;
             let packets = |time: Duration| time.as_nanos() / run.plan.flows[0].sending.interval().as_nanos();
             let packets = usize::try_from(packets(MOVED_WITHIN)).expect("few") * run.plan.flows.len();
             let missing = missing_or_late(&run, moved_at, Time::MAX);
             assert!(missing <= packets * fault.tries_max(period), "{case}: {missing}");
-            // Relays that send on what they get know both ends only in some arrangements.
-            if usage.service == Service::Forwarding && period.is_under_way() {
+            // Forwarding relays know both ends only in some arrangements.
+            if usage.service == Service::Forwarding && period.is_in_flight() {
                 let [before, _] = period.relayed_beside(&run);
                 assert!(before > 350, "{case}: {before}");
             }
@@ -317,7 +338,7 @@ fn assert_no_harm_through(fault: Fault, period: Period) {
     }
 }
 
-/// Asserts that a fault harms no service in any arrangement, whether it is there from the start or comes and goes.
+/// Asserts that a fault harms no service in any arrangement, both from the start and for a period.
 fn assert_no_harm(fault: Fault) {
     for period in fault.periods() {
         assert_no_harm_beside(fault, *period);
@@ -336,13 +357,13 @@ fn relays_that_die_do_no_harm() {
 }
 
 #[test]
-fn relays_that_hang_and_keep_what_comes_do_no_harm() {
-    assert_no_harm(Fault::Hang(Hang::Keep));
+fn relays_that_freeze_and_keep_what_comes_do_no_harm() {
+    assert_no_harm(Fault::Freeze(Freeze::Buffer));
 }
 
 #[test]
-fn relays_that_hang_and_lose_what_comes_do_no_harm() {
-    assert_no_harm(Fault::Hang(Hang::Lose));
+fn relays_that_freeze_and_lose_what_comes_do_no_harm() {
+    assert_no_harm(Fault::Freeze(Freeze::Drop));
 }
 
 #[test]
@@ -362,20 +383,20 @@ fn relays_that_duplicate_damage_and_reorder_packets_do_no_harm() {
 
 #[test]
 fn relays_whose_packets_are_garbage_do_no_harm() {
-    assert_no_harm(Fault::Lie(Lie::Garbage));
+    assert_no_harm(Fault::Misbehaviour(Misbehaviour::Garbage));
 }
 
 #[test]
 fn relays_that_acknowledge_what_they_never_carried_do_no_harm() {
-    assert_no_harm(Fault::Lie(Lie::Receptions));
+    assert_no_harm(Fault::Misbehaviour(Misbehaviour::Receptions));
 }
 
 #[test]
-fn relays_that_lie_about_round_trips_do_no_harm() {
-    assert_no_harm(Fault::Lie(Lie::RoundTrips));
+fn relays_that_misreport_round_trips_do_no_harm() {
+    assert_no_harm(Fault::Misbehaviour(Misbehaviour::RoundTrips));
 }
 
 #[test]
-fn relays_that_lie_about_anything_do_no_harm() {
-    assert_no_harm(Fault::Lie(Lie::Anything));
+fn relays_that_misreport_anything_do_no_harm() {
+    assert_no_harm(Fault::Misbehaviour(Misbehaviour::Anything));
 }

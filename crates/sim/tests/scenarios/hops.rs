@@ -1,16 +1,16 @@
-//! Losses between relays, and on the last hop from a relay to a receiver.
+//! Tests of losses between relays, and on the last hop from a relay to a receiver.
 
 use byway_proto::agent::Delivery;
 use byway_sim::{Link, Loss, Span};
 use byway_wire::Service;
 
-use crate::support::{Fate, OverlayWorld, Plan, Run, at, ms, secs, share};
+use crate::support::{FlowSummary, OverlayWorld, Plan, Run, at, ms, secs, share};
 
 fn losing(link: &Link, part: f64) -> Link {
     Link { loss: vec![Loss::Independent(share(part))], ..link.clone() }
 }
 
-/// Four flows of 100 packets/s for 20 s; each way of the overlay loses such a part.
+/// Four flows of 100 packets/s for 20 s; each hop of the overlay has this loss rate.
 fn lossy(service: Service, access: f64, between: f64) -> Plan {
     let mut plan = Plan::pairs(4, service).each_flow(|flow| flow.length = secs(20));
     plan.between = losing(&plan.between, between);
@@ -20,7 +20,7 @@ fn lossy(service: Service, access: f64, between: f64) -> Plan {
     plan
 }
 
-/// Relays are the only way between the agents.
+/// Only relays connect the agents.
 fn only_relays(mut plan: Plan) -> Plan {
     plan.agents.iter_mut().for_each(|agent| agent.is_known = false);
     for flow in &mut plan.flows {
@@ -30,8 +30,8 @@ fn only_relays(mut plan: Plan) -> Plan {
     plan
 }
 
-/// What the relays lost of each other's, and of what they gave receivers.
-fn lost_on_the_way(run: &Run, world: &OverlayWorld) -> (u64, u64) {
+/// Returns the losses between the relays, and from relays to receivers.
+fn relay_losses(run: &Run, world: &OverlayWorld) -> (u64, u64) {
     let lost = |from, to| world.counters(from, to).map_or(0, |counters| counters.lost.total());
     let receivers = run.plan.flows.iter().map(|flow| run.agents[flow.to]);
     let egress = run.relays[run.relays.len() - 1];
@@ -48,11 +48,11 @@ fn what_relays_lose_of_each_others_copies_is_in_the_cache_all_the_same() {
     assert!(fate.lost > 350, "{fate:?}");
     assert_eq!((fate.repaired, fate.missing), (fate.lost, 0), "{fate:?}");
     let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
-    let (lost, _) = lost_on_the_way(&run, &world);
-    assert!(lost > 120 && ingress.resent <= lost + 2, "{lost} lost, {ingress:?}");
-    // Some questions are lost, and asked again.
-    assert!(egress.carried_asked <= lost * 11 / 10 + 4, "{egress:?}");
-    assert_eq!((egress.carried_repeated, ingress.resends_refused), (0, 0));
+    let (lost, _) = relay_losses(&run, &world);
+    assert!(lost > 120 && ingress.retransmitted <= lost + 2, "{lost} lost, {ingress:?}");
+    // Some NACKs are lost, and repeated.
+    assert!(egress.copies_nacked <= lost * 11 / 10 + 4, "{egress:?}");
+    assert_eq!((egress.copies_duplicate, ingress.retransmits_refused), (0, 0));
 }
 
 #[test]
@@ -63,10 +63,10 @@ fn forwarding_delivers_everything_though_each_hop_loses_one_in_a_hundred() {
         assert_eq!(run.all_missing(at(4_000), at(21_800)), 0, "{fate:?}");
         assert!(fate.by(Delivery::Cached) > 50, "{fate:?}");
         let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
-        assert!(ingress.resent > 50, "{ingress:?}");
-        // What is repaired is what was lost, and little else.
-        let (between, last) = lost_on_the_way(&run, &world);
-        assert!(ingress.resent <= between * 11 / 10 + 4, "{between} lost, {ingress:?}");
+        assert!(ingress.retransmitted > 50, "{ingress:?}");
+        // Repairs are little more than the losses.
+        let (between, last) = relay_losses(&run, &world);
+        assert!(ingress.retransmitted <= between * 11 / 10 + 4, "{between} lost, {ingress:?}");
         assert!(egress.cached <= last * 11 / 10 + 4, "{last} lost, {egress:?}");
         assert_eq!(egress.forwarded + fate.by(Delivery::Direct), 8_000, "each is forwarded once: {egress:?}");
         let duplicates: u64 = (0..4).map(|flow| run.statistics(flow, &world).duplicates).sum();
@@ -81,10 +81,10 @@ fn forwarding_through_one_relay_delivers_everything_too() {
     let fate = run.fate(&world);
     assert_eq!(run.all_missing(at(2_000), at(21_800)), 0, "{fate:?}");
     assert!(fate.by(Delivery::Cached) > 120, "{fate:?}");
-    assert_eq!(run.ingress(0, &world).resent, 0);
+    assert_eq!(run.ingress(0, &world).retransmitted, 0);
 }
 
-fn both(direct: f64, between: Link) -> (OverlayWorld, Run, Fate) {
+fn both(direct: f64, between: Link) -> (OverlayWorld, Run, FlowSummary) {
     let mut plan = lossy(Service::Both, 0.02, 0.02).each_flow(|flow| {
         flow.direct.loss = vec![Loss::Independent(share(direct))];
     });
@@ -100,7 +100,7 @@ fn of_two_ways_that_both_lose_packets_nothing_is_lost_and_little_is_asked_for() 
     for delay in [35, 75, 10] {
         let (world, run, fate) = both(0.05, Link { delay: ms(delay), ..Link::default() });
         assert_eq!(run.all_missing(at(2_000), at(21_800)), 0, "{delay} ms: {fate:?}");
-        // One in a thousand came on neither way, and was repaired.
+        // One in a thousand was lost on both paths, and was repaired.
         let egress = run.egress(1, &world);
         assert!((4..40).contains(&fate.by(Delivery::Cached)), "{delay} ms: {fate:?}");
         assert!(egress.cached < 40, "{delay} ms: {egress:?}");
@@ -113,6 +113,6 @@ fn a_relay_that_is_too_far_for_a_second_try_sends_nothing_in_vain() {
     plan.between.delay = ms(120);
     let (world, run) = plan.run();
     let ingress = run.ingress(0, &world);
-    assert_eq!(ingress.resent, 0, "{ingress:?}");
-    assert!(ingress.resends_gone > 100, "{ingress:?}");
+    assert_eq!(ingress.retransmitted, 0, "{ingress:?}");
+    assert!(ingress.retransmits_expired > 100, "{ingress:?}");
 }

@@ -1,6 +1,6 @@
-//! Epochs come and go, packets are damaged on the way: nothing is lost to it, altered or delivered twice.
+//! Tests of epoch changes and damaged packets: none of them loses, alters or duplicates a delivery.
 
-use byway_sim::overlay::Sending;
+use byway_sim::overlay::SendSchedule;
 use byway_sim::{Jitter, Link, Loss, LossReason, NodeId, Reordering, Span};
 use byway_units::Duration;
 use byway_wire::Service;
@@ -10,7 +10,7 @@ use crate::support::{OverlayWorld, Plan, Run, at, ms, secs, share};
 /// Two slow flows over six minutes, in which three epochs end.
 fn long(service: Service) -> Plan {
     Plan::pairs(2, service).each_flow(|flow| {
-        flow.sending = Sending::Paced(ms(100));
+        flow.sending = SendSchedule::Paced(ms(100));
         flow.length = secs(360);
         flow.datagram_bytes = 100;
     })
@@ -23,8 +23,8 @@ fn handshakes(world: &OverlayWorld, node: NodeId) -> u64 {
     }
 }
 
-/// No packet was refused for its keys.
-fn nothing_is_refused(run: &Run, world: &OverlayWorld) {
+/// Asserts that no packet was rejected for its keys.
+fn assert_nothing_refused(run: &Run, world: &OverlayWorld) {
     for flow in 0..run.plan.flows.len() {
         let statistics = run.statistics(flow, world);
         assert_eq!((statistics.forged, statistics.false_repairs), (0, 0), "{statistics:?}");
@@ -43,7 +43,7 @@ fn keys_change_every_two_minutes_and_no_packet_is_lost_to_it() {
         let (world, run) = long(service).run();
         let fate = run.fate(&world);
         assert_eq!((fate.sent, fate.missing), (7_200, 0), "{service:?}: {fate:?}");
-        nothing_is_refused(&run, &world);
+        assert_nothing_refused(&run, &world);
         for agent in &run.agents {
             let handshakes = handshakes(&world, *agent);
             assert!(handshakes >= 3, "{service:?}: {handshakes}");
@@ -64,7 +64,7 @@ fn keys_change_under_loss_and_no_packet_is_lost_to_it() {
     let fate = run.fate(&world);
     assert!(fate.lost > 500, "{fate:?}");
     assert_eq!(fate.missing, fate.lost, "what the path did not lose is delivered");
-    nothing_is_refused(&run, &world);
+    assert_nothing_refused(&run, &world);
     for agent in &run.agents {
         assert!(handshakes(&world, *agent) >= 3);
     }
@@ -90,16 +90,16 @@ fn keys_change_on_a_slow_path_that_duplicates_and_reorders() {
 
 #[test]
 fn a_rekeying_that_meets_a_dark_path_is_made_up_for_when_the_path_is_back() {
-    // From 110 s on, neither the direct path nor the overlay carries anything for 20 s.
+    // From 110 s on, neither the direct path nor the overlay delivers a packet for 20 s.
     let mut plan = long(Service::Coding);
-    let dark = Span::new(at(110_000), secs(20));
-    plan.between.outages.push(dark);
+    let outage = Span::new(at(110_000), secs(20));
+    plan.between.outages.push(outage);
     for agent in &mut plan.agents {
-        agent.relays[0].1.outages.push(dark);
+        agent.relays[0].1.outages.push(outage);
     }
     for flow in &mut plan.flows {
-        flow.direct.outages.push(dark);
-        flow.back.outages.push(dark);
+        flow.direct.outages.push(outage);
+        flow.back.outages.push(outage);
     }
     let (world, run) = plan.run();
     let fate = run.fate(&world);
@@ -111,12 +111,12 @@ fn a_rekeying_that_meets_a_dark_path_is_made_up_for_when_the_path_is_back() {
     for node in run.agents.iter().chain(&run.relays) {
         assert!(handshakes(&world, *node) >= 3);
     }
-    nothing_is_refused(&run, &world);
+    assert_nothing_refused(&run, &world);
 }
 
 #[test]
 fn sessions_whose_keys_ended_in_the_dark_begin_anew() {
-    // From 100 s on, nothing passes for 100 s: the keys seal nothing more after 180 s.
+    // From 100 s on, no packet arrives for 100 s: the keys expire after 180 s.
     let mut plan = long(Service::Internet);
     for flow in &mut plan.flows {
         flow.direct.outages.push(Span::new(at(100_000), secs(100)));
@@ -124,13 +124,13 @@ fn sessions_whose_keys_ended_in_the_dark_begin_anew() {
     }
     let (world, run) = plan.run();
     for flow in 0..2 {
-        let sent_again = run.got.iter().filter(|got| got.flow == flow && got.at > at(204_000)).count();
+        let sent_again = run.delivered.iter().filter(|got| got.flow == flow && got.at > at(204_000)).count();
         assert!(sent_again >= 1_570, "flow {flow}: {sent_again} in 158 s");
         assert!(run.statistics(flow, &world).forged == 0);
     }
 }
 
-/// Four forwarded or coded flows on paths where all this happens to packets, in both directions.
+/// Four forwarded or coded flows on paths with this damage to packets, in both directions.
 fn damaged(service: Service, damage: impl Fn(&mut Link)) -> (OverlayWorld, Run) {
     let mut plan = Plan::pairs(4, service);
     damage(&mut plan.between);
@@ -172,7 +172,8 @@ fn what_arrives_a_hundred_packets_late_is_delivered_all_the_same() {
         let fate = run.fate(&world);
         assert_eq!(fate.sent, 4_000);
         match service {
-            // The overlay gives up what is past the latency budget; the direct path delivers whatever comes.
+            // The overlay drops packets after the latency budget; the direct path delivers all
+            // packets that arrive.
             Service::Forwarding => assert!(fate.missing < 800, "{fate:?}"),
             _ => assert_eq!(fate.missing, 0, "{service:?}: {fate:?}"),
         }
@@ -193,7 +194,8 @@ fn every_damaged_packet_is_counted_where_it_was_refused() {
         let sessions = world.host(receiver).agent().session_counters();
         let agent = world.host(receiver).agent().counters();
         let statistics = run.statistics(flow, &world);
-        // A flipped bit may make an unknown kind, index or flow, a wrong number, or a wrong tag.
+        // A flipped bit may cause an unknown kind, index or flow, a wrong sequence number, or a
+        // wrong tag.
         let refused = sessions.malformed
             + sessions.unknown_kinds
             + sessions.unknown_index
@@ -204,7 +206,7 @@ fn every_damaged_packet_is_counted_where_it_was_refused() {
             + statistics.duplicates;
         let direct = world.counters(sender, receiver).unwrap();
         let relay = world.counters(run.relays[1], receiver).unwrap();
-        // Each of the two sessions also sends one packet that is meant to be refused.
+        // Each of the two sessions also sends one packet that must be rejected.
         let damaged = direct.corrupted + relay.corrupted;
         assert!(
             (damaged..=damaged + 2).contains(&refused),
@@ -221,12 +223,12 @@ fn damage_on_all_paths_alters_nothing_and_is_repaired() {
         link.duplication = share(0.2);
         link.jitter = Jitter { max: ms(3), may_reorder: true };
     });
-    // That nothing is altered or delivered twice is checked with every delivery.
+    // Every delivery is checked for alteration and duplication.
     let fate = run.fate(&world);
     assert!(fate.sent - fate.by(byway_proto::agent::Delivery::Direct) > 40, "{fate:?}");
     assert!(fate.missing <= 8, "{fate:?}");
     let late = run
-        .got
+        .delivered
         .iter()
         .filter(|got| got.at > run.plan.sends_at(got.flow, got.number) + Duration::from_millis(300));
     assert_eq!(late.count(), 0);

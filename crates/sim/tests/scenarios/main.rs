@@ -1,24 +1,24 @@
-//! Agents and relays in the world: each test tells a story and is named as the sentence it proves.
+//! Tests of agents and relays in the world; each test is named after the sentence that it proves.
 
 mod support;
 
-mod additions;
 mod adversaries;
 mod autonomy;
-mod beginnings;
-mod closing;
 mod fallback;
 mod faults;
+mod flow_setup;
 mod handshakes;
 mod harm;
 mod hops;
+mod injection;
 mod keys;
-mod lengths;
 mod ordering;
 mod overhead;
+mod path_mtu;
 mod recovery;
 mod relays;
 mod secrecy;
 mod services;
 mod swarm;
+mod teardown;
 mod tenants;

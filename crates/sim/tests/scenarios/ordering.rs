@@ -1,4 +1,5 @@
-//! Congestion-controlled traffic keeps its order, or learns of its losses in time; marks reach the application.
+//! Tests of congestion-controlled traffic: it stays in order, or its losses show in time; ECN marks
+//! reach the application.
 
 use byway_proto::agent::{Delivery, Duplication, Traffic};
 use byway_sim::Loss;
@@ -10,7 +11,7 @@ use crate::support::{Plan, Run, ms, share};
 /// A quarter of the round trip of the direct path.
 const QUARTER: Duration = Duration::from_millis(25);
 
-/// Two flows of TCP, all of which is copied.
+/// Two flows of TCP, with copies of all packets.
 fn ordered(service: Service) -> Plan {
     Plan::pairs(2, service).each_flow(|flow| {
         flow.settings.traffic = Traffic::CongestionControlled;
@@ -18,7 +19,7 @@ fn ordered(service: Service) -> Plan {
     })
 }
 
-/// Single packets of flow 0 are lost, so far apart that each is a matter of its own.
+/// Loses single packets of flow 0, far enough apart to be independent of each other.
 fn with_single_losses(mut plan: Plan) -> Plan {
     for nth in 0..20 {
         plan.lose(0, 20 + nth * 40 + nth % 5, 1);
@@ -26,19 +27,21 @@ fn with_single_losses(mut plan: Plan) -> Plan {
     plan
 }
 
-/// How many packets of a flow were delivered after later ones.
+/// Returns the number of a flow's packets delivered after later ones.
 fn out_of_order(run: &Run, flow: usize) -> usize {
-    let numbers: Vec<u64> = run.got.iter().filter(|got| got.flow == flow).map(|got| got.number).collect();
+    let numbers: Vec<u64> =
+        run.delivered.iter().filter(|got| got.flow == flow).map(|got| got.number).collect();
     numbers.windows(2).filter(|pair| pair[0] > pair[1]).count()
 }
 
-/// The longest time for which a packet of the direct path was not delivered although it was there.
-fn longest_wait(run: &Run, flow: usize) -> Duration {
-    let waits = run.got.iter().filter(|got| got.flow == flow && got.way == Delivery::Direct).map(|got| {
-        let arrived =
-            run.sent[flow][usize::try_from(got.number).expect("few")] + run.plan.flows[flow].direct.delay;
-        got.at.saturating_since(arrived)
-    });
+/// Returns the longest time for which a packet that arrived on the direct path was not delivered.
+fn longest_reordering_delay(run: &Run, flow: usize) -> Duration {
+    let waits =
+        run.delivered.iter().filter(|got| got.flow == flow && got.delivery == Delivery::Direct).map(|got| {
+            let arrived =
+                run.sent[flow][usize::try_from(got.number).expect("few")] + run.plan.flows[flow].direct.delay;
+            got.at.saturating_since(arrived)
+        });
     waits.max().expect("something was delivered")
 }
 
@@ -48,15 +51,18 @@ fn the_order_is_kept_under_single_losses_and_all_of_them_are_repaired() {
     let fate = run.fate(&world);
     assert_eq!((fate.lost, fate.repaired, fate.missing), (20, 20, 0), "{fate:?}");
     assert_eq!((out_of_order(&run, 0), out_of_order(&run, 1)), (0, 0));
-    assert!(run.statistics(0, &world).held >= 20, "{:?}", run.statistics(0, &world));
-    assert!(longest_wait(&run, 0) <= QUARTER + ms(1), "{}", longest_wait(&run, 0));
-    assert_eq!((longest_wait(&run, 1), run.statistics(1, &world).held), (Duration::ZERO, 0));
+    assert!(run.statistics(0, &world).reordering_buffered >= 20, "{:?}", run.statistics(0, &world));
+    assert!(longest_reordering_delay(&run, 0) <= QUARTER + ms(1), "{}", longest_reordering_delay(&run, 0));
+    assert_eq!(
+        (longest_reordering_delay(&run, 1), run.statistics(1, &world).reordering_buffered),
+        (Duration::ZERO, 0)
+    );
 }
 
 #[test]
 fn the_order_is_kept_where_some_repairs_come_in_time_and_some_do_not() {
     let plan = ordered(Service::Coding).each_flow(|flow| {
-        // Those lost early in a block of five wait too long for its end.
+        // Packets lost early in a block of five would wait too long for its end.
         flow.settings.rates.in_stream = BlockShape::new(5, 1);
         flow.settings.rates.batch = None;
     });
@@ -65,7 +71,7 @@ fn the_order_is_kept_where_some_repairs_come_in_time_and_some_do_not() {
     assert_eq!((fate.lost, out_of_order(&run, 0)), (20, 0), "{fate:?}");
     let passed = run.statistics(0, &world).gaps_passed;
     assert!(fate.repaired >= 5 && passed >= 3, "{passed} gaps passed, {fate:?}");
-    assert!(longest_wait(&run, 0) <= QUARTER + ms(1), "{}", longest_wait(&run, 0));
+    assert!(longest_reordering_delay(&run, 0) <= QUARTER + ms(1), "{}", longest_reordering_delay(&run, 0));
 }
 
 #[test]
@@ -85,13 +91,16 @@ fn other_flows_are_delivered_as_their_packets_come() {
     let (world, run) = plan.each_flow(|flow| flow.settings.traffic = Traffic::Datagrams).run();
     let fate = run.fate(&world);
     assert_eq!((fate.lost, fate.repaired, out_of_order(&run, 0)), (20, 20, 20), "{fate:?}");
-    assert_eq!((longest_wait(&run, 0), run.statistics(0, &world).held), (Duration::ZERO, 0));
+    assert_eq!(
+        (longest_reordering_delay(&run, 0), run.statistics(0, &world).reordering_buffered),
+        (Duration::ZERO, 0)
+    );
 }
 
 #[test]
 fn a_gap_that_is_never_repaired_is_passed_after_a_quarter_of_the_round_trip() {
     let mut plan = with_single_losses(ordered(Service::Caching));
-    // The copies are lost too, each time they are asked for.
+    // The copies are lost too, at each request.
     plan.agents[0].relays[0].1.outages = plan.flows[0].direct.outages.clone();
     for outage in &mut plan.agents[0].relays[0].1.outages {
         outage.until += ms(60);
@@ -100,7 +109,7 @@ fn a_gap_that_is_never_repaired_is_passed_after_a_quarter_of_the_round_trip() {
     let fate = run.fate(&world);
     assert!(fate.lost == 20 && fate.repaired == 0, "{fate:?}");
     assert_eq!(out_of_order(&run, 0), 0);
-    let wait = longest_wait(&run, 0);
+    let wait = longest_reordering_delay(&run, 0);
     assert!(wait > QUARTER - ms(1) && wait <= QUARTER + ms(1), "{wait}");
     assert_eq!(run.statistics(0, &world).gaps_passed, 20);
 }
@@ -112,7 +121,7 @@ fn where_the_relay_is_too_far_away_losses_are_shown_at_once() {
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert_eq!((fate.lost, fate.repaired), (20, 0), "{fate:?}");
-    assert_eq!((longest_wait(&run, 0), run.statistics(0, &world).nacks), (Duration::ZERO, 0));
+    assert_eq!((longest_reordering_delay(&run, 0), run.statistics(0, &world).nacks), (Duration::ZERO, 0));
 }
 
 #[test]
@@ -125,21 +134,23 @@ fn bulk_data_is_left_alone_and_what_the_application_marks_is_protected() {
     let (world, run) = plan.run();
     let mut repaired = 0;
     for (flow, lost) in &world.observer().lost {
-        let came = run.got.iter().any(|got| got.flow == *flow && got.number == *lost);
-        assert!(!came || lost % 10 == 0, "{lost} was not copied");
-        repaired += u64::from(came);
+        let arrived = run.delivered.iter().any(|got| got.flow == *flow && got.number == *lost);
+        assert!(!arrived || lost % 10 == 0, "{lost} was not copied");
+        repaired += u64::from(arrived);
     }
     assert!(repaired >= 5, "{repaired}");
     let copies = world.host(run.agents[0]).agent().counters().copies;
     assert_eq!(copies, 100, "one in ten");
-    // But for a few whose next packets were lost too, nobody asks for what nobody has.
-    let asked = run.egress(1, &world).asked;
-    assert!(asked <= 3 * repaired, "{asked} for {repaired}");
+    // Except for a few whose next packets were lost too, no receiver requests packets that no node
+    // has.
+    let nacked = run.egress(1, &world).packets_nacked;
+    assert!(nacked <= 3 * repaired, "{nacked} for {repaired}");
 }
 
-/// The fields with which a flow's packets were delivered, without repeats.
-fn fields(run: &Run, flow: usize) -> Vec<Ecn> {
-    let mut fields: Vec<Ecn> = run.got.iter().filter(|got| got.flow == flow).map(|got| got.ecn).collect();
+/// The ECN fields of a flow's delivered packets, without repetition.
+fn ecn_fields(run: &Run, flow: usize) -> Vec<Ecn> {
+    let mut fields: Vec<Ecn> =
+        run.delivered.iter().filter(|got| got.flow == flow).map(|got| got.ecn).collect();
     fields.sort_unstable();
     fields.dedup();
     fields
@@ -150,28 +161,28 @@ fn congestion_on_the_direct_path_is_told_to_whom_understands_it() {
     let mut plan = Plan::pairs(2, Service::Coding).each_flow(|flow| flow.direct.marks_congestion = true);
     plan.flows[0].ecn = Ecn::Capable0;
     let (world, run) = plan.run();
-    assert_eq!(fields(&run, 0), [Ecn::CongestionExperienced]);
-    assert_eq!(fields(&run, 1), [Ecn::NotCapable]);
+    assert_eq!(ecn_fields(&run, 0), [Ecn::CongestionExperienced]);
+    assert_eq!(ecn_fields(&run, 1), [Ecn::NotCapable]);
     assert_eq!(run.fate(&world).missing, 0);
 }
 
 #[test]
 fn congestion_on_the_overlay_is_told_where_the_overlay_is_the_way() {
-    for (place, name) in ["sender", "between", "receiver", "nowhere"].into_iter().enumerate() {
+    for (index, name) in ["sender", "between", "receiver", "nowhere"].into_iter().enumerate() {
         let mut plan = Plan::pairs(1, Service::Forwarding).each_flow(|flow| flow.ecn = Ecn::Capable0);
-        match place {
+        match index {
             0 => plan.agents[0].relays[0].1.marks_congestion = true,
             1 => plan.between.marks_congestion = true,
             2 => plan.agents[1].relays[0].1.marks_congestion = true,
             _ => {}
         }
-        let expected = if place == 3 { Ecn::Capable0 } else { Ecn::CongestionExperienced };
+        let expected = if index == 3 { Ecn::Capable0 } else { Ecn::CongestionExperienced };
         for plan in [plan.clone(), plan.with_one_relay()] {
-            if plan.relays == 1 && place == 1 {
+            if plan.relays == 1 && index == 1 {
                 continue;
             }
             let (world, run) = plan.run();
-            assert_eq!((fields(&run, 0), run.fate(&world).missing), (vec![expected], 0), "{name}");
+            assert_eq!((ecn_fields(&run, 0), run.fate(&world).missing), (vec![expected], 0), "{name}");
         }
     }
 }
@@ -184,5 +195,5 @@ fn a_relay_that_duplicates_passes_marks_on() {
     });
     plan.agents[0].relays[0].1.marks_congestion = true;
     let (world, run) = plan.run();
-    assert_eq!((fields(&run, 0), run.fate(&world).missing), (vec![Ecn::CongestionExperienced], 0));
+    assert_eq!((ecn_fields(&run, 0), run.fate(&world).missing), (vec![Ecn::CongestionExperienced], 0));
 }

@@ -1,11 +1,11 @@
-//! The bytes of the overlay over any ten seconds, in every arrangement of relays.
+//! Tests of the overlay's bytes over any ten seconds, in every arrangement of relays.
 
 use byway_sim::checkers::ByteBudget;
 use byway_sim::{GilbertElliott, Loss, NodeId};
 use byway_units::{Bytes, Duration};
 use byway_wire::Service;
 
-use crate::support::{ARRANGEMENTS, Budget, Plan, Run, at, ms, secs, share};
+use crate::support::{ARRANGEMENTS, Plan, Run, TokenBucket, at, ms, secs, share};
 
 const FLOWS: usize = 8;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -13,23 +13,24 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Packets that all flows send in the window.
 const PACKETS: usize = FLOWS * 1_000;
 
-/// Bytes of a packet on a hop of the overlay, of an in-stream repair packet, and of one of a batch of eight.
+/// Bytes of a packet on a hop of the overlay, of an in-stream repair packet, and of one of a batch
+/// of eight.
 const ENVELOPE: usize = 300 + 54;
 const IN_STREAM: usize = 300 + 63;
 const CROSS_STREAM: usize = 300 + 58 + 10 * 8;
 
-/// Flows that lose a hundredth in bursts, of which the first goes dark for three seconds.
+/// Flows that lose a hundredth in bursts; the first has an outage of three seconds.
 fn call(service: Service, arrange: fn(Plan) -> Plan) -> Plan {
     let bursts = GilbertElliott::bursts(share(0.01), 3.0, ms(10)).expect("bursts of three are possible");
     let mut plan = arrange(Plan::pairs(FLOWS, service)).each_flow(|flow| {
         flow.direct.loss = vec![Loss::GilbertElliott(bursts)];
         flow.length = secs(20);
     });
-    plan.darken(0, at(10_000), secs(3));
+    plan.add_outage(0, at(10_000), secs(3));
     plan
 }
 
-/// Returns the hops that the overlay's packets take: to relays, between them, and from them.
+/// Returns the hops of the overlay's packets: to relays, between them, and from them.
 fn hops(run: &Run) -> [Vec<(NodeId, NodeId)>; 3] {
     let pairs = |from: &[NodeId], to: &[NodeId]| -> Vec<(NodeId, NodeId)> {
         from.iter().flat_map(|from| to.iter().map(|to| (*from, *to))).collect()
@@ -39,13 +40,14 @@ fn hops(run: &Run) -> [Vec<(NodeId, NodeId)>; 3] {
     [pairs(&senders, &run.relays), pairs(&run.relays, &run.relays), pairs(&run.relays, &receivers)]
 }
 
-/// Returns what the hops of a service may carry in the window.
+/// Returns the byte budgets of a service's hops in the window.
 fn budgets(service: Service, relays: usize) -> [usize; 3] {
     let once = PACKETS * ENVELOPE;
     // Handshakes, probes, registrations and trains, with up to three relays for each agent.
     let besides = once * 3 / 100;
     let configured = PACKETS * 2 / 8 * CROSS_STREAM + PACKETS / 5 * IN_STREAM;
-    // Three hundredths of all packets are lost in the dark, one for each hundred elsewhere, and others are asked for theirs.
+    // Three hundredths of all packets are lost in the outage, one in each hundred otherwise, and
+    // receivers return packets for others.
     let repairs = once / 8;
     let [to, between, from] = match service {
         Service::Internet => [0; 3],
@@ -65,7 +67,7 @@ fn hops_carry_what_is_configured_over_any_ten_seconds_in_any_arrangement() {
             let budgets = budgets(service, run.relays.len());
             for (hops, bytes) in hops(&run).into_iter().zip(budgets) {
                 let bytes = ByteBudget::new(Bytes::from(bytes), WINDOW);
-                world.observer_mut().budgets.push(Budget { hops, bytes, over: None });
+                world.observer_mut().budgets.push(TokenBucket { hops, bytes, over: None });
             }
             run.finish(&mut world);
             let held = &world.observer().budgets;

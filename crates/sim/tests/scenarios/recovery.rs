@@ -1,33 +1,34 @@
-//! What is lost comes back, by each way of repair on its own, whatever the pattern of losses.
+//! Tests of recovery: each kind of repair alone restores losses, in any pattern.
 
 use byway_proto::agent::Delivery;
-use byway_sim::overlay::Sending;
+use byway_sim::overlay::SendSchedule;
 use byway_sim::{GilbertElliott, Jitter, Link, Loss, Span};
 use byway_units::{Duration, Time};
 use byway_wire::Service;
 
-use crate::support::{Fate, Plan, Run, at, ms, secs, share};
+use crate::support::{FlowSummary, Plan, Run, at, ms, secs, share};
 
-/// Coding across flows alone: no flow has repair packets of its own.
+/// Coding across flows only: no flow has repair packets of its own.
 fn cross_stream(pairs: usize) -> Plan {
     Plan::pairs(pairs, Service::Coding).each_flow(|flow| flow.settings.rates.in_stream = None)
 }
 
-/// Coding within each flow alone.
+/// Coding within each flow only.
 fn in_stream(pairs: usize) -> Plan {
     Plan::pairs(pairs, Service::Coding).each_flow(|flow| flow.settings.rates.batch = None)
 }
 
-/// The longest time from when a direct copy was due to its repair.
+/// Returns the longest time from the expected arrival of a direct copy to its repair.
 fn slowest_repair(run: &Run, flow: usize) -> Duration {
-    let lateness = run.got.iter().filter(|got| got.flow == flow && got.way.is_repair()).map(|got| {
-        let due = run.plan.sends_at(flow, got.number) + run.plan.flows[flow].direct.delay;
-        got.at.saturating_since(due)
-    });
+    let lateness =
+        run.delivered.iter().filter(|got| got.flow == flow && got.delivery.is_repair()).map(|got| {
+            let due = run.plan.sends_at(flow, got.number) + run.plan.flows[flow].direct.delay;
+            got.at.saturating_since(due)
+        });
     lateness.max().expect("something was repaired")
 }
 
-fn all_repaired(fate: &Fate, lost: u64) {
+fn assert_all_repaired(fate: &FlowSummary, lost: u64) {
     assert_eq!((fate.lost, fate.repaired, fate.missing), (lost, lost, 0), "{fate:?}");
 }
 
@@ -39,7 +40,7 @@ fn in_stream_repair_packets_alone_bring_back_single_losses() {
     }
     let (world, run) = plan.run();
     let fate = run.fate(&world);
-    all_repaired(&fate, 20);
+    assert_all_repaired(&fate, 20);
     assert_eq!(fate.by(Delivery::InStream), 20, "{fate:?}");
     assert!(slowest_repair(&run, 0) < ms(120), "{}", slowest_repair(&run, 0));
 }
@@ -50,7 +51,7 @@ fn in_stream_repair_packets_are_of_no_use_against_bursts() {
     plan.lose(0, 100, 10);
     let (world, run) = plan.run();
     let fate = run.fate(&world);
-    // But for the first and the last packet, which may be the only ones that their blocks lack.
+    // Except for the first and the last packet, which may be the only missing ones of their blocks.
     assert!(fate.lost == 10 && fate.repaired <= 2, "{fate:?}");
 }
 
@@ -62,7 +63,7 @@ fn other_receivers_alone_bring_back_single_losses() {
     }
     let (world, run) = plan.run();
     let fate = run.fate(&world);
-    all_repaired(&fate, 20);
+    assert_all_repaired(&fate, 20);
     assert_eq!(fate.by(Delivery::Cooperative), 20, "{fate:?}");
     assert!(slowest_repair(&run, 0) < ms(120), "{}", slowest_repair(&run, 0));
 }
@@ -75,7 +76,7 @@ fn other_receivers_bring_back_bursts_of_any_length() {
     }
     let (world, run) = plan.run();
     let fate = run.fate(&world);
-    all_repaired(&fate, (2..=14).sum());
+    assert_all_repaired(&fate, (2..=14).sum());
     assert_eq!(fate.by(Delivery::Cooperative), (2..=14).sum::<u64>());
 }
 
@@ -83,13 +84,14 @@ fn other_receivers_bring_back_bursts_of_any_length() {
 fn an_open_ended_request_brings_back_outages_of_seconds() {
     for seconds in 1..=3 {
         let mut plan = cross_stream(8);
-        plan.darken(0, at(5_000), secs(seconds));
+        plan.add_outage(0, at(5_000), secs(seconds));
         let (world, run) = plan.run();
         let fate = &run.fates(&world)[0];
         assert!(fate.lost >= 100 * seconds - 1, "{fate:?}");
         assert!(fate.repaired * 100 >= fate.lost * 98, "{seconds} s: {fate:?}, {:?}", run.egress(1, &world));
-        // Nothing but the open end can ask for the middle of an outage: no later packet shows that it is missing.
-        assert!(run.statistics(0, &world).open_nacks > 0);
+        // Only an open-ended NACK can request the middle of an outage: no later packet shows that
+        // it is missing.
+        assert!(run.statistics(0, &world).open_ended_nacks > 0);
     }
 }
 
@@ -100,7 +102,7 @@ fn the_cache_brings_back_single_losses_bursts_and_outages() {
     for length in 2..=14 {
         plan.lose(1, length * 60, length);
     }
-    plan.darken(0, at(5_000), secs(2));
+    plan.add_outage(0, at(5_000), secs(2));
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert!(fate.lost >= 1 + (2..=14).sum::<u64>() + 199, "{fate:?}");
@@ -111,7 +113,7 @@ fn the_cache_brings_back_single_losses_bursts_and_outages() {
 #[test]
 fn the_second_copy_of_the_service_both_bridges_an_outage() {
     let mut plan = Plan::pairs(1, Service::Both);
-    plan.darken(0, at(5_000), secs(3));
+    plan.add_outage(0, at(5_000), secs(3));
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert!(fate.lost >= 299, "{fate:?}");
@@ -126,14 +128,14 @@ fn losses_in_two_flows_at_once_come_back() {
         plan.lose(5, 40 + nth * 80, 5);
     }
     let (world, run) = plan.run();
-    all_repaired(&run.fate(&world), 100);
+    assert_all_repaired(&run.fate(&world), 100);
 }
 
 #[test]
 fn two_outages_at_once_come_back() {
     let mut plan = cross_stream(8);
-    plan.darken(2, at(5_000), secs(1));
-    plan.darken(6, at(5_000), secs(1));
+    plan.add_outage(2, at(5_000), secs(1));
+    plan.add_outage(6, at(5_000), secs(1));
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert!(fate.lost >= 199 && fate.repaired * 100 >= fate.lost * 95, "{fate:?}");
@@ -149,14 +151,14 @@ fn two_flows_to_one_receiver_that_lose_together_come_back() {
     }
     let (world, run) = plan.run();
     let fate = run.fate(&world);
-    all_repaired(&fate, 120);
+    assert_all_repaired(&fate, 120);
     assert_eq!(fate.by(Delivery::Cooperative), 120);
 }
 
 #[test]
 fn video_senders_that_send_frames_get_their_losses_back() {
     let plan = Plan::pairs(8, Service::Coding).each_flow(|flow| {
-        flow.sending = Sending::Frames { interval: ms(33), packets_max: 6 };
+        flow.sending = SendSchedule::Frames { interval: ms(33), packets_max: 6 };
         flow.datagram_bytes = 900;
         flow.settings.rate = byway_units::Rate::from_megabits_per_second(2);
         flow.direct.loss = vec![Loss::Independent(share(0.01))];
@@ -184,7 +186,7 @@ fn bursty_losses_on_all_paths_come_back_even_if_the_overlay_loses_packets_too() 
     assert!(fate.repaired * 100 >= fate.lost * 93, "{fate:?} {:?}", run.egress(1, &world));
 }
 
-/// How many packets of flow 0 are lost in the stories of cooperating receivers.
+/// Number of lost packets of flow 0 in the tests of cooperative recovery.
 const LOST: u64 = 50;
 
 fn with_losses(mut plan: Plan) -> Plan {
@@ -199,15 +201,15 @@ fn a_straggler_is_not_waited_for() {
     let mut plan = with_losses(cross_stream(8));
     plan.agents[15].relays[0].1.delay = ms(200);
     let (world, run) = plan.run();
-    all_repaired(&run.fate(&world), LOST);
+    assert_all_repaired(&run.fate(&world), LOST);
     assert!(slowest_repair(&run, 0) < ms(150), "{}", slowest_repair(&run, 0));
-    assert!(run.egress(1, &world).answers_unasked > 0, "the straggler's answers come, too late");
+    assert!(run.egress(1, &world).answers_unsolicited > 0, "the straggler's answers come, too late");
 }
 
 #[test]
 fn a_cooperating_receiver_that_died_is_done_without() {
     let (mut world, mut run) = with_losses(cross_stream(8)).build();
-    Run::when(&mut world, at(2_100), |run, world| world.stop(run.agents[9]));
+    Run::schedule(&mut world, at(2_100), |run, world| world.stop(run.agents[9]));
     run.finish(&mut world);
     let fate = &run.fates(&world)[0];
     assert_eq!((fate.lost, fate.repaired), (LOST, LOST), "{fate:?}");
@@ -226,11 +228,11 @@ fn where_receivers_gave_what_they_consented_to_the_relay_near_the_sender_is_aske
     assert_eq!((fate.lost, fate.repaired), (5, 5), "{fate:?}");
     assert_eq!(fate.by.get(&Delivery::Cached), Some(&5), "{fate:?}");
     assert_eq!(run.egress(1, &world).fetched, 5);
-    assert_eq!((0..8).map(|flow| run.statistics(flow, &world).given).sum::<u64>(), 0);
+    assert_eq!((0..8).map(|flow| run.statistics(flow, &world).lent).sum::<u64>(), 0);
     assert!(run.egress(1, &world).requests_beyond_consent > 0);
 }
 
-/// The way through the overlay is so long that requests come before what answers them.
+/// A relay path so long that requests arrive before the repair packets that answer them.
 fn slow_overlay() -> Plan {
     let mut plan = cross_stream(8).each_flow(|flow| flow.settings.latency_budget = ms(500));
     plan.between = Link { delay: ms(150), ..Link::default() };
@@ -243,14 +245,14 @@ fn a_request_that_comes_before_its_batch_is_answered_when_the_batch_comes() {
     plan.lose(0, 100, 1);
     plan.lose(0, 200, 9);
     let (world, run) = plan.run();
-    all_repaired(&run.fate(&world), 10);
+    assert_all_repaired(&run.fate(&world), 10);
     assert_eq!(run.egress(1, &world).cooperative, 10, "{:?}", run.egress(1, &world));
 }
 
 #[test]
 fn a_timer_that_was_right_is_confirmed_before_its_packets_are_repaired() {
     let mut plan = slow_overlay();
-    plan.darken(0, at(5_000), secs(1));
+    plan.add_outage(0, at(5_000), secs(1));
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert!(fate.lost >= 99 && fate.repaired * 100 >= fate.lost * 90, "{fate:?} {:?}", run.egress(1, &world));
@@ -264,9 +266,9 @@ fn a_timer_that_was_wrong_starts_no_round() {
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert_eq!((fate.lost, fate.missing), (0, 0));
-    assert!(run.statistics(0, &world).open_nacks >= 4, "the pauses look like outages");
+    assert!(run.statistics(0, &world).open_ended_nacks >= 4, "the pauses look like outages");
     let egress = run.egress(1, &world);
-    assert_eq!((egress.rounds, egress.requests, egress.cooperative), (0, 0, 0), "{egress:?}");
+    assert_eq!((egress.decode_attempts, egress.requests, egress.cooperative), (0, 0, 0), "{egress:?}");
 }
 
 #[test]
@@ -277,7 +279,7 @@ fn a_timer_that_was_wrong_costs_little_if_the_overlay_is_faster_than_the_direct_
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert_eq!((fate.lost, fate.missing), (0, 0));
-    assert!(run.statistics(0, &world).open_nacks >= 4);
+    assert!(run.statistics(0, &world).open_ended_nacks >= 4);
     let egress = run.egress(1, &world);
     assert!(egress.cooperative <= 20, "each pause ends with a few packets sent twice at most: {egress:?}");
 }
@@ -291,12 +293,16 @@ fn jitter_that_reorders_is_no_loss() {
     let fate = run.fate(&world);
     assert_eq!((fate.lost, fate.missing), (0, 0));
     let egress = run.egress(1, &world);
-    assert!(egress.asked < 100, "of 8,000 packets: {egress:?}");
+    assert!(egress.packets_nacked < 100, "of 8,000 packets: {egress:?}");
 }
 
-/// A flow's packets that came back in a span of time.
+/// A flow's packets that were repaired in a span of time.
 fn repaired_in(run: &Run, flow: usize, from: Time, until: Time) -> u64 {
-    run.ways(flow, from, until).iter().filter(|(way, _)| way.is_repair()).map(|(_, count)| count).sum()
+    run.delivery_counts(flow, from, until)
+        .iter()
+        .filter(|(delivery, _)| delivery.is_repair())
+        .map(|(_, count)| count)
+        .sum()
 }
 
 #[test]
@@ -305,7 +311,7 @@ fn repair_goes_on_after_a_rest_of_the_flow() {
         flow.pauses = vec![Span::new(at(4_000), secs(12))];
         flow.length = secs(20);
     });
-    // The outages are placed by time: after the pause, numbers are lower than the plan says.
+    // The outages are set by time: after the pause, sequence numbers are lower than the plan says.
     plan.flows[0].direct.outages.push(Span::new(at(3_000), ms(35)));
     plan.flows[0].direct.outages.push(Span::new(at(18_000), ms(35)));
     let (world, run) = plan.run();
@@ -316,7 +322,7 @@ fn repair_goes_on_after_a_rest_of_the_flow() {
     assert!(repaired_in(&run, 0, at(17_900), at(19_000)) >= 3);
 }
 
-/// The first paths are dark for half a minute, in both directions.
+/// The first paths have an outage of half a minute, in both directions.
 fn with_long_outage(plan: Plan, flows: usize) -> Plan {
     let mut plan = plan.each_flow(|flow| flow.length = secs(45));
     for flow in 0..flows {
@@ -333,7 +339,7 @@ fn what_others_restore_is_not_delivered_by_relays() {
         let fate = run.fate(&world);
         assert!(fate.lost >= 2_990 && fate.repaired * 1_000 >= fate.lost * 990, "{fate:?}");
         let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
-        assert_eq!((ingress.carried, egress.forwarded), (0, 0));
+        assert_eq!((ingress.copies_relayed, egress.forwarded), (0, 0));
         assert!(run.reported(0, &world).cooperative >= 2_900, "the sender knows what became of its packets");
     }
 }
@@ -342,7 +348,10 @@ fn what_others_restore_is_not_delivered_by_relays() {
 fn what_nobody_helps_to_restore_is_carried_and_then_delivered_by_relays() {
     let (world, run) = with_long_outage(Plan::pairs(1, Service::Coding), 1).run();
     let fate = run.fate(&world);
-    assert!(run.ingress(0, &world).carried >= 900 && run.egress(1, &world).forwarded >= 1_900, "{fate:?}");
+    assert!(
+        run.ingress(0, &world).copies_relayed >= 900 && run.egress(1, &world).forwarded >= 1_900,
+        "{fate:?}"
+    );
     assert!(fate.missing <= 60, "{fate:?}");
 }
 
@@ -351,11 +360,11 @@ fn what_others_cannot_restore_is_carried_and_then_delivered_by_relays() {
     let (world, run) = with_long_outage(cross_stream(8), 3).run();
     let fates = run.fates(&world);
     let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
-    assert!(ingress.carried >= 8_000, "{ingress:?}");
+    assert!(ingress.copies_relayed >= 8_000, "{ingress:?}");
     assert!(egress.forwarded >= 5_000, "{egress:?}");
     for fate in &fates[..3] {
-        let came = fate.repaired + fate.by(Delivery::Forwarded);
-        assert!(fate.missing <= 30 && came >= 2_900, "{fate:?}");
+        let arrived = fate.repaired + fate.by(Delivery::Forwarded);
+        assert!(fate.missing <= 30 && arrived >= 2_900, "{fate:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each service does, with and without losses.
+//! Tests of each service, with and without losses.
 
 use byway_proto::agent::{Delivery, Duplication, REPAIR_TIME_BOUNDS_MS, RepairTimes};
 use byway_sim::{Jitter, Link, Loss, Span};
@@ -7,7 +7,7 @@ use byway_wire::{Microseconds, Service};
 
 use crate::support::{OverlayWorld, Plan, Run, at, ms, secs, share};
 
-/// Four flows, of which each loses single packets now and then.
+/// Four flows, each with occasional single losses.
 fn lossy(service: Service) -> Plan {
     let mut plan = Plan::pairs(4, service);
     for flow in 0..4 {
@@ -36,7 +36,7 @@ fn the_coding_service_repairs_from_repair_packets_alone() {
     assert_eq!((fate.sent, fate.lost, fate.missing), (4_000, 60, 0), "{fate:?}");
     assert_eq!(fate.repaired, 60, "{fate:?}");
     assert_eq!(fate.by(Delivery::InStream) + fate.by(Delivery::Cooperative), 60, "{fate:?}");
-    assert_eq!(run.ingress(0, &world).carried, 0);
+    assert_eq!(run.ingress(0, &world).copies_relayed, 0);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn the_caching_service_repairs_from_the_cache_alone() {
 fn the_forwarding_service_needs_no_direct_path() {
     let mut plan = lossy(Service::Forwarding);
     for flow in 0..4 {
-        plan.darken(flow, at(1_500), secs(20));
+        plan.add_outage(flow, at(1_500), secs(20));
     }
     let (world, run) = plan.run();
     let fate = run.fate(&world);
@@ -67,7 +67,7 @@ fn with_both_services_the_first_copy_counts_and_the_second_fills_in() {
     let fate = run.fate(&world);
     assert_eq!((fate.sent, fate.lost, fate.repaired, fate.missing), (4_000, 60, 60, 0), "{fate:?}");
     assert!(fate.by(Delivery::Forwarded) >= 60, "{fate:?}");
-    // Here the overlay is about as long as the direct path; a longer one comes second.
+    // Here the relay path has about the delay of the direct path; a longer one delivers second.
     let mut far = lossy(Service::Both);
     far.between = Link { delay: ms(60), ..Link::default() };
     let (world, run) = far.run();
@@ -83,13 +83,13 @@ fn one_relay_can_be_ingress_and_egress_for_every_service() {
         let (world, run) = lossy(service).with_one_relay().run();
         let fate = run.fate(&world);
         assert_eq!((fate.sent, fate.missing), (4_000, 0), "{service:?}: {fate:?}");
-        let ways: u64 = match service {
-            // Of a flow's first packets, copies are asked for before there is a batch.
+        let repair_count: u64 = match service {
+            // A flow's first packets are fetched as copies, because there is no batch yet.
             Service::Coding => fate.repaired - fate.by(Delivery::Forwarded),
             Service::Caching => fate.by(Delivery::Cached),
             _ => fate.by(Delivery::Forwarded),
         };
-        assert!(ways >= 60, "{service:?}: {fate:?}");
+        assert!(repair_count >= 60, "{service:?}: {fate:?}");
     }
 }
 
@@ -119,11 +119,11 @@ fn a_lone_flow_is_cached() {
 #[test]
 fn a_sender_with_a_narrow_uplink_makes_its_repair_packets_itself() {
     let mut plan = Plan::pairs(2, Service::Coding).each_flow(|flow| {
-        flow.settings.duplication = Duplication::OwnRepairs;
+        flow.settings.duplication = Duplication::SenderFec;
         flow.settings.rates.batch = None;
     });
     (10..30).for_each(|nth| plan.lose(0, nth * 30, 1));
-    // The last block is closed by its timer, and brings back one of its two packets.
+    // A timer closes the last block, and it restores one of its two packets.
     let pause = Span::new(plan.sends_at(0, 912), Duration::from_millis(500));
     plan.flows[0].pauses.push(pause);
     plan.lose(0, 911, 1);
@@ -133,11 +133,11 @@ fn a_sender_with_a_narrow_uplink_makes_its_repair_packets_itself() {
     assert_eq!((fates[1].lost, fates[1].missing), (0, 0));
     for sender in [0, 2] {
         let counters = world.host(run.agents[sender]).agent().counters();
-        assert_eq!((counters.copies, counters.own_repairs_held), (0, 0));
-        assert!(counters.own_repairs * 5 <= counters.originals + 10, "{counters:?}");
+        assert_eq!((counters.copies, counters.sender_fec_suppressed), (0, 0));
+        assert!(counters.sender_fec_repairs * 5 <= counters.source_packets + 10, "{counters:?}");
     }
     assert_eq!(run.ingress(0, &world).in_stream, 0);
-    assert!(run.ingress(0, &world).own_repairs > 350);
+    assert!(run.ingress(0, &world).sender_fec > 350);
 }
 
 #[test]
@@ -153,8 +153,8 @@ fn a_long_datagram_travels_in_two_pieces_and_is_repaired() {
     assert!(lost >= 40, "{lost} of 8,000 pieces");
     assert_eq!(counters.sent, 4_000);
     assert!(counters.missing() <= 2, "{counters:?} of {lost} lost pieces");
-    assert!(run.got.iter().any(|got| got.way != Delivery::Direct));
-    let latest = run.got.iter().map(|got| got.at).max().expect("something was delivered");
+    assert!(run.delivered.iter().any(|got| got.delivery != Delivery::Direct));
+    let latest = run.delivered.iter().map(|got| got.at).max().expect("something was delivered");
     assert!(latest < run.end() + Duration::from_millis(300));
 }
 
@@ -170,11 +170,11 @@ fn paths_that_carry_less_than_an_ethernet_lose_no_datagram_for_that() {
     let counters = run.deliveries.counters();
     assert_eq!((counters.sent, counters.missing()), (4_000, 0));
     let other_ways: Vec<usize> =
-        run.got.iter().filter(|got| got.way != Delivery::Direct).map(|got| got.flow).collect();
+        run.delivered.iter().filter(|got| got.delivery != Delivery::Direct).map(|got| got.flow).collect();
     assert!(!other_ways.is_empty() && other_ways.iter().all(|flow| *flow == 0), "{other_ways:?}");
     for flow in 0..4 {
-        let originals = world.host(run.agents[2 * flow]).agent().counters().originals;
-        assert_eq!(originals, 2_000, "each datagram is longer than a piece on such a path");
+        let source_packets = world.host(run.agents[2 * flow]).agent().counters().source_packets;
+        assert_eq!(source_packets, 2_000, "each datagram is longer than a fragment on such a path");
     }
 }
 
@@ -192,7 +192,7 @@ fn a_sender_is_told_the_losses_that_repairs_hide() {
 #[test]
 fn a_sender_is_told_how_late_packets_are() {
     let mut plan = Plan::pairs(2, Service::Caching);
-    // One packet in ten comes back from the cache, which takes 20 to 30 ms longer.
+    // One packet in ten is restored from the cache, which takes 20 to 30 ms longer.
     for nth in 0..100 {
         plan.lose(0, 10 * nth, 1);
     }
@@ -234,44 +234,49 @@ fn where_the_relay_sends_in_the_senders_stead_the_receiver_gets_it_whether_there
         for plan in [Plan::pairs(2, service).with_one_relay(), Plan::pairs(2, service).with_both_relays()] {
             let (world, run) = plan.each_flow(|flow| flow.settings.duplication = Duplication::ByRelay).run();
             let (fate, ingress) = (run.fate(&world), run.ingress(0, &world));
-            let told = format!("{service:?}: {fate:?}");
-            // The first few may come before the receiver is known at the ingress relay, and are repaired.
-            assert!(fate.missing == 0 && fate.by(Delivery::Forwarded) > 1_980, "{told}");
-            assert_eq!(ingress.duplicated, fate.by(Delivery::Forwarded), "{told}");
+            let context = format!("{service:?}: {fate:?}");
+            // The first few packets may arrive before the ingress relay knows the receiver, and are
+            // repaired.
+            assert!(fate.missing == 0 && fate.by(Delivery::Forwarded) > 1_980, "{context}");
+            assert_eq!(ingress.duplicated, fate.by(Delivery::Forwarded), "{context}");
         }
     }
 }
 
-/// What a flow on standby copies at most before it is told that its direct path delivers: it sends a packet every 10 ms, is
-/// reported on after 50 ms, and its round trip takes 80 ms.
+/// Most copies of a flow on standby before a report shows that its direct path delivers. It sends a
+/// packet every 10 ms, the report follows after 50 ms, and its round trip takes 80 ms.
 const COPIES_AT_FIRST: u64 = 20;
 
 /// An outage of the first flow's direct path.
 #[derive(Clone, Copy, Debug)]
-struct Dark {
-    /// The first packet that is lost.
+struct DirectPathOutage {
+    /// First lost packet.
     from: u64,
     length: Duration,
-    /// Whether the way back is dark, too.
-    is_both_ways: bool,
+    /// True if the reverse path has the outage, too.
+    is_bidirectional: bool,
     has_one_relay: bool,
 }
 
-const DARK: Dark =
-    Dark { from: 500, length: Duration::from_secs(3), is_both_ways: true, has_one_relay: false };
+const OUTAGE: DirectPathOutage = DirectPathOutage {
+    from: 500,
+    length: Duration::from_secs(3),
+    is_bidirectional: true,
+    has_one_relay: false,
+};
 
-/// Flows on standby of which the first meets an outage.
-fn dark_on_standby(service: Service, dark: Dark, in_pairs: usize) -> (OverlayWorld, Run) {
+/// Flows on standby; the first has an outage.
+fn outage_on_standby(service: Service, outage: DirectPathOutage, in_pairs: usize) -> (OverlayWorld, Run) {
     let plan = Plan::pairs(in_pairs, service);
-    let plan = if dark.has_one_relay { plan.with_one_relay() } else { plan.with_both_relays() };
+    let plan = if outage.has_one_relay { plan.with_one_relay() } else { plan.with_both_relays() };
     let mut plan = plan.each_flow(|flow| {
         flow.settings.standby = true;
         flow.length = secs(20);
     });
-    let from = plan.sends_at(0, dark.from);
-    plan.darken(0, from, dark.length);
-    if dark.is_both_ways {
-        plan.flows[0].back.outages.push(Span::new(from, dark.length));
+    let from = plan.sends_at(0, outage.from);
+    plan.add_outage(0, from, outage.length);
+    if outage.is_bidirectional {
+        plan.flows[0].back.outages.push(Span::new(from, outage.length));
     }
     plan.run()
 }
@@ -282,12 +287,13 @@ fn an_outage_of_a_flow_on_standby_is_repaired_whichever_way_is_dark_and_whenever
         for has_one_relay in [false, true] {
             for is_both_ways in [false, true] {
                 for from in [0, 1, 2, 3, 5, 20, 500] {
-                    let dark = Dark { from, is_both_ways, has_one_relay, ..DARK };
-                    let (world, run) = dark_on_standby(service, dark, 4);
+                    let outage =
+                        DirectPathOutage { from, is_bidirectional: is_both_ways, has_one_relay, ..OUTAGE };
+                    let (world, run) = outage_on_standby(service, outage, 4);
                     let missing = run.missing(0, at(0), Time::MAX);
                     let fate = &run.fates(&world)[0];
-                    let told = format!("{service:?}, {dark:?}: {fate:?}, missing {missing:?}");
-                    assert!(fate.lost >= 295 && missing.len() <= 15, "{told}");
+                    let context = format!("{service:?}, {outage:?}: {fate:?}, missing {missing:?}");
+                    assert!(fate.lost >= 295 && missing.len() <= 15, "{context}");
                 }
             }
         }
@@ -311,21 +317,21 @@ fn single_losses_of_a_flow_on_standby_are_repaired_while_it_copies_its_first_pac
 fn the_first_outage_of_a_flow_on_standby_is_repaired_from_its_beginning() {
     for service in [Service::Caching, Service::Coding, Service::Both] {
         for length in [ms(400), secs(3), secs(8)] {
-            let (world, run) = dark_on_standby(service, Dark { length, ..DARK }, 4);
-            let told = format!("{service:?}, {length}");
+            let (world, run) = outage_on_standby(service, DirectPathOutage { length, ..OUTAGE }, 4);
+            let context = format!("{service:?}, {length}");
             let fates = run.fates(&world);
-            let dark = length.as_millis() / 10;
+            let outage = length.as_millis() / 10;
             let missing = run.missing(0, at(0), Time::MAX).len() as u64;
             assert!(
-                missing * 20 <= dark,
-                "{told}: {:?} {missing} of {dark} missing, {:?}",
+                missing * 20 <= outage,
+                "{context}: {:?} {missing} of {outage} missing, {:?}",
                 run.missing(0, at(0), Time::MAX),
                 fates[0]
             );
             let copies = |flow: usize| world.host(run.agents[2 * flow]).agent().counters().copies;
-            assert!(copies(0) >= dark * 9 / 10, "{told}: {}", copies(0));
+            assert!(copies(0) >= outage * 9 / 10, "{context}: {}", copies(0));
             for clean in 1..4 {
-                assert!(copies(clean) <= COPIES_AT_FIRST, "{told}: {}", copies(clean));
+                assert!(copies(clean) <= COPIES_AT_FIRST, "{context}: {}", copies(clean));
             }
         }
     }
@@ -341,7 +347,7 @@ fn an_application_that_pauses_wakes_nothing() {
     let (world, run) = plan.run();
     let copies = world.host(run.agents[0]).agent().counters().copies;
     assert!(run.fate(&world).missing == 0 && copies <= COPIES_AT_FIRST, "{copies}");
-    assert!(run.statistics(0, &world).open_nacks > 0, "the pauses were noticed");
+    assert!(run.statistics(0, &world).open_ended_nacks > 0, "the pauses were noticed");
 }
 
 #[test]
@@ -371,7 +377,7 @@ fn repair_times_and_bytes_are_counted_where_packets_are() {
             assert!(repaired.iter().sum::<u64>() > 40, "{statistics:?}");
             let slowest = times.map(|times| times.counts()[REPAIR_TIME_BOUNDS_MS.len()]);
             assert_eq!(slowest, [0; 3], "none is above the latency budget");
-            // A loss shows three packets later, and the relay is a round trip of 17 ms away.
+            // A loss is detected three packets later, and the relay is a round trip of 17 ms away.
             let sum = times.iter().map(RepairTimes::sum).fold(Duration::ZERO, |sum, next| sum + next);
             let mean = sum / repaired.iter().sum::<u64>();
             assert!(mean > ms(17) && mean <= statistics.lateness_max, "{mean:?}");
@@ -379,8 +385,8 @@ fn repair_times_and_bytes_are_counted_where_packets_are() {
         let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
         let coded = 300 + byway_wire::CODED_OVERHEAD as u64;
         assert_eq!(ingress.copies_bytes, ingress.copies * coded);
-        assert_eq!(ingress.carried_bytes, ingress.carried * coded);
-        // Repair packets are as long as what they are made of.
+        assert_eq!(ingress.copies_relayed_bytes, ingress.copies_relayed * coded);
+        // Repair packets are as long as their source packets.
         assert_eq!(ingress.cross_stream_bytes, ingress.cross_stream * coded);
         assert_eq!(ingress.in_stream_bytes, ingress.in_stream * coded);
         assert_eq!(egress.cached_bytes, egress.cached * coded);

@@ -1,4 +1,4 @@
-//! What tenants' grants allow and forbid: who is coded with whom, for how long, and how much of it.
+//! Tests of tenants' grants: coding partners, duration, and rate.
 
 use byway_proto::agent::Delivery;
 use byway_units::{Rate, Time};
@@ -6,7 +6,8 @@ use byway_wire::{KilobitsPerSecond, Service, TenantId};
 
 use crate::support::{OverlayWorld, Plan, Run, at, secs};
 
-/// Four coded flows without in-stream repair packets: flows 0 and 1 of one tenant, 2 and 3 of another.
+/// Four coded flows without in-stream repair packets: flows 0 and 1 of one tenant, 2 and 3 of
+/// another.
 fn two_tenants(sharing: bool) -> Plan {
     let mut plan = Plan::pairs(4, Service::Coding).each_flow(|flow| flow.settings.rates.in_stream = None);
     for (nth, flow) in plan.flows.iter_mut().enumerate() {
@@ -16,9 +17,9 @@ fn two_tenants(sharing: bool) -> Plan {
     plan
 }
 
-/// How many packets the receiver of each flow gave for others.
-fn given(run: &Run, world: &OverlayWorld) -> [u64; 4] {
-    core::array::from_fn(|flow| run.statistics(flow, world).given)
+/// Returns the number of packets that the receiver of each flow returned for others.
+fn cooperative_packets(run: &Run, world: &OverlayWorld) -> [u64; 4] {
+    core::array::from_fn(|flow| run.statistics(flow, world).lent)
 }
 
 #[test]
@@ -29,11 +30,12 @@ fn tenants_that_do_not_share_are_never_in_one_batch() {
     }
     let (world, run) = plan.run();
     let fate = &run.fates(&world)[0];
-    // Batches of two are not worth repair packets for all: there is no more overhead than for full ones.
+    // Batches of two do not get all repair packets: the overhead is no larger than that of full
+    // ones.
     assert!(fate.lost == 20 && fate.by(Delivery::Cooperative) >= 15, "{fate:?}");
-    // Whoever is in a batch with a lost packet is asked for its own.
-    let given = given(&run, &world);
-    assert!(given[1] >= 10 && given[2..] == [0, 0], "{given:?}");
+    // Every receiver in a batch with a lost packet gets a request for its own packet.
+    let counts = cooperative_packets(&run, &world);
+    assert!(counts[1] >= 10 && counts[2..] == [0, 0], "{counts:?}");
 }
 
 #[test]
@@ -47,8 +49,8 @@ fn tenants_that_share_are_coded_together_and_repaired() {
     let (world, run) = plan.run();
     let fate = run.fate(&world);
     assert_eq!((fate.lost, fate.repaired, fate.by(Delivery::Cooperative)), (40, 40, 40), "{fate:?}");
-    let given = given(&run, &world);
-    assert!(given.iter().all(|given| *given >= 20), "all are asked for losses of others: {given:?}");
+    let counts = cooperative_packets(&run, &world);
+    assert!(counts.iter().all(|counts| *counts >= 20), "all are asked for losses of others: {counts:?}");
 }
 
 #[test]
@@ -57,25 +59,25 @@ fn a_flow_whose_grant_ends_goes_on_over_the_direct_path_and_is_coded_no_more() {
     plan.has_controller = true;
     plan.flows[0].terms.not_after_unix_seconds = 6;
     let (mut world, mut run) = plan.build();
-    // The grant counts until its last second is over.
+    // The grant is valid until the end of its last second.
     world.run_until(at(7_500), &mut run);
     let sender = run.agents[0];
     let copies = |world: &OverlayWorld| world.host(sender).agent().counters().copies;
     let until_then = copies(&world);
     assert!(until_then > 400, "{until_then}");
-    let before = run.ways(0, at(2_000), at(7_000));
+    let before = run.delivery_counts(0, at(2_000), at(7_000));
     run.finish(&mut world);
     assert_eq!(copies(&world), until_then, "nothing is copied any more");
     for relay in &run.relays {
         assert_eq!(world.host(*relay).relay().counters().grants_ended, 1);
     }
-    let repaired = |ways: &std::collections::BTreeMap<Delivery, u64>| -> u64 {
-        ways.iter().filter(|(way, _)| way.is_repair()).map(|(_, count)| count).sum()
+    let repaired = |counts: &std::collections::BTreeMap<Delivery, u64>| -> u64 {
+        counts.iter().filter(|(delivery, _)| delivery.is_repair()).map(|(_, count)| count).sum()
     };
     assert!(repaired(&before) > 20, "{before:?}");
-    let after = run.ways(0, at(7_500), Time::MAX);
+    let after = run.delivery_counts(0, at(7_500), Time::MAX);
     assert_eq!(repaired(&after), 0, "{after:?}");
-    // All that the direct path does not lose, which is one packet of 16.
+    // All packets that the direct path does not lose; it loses one of 16.
     assert!(after[&Delivery::Direct] > 410, "{after:?}");
     for fate in &run.fates(&world)[1..] {
         assert_eq!((fate.repaired, fate.missing), (fate.lost, 0), "others are repaired as before: {fate:?}");
@@ -88,14 +90,14 @@ fn a_tenant_that_sends_beyond_its_granted_rate_costs_others_nothing() {
     plan.flows[0].terms.tenant = TenantId::new(2);
     plan.flows[0].terms.rate = KilobitsPerSecond::new(100);
     plan.flows[0].settings.rate = Rate::from_megabits_per_second(8);
-    plan.flows[0].sending = byway_sim::overlay::Sending::Paced(byway_units::Duration::from_millis(2));
+    plan.flows[0].sending = byway_sim::overlay::SendSchedule::Paced(byway_units::Duration::from_millis(2));
     plan.flows[0].direct.outages.clear();
     let (world, run) = plan.run();
     let ingress = run.ingress(0, &world);
-    // 100 kbit/s, and what may come at once, of the 10 s: the rest is not carried on.
+    // 100 kbit/s plus a burst, of the 10 s: the relay does not forward the rest.
     let granted = Rate::from_kilobits_per_second(100).bytes_in(secs(12)).expect("it is no long time").count();
-    let carried = ingress.carried - run.fates(&world)[1..].iter().map(|fate| fate.sent).sum::<u64>();
-    assert!(carried * 300 <= granted && carried > 200, "{carried} of {granted} B: {ingress:?}");
+    let relayed = ingress.copies_relayed - run.fates(&world)[1..].iter().map(|fate| fate.sent).sum::<u64>();
+    assert!(relayed * 300 <= granted && relayed > 200, "{relayed} of {granted} B: {ingress:?}");
     assert!(ingress.copies_beyond_rate > 4_000, "{ingress:?}");
     let fates = run.fates(&world);
     assert_eq!(fates[0].missing, 0, "its direct path is its own: {:?}", fates[0]);

@@ -1,4 +1,4 @@
-//! A host that does as it is told and remembers what it saw.
+//! Test host that sends what a test queues, and records received datagrams.
 #![allow(dead_code, reason = "each test binary uses another part of it")]
 
 use std::collections::VecDeque;
@@ -16,50 +16,50 @@ pub(crate) fn millis(millis: u64) -> Time {
     Time::START + Duration::from_millis(millis)
 }
 
-/// What a probe received.
+/// Datagram that a probe received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedDatagram {
     pub(crate) time: Time,
     pub(crate) source: SocketAddr,
     pub(crate) ecn: Ecn,
     pub(crate) payload: Vec<u8>,
 }
 
-/// What a probe is to send.
+/// Datagram that a probe will send.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub(crate) struct QueuedDatagram {
     pub(crate) source: Option<SocketAddr>,
     pub(crate) destination: SocketAddr,
     pub(crate) ecn: Ecn,
     pub(crate) payload: Vec<u8>,
 }
 
-impl Order {
+impl QueuedDatagram {
     pub(crate) fn new(destination: SocketAddr, payload: &[u8]) -> Self {
         Self { source: None, destination, ecn: Ecn::NotCapable, payload: payload.to_vec() }
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Probe {
-    pub(crate) orders: VecDeque<Order>,
-    pub(crate) received: Vec<Received>,
+pub(crate) struct TestHost {
+    pub(crate) queue: VecDeque<QueuedDatagram>,
+    pub(crate) received: Vec<ReceivedDatagram>,
     pub(crate) deadline: Option<Time>,
-    /// At a wake-up, the deadline moves on by this; without it, there is none any more.
+    /// Interval by which a wake-up advances the deadline; without it, the deadline is removed.
     pub(crate) period: Option<Duration>,
     pub(crate) woken: Vec<Time>,
-    /// Sends back whatever comes.
+    /// True to echo every received datagram.
     pub(crate) echoes: bool,
     pub(crate) sending: Vec<u8>,
 }
 
-impl Host for Probe {
+impl Host for TestHost {
     fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
         let Datagram { source, ecn, payload, .. } = datagram;
         if self.echoes {
-            self.orders.push_back(Order::new(source, payload));
+            self.queue.push_back(QueuedDatagram::new(source, payload));
         }
-        self.received.push(Received { time: now, source, ecn, payload: payload.to_vec() });
+        self.received.push(ReceivedDatagram { time: now, source, ecn, payload: payload.to_vec() });
         payload.fill(0xff);
     }
 
@@ -69,7 +69,7 @@ impl Host for Probe {
     }
 
     fn transmit(&mut self, _now: Time) -> Option<Transmit<'_>> {
-        let Order { source, destination, ecn, payload } = self.orders.pop_front()?;
+        let QueuedDatagram { source, destination, ecn, payload } = self.queue.pop_front()?;
         self.sending = payload;
         Some(Transmit { source, destination, marks: Marks::default(), ecn, payload: &self.sending })
     }
@@ -79,7 +79,7 @@ impl Host for Probe {
     }
 }
 
-impl Probe {
+impl TestHost {
     pub(crate) fn times(&self) -> Vec<Time> {
         self.received.iter().map(|received| received.time).collect()
     }
@@ -89,16 +89,16 @@ impl Probe {
     }
 }
 
-pub(crate) type World<O = ()> = byway_sim::World<Script<Probe, O>>;
+pub(crate) type World<O = ()> = byway_sim::World<Script<TestHost, O>>;
 
 /// Runs the world until an instant.
 pub(crate) fn run<O: Observer>(world: &mut World<O>, until: Time) {
     world.run_until(until, &mut Script::new());
 }
 
-/// Has a node send a datagram at an instant.
-pub(crate) fn send<O: Observer>(world: &mut World<O>, at: Time, from: NodeId, order: Order) {
+/// Schedules a datagram of a node at an instant.
+pub(crate) fn send<O: Observer>(world: &mut World<O>, at: Time, from: NodeId, order: QueuedDatagram) {
     world.at(at, move |world| {
-        world.input(from, |host, _now| host.orders.push_back(order));
+        world.input(from, |host, _now| host.queue.push_back(order));
     });
 }

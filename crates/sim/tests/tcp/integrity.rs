@@ -1,6 +1,6 @@
-//! Streams arrive whole, whatever the links do.
+//! Tests that streams arrive whole on all kinds of links.
 
-use byway_sim::tcp::{Algorithm, Bulk, Settings, Task};
+use byway_sim::tcp::{Algorithm, BulkSender, Settings, TcpApplication};
 use byway_sim::{Jitter, Link, Loss, Reordering};
 use byway_units::{Bytes, Duration, Time};
 use proptest::prelude::*;
@@ -36,18 +36,18 @@ proptest! {
         let settings = Settings { algorithm, timestamps, ecn, ..Settings::default() };
         let mut pair = Pair::new(seed, settings, upwards, downwards);
         let bytes = Bytes::new(bytes);
-        let id = pair.open(0, Task::Bulk(Bulk::new(Some(bytes))), Time::START);
+        let id = pair.open(0, TcpApplication::Bulk(BulkSender::new(Some(bytes))), Time::START);
         let fetch = pair.fetch(1, Time::START);
         for hour in 1..=3 {
             pair.run(Duration::from_secs(3_600 * hour));
         }
         let host = pair.world.host(pair.client);
-        let (connection, task) = host.connection(id).expect("it is kept");
-        let Task::Bulk(bulk) = task else { panic!("{task:?}") };
+        let (connection, task) = host.connection(id).expect("the host keeps it");
+        let TcpApplication::Bulk(bulk) = task else { panic!("{task:?}") };
         prop_assert!(bulk.is_finished(), "{:?}", connection.statistics());
         prop_assert_eq!(connection.statistics().bytes_acknowledged, bytes);
         prop_assert!(pair.completion(fetch).is_some());
-        prop_assert!(pair.connection(id).is_over() && pair.connection(fetch).is_over());
+        prop_assert!(pair.connection(id).is_closed() && pair.connection(fetch).is_closed());
         prop_assert_eq!(pair.world.next_event(), None);
         for node in [pair.client, pair.server] {
             prop_assert_eq!(pair.world.host(node).misplaced(), 0);
@@ -61,7 +61,7 @@ fn damaged_segments_are_lost_ones_and_are_sent_again() {
     let damaging = Link { delay: millis(20), corruption: share(0.05), ..Link::default() };
     let mut pair = Pair::new(2, Settings::default(), damaging.clone(), damaging);
     let bytes = Bytes::new(1_000_000);
-    let id = pair.open(0, Task::Bulk(Bulk::new(Some(bytes))), Time::START);
+    let id = pair.open(0, TcpApplication::Bulk(BulkSender::new(Some(bytes))), Time::START);
     pair.run(Duration::from_secs(200));
     let [client, server] = [pair.client, pair.server].map(|node| pair.world.host(node));
     assert!(client.damaged() > 0 && server.damaged() > 0);

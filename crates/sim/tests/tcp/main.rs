@@ -1,4 +1,4 @@
-//! TCP in the world: what it does about losses, how fast it is, and that streams arrive whole.
+//! Tests of TCP in the world: reactions to losses, throughput, and integrity of streams.
 
 mod integrity;
 mod losses;

@@ -1,16 +1,16 @@
-//! Flows that share a bottleneck.
+//! Tests of flows that share a bottleneck.
 
 use byway_sim::tcp::{Algorithm, Settings};
 use byway_sim::{Bottleneck, Link};
 use byway_units::{Bytes, Duration, Rate, Time};
 
-use crate::support::{Departures, Pair, SEGMENT, after, millis, with};
+use crate::support::{DepartureObserver, Pair, SEGMENT, after, millis, with};
 
 pub(crate) fn bottleneck(megabits: u64, queue_bytes: u64) -> Bottleneck {
     Bottleneck::new(Rate::from_megabits_per_second(megabits), Bytes::new(queue_bytes)).expect("a rate")
 }
 
-/// 10 Mbit/s and 40 ms, with a queue of one bandwidth-delay product.
+/// Returns a link of 10 Mbit/s and 40 ms, with a queue of one bandwidth-delay product.
 fn shared() -> Link {
     Link { bottleneck: Some(bottleneck(10, 50_000)), delay: millis(20), ..Link::default() }
 }
@@ -19,13 +19,13 @@ fn unshared() -> Link {
     Link { delay: millis(20), ..Link::default() }
 }
 
-/// Jain's index of these rates: 1 if all are equal.
+/// Returns Jain's index of these rates: 1 if all are equal.
 fn fairness(rates: &[f64]) -> f64 {
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
     rates.iter().sum::<f64>().powi(2) / (squares * f64::from(u32::try_from(rates.len()).expect("few")))
 }
 
-/// The rates of flows that start so far apart, in bits per second, between these times.
+/// Returns the rates of flows that start at this interval, in bits per second, between these times.
 fn rates(settings: Settings, flows: u16, apart: Duration, from: Duration, until: Duration) -> Vec<f64> {
     let mut pair = Pair::new(3, settings, shared(), unshared());
     let start = |number: u16| Time::START + apart * u64::from(number);
@@ -52,7 +52,8 @@ fn flows_share_a_bottleneck_and_fill_it() {
                 Duration::from_secs(40),
                 Duration::from_secs(160),
             );
-            // 1,448 of 1,508 bytes are payload: the bottleneck counts 20 of IPv4, 8 of UDP and 32 of TCP header.
+            // 1,448 of 1,508 bytes are payload: the bottleneck counts headers of 20 bytes of IPv4,
+            // 8 of UDP and 32 of TCP.
             let used = rates.iter().sum::<f64>() / (10e6 * 1_448.0 / 1_508.0);
             let fairness = fairness(&rates);
             assert!(used > 0.9, "{algorithm:?}, {flows}: {used}");
@@ -71,7 +72,7 @@ fn a_flow_that_meets_marks_slows_down_without_losses() {
     let connection = pair.connection(id);
     assert_eq!(connection.statistics().retransmitted, 0);
     assert!(connection.statistics().marked_windows > 5);
-    // Two segments are the least; one more may have been acknowledged since the last mark.
+    // The least window is two segments; one more may have been acknowledged since the last mark.
     assert!(connection.congestion_window() <= Some(Bytes::new(3 * SEGMENT)));
     assert_eq!(connection.slow_start_threshold(), Some(Bytes::new(2 * SEGMENT)));
 }
@@ -79,7 +80,8 @@ fn a_flow_that_meets_marks_slows_down_without_losses() {
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     let digest = |seed| {
-        let mut pair = Pair::observed(seed, Settings::default(), shared(), unshared(), Departures::default());
+        let mut pair =
+            Pair::observed(seed, Settings::default(), shared(), unshared(), DepartureObserver::default());
         for number in 0..20 {
             pair.fetch(number, after(millis(u64::from(number) * 7)));
         }

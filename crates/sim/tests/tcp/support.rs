@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use byway_sim::tcp::{
-    Algorithm, Bulk, Connection, ConnectionId, Fetch, Ports, Serve, Settings, Sink, Task, TcpHost,
+    Algorithm, BulkSender, Connection, ConnectionId, Fetch, FetchServer, Ports, Settings, Sink,
+    TcpApplication, TcpHost,
 };
 use byway_sim::{Ecn, Link, Loss, NodeId, Observer, Record, Script, Seed, Step};
 use byway_units::{Bytes, Duration, Probability, Time};
 
-pub(crate) type World<O = ()> = byway_sim::World<Script<TcpHost<Task>, O>>;
+pub(crate) type World<O = ()> = byway_sim::World<Script<TcpHost<TcpApplication>, O>>;
 
 pub(crate) const WEB: u16 = 80;
 pub(crate) const DISCARD: u16 = 9;
@@ -16,7 +17,7 @@ pub(crate) const DISCARD: u16 = 9;
 /// The payload of a full segment: 1,460 bytes without 12 of timestamps.
 pub(crate) const SEGMENT: u64 = 1_448;
 
-/// Half of the round trip, where no test says otherwise.
+/// Half of the default round trip.
 pub(crate) const DELAY: Duration = Duration::from_millis(100);
 
 pub(crate) const REQUEST: Bytes = Bytes::new(12);
@@ -42,7 +43,7 @@ pub(crate) fn delayed() -> Link {
     Link { delay: DELAY, ..Link::default() }
 }
 
-/// A link that loses these of all its packets, counted from 0.
+/// Returns a link that loses these of all its packets, counted from 0.
 pub(crate) fn losing(ordinals: &[u64]) -> Link {
     Link { loss: vec![Loss::Ordinals(ordinals.to_vec())], ..delayed() }
 }
@@ -76,8 +77,8 @@ impl<O: Observer> Pair<O> {
         let mut world = World::new(seed, observer);
         let client = world.add(TcpHost::new(settings, seed.named("client")), address(1));
         let mut host = TcpHost::new(settings, seed.named("server"));
-        host.listen(WEB, Task::Serve(Serve::new(REQUEST, RESPONSE)));
-        host.listen(DISCARD, Task::Sink(Sink::default()));
+        host.listen(WEB, TcpApplication::FetchServer(FetchServer::new(REQUEST, RESPONSE)));
+        host.listen(DISCARD, TcpApplication::Sink(Sink::default()));
         let server = world.add(host, address(2));
         world.connect(client, server, upwards);
         world.connect(server, client, downwards);
@@ -85,8 +86,8 @@ impl<O: Observer> Pair<O> {
     }
 
     /// Opens the connection with this number, at this time.
-    pub(crate) fn open(&mut self, number: u16, task: Task, at: Time) -> ConnectionId {
-        let destination = if matches!(task, Task::Fetch(_)) { WEB } else { DISCARD };
+    pub(crate) fn open(&mut self, number: u16, task: TcpApplication, at: Time) -> ConnectionId {
+        let destination = if matches!(task, TcpApplication::Fetch(_)) { WEB } else { DISCARD };
         let ports = Ports { source: 10_000 + number, destination };
         let (id, client) = (ConnectionId { peer: address(2), ports }, self.client);
         self.world.at(at, move |world| {
@@ -97,11 +98,11 @@ impl<O: Observer> Pair<O> {
     }
 
     pub(crate) fn fetch(&mut self, number: u16, at: Time) -> ConnectionId {
-        self.open(number, Task::Fetch(Fetch::new(REQUEST, RESPONSE)), at)
+        self.open(number, TcpApplication::Fetch(Fetch::new(REQUEST, RESPONSE)), at)
     }
 
     pub(crate) fn bulk(&mut self, number: u16, at: Time) -> ConnectionId {
-        self.open(number, Task::Bulk(Bulk::new(None)), at)
+        self.open(number, TcpApplication::Bulk(BulkSender::new(None)), at)
     }
 
     pub(crate) fn run(&mut self, until: Duration) {
@@ -112,7 +113,7 @@ impl<O: Observer> Pair<O> {
         self.world.host(self.client).connection(id).expect("a connection").0
     }
 
-    /// The other end; `None` once it is forgotten.
+    /// Returns the other end; `None` after its removal.
     pub(crate) fn served(&self, id: ConnectionId) -> Option<&Connection> {
         let id = ConnectionId { peer: address(1), ports: id.ports.reversed() };
         self.world.host(self.server).connection(id).map(|(connection, _)| connection)
@@ -120,17 +121,17 @@ impl<O: Observer> Pair<O> {
 
     pub(crate) fn completion(&self, id: ConnectionId) -> Option<Duration> {
         match self.world.host(self.client).connection(id)?.1 {
-            Task::Fetch(fetch) => fetch.completion(),
+            TcpApplication::Fetch(fetch) => fetch.completion(),
             _ => None,
         }
     }
 }
 
-/// When each data segment of the server was sent, by its ordinal on the link.
+/// Time of sending of each data segment of the server, by its ordinal on the link.
 #[derive(Default)]
-pub(crate) struct Departures(pub(crate) Vec<(Duration, usize, Ecn)>);
+pub(crate) struct DepartureObserver(pub(crate) Vec<(Duration, usize, Ecn)>);
 
-impl Observer for Departures {
+impl Observer for DepartureObserver {
     fn packet(&mut self, record: &Record<'_>) {
         if record.step == Step::Sent && record.source == address(2) {
             let time = record.time.saturating_since(Time::START);
@@ -139,7 +140,8 @@ impl Observer for Departures {
     }
 }
 
-/// One fetch over links that lose these; the pair after a minute, and how long the fetch took.
+/// Runs one fetch over links that lose these packets. Returns the pair after 50 s, and the
+/// duration of the fetch.
 pub(crate) fn fetch_losing(upwards: &[u64], downwards: &[u64]) -> (Pair, ConnectionId, Duration) {
     let mut pair = Pair::new(1, Settings::default(), losing(upwards), losing(downwards));
     let id = pair.fetch(0, Time::START);

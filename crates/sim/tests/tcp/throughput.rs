@@ -1,4 +1,4 @@
-//! How fast a flow is, against the formulas.
+//! Tests of throughput against the formulas.
 
 use byway_sim::tcp::{Algorithm, Settings};
 use byway_sim::{Link, Loss};
@@ -6,7 +6,8 @@ use byway_units::{Duration, Time};
 
 use crate::support::{Pair, SEGMENT, share, with};
 
-/// The mean window of a flow without end, in segments: what it delivers in a round trip, after the first fifth of its time.
+/// Returns the mean window of a flow without end, in segments: its delivery in a round trip, after
+/// the first fifth of its time.
 fn window(settings: Settings, round_trip: Duration, loss: Loss, time: Duration) -> f64 {
     let delay = round_trip / 2;
     let upwards = Link { delay, loss: vec![loss], ..Link::default() };
@@ -22,7 +23,7 @@ fn window(settings: Settings, round_trip: Duration, loss: Loss, time: Duration) 
     f64::from(segments) * round_trip.as_secs_f64() / (time - time / 5).as_secs_f64()
 }
 
-/// One packet of `period` is lost, evenly.
+/// Loses one packet of `period`, evenly spaced.
 fn every(period: u32, packets: u32) -> Loss {
     Loss::Ordinals((1..=packets / period).map(|number| u64::from(number * period)).collect())
 }
@@ -35,12 +36,13 @@ const ROUND_TRIP: Duration = Duration::from_millis(100);
 
 #[test]
 fn new_reno_follows_the_square_root_formula() {
-    // Mathis et al.: W = sqrt(3 / 2p) where the window grows by a segment per round trip, which it does with delayed
-    // acknowledgments too, for bytes are counted (their constant for segments counted would be sqrt(3 / 4p)).
+    // Mathis et al.: W = sqrt(3 / 2p) if the window grows by a segment per round trip. It does with
+    // delayed acknowledgments too, because bytes are counted (their constant for counted segments
+    // would be sqrt(3 / 4p)).
     for period in [100_u32, 300, 1_000] {
         let formula = (1.5 * f64::from(period)).sqrt();
-        // The formula leaves out that in each cycle of W/2 round trips, W = sqrt(8 / 3p), there is one more, that of recovery, in
-        // which the window does not grow.
+        // The formula ignores recovery: in each cycle of W/2 round trips, W = sqrt(8 / 3p), there
+        // is one more round trip without growth of the window.
         let expected = f64::from(period) / ((2.0 / 3.0 * f64::from(period)).sqrt() + 1.0);
         let time = Duration::from_secs(400);
         let periodic = window(with(Algorithm::NewReno), ROUND_TRIP, every(period, 1_000_000), time);
@@ -61,7 +63,7 @@ fn acknowledging_every_segment_changes_little() {
 
 #[test]
 fn cubic_follows_its_response_function() {
-    // RFC 9438, figure 5: W = 1.054 (RTT / p)^(3/4), where that is above the window of NewReno.
+    // RFC 9438, figure 5: W = 1.054 (RTT / p)^(3/4), if that exceeds the window of NewReno.
     for (period, seconds) in [(10_000_u32, 300), (100_000, 150)] {
         let expected = 1.054 * (0.1 * f64::from(period)).powf(0.75);
         let time = Duration::from_secs(seconds);

@@ -1,11 +1,12 @@
-//! The headers of an IP packet, and of TCP and UDP in it.
+//! Parser of IP headers, and of the TCP and UDP headers behind them.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{IPV4_HEADER, IPV6_HEADER, updated_checksum};
 use crate::ecn::Ecn;
 
-/// Protocol numbers (IANA), and those of IPv6 extension headers that may stand before TCP and UDP (RFC 8200, section 4).
+/// Protocol numbers of TCP and UDP (IANA), and of the IPv6 extension headers that may precede them
+/// (RFC 8200, section 4).
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 const HOP_BY_HOP: u8 = 0;
@@ -13,93 +14,95 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Extension headers that are looked past: real packets have one or two.
+/// Most extension headers that the parser skips. Real packets have one or two.
 const EXTENSIONS_MAX: usize = 4;
 
-/// A TCP header without options, and the kind and length of the option that announces the longest segment (RFC 9293,
-/// section 3.1).
+/// Length in bytes of a TCP header without options. Kind and length of the option for the maximum
+/// segment size (RFC 9293, section 3.1).
 pub(super) const TCP_HEADER: usize = 20;
 const SEGMENT_OPTION: [u8; 2] = [2, 4];
 
-/// Source and destination port.
+/// Ports of a TCP or UDP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ports {
-    /// Where it is from.
+    /// Port of the sender.
     pub source: u16,
-    /// Where it goes.
+    /// Port of the receiver.
     pub destination: u16,
 }
 
-/// What a TCP header says.
+/// Flags of a packet's TCP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpHeader {
-    /// The octet of flags: FIN, SYN, RST, PSH, ACK from the lowest bit on.
+    /// Octet of flags: FIN, SYN, RST, PSH, ACK from the lowest bit.
     flags: u8,
 }
 
 impl TcpHeader {
-    /// The first packet of a connection, and not its answer.
+    /// True for the first segment of a connection: SYN without ACK.
     #[must_use]
     pub const fn begins(self) -> bool {
         self.flags & (0x02 | 0x10) == 0x02
     }
 
-    /// Whether it opens a connection: SYN, or SYN and ACK.
+    /// True if the segment opens a connection: SYN, or SYN and ACK.
     #[must_use]
     pub const fn is_syn(self) -> bool {
         self.flags & 0x02 != 0
     }
 
-    /// The answer to a SYN.
+    /// True for the answer to a SYN: SYN and ACK.
     #[must_use]
     pub const fn is_syn_ack(self) -> bool {
         self.flags & 0x12 == 0x12
     }
 
-    /// Whether its sender has nothing more to send.
+    /// True if the sender has no more data to send (FIN).
     #[must_use]
     pub const fn is_fin(self) -> bool {
         self.flags & 0x01 != 0
     }
 
-    /// Whether its sender knows no such connection, or ends it at once.
+    /// True if the sender rejects or aborts the connection (RST).
     #[must_use]
     pub const fn is_reset(self) -> bool {
         self.flags & 0x04 != 0
     }
 
-    /// Whether it ends what an application wrote: nothing may follow that shows its loss.
+    /// True if the segment ends a write of the application (PSH). Possibly no later segment follows
+    /// that would reveal its loss.
     #[must_use]
     pub const fn is_push(self) -> bool {
         self.flags & 0x08 != 0
     }
 }
 
-/// What the headers of a packet say.
+/// Fields of a packet's IP header, and of the TCP or UDP header after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Where it is from.
+    /// Source address.
     pub source: IpAddr,
-    /// Where it goes.
+    /// Destination address.
     pub destination: IpAddr,
-    /// The six bits beside the ECN field (RFC 2474).
+    /// The DSCP: the six bits above the ECN field (RFC 2474).
     pub dscp: u8,
-    /// That field (RFC 3168).
+    /// The ECN field (RFC 3168).
     pub ecn: Ecn,
-    /// Whether others with the same identification follow it.
+    /// True if more fragments of the same datagram follow.
     pub is_followed: bool,
-    /// What it carries, by IANA's numbers.
+    /// IANA number of the transport protocol, after IPv6 extension headers.
     pub protocol: u8,
-    /// Of TCP and UDP, unless it is a later fragment.
+    /// Ports of TCP or UDP; `None` for other protocols and later fragments.
     pub ports: Option<Ports>,
-    /// Of TCP, unless it is a later fragment.
+    /// TCP flags; `None` for other protocols and later fragments.
     pub tcp: Option<TcpHeader>,
-    /// Where what TCP or UDP carry begins; the end of the packet where neither is seen.
+    /// Offset in bytes of the TCP or UDP payload; the packet's length if it has neither header.
     pub payload: usize,
 }
 
 impl Headers {
-    /// Reads them; `None` if the bytes are no IP packet of exactly this length, or one that is cut off.
+    /// Parses the headers. `None` if the bytes are not an IP packet of exactly this length, or if a
+    /// header is truncated.
     #[must_use]
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let (source, destination, class, transport) = match packet.first()? >> 4 {
@@ -139,25 +142,25 @@ impl Headers {
         Some(headers)
     }
 
-    /// Whether it is TCP, or a fragment of it.
+    /// True if the packet is TCP, or a fragment of it.
     #[must_use]
     pub const fn is_tcp(&self) -> bool {
         self.protocol == TCP
     }
 
-    /// Whether it is UDP, or a fragment of it.
+    /// True if the packet is UDP, or a fragment of it.
     #[must_use]
     pub const fn is_udp(&self) -> bool {
         self.protocol == UDP
     }
 }
 
-/// What a packet carries, and where.
+/// Protocol and offset of a packet's transport header.
 #[derive(Clone, Copy)]
 struct Transport {
     protocol: u8,
     at: usize,
-    /// Whether its header is in this packet, and not in an earlier fragment.
+    /// True if the transport header is in this packet, and not in an earlier fragment.
     is_first: bool,
     is_followed: bool,
 }
@@ -186,7 +189,8 @@ fn ipv6(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, Transport)> {
     Some((address(8).into(), address(24).into(), class, behind_extensions(packet, header[6])?))
 }
 
-/// Looks past the extension headers of an IPv6 packet.
+/// Returns the transport header of an IPv6 packet after its extension headers; `None` if they are
+/// truncated.
 fn behind_extensions(packet: &[u8], first: u8) -> Option<Transport> {
     let mut transport = Transport { protocol: first, at: IPV6_HEADER, is_first: true, is_followed: false };
     for _ in 0..EXTENSIONS_MAX {
@@ -217,7 +221,8 @@ fn ports(header: &[u8]) -> Ports {
     }
 }
 
-/// What [`Packet::limit_segments`](super::Packet::limit_segments) does.
+/// Lowers the maximum segment size of a TCP SYN, see
+/// [`Packet::limit_segments`](super::Packet::limit_segments).
 pub(super) fn limit_segments(packet: &mut [u8], bytes_max: u16) -> bool {
     let Some(headers) = Headers::parse(packet).filter(|headers| headers.tcp.is_some_and(TcpHeader::is_syn))
     else {
@@ -235,17 +240,18 @@ pub(super) fn limit_segments(packet: &mut [u8], bytes_max: u16) -> bool {
         return false;
     }
     packet[value..value + 2].copy_from_slice(&bytes_max.to_be_bytes());
-    // A value at an odd place lies across two words of the sum: it counts with its octets exchanged.
+    // At an odd offset, the value spans two words of the sum, so it counts with its octets swapped.
     let is_odd = (value - at) % 2 == 1;
     let word = |value: u16| if is_odd { value.swap_bytes() } else { value };
-    let place = at + 16;
-    let checksum = u16::from_be_bytes([packet[place], packet[place + 1]]);
+    let checksum_at = at + 16;
+    let checksum = u16::from_be_bytes([packet[checksum_at], packet[checksum_at + 1]]);
     let checksum = updated_checksum(checksum, word(before), word(bytes_max));
-    packet[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
+    packet[checksum_at..checksum_at + 2].copy_from_slice(&checksum.to_be_bytes());
     true
 }
 
-/// Where the value of the option stands that announces the longest segment, among the options from `at` to `end`.
+/// Returns the offset of the maximum segment size among the TCP options from `at` to `end`; `None`
+/// without that option.
 fn segment_option(packet: &[u8], mut at: usize, end: usize) -> Option<usize> {
     const END: u8 = 0;
     const NOTHING: u8 = 1;
@@ -297,7 +303,8 @@ mod tests {
         packet
     }
 
-    /// The sum of a TCP header without its pseudo header, which no test changes.
+    /// Returns the sum over a TCP header without its pseudo header, which stays constant in the
+    /// tests.
     fn sum(bytes: &[u8]) -> u16 {
         let words = bytes.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
         let sum: u32 = words.sum();

@@ -1,29 +1,36 @@
-//! What the sender of a packet is told that is longer than a path carries.
+//! ICMP errors for packets that exceed the path MTU.
 
 use alloc::vec::Vec;
 
 use super::{IPV4_HEADER, IPV6_HEADER, checksum};
 
-/// The header of an ICMP error (RFC 792, RFC 4443).
+/// Length in bytes of the header of an ICMP error (RFC 792, RFC 4443).
 const ICMP_HEADER: usize = 8;
 
-/// Protocol numbers, types and codes: ICMP, destination unreachable, fragmentation needed; ICMP for IPv6, packet too big.
+/// Protocol numbers of ICMP and ICMPv6. Type and code of the errors for a packet that is too long:
+/// destination unreachable with fragmentation needed, and packet too big.
 const ICMP: u8 = 1;
 const FRAGMENTATION_NEEDED: [u8; 2] = [3, 4];
 const ICMPV6: u8 = 58;
 const PACKET_TOO_BIG: [u8; 2] = [2, 0];
 
-/// The longest errors: what every host takes by IPv4 (RFC 1812, section 4.3.2.3), and the least MTU of IPv6 (RFC 4443, section 2.4).
+/// Greatest lengths of an ICMP error in bytes: the datagram that every IPv4 host accepts (RFC 1812,
+/// section 4.3.2.3), and the least MTU of IPv6 (RFC 4443, section 2.4).
 const IPV4_BYTES_MAX: usize = 576;
 const IPV6_BYTES_MAX: usize = 1_280;
 
-/// How long a packet may live that has nowhere to go beyond the next machine, as is usual.
+/// TTL or hop limit of the ICMP error. 64 is the usual value.
 const HOPS: u8 = 64;
 
-/// Writes the ICMP error into `error` that tells the sender of a packet that packets of up to `mtu` bytes pass (RFC 1191, section 4; RFC 4443,
-/// section 3.2), as if whom the packet is for had said so. `false`, and nothing is written, if the sender must not be told
-/// (RFC 1122, section 3.2.2; RFC 4443, section 2.4), or has not asked to be: the packet is an error itself, a later fragment, may be fragmented, is from
-/// or for nobody in particular, or is no IP packet.
+/// Writes the ICMP error that announces a path MTU of `mtu` bytes into `error` (RFC 1191, section
+/// 4; RFC 4443, section 3.2). Its source is the packet's destination.
+///
+/// Returns false and writes no bytes if an error must not be sent (RFC 1122, section 3.2.2; RFC
+/// 4443, section 2.4) or is of no use:
+/// - The packet is ICMP, or a later fragment.
+/// - The packet may be fragmented.
+/// - Its source or destination is unspecified, or a group.
+/// - The bytes are not an IP packet.
 pub fn packet_too_long(packet: &[u8], mtu: u16, error: &mut Vec<u8>) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) => by_ipv4(packet, mtu, error),
@@ -106,7 +113,7 @@ mod tests {
     use super::*;
     use crate::ip::Headers;
 
-    /// A UDP packet of 1,354 bytes that is not to be fragmented.
+    /// A UDP packet of 1,354 bytes that must not be fragmented.
     fn packet(is_ipv6: bool) -> Vec<u8> {
         let mut packet = vec![0; 1_354];
         if is_ipv6 {

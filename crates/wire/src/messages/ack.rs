@@ -1,24 +1,25 @@
 //! ACK: the direct path delivers again.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::Alias;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// The direct path delivers again, which ends an open-ended NACK.
+/// A receiver reports to the egress relay that the direct path delivers again. The message ends an
+/// open-ended NACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// What stands for the flow.
+    /// Alias of the flow.
     pub alias: Alias,
-    /// The low 32 bits of the sequence number from which on it delivers.
+    /// Low 32 bits of the first sequence number that the direct path has delivered again.
     pub from_low: u32,
 }
 
 impl Ack {
-    /// The message's type.
+    /// Type number of an ACK on the wire.
     pub const TYPE: u8 = 20;
 
-    /// Reads the body.
+    /// Reads an ACK from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -27,11 +28,11 @@ impl Ack {
         Ok(Self { alias: reader.alias()?, from_low: reader.u32("from")? })
     }
 
-    /// Appends the message.
+    /// Appends the ACK to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u16(self.alias.number());
             output.u32(self.from_low);

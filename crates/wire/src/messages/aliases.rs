@@ -1,7 +1,7 @@
-//! Aliases: what stands for flows between two relays.
+//! Aliases: short names of flows between two relays.
 
 use crate::codes::Code;
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::{Alias, FlowKey};
 use crate::list::{List, Record};
 use crate::quantities::KilobitsPerSecond;
@@ -11,26 +11,27 @@ use crate::writer::{Output, Writer};
 
 const BYTES: usize = 18;
 
-/// The bit of the options that says so, as in a registration.
+/// Options bit for `selective`, as in a registration.
 const SELECTIVE: u8 = 1 << 3;
 
-/// One flow and what stands for it.
+/// A flow and its alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AliasAnnouncement {
-    /// What stands for the flow from now on.
+    /// Alias of the flow from now on.
     pub alias: Alias,
-    /// The flow.
+    /// Key of the flow.
     pub flow_key: FlowKey,
-    /// What relays do for it.
+    /// Service of the relays for the flow.
     pub service: Service,
-    /// The sender copies only some packets: a gap between carried copies is no loss.
+    /// True if the sender copies only some packets. A gap between relayed copies is then not a
+    /// loss.
     pub selective: bool,
-    /// What it sends at most.
+    /// Upper bound of the sending rate.
     pub rate: KilobitsPerSecond,
 }
 
 impl AliasAnnouncement {
-    /// How many bytes it takes in a message.
+    /// Length of an announcement in a message, in bytes.
     pub const BYTES: usize = BYTES;
 }
 
@@ -58,23 +59,23 @@ impl Record<BYTES> for AliasAnnouncement {
     }
 }
 
-/// Flows and what stands for them.
+/// Flows and their aliases.
 pub type AliasAnnouncements<'a> = List<'a, AliasAnnouncement, BYTES>;
 
-/// The ingress relay tells the egress relay what stands for flows.
+/// The ingress relay announces the aliases of flows to the egress relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aliases<'a> {
-    /// The flows.
+    /// Flows with their aliases.
     pub flows: AliasAnnouncements<'a>,
 }
 
 impl<'a> Aliases<'a> {
-    /// The message's type.
+    /// Type number of an aliases message on the wire.
     pub const TYPE: u8 = 3;
 
     const NAME: &'static str = "aliases";
 
-    /// Reads the body.
+    /// Reads an aliases message from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -84,11 +85,11 @@ impl<'a> Aliases<'a> {
         Ok(Self { flows: List::parse(&mut reader, "flows", count.into())? })
     }
 
-    /// Appends the message.
+    /// Appends the aliases message to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.count(self.flows.len());
             output.bytes(self.flows.as_bytes());

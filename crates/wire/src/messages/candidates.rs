@@ -1,16 +1,16 @@
-//! Candidates: addresses at which an agent may be reached.
+//! Candidates: addresses at which an agent may be reachable.
 
 use core::fmt;
 
 use crate::address::{ADDRESS_BYTES_MAX, Address};
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::limits::CANDIDATES_MAX;
 use crate::reader::Reader;
 use crate::writer::{Output, Writer};
 
 const NAME: &str = "candidates";
 
-/// Bytes that any [`CANDIDATES_MAX`] addresses fit in.
+/// Greatest length of [`CANDIDATES_MAX`] addresses, in bytes.
 pub const ADDRESSES_BYTES_MAX: usize = CANDIDATES_MAX * ADDRESS_BYTES_MAX;
 
 /// Up to [`CANDIDATES_MAX`] addresses in their wire form.
@@ -48,26 +48,26 @@ impl<'a> Addresses<'a> {
         Ok(Self { count, bytes: &all[..all.len() - reader.rest().len()] })
     }
 
-    /// How many addresses there are.
+    /// Returns the number of addresses.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// True if there are no addresses.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The addresses, in order.
+    /// Returns the addresses, in the order of the message.
     pub fn iter(&self) -> impl Iterator<Item = Address> + use<'a> {
         let mut reader = Reader::new(NAME, self.bytes);
         (0..self.count).map(move |_| legal(&mut reader))
     }
 }
 
-/// The next address of a list, all of which have been checked.
+/// Parses the next address of a list, which has been checked already.
 fn legal(reader: &mut Reader<'_>) -> Address {
     Address::parse(reader).expect("lists hold legal addresses")
 }
@@ -78,18 +78,18 @@ impl fmt::Debug for Addresses<'_> {
     }
 }
 
-/// An agent tells another at which addresses it may be reached.
+/// An agent announces its candidate addresses to another agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidates<'a> {
-    /// The addresses.
+    /// Addresses at which the agent may be reachable.
     pub addresses: Addresses<'a>,
 }
 
 impl<'a> Candidates<'a> {
-    /// The message's type.
+    /// Type number of a candidates message on the wire.
     pub const TYPE: u8 = 37;
 
-    /// Reads the body.
+    /// Reads a candidates message from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -97,11 +97,11 @@ impl<'a> Candidates<'a> {
         Ok(Self { addresses: Addresses::parse(&mut Reader::new(NAME, body))? })
     }
 
-    /// Appends the message.
+    /// Appends the candidates message to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u8(self.addresses.count);
             output.bytes(self.addresses.bytes);

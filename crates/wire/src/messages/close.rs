@@ -1,34 +1,34 @@
 //! Close: a session ends.
 
 use crate::codes::{Code, codes};
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
 codes! {
-    /// Why a session ends.
+    /// Reason for which a session ends.
     pub enum CloseReason {
         /// The node leaves the network.
         Leaving = 0,
         /// The node restarts.
         Restarting = 1,
-        /// What was granted no longer is.
+        /// The grant was withdrawn.
         NoLongerGranted = 2,
     }
 }
 
-/// The session ends, and the receiver forgets it.
+/// A node ends a session, and its peer removes the session's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// Why.
+    /// Reason for which the session ends.
     pub reason: CloseReason,
 }
 
 impl Close {
-    /// The message's type.
+    /// Type number of a close message on the wire.
     pub const TYPE: u8 = 38;
 
-    /// Reads the body.
+    /// Reads a close message from the body of a message.
     ///
     /// # Errors
     /// If the reason is missing or unknown.
@@ -36,11 +36,11 @@ impl Close {
         Ok(Self { reason: Reader::new("close", body).code("reason")? })
     }
 
-    /// Appends the message.
+    /// Appends the close message to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| output.u8(self.reason.code()))
     }
 }

@@ -1,25 +1,25 @@
-//! Confirm: what can be repaired now.
+//! Confirm: the egress relay announces packets that it can now repair.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::Alias;
 use crate::ranges::Ranges;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// An egress relay can repair these packets now, and asks whether they are still missing.
+/// An egress relay can now repair these packets, and asks if they are still missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirm<'a> {
-    /// What stands for the flow.
+    /// Alias of the flow.
     pub alias: Alias,
-    /// The packets.
+    /// Packets of the flow that the relay can repair now.
     pub ranges: Ranges<'a>,
 }
 
 impl<'a> Confirm<'a> {
-    /// The message's type.
+    /// Type number of a confirm message on the wire.
     pub const TYPE: u8 = 23;
 
-    /// Reads the body.
+    /// Reads a confirm message from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -28,11 +28,11 @@ impl<'a> Confirm<'a> {
         Ok(Self { alias: reader.alias()?, ranges: Ranges::parse(&mut reader)? })
     }
 
-    /// Appends the message.
+    /// Appends the confirm message to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u16(self.alias.number());
             self.ranges.emit(output);

@@ -1,28 +1,29 @@
-//! Cooperative request: packets for somebody else's repair.
+//! Cooperative request: the egress relay requests packets for the repair of another flow.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::Alias;
 use crate::quantities::Microseconds;
 use crate::ranges::Ranges;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// An egress relay asks a receiver for packets of the receiver's own flow, to complete somebody else's batch.
+/// An egress relay requests packets of the receiver's own flow from it, to decode a batch for
+/// another receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CooperativeRequest<'a> {
-    /// What stands for the receiver's flow.
+    /// Alias of the receiver's flow.
     pub alias: Alias,
-    /// How long an answer is of use.
-    pub patience: Microseconds,
-    /// The packets.
+    /// Time for which an answer is useful.
+    pub repair_lifetime: Microseconds,
+    /// Packets of the flow that the relay requests.
     pub ranges: Ranges<'a>,
 }
 
 impl<'a> CooperativeRequest<'a> {
-    /// The message's type.
+    /// Type number of a cooperative request on the wire.
     pub const TYPE: u8 = 21;
 
-    /// Reads the body.
+    /// Reads a cooperative request from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -30,19 +31,19 @@ impl<'a> CooperativeRequest<'a> {
         let mut reader = Reader::new("cooperative request", body);
         Ok(Self {
             alias: reader.alias()?,
-            patience: Microseconds::new(reader.u32("patience")?),
+            repair_lifetime: Microseconds::new(reader.u32("repair lifetime")?),
             ranges: Ranges::parse(&mut reader)?,
         })
     }
 
-    /// Appends the message.
+    /// Appends the cooperative request to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u16(self.alias.number());
-            output.u32(self.patience.count());
+            output.u32(self.repair_lifetime.count());
             self.ranges.emit(output);
         })
     }

@@ -1,25 +1,26 @@
-//! Copy NACK: copies that did not reach the ingress relay.
+//! Copy NACK: copies that did not reach a relay.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::Alias;
 use crate::ranges::Ranges;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// An ingress relay asks a sender for copies that did not reach it.
+/// A relay requests copies that did not arrive: an ingress relay from the sender, an egress relay
+/// from the ingress relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyNack<'a> {
-    /// What stands for the flow.
+    /// Alias of the flow.
     pub alias: Alias,
-    /// The packets.
+    /// Packets of the flow whose copies are missing.
     pub ranges: Ranges<'a>,
 }
 
 impl<'a> CopyNack<'a> {
-    /// The message's type.
+    /// Type number of a copy NACK on the wire.
     pub const TYPE: u8 = 19;
 
-    /// Reads the body.
+    /// Reads a copy NACK from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -28,11 +29,11 @@ impl<'a> CopyNack<'a> {
         Ok(Self { alias: reader.alias()?, ranges: Ranges::parse(&mut reader)? })
     }
 
-    /// Appends the message.
+    /// Appends the copy NACK to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u16(self.alias.number());
             self.ranges.emit(output);

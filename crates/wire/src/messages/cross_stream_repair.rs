@@ -2,32 +2,32 @@
 
 use byway_units::BatchId;
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::Alias;
 use crate::limits::SOURCE_PACKETS_MAX;
 use crate::list::{List, Record};
 use crate::reader::Reader;
-use crate::repair::{LengthSymbol, Place};
+use crate::repair::{LengthSymbol, RepairIndex};
 use crate::writer::{MESSAGE_HEADER_BYTES, Output, Writer, emit_in_front};
 
 const ENTRY_BYTES: usize = 6;
 const DIGEST_BYTES: usize = 4;
 
-/// In the byte `cover`: the number of packets, and whether there are digests.
+/// Bits of the byte `cover`: the number of packets, and the flag for digests.
 const COUNT_MASK: u8 = 0b0011_1111;
 const DIGESTS_BIT: u8 = 0b1000_0000;
 
 /// One packet that a repair packet covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// What stands for its flow.
+    /// Alias of the packet's flow.
     pub alias: Alias,
     /// The low 32 bits of its sequence number.
     pub sequence_low: u32,
 }
 
 impl Entry {
-    /// How many bytes it takes in a message.
+    /// Length in a message, in bytes.
     pub const BYTES: usize = ENTRY_BYTES;
 }
 
@@ -49,12 +49,14 @@ impl Record<ENTRY_BYTES> for Entry {
 /// The packets that a repair packet covers, in the order of the code's source packets.
 pub type Entries<'a> = List<'a, Entry, ENTRY_BYTES>;
 
-/// The first bytes of a keyed hash of one covered packet; see [`DigestKey`](crate::seal::DigestKey).
+/// The first bytes of a keyed hash of one covered packet; see
+/// [`DigestKey`](crate::seal::DigestKey).
 ///
 /// A damaged packet passes once in 2^32; the end-to-end tag still catches it.
 pub type Digest = [u8; DIGEST_BYTES];
 
-/// What a repair packet covers: 1 to [`SOURCE_PACKETS_MAX`] packets, and digests of all of them or of none.
+/// Source packets that a repair packet covers: 1 to [`SOURCE_PACKETS_MAX`], with digests of all or
+/// of none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cover<'a> {
     entries: Entries<'a>,
@@ -62,7 +64,8 @@ pub struct Cover<'a> {
 }
 
 impl<'a> Cover<'a> {
-    /// These packets; `None` if there are none or more than [`SOURCE_PACKETS_MAX`], or not as many digests.
+    /// Returns a cover of these packets. `None` if there are none or more than
+    /// [`SOURCE_PACKETS_MAX`], or if the number of digests differs.
     #[must_use]
     pub fn new(entries: Entries<'a>, digests: Option<&'a [Digest]>) -> Option<Self> {
         let is_legal = (1..=usize::from(SOURCE_PACKETS_MAX)).contains(&entries.len())
@@ -70,13 +73,13 @@ impl<'a> Cover<'a> {
         is_legal.then_some(Self { entries, digests })
     }
 
-    /// The packets.
+    /// Returns the covered packets, in the order of the code's source packets.
     #[must_use]
     pub const fn entries(&self) -> Entries<'a> {
         self.entries
     }
 
-    /// A digest of each packet, in the same order.
+    /// Returns a digest of each covered packet, in the same order; `None` without digests.
     #[must_use]
     pub const fn digests(&self) -> Option<&'a [Digest]> {
         self.digests
@@ -99,34 +102,35 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// All of a cross-stream repair but its payload.
+/// A cross-stream repair without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrossStreamHead<'a> {
-    /// The batch, as the ingress relay numbers them.
+    /// Number that the ingress relay has assigned to the batch.
     pub batch: BatchId,
-    /// Which repair packet of the batch this is.
-    pub place: Place,
-    /// The coded lengths of the covered packets.
+    /// Index of the repair packet in its batch.
+    pub repair_index: RepairIndex,
+    /// Combination of the covered packets' lengths.
     pub length_symbol: LengthSymbol,
     /// The covered packets.
     pub cover: Cover<'a>,
 }
 
 impl<'a> CrossStreamHead<'a> {
-    /// Bytes in front of the payload when `source_packets` are covered, type and length included.
+    /// Returns the length in bytes of the message before its payload, for `source_packets` covered
+    /// packets.
     #[must_use]
     pub const fn bytes(source_packets: usize, with_digests: bool) -> usize {
         let each = if with_digests { ENTRY_BYTES + DIGEST_BYTES } else { ENTRY_BYTES };
         MESSAGE_HEADER_BYTES + 8 + each * source_packets
     }
 
-    /// Writes type, length and head at the end of `front`, which ends where the payload begins; returns where the
-    /// message begins in `front`.
+    /// Writes type, length and head at the end of `front`, directly before the payload. Returns the
+    /// message's offset in `front`.
     ///
     /// # Errors
-    /// If there is no room in front of the payload, or the payload is too long for any packet. Nothing is written
-    /// then.
-    pub fn emit_in_front(&self, front: &mut [u8], payload_bytes: usize) -> Result<usize, Full> {
+    /// If `front` is too short for the head, or the payload is too long for any packet. No bytes
+    /// are written then.
+    pub fn emit_in_front(&self, front: &mut [u8], payload_bytes: usize) -> Result<usize, MessageFullError> {
         let head_bytes = Self::bytes(self.cover.entries.len(), self.cover.digests.is_some());
         let message_type = CrossStreamRepair::TYPE;
         emit_in_front(front, message_type, head_bytes, payload_bytes, |output| self.emit(output))
@@ -134,15 +138,15 @@ impl<'a> CrossStreamHead<'a> {
 
     fn parse(reader: &mut Reader<'a>) -> Result<Self, ParseError> {
         let batch = BatchId::new(reader.u32("batch")?);
-        let place = Place::parse(reader)?;
+        let repair_index = RepairIndex::parse(reader)?;
         let cover = reader.u8("cover")?;
         let length_symbol = *reader.array("length symbol")?;
-        Ok(Self { batch, place, length_symbol, cover: Cover::parse(cover, reader)? })
+        Ok(Self { batch, repair_index, length_symbol, cover: Cover::parse(cover, reader)? })
     }
 
     fn emit(&self, output: &mut Output<'_>) {
         output.u32(self.batch.number());
-        output.u8(self.place.to_byte());
+        output.u8(self.repair_index.to_byte());
         output.u8(self.cover.to_byte());
         output.bytes(&self.length_symbol);
         output.bytes(self.cover.entries.as_bytes());
@@ -153,19 +157,19 @@ impl<'a> CrossStreamHead<'a> {
 /// A repair packet for packets of several flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrossStreamRepair<'a> {
-    /// What it covers, and which of the batch's repair packets it is.
+    /// Covered source packets, and index of the repair packet in the batch.
     pub head: CrossStreamHead<'a>,
-    /// The coded bytes' sum.
+    /// Combination of the covered packets' coded bytes.
     pub payload: &'a [u8],
 }
 
 impl<'a> CrossStreamRepair<'a> {
-    /// The message's type.
+    /// Type number of a cross-stream repair on the wire.
     pub const TYPE: u8 = 17;
 
     const NAME: &'static str = "cross-stream repair";
 
-    /// Reads the body.
+    /// Reads a cross-stream repair from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -175,11 +179,12 @@ impl<'a> CrossStreamRepair<'a> {
         Ok(Self { head, payload: reader.rest() })
     }
 
-    /// Appends the message, and copies its payload: where that matters, [`CrossStreamHead::emit_in_front`] does not.
+    /// Appends the message, and copies its payload. [`CrossStreamHead::emit_in_front`] avoids the
+    /// copy.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             self.head.emit(output);
             output.bytes(self.payload);

@@ -1,90 +1,91 @@
 //! In-stream repair: a repair packet for packets of one flow.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::Alias;
 use crate::reader::Reader;
-use crate::repair::{LengthSymbol, Place};
+use crate::repair::{LengthSymbol, RepairIndex};
 use crate::writer::{MESSAGE_HEADER_BYTES, Output, Writer, emit_in_front};
 
-/// Which packets from the first on a repair packet covers; the first is among them.
+/// Set of the packets that a repair packet covers, as offsets from the first one. The first one is
+/// always covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mask(u32);
 
 impl Mask {
-    /// The first packet alone.
+    /// Mask that covers the first packet alone.
     pub const FIRST: Self = Self(1);
 
-    /// How many offsets there are: the bits of a mask.
+    /// Number of offsets that a mask can express.
     pub const SPAN_MAX: u64 = u32::BITS as u64;
 
-    /// The packets at the offsets whose bits are set; `None` unless the lowest is.
+    /// Returns the mask with these bits, one for each offset. `None` unless the lowest bit is set.
     #[must_use]
     pub const fn new(bits: u32) -> Option<Self> {
         if bits & 1 == 1 { Some(Self(bits)) } else { None }
     }
 
-    /// The bits; bit 0 is the lowest.
+    /// Returns the mask as bits: bit i stands for offset i.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// How many packets are covered: 1 to [`Mask::SPAN_MAX`].
+    /// Returns the number of covered packets: 1 to [`Mask::SPAN_MAX`].
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Whether the packet at this offset from the first is covered.
+    /// True if the packet at this offset from the first is covered.
     #[must_use]
     pub const fn contains(self, offset: u64) -> bool {
         offset < Self::SPAN_MAX && self.0 >> offset & 1 == 1
     }
 
-    /// These packets and the one at `offset`; `None` if that is [`Mask::SPAN_MAX`] or more.
+    /// Returns this mask with the packet at `offset`; `None` if that is [`Mask::SPAN_MAX`] or more.
     #[must_use]
     pub const fn with(self, offset: u64) -> Option<Self> {
         if offset < Self::SPAN_MAX { Some(Self(self.0 | 1 << offset)) } else { None }
     }
 
-    /// One more than the last offset.
+    /// Returns the number of offsets up to the last covered packet: one more than its offset.
     #[must_use]
     pub const fn span(self) -> u64 {
         (u32::BITS - self.0.leading_zeros()) as u64
     }
 
-    /// The offsets of the covered packets from the first, rising.
+    /// Returns the offsets of the covered packets from the first, rising.
     pub fn offsets(self) -> impl Iterator<Item = u32> {
         (0..u32::BITS).filter(move |offset| self.0 >> offset & 1 == 1)
     }
 }
 
-/// All of an in-stream repair but its payload.
+/// An in-stream repair without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InStreamHead {
-    /// What stands for the flow.
+    /// Alias of the flow.
     pub alias: Alias,
     /// The low 32 bits of the first covered packet's sequence number.
     pub first_low: u32,
-    /// Which packets are covered.
+    /// Covered packets, as offsets from the first.
     pub mask: Mask,
-    /// Which repair packet of the block this is.
-    pub place: Place,
-    /// The coded lengths of the covered packets.
+    /// Index of the repair packet in its block.
+    pub repair_index: RepairIndex,
+    /// Combination of the covered packets' lengths.
     pub length_symbol: LengthSymbol,
 }
 
 impl InStreamHead {
-    /// Bytes in front of the payload, type and length included.
+    /// Length of type, length and head in bytes.
     pub const BYTES: usize = MESSAGE_HEADER_BYTES + 13;
 
-    /// Writes type, length and head at the end of `front`, which ends where the payload begins; returns where the
-    /// message begins in `front`.
+    /// Writes type, length and head at the end of `front`, directly before the payload. Returns the
+    /// message's offset in `front`.
     ///
     /// # Errors
-    /// If there is no room in front of the payload, or the payload is too long for any packet. Nothing is written
-    /// then.
-    pub fn emit_in_front(&self, front: &mut [u8], payload_bytes: usize) -> Result<usize, Full> {
+    /// If `front` is too short for the head, or the payload is too long for any packet. No bytes
+    /// are written then.
+    pub fn emit_in_front(&self, front: &mut [u8], payload_bytes: usize) -> Result<usize, MessageFullError> {
         let message_type = InStreamRepair::TYPE;
         emit_in_front(front, message_type, Self::BYTES, payload_bytes, |output| self.emit(output))
     }
@@ -94,16 +95,16 @@ impl InStreamHead {
         let first_low = reader.u32("first")?;
         let bits = reader.u32("mask")?;
         let mask = Mask::new(bits).ok_or_else(|| reader.illegal("mask", bits, "one with bit 0 set"))?;
-        let place = Place::parse(reader)?;
+        let repair_index = RepairIndex::parse(reader)?;
         let length_symbol = *reader.array("length symbol")?;
-        Ok(Self { alias, first_low, mask, place, length_symbol })
+        Ok(Self { alias, first_low, mask, repair_index, length_symbol })
     }
 
     fn emit(&self, output: &mut Output<'_>) {
         output.u16(self.alias.number());
         output.u32(self.first_low);
         output.u32(self.mask.bits());
-        output.u8(self.place.to_byte());
+        output.u8(self.repair_index.to_byte());
         output.bytes(&self.length_symbol);
     }
 }
@@ -111,17 +112,17 @@ impl InStreamHead {
 /// A repair packet for packets of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InStreamRepair<'a> {
-    /// What it covers, and which of the block's repair packets it is.
+    /// Covered source packets, and index of the repair packet in the block.
     pub head: InStreamHead,
-    /// The coded bytes' sum.
+    /// Combination of the covered packets' coded bytes.
     pub payload: &'a [u8],
 }
 
 impl<'a> InStreamRepair<'a> {
-    /// The message's type.
+    /// Type number of an in-stream repair on the wire.
     pub const TYPE: u8 = 16;
 
-    /// Reads the body.
+    /// Reads an in-stream repair from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -131,11 +132,12 @@ impl<'a> InStreamRepair<'a> {
         Ok(Self { head, payload: reader.rest() })
     }
 
-    /// Appends the message, and copies its payload: where that matters, [`InStreamHead::emit_in_front`] does not.
+    /// Appends the message, and copies its payload. [`InStreamHead::emit_in_front`] avoids the
+    /// copy.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             self.head.emit(output);
             output.bytes(self.payload);

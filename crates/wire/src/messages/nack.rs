@@ -1,6 +1,6 @@
-//! NACK: packets that the direct path has lost.
+//! NACK: a receiver's request for packets that the direct path has lost.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::Alias;
 use crate::quantities::Microseconds;
 use crate::ranges::Ranges;
@@ -11,28 +11,30 @@ const OPEN_ENDED: u8 = 1 << 0;
 const NOTICED_BY_TIMER: u8 = 1 << 1;
 const ANSWERS_CONFIRM: u8 = 1 << 2;
 
-/// A receiver asks for packets that the direct path has lost.
+/// A receiver requests packets that the direct path has lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nack<'a> {
-    /// What stands for the flow.
+    /// Alias of the flow.
     pub alias: Alias,
-    /// The low 32 bits of the sequence number from which on everything is missing, until an ACK.
+    /// Open-ended NACK: low 32 bits of the first sequence number from which all packets are
+    /// missing, until an ACK.
     pub open_from_low: Option<u32>,
-    /// Whether a timer noticed, not a later packet.
+    /// True if a timer detected the loss, and not a later packet.
     pub noticed_by_timer: bool,
-    /// Whether this answers a confirm.
+    /// True if this NACK answers a confirm.
     pub answers_confirm: bool,
-    /// How long a repair is of use, from now on or from when it could first be made.
-    pub patience: Microseconds,
-    /// The packets.
+    /// Time for which a repair is useful. For a packet after the open end, it counts from the first
+    /// time at which a repair is possible; otherwise from now.
+    pub repair_lifetime: Microseconds,
+    /// Packets of the flow that the receiver misses, below the open end if there is one.
     pub ranges: Ranges<'a>,
 }
 
 impl<'a> Nack<'a> {
-    /// The message's type.
+    /// Type number of a NACK on the wire.
     pub const TYPE: u8 = 18;
 
-    /// Reads the body.
+    /// Reads a NACK from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -46,21 +48,21 @@ impl<'a> Nack<'a> {
             open_from_low: (flags & OPEN_ENDED != 0).then_some(open_from_low),
             noticed_by_timer: flags & NOTICED_BY_TIMER != 0,
             answers_confirm: flags & ANSWERS_CONFIRM != 0,
-            patience: Microseconds::new(reader.u32("patience")?),
+            repair_lifetime: Microseconds::new(reader.u32("repair lifetime")?),
             ranges: Ranges::parse(&mut reader)?,
         })
     }
 
-    /// Appends the message.
+    /// Appends the NACK to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u16(self.alias.number());
             output.u8(self.flags());
             output.u32(self.open_from_low.unwrap_or(0));
-            output.u32(self.patience.count());
+            output.u32(self.repair_lifetime.count());
             self.ranges.emit(output);
         })
     }

@@ -1,32 +1,34 @@
-//! Offer: an agent wants to exchange a flow with another, in both directions.
+//! Offer: an agent offers another agent a pair of flows, one in each direction.
 
 use byway_units::FlowId;
 
 use crate::codes::Code;
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::quantities::{KilobitsPerSecond, Microseconds};
 use crate::reader::Reader;
 use crate::repair::BlockShape;
 use crate::service::Service;
 use crate::writer::{Output, Writer};
 
-/// What the sender of a flow does, as far as its receiver may want to know.
+/// Properties of a flow that its sender announces to the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "bits of one byte, each with a meaning of its own")]
 pub struct TermsOptions {
-    /// The flow carries TCP, QUIC or the like, which take lost packets for congestion.
+    /// True if the flow contains TCP, QUIC or the like, which interpret lost packets as congestion.
     pub congestion_controlled: bool,
-    /// The sender leaves the direct path to its ingress relay, which sends on what it gets.
+    /// True if the sender sends all packets to its ingress relay and none on the direct path. The
+    /// relay forwards them.
     pub relay_side_duplication: bool,
-    /// The sender makes the in-stream repair packets, and copies nothing.
+    /// True if the sender makes the in-stream repair packets and sends no copies.
     pub sender_makes_repairs: bool,
-    /// The sender copies only some packets.
+    /// True if the sender copies only some packets.
     pub selective: bool,
-    /// The sender copies nothing before the first losses.
+    /// True if the sender sends no copies before the first losses.
     pub standby: bool,
-    /// The flow's packets may be coded with those of other tenants.
+    /// True if the flow's packets may be coded with those of other tenants.
     pub coded_with_other_tenants: bool,
-    /// Nobody knows which of its packets take losses for congestion: those of a full path stay lost.
+    /// True if the agent cannot distinguish the congestion-controlled packets of the flow. The
+    /// receiver then requests no packets that were lost while packets queued on the direct path.
     pub mixture: bool,
 }
 
@@ -54,20 +56,20 @@ impl TermsOptions {
     }
 }
 
-/// What one direction is to be.
+/// Properties of an offered flow, in one direction of the flow pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// What relays do for it.
+    /// Service of the relays for the flow.
     pub service: Service,
-    /// The in-stream block, if there is to be one.
+    /// Shape of the in-stream block, if the flow has one.
     pub in_stream: Option<BlockShape>,
-    /// The largest cross-stream batch it may be in, and the repair packets of a full one.
+    /// Largest cross-stream batch for the flow's packets, and the repair packets of a full one.
     pub batch: Option<BlockShape>,
-    /// What its sender does.
+    /// Options that the sender of the flow has chosen.
     pub options: TermsOptions,
-    /// What it will send at most.
+    /// Upper bound of the sending rate.
     pub rate: KilobitsPerSecond,
-    /// The latency budget, from sending to delivery.
+    /// Latency budget, from sending to delivery.
     pub budget: Microseconds,
 }
 
@@ -93,18 +95,18 @@ impl Terms {
     }
 }
 
-/// What offered flows are for, in the words of those who use them.
+/// Purpose of offered flows, in the terms of the program that uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject<'a>(&'a [u8]);
 
 impl<'a> Subject<'a> {
-    /// A subject of these bytes, of which there may be 255.
+    /// Returns a subject of these bytes; `None` if there are more than 255.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() <= u8::MAX as usize { Some(Self(bytes)) } else { None }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the subject.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.0
@@ -121,24 +123,24 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// An agent offers another a flow in each direction, both under one number.
+/// An agent offers another agent a flow in each direction, both under one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
-    /// The number of both flows.
+    /// Number of both flows.
     pub flow: FlowId,
-    /// What the offering agent would send.
+    /// Terms of the direction from the offering agent.
     pub forth: Terms,
-    /// What it would receive.
+    /// Terms of the direction to the offering agent.
     pub back: Terms,
-    /// What they are for.
+    /// Purpose of the flows.
     pub subject: Subject<'a>,
 }
 
 impl<'a> Offer<'a> {
-    /// The message's type.
+    /// Type number of an offer on the wire.
     pub const TYPE: u8 = 7;
 
-    /// Reads the body.
+    /// Reads an offer from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -149,11 +151,11 @@ impl<'a> Offer<'a> {
         Ok(Self { flow, forth, back, subject: Subject::parse(&mut reader)? })
     }
 
-    /// Appends the message.
+    /// Appends the offer to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u16(self.flow.number());
             self.forth.emit(output);

@@ -1,46 +1,47 @@
-//! Outage: a flow's direct path is dark.
+//! Outage: beginning or end of an outage of a flow's direct path.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::Alias;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// The egress relay lets the ingress relay know that a flow loses all its packets.
+/// The egress relay, or the sender, informs the ingress relay that the direct path of a flow loses
+/// all packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// What stands for the flow.
+    /// Alias of the flow.
     pub alias: Alias,
-    /// Whether the direct path is dark; otherwise it delivers again.
-    pub is_dark: bool,
+    /// True during the outage; false after the direct path delivers again.
+    pub is_active: bool,
 }
 
 impl Outage {
-    /// The message's type.
+    /// Type number of an outage message on the wire.
     pub const TYPE: u8 = 25;
 
-    /// Reads the body.
+    /// Reads an outage message from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
     pub fn parse(body: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new("outage", body);
         let alias = reader.alias()?;
-        let is_dark = match reader.u8("dark")? {
+        let is_active = match reader.u8("active")? {
             0 => false,
             1 => true,
-            other => return Err(reader.illegal("dark", other, "0, 1")),
+            other => return Err(reader.illegal("active", other, "0, 1")),
         };
-        Ok(Self { alias, is_dark })
+        Ok(Self { alias, is_active })
     }
 
-    /// Appends the message.
+    /// Appends the outage message to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u16(self.alias.number());
-            output.u8(u8::from(self.is_dark));
+            output.u8(u8::from(self.is_active));
         })
     }
 }

@@ -1,21 +1,21 @@
-//! Path challenge: is the peer at this address?
+//! Path challenge: path validation of a peer's address.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// Asks, at an address from which an authenticated packet came, whether the peer is there.
+/// Tests if the peer receives at an address from which an authenticated packet arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathChallenge {
-    /// Random.
+    /// Random secret, which the response returns.
     pub token: [u8; 8],
 }
 
 impl PathChallenge {
-    /// The message's type.
+    /// Type number of a path challenge on the wire.
     pub const TYPE: u8 = 34;
 
-    /// Reads the body.
+    /// Reads a path challenge from the body of a message.
     ///
     /// # Errors
     /// If the token is cut off.
@@ -24,11 +24,11 @@ impl PathChallenge {
         Ok(Self { token: *reader.array("token")? })
     }
 
-    /// Appends the message.
+    /// Appends the path challenge to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| output.bytes(&self.token))
     }
 }

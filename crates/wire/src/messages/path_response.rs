@@ -1,21 +1,21 @@
 //! Path response: the answer to a path challenge.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// The answer to a path challenge, sent to the address it came from.
+/// Answer to a path challenge, sent to the challenge's source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathResponse {
-    /// That of the challenge.
+    /// Token of the challenge.
     pub token: [u8; 8],
 }
 
 impl PathResponse {
-    /// The message's type.
+    /// Type number of a path response on the wire.
     pub const TYPE: u8 = 35;
 
-    /// Reads the body.
+    /// Reads a path response from the body of a message.
     ///
     /// # Errors
     /// If the token is cut off.
@@ -24,11 +24,11 @@ impl PathResponse {
         Ok(Self { token: *reader.array("token")? })
     }
 
-    /// Appends the message.
+    /// Appends the path response to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| output.bytes(&self.token))
     }
 }

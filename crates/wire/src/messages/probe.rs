@@ -1,26 +1,26 @@
-//! Probe: how long is the way?
+//! Probe: measurement of a session's round-trip time.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::quantities::{Microseconds, Timestamp};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// A node measures a path.
+/// A node measures the round-trip time of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Counts the probes of a session.
+    /// Number of the probe in its session.
     pub number: u32,
-    /// When it was sent, by the prober's clock.
+    /// Time of sending, by the prober's clock.
     pub sent: Timestamp,
-    /// The round trip that the prober has measured so far; 0 before it has.
+    /// Round-trip time that the prober has measured so far; 0 if none.
     pub round_trip: Microseconds,
 }
 
 impl Probe {
-    /// The message's type.
+    /// Type number of a probe on the wire.
     pub const TYPE: u8 = 32;
 
-    /// Reads the body.
+    /// Reads a probe from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off.
@@ -33,19 +33,20 @@ impl Probe {
         })
     }
 
-    /// Appends the message.
+    /// Appends the probe to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         self.emit_padded(&[], writer)
     }
 
-    /// Appends the message, longer by this padding, zeros that its receiver ignores: for a packet of a certain length.
+    /// Appends the message with padding, for a packet of a certain length. The padding is zeros,
+    /// which the receiver ignores.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit_padded(&self, padding: &[u8], writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit_padded(&self, padding: &[u8], writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u32(self.number);
             output.u32(self.sent.micros());

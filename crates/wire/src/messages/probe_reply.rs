@@ -1,34 +1,36 @@
 //! Probe reply: the answer to a probe.
 
 use crate::address::Address;
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::quantities::Timestamp;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// The answer to a probe.
+/// Answer of a session's other side to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeReply {
     /// The probe's number.
     pub number: u32,
-    /// When the probe was sent, by the prober's clock.
+    /// Time of the probe's sending, by the prober's clock.
     pub sent: Timestamp,
-    /// When it arrived, by the replier's clock.
+    /// Time of the probe's arrival, by the replier's clock.
     pub received: Timestamp,
-    /// Envelopes that have arrived in this epoch.
+    /// Number of envelopes that the replier has received in this epoch, for loss measurement.
     pub envelopes: u32,
-    /// Where the probe came from.
+    /// Address from which the probe arrived at the replier.
     pub address: Address,
-    /// Packets of the session that have arrived and are longer than every path carries: with more than 1,232 bytes of
-    /// UDP payload. Modulo 2^32; 0 also if the replier does not count.
+    /// Number of received packets of the session with more than 1,232 bytes of UDP payload, the
+    /// length that every path supports.
+    ///
+    /// Modulo 2^32; 0 also if the replier does not count them.
     pub long_packets: u32,
 }
 
 impl ProbeReply {
-    /// The message's type.
+    /// Type number of a probe reply on the wire.
     pub const TYPE: u8 = 33;
 
-    /// Reads the body.
+    /// Reads a probe reply from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -44,11 +46,11 @@ impl ProbeReply {
         })
     }
 
-    /// Appends the message.
+    /// Appends the probe reply to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.u32(self.number);
             output.u32(self.sent.micros());

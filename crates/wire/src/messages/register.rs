@@ -1,7 +1,7 @@
-//! Register: an agent asks a relay to take part in a flow.
+//! Register: an agent registers a flow at a relay.
 
 use crate::codes::{Code, codes};
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::grant::GrantedRelay;
 use crate::ids::FlowKey;
 use crate::quantities::{KilobitsPerSecond, Microseconds};
@@ -11,26 +11,26 @@ use crate::service::Service;
 use crate::writer::{Output, Writer};
 
 codes! {
-    /// What the agent is to the flow.
+    /// Role of the agent in the flow.
     pub enum FlowRole {
-        /// It sends the flow.
+        /// The agent sends the flow.
         Sender = 1,
-        /// It receives the flow.
+        /// The agent receives the flow.
         Receiver = 2,
     }
 }
 
-/// Details of the service.
+/// Options of a registered flow's service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "bits of one byte, each with a meaning of its own")]
 pub struct FlowOptions {
-    /// The ingress relay sends packets on the overlay too, instead of waiting for a NACK.
+    /// True if the ingress relay forwards packets on the overlay at once, without a NACK.
     pub relay_side_duplication: bool,
-    /// The sender makes the in-stream repair packets, not the ingress relay.
+    /// True if the sender makes the in-stream repair packets, and not the ingress relay.
     pub sender_makes_repairs: bool,
-    /// The flow's packets may be coded with those of other tenants.
+    /// True if the flow's packets may be coded with those of other tenants.
     pub coded_with_other_tenants: bool,
-    /// The sender copies only some packets: a gap between copies is no loss.
+    /// True if the sender copies only some packets. A gap between copies is then not a loss.
     pub selective: bool,
 }
 
@@ -52,54 +52,57 @@ impl FlowOptions {
     }
 }
 
-/// What a receiver is willing to send for others' repairs; by default nothing.
+/// Limit of the rate at which a receiver returns packets of its flow for repairs of other flows; by
+/// default 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
-    /// For a short time, in percent of the flow's rate.
+    /// Limit during a burst, in percent of the flow's rate.
     pub burst_percent: u8,
-    /// On average, in thousandths of the flow's rate.
+    /// Limit of the average, in thousandths of the flow's rate.
     pub average_per_mille: u16,
-    /// How long a burst may last, in seconds.
+    /// Longest duration of a burst, in seconds.
     pub seconds: u8,
 }
 
-/// An agent asks a relay to take part in a flow.
+/// An agent registers a flow at a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register<'a> {
-    /// The flow.
+    /// Key of the flow.
     pub flow_key: FlowKey,
-    /// What the agent is to it.
+    /// Role of the agent in the flow.
     pub role: FlowRole,
-    /// What is asked for.
+    /// Requested service.
     pub service: Service,
-    /// The in-stream block, if there is to be one.
+    /// Shape of the in-stream block, if the flow has one.
     pub in_stream: Option<BlockShape>,
-    /// The largest cross-stream batch the flow may be in, and the repair packets of a full one.
+    /// Largest cross-stream batch for the flow's packets, and the repair packets of a full one.
     pub batch: Option<BlockShape>,
-    /// Details of the service.
+    /// Options of the service.
     pub options: FlowOptions,
-    /// What the flow will send at most.
+    /// Upper bound of the sending rate.
     pub rate: KilobitsPerSecond,
-    /// The latency budget, from sending to delivery.
+    /// Latency budget, from sending to delivery.
     pub budget: Microseconds,
-    /// What a receiver is willing to send for others.
+    /// Limit of the rate at which the receiver returns packets for repairs of other flows.
     pub consent: Consent,
-    /// The relay shard at the path's other end: the egress relay of a sender's path, the ingress relay of a receiver's.
-    /// A sender may register a flow once for each egress relay.
+    /// Relay shard at the path's other end: the egress relay of a sender's path, the ingress relay
+    /// of a receiver's. A sender may register a flow once for each egress relay.
     pub far_relay: GrantedRelay,
-    /// The bytes of a grant, empty where the static configuration implies it. A relay that cannot read them answers
-    /// so; that is why they are not checked here.
+    /// Bytes of a grant; empty if the static configuration implies it. They are not checked here,
+    /// because a relay must answer an invalid grant.
     pub grant: &'a [u8],
-    /// The number of changes to what is asked for, modulo 256. A relay does not apply a `register` that was overtaken by one with a
-    /// later revision. `None` in a message that does not have it counts as 0.
+    /// Number of changes to the registration, modulo 256. A relay ignores a `register` if one with
+    /// a later revision has overtaken it.
+    ///
+    /// `None` if the message has no revision, which counts as 0.
     pub revision: Option<u8>,
 }
 
 impl<'a> Register<'a> {
-    /// The message's type.
+    /// Type number of a register message on the wire.
     pub const TYPE: u8 = 1;
 
-    /// Reads the body.
+    /// Reads a register message from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -125,11 +128,11 @@ impl<'a> Register<'a> {
         })
     }
 
-    /// Appends the message.
+    /// Appends the register message to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             output.u8(self.role.code());
@@ -154,7 +157,8 @@ fn parse_grant<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], ParseError> {
     reader.bytes("grant", bytes.into())
 }
 
-/// A grant too long for its length field does not fit into any packet either, and is refused with the message.
+/// Writes the grant's length and bytes. A grant too long for the length field exceeds any packet,
+/// and is refused with the message.
 fn emit_grant(grant: &[u8], output: &mut Output<'_>) {
     output.u16(u16::try_from(grant.len()).unwrap_or(u16::MAX));
     output.bytes(grant);

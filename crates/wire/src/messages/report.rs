@@ -1,63 +1,65 @@
-//! Report: how a flow fares.
+//! Report: losses and delays of a flow.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::FlowKey;
 use crate::quantities::Microseconds;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// Packets lost on the direct path, by what brought them back in time; modulo 2^32.
+/// Packets lost on the direct path and repaired in time, by source of the repair; modulo 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairCounters {
-    /// The flow's own repair packets.
+    /// Repaired by the flow's own repair packets.
     pub in_stream: u32,
-    /// A batch, with the help of other receivers.
+    /// Repaired by decoding a batch, with packets from other receivers.
     pub cooperative: u32,
-    /// The egress relay's cache.
+    /// Repaired from the egress relay's cache.
     pub cached: u32,
-    /// Delivery over the overlay.
+    /// Repaired by delivery over the overlay.
     pub forwarded: u32,
 }
 
-/// One-way delays above the least one of the direct path, of the packets of the last second that came in time.
+/// One-way delays of the packets of the last second that arrived in time, above the direct path's
+/// base delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayPercentiles {
-    /// Half of the packets were not later.
+    /// Median of the delays.
     pub p50: Microseconds,
-    /// 95 in 100 were not later.
+    /// 95th percentile of the delays.
     pub p95: Microseconds,
-    /// 99 in 100 were not later.
+    /// 99th percentile of the delays.
     pub p99: Microseconds,
 }
 
-/// A receiver says how a flow fares. Counters began with the session, and are modulo 2^32.
+/// A receiver reports losses and delays of a flow. Counters start with the session, and are modulo
+/// 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The flow.
+    /// Key of the flow.
     pub flow_key: FlowKey,
-    /// The low 32 bits of the highest sequence number seen.
+    /// Low 32 bits of the highest sequence number that has arrived.
     pub highest_low: u32,
-    /// Packets first delivered by the direct path.
+    /// Packets that the direct path delivered before any repair.
     pub direct: u32,
-    /// Packets lost on the direct path.
+    /// Packets that the direct path lost, repaired or not.
     pub lost: u32,
-    /// Of these, repaired.
+    /// Lost packets that were repaired in time.
     pub repaired: RepairCounters,
-    /// Packets that came too late.
+    /// Packets that arrived after the latency budget.
     pub late: u32,
-    /// Rows of lost packets.
+    /// Bursts of lost packets.
     pub bursts: u32,
-    /// Packets in the longest such row.
+    /// Packets in the longest burst.
     pub longest_burst: u32,
-    /// Delays of the last interval.
+    /// One-way delays of the last second, above the base delay.
     pub delay: DelayPercentiles,
 }
 
 impl Report {
-    /// The message's type.
+    /// Type number of a report on the wire.
     pub const TYPE: u8 = 24;
 
-    /// Reads the body.
+    /// Reads a report from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -85,19 +87,19 @@ impl Report {
         })
     }
 
-    /// Appends the message.
+    /// Appends the report to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         let (repaired, delay) = (&self.repaired, &self.delay);
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             let before = [self.highest_low, self.direct, self.lost];
-            let ways = [repaired.in_stream, repaired.cooperative, repaired.cached, repaired.forwarded];
+            let repairs = [repaired.in_stream, repaired.cooperative, repaired.cached, repaired.forwarded];
             let after = [self.late, self.bursts, self.longest_burst];
             let delays = [delay.p50, delay.p95, delay.p99].map(Microseconds::count);
-            for number in before.into_iter().chain(ways).chain(after).chain(delays) {
+            for number in before.into_iter().chain(repairs).chain(after).chain(delays) {
                 output.u32(number);
             }
         })

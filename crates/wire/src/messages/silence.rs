@@ -1,31 +1,31 @@
-//! Silence: nothing of a flow comes any more.
+//! Silence: a receiver reports that no more packets of a flow arrive.
 
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::ids::FlowKey;
 use crate::quantities::Microseconds;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// A receiver tells the sender that nothing comes on the direct path.
+/// A receiver informs the sender that no packets arrive on the direct path.
 ///
-/// The receiver does not know whether anything was sent. The sender does.
+/// Only the sender knows if it has sent any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// The flow.
+    /// Key of the flow.
     pub flow_key: FlowKey,
-    /// The low 32 bits of the first sequence number that did not come.
+    /// Low 32 bits of the first sequence number that did not arrive.
     pub from_low: u32,
-    /// How long ago the packet before it came, or the latest one that came by the direct path.
+    /// Time since the latest packet arrived on the direct path.
     pub elapsed: Microseconds,
-    /// Packets first delivered by the direct path so far, as in a report.
+    /// Packets that the direct path delivered before any repair, as in a report.
     pub direct: u32,
 }
 
 impl Silence {
-    /// The message's type.
+    /// Type number of a silence message on the wire.
     pub const TYPE: u8 = 26;
 
-    /// Reads the body.
+    /// Reads a silence message from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -39,11 +39,11 @@ impl Silence {
         })
     }
 
-    /// Appends the message.
+    /// Appends the silence message to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             output.u32(self.from_low);

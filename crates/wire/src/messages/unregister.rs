@@ -1,29 +1,30 @@
-//! Unregister: an agent's part in a flow has ended.
+//! Unregister: an agent ends its registration of a flow.
 
 use super::FlowRole;
 use crate::codes::Code;
-use crate::error::{Full, ParseError};
+use crate::error::{MessageFullError, ParseError};
 use crate::grant::GrantedRelay;
 use crate::ids::FlowKey;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
-/// An agent's part in a flow has ended.
+/// An agent ends its registration of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unregister {
-    /// The flow.
+    /// Key of the flow.
     pub flow_key: FlowKey,
-    /// What the agent was to it.
+    /// Role of the agent in the flow.
     pub role: FlowRole,
-    /// The relay shard at the other end of the sender's path that ended; `None` if all paths of the flow have.
+    /// Relay shard at the other end of the sender's path that ended; `None` if all paths of the
+    /// flow have ended.
     pub far_relay: Option<GrantedRelay>,
 }
 
 impl Unregister {
-    /// The message's type.
+    /// Type number of an unregister message on the wire.
     pub const TYPE: u8 = 5;
 
-    /// Reads the body.
+    /// Reads an unregister message from the body of a message.
     ///
     /// # Errors
     /// If a field is cut off or illegal.
@@ -36,11 +37,11 @@ impl Unregister {
         })
     }
 
-    /// Appends the message.
+    /// Appends the unregister message to the messages of a packet.
     ///
     /// # Errors
-    /// If it does not fit.
-    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), Full> {
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
         writer.append(Self::TYPE, |output| {
             output.bytes(&self.flow_key.to_bytes());
             output.u8(self.role.code());

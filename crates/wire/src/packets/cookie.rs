@@ -1,27 +1,28 @@
-//! Cookies: what a busy or doubtful responder answers.
+//! Cookies: a responder's answer to an initiation when it is busy, or when the initiation may be a
+//! replay.
 
 use super::{Kind, checked_header, part, part_mut, too_long};
 use crate::error::ParseError;
 use crate::ids::SessionIndex;
 use crate::limits::{MAC_BYTES, TAG_BYTES};
 
-/// The header of a cookie packet.
+/// Header of a cookie packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CookieHeader {
-    /// The index that the initiation gave as its sender's.
+    /// Session index of the initiator, as in its initiation.
     pub receiver: SessionIndex,
-    /// Random; goes into the key under which the cookie is sealed.
+    /// Random input of the key that seals the cookie.
     pub salt: [u8; Self::SALT_BYTES],
 }
 
 impl CookieHeader {
-    /// Bytes of the header; the sealed cookie follows.
+    /// Length of the header, in bytes; the sealed cookie follows.
     pub const BYTES: usize = 8 + Self::SALT_BYTES;
 
-    /// Bytes of the salt.
+    /// Length of the salt, in bytes.
     pub const SALT_BYTES: usize = 16;
 
-    /// Writes the header.
+    /// Encodes the header of a cookie packet into `header`.
     pub fn emit(&self, header: &mut [u8; Self::BYTES]) {
         let [i0, i1, i2, i3] = self.receiver.number().to_be_bytes();
         let (fields, salt) = header.split_at_mut(8);
@@ -30,7 +31,7 @@ impl CookieHeader {
     }
 }
 
-/// A checked cookie packet.
+/// Cookie packet whose kind and length have been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct CookiePacket<B> {
     header: CookieHeader,
@@ -40,11 +41,11 @@ pub struct CookiePacket<B> {
 const COOKIE_START: usize = CookieHeader::BYTES;
 const TAG_START: usize = COOKIE_START + MAC_BYTES;
 
-/// Bytes of a cookie packet, no more and no fewer.
+/// Exact length of a cookie packet, in bytes.
 pub const COOKIE_PACKET_BYTES: usize = TAG_START + TAG_BYTES;
 
 impl<B: AsRef<[u8]>> CookiePacket<B> {
-    /// Checks the length.
+    /// Checks the kind and length of a cookie packet.
     ///
     /// # Errors
     /// If the packet is of another kind, or its length is not [`COOKIE_PACKET_BYTES`].
@@ -61,13 +62,13 @@ impl<B: AsRef<[u8]>> CookiePacket<B> {
         Ok(Self { header: CookieHeader { receiver, salt }, bytes })
     }
 
-    /// The header.
+    /// Returns the header of the packet.
     #[must_use]
     pub const fn header(&self) -> &CookieHeader {
         &self.header
     }
 
-    /// The sealed cookie and its tag.
+    /// Returns the sealed cookie and its authentication tag.
     #[must_use]
     pub fn sealed(&self) -> (&[u8; MAC_BYTES], &[u8; TAG_BYTES]) {
         let bytes = self.bytes.as_ref();
@@ -76,7 +77,7 @@ impl<B: AsRef<[u8]>> CookiePacket<B> {
 }
 
 impl CookiePacket<[u8; COOKIE_PACKET_BYTES]> {
-    /// A packet with this header and this cookie, sealed.
+    /// Builds a packet of this header and sealed cookie.
     pub(crate) fn new(header: CookieHeader, cookie: &[u8; MAC_BYTES], tag: &[u8; TAG_BYTES]) -> Self {
         let mut bytes = [0; COOKIE_PACKET_BYTES];
         header.emit(part_mut(&mut bytes, 0));
@@ -85,7 +86,7 @@ impl CookiePacket<[u8; COOKIE_PACKET_BYTES]> {
         Self { header, bytes }
     }
 
-    /// The packet.
+    /// Returns the packet as bytes, for sending.
     pub(crate) const fn into_bytes(self) -> [u8; COOKIE_PACKET_BYTES] {
         self.bytes
     }

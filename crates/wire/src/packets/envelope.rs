@@ -1,4 +1,4 @@
-//! Envelopes: source packets on their way through relays.
+//! Envelopes: source packets sent through relays.
 
 use super::{Kind, checked_header, illegal, split_end};
 use crate::coded::CODED_OVERHEAD;
@@ -8,45 +8,46 @@ use crate::ids::{Alias, SessionIndex};
 use crate::limits::TAG_BYTES;
 
 codes! {
-    /// What an envelope is for; it follows from the direction, and tells the receiver what it costs.
+    /// Role of an envelope. It follows from the direction, and determines the receiver's cost.
     pub enum EnvelopeRole {
-        /// Sender to ingress relay: code, cache or forward this, as the flow is registered.
+        /// Sender to ingress relay: a copy to code, cache or forward, as the flow is registered.
         Copy = 0,
-        /// Sender to ingress relay: the same, in answer to a copy NACK.
+        /// Sender to ingress relay: a copy in answer to a copy NACK.
         ResentCopy = 1,
-        /// Relay to relay: a copy on its way to the egress relay's cache, or to receivers.
-        Carried = 2,
-        /// Relay to receiver: delivery over the overlay, not asked for.
+        /// Relay to relay: a copy for the egress relay's cache, or for receivers.
+        RelayedCopy = 2,
+        /// Relay to receiver: delivery over the overlay, without a NACK.
         Forwarded = 3,
         /// Relay to receiver: answer to a NACK, from the cache.
         CachedRepair = 4,
-        /// Relay to receiver: answer to a NACK, decoded with others' help.
+        /// Relay to receiver: answer to a NACK, decoded with packets from other receivers.
         CooperativeRepair = 5,
-        /// Receiver to egress relay: a packet of the receiver's own flow, for somebody else's repair.
+        /// Receiver to egress relay: a packet of the receiver's own flow, for the repair of another
+        /// flow.
         CooperativeAnswer = 6,
     }
 }
 
-/// The header of an envelope.
+/// Header of an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnvelopeHeader {
-    /// What the envelope is for.
+    /// Role of the envelope.
     pub role: EnvelopeRole,
-    /// The receiver's index of the session.
+    /// Session index that the receiver of the packet has chosen.
     pub receiver: SessionIndex,
-    /// The low 32 bits of the counter, which envelopes share with message packets.
+    /// Low 32 bits of the packet's counter; message packets use the same counters.
     pub counter_low: u32,
-    /// What stands for the flow on this hop.
+    /// Alias of the flow on this hop.
     pub alias: Alias,
-    /// The low 32 bits of the sequence number.
+    /// Low 32 bits of the source packet's sequence number.
     pub sequence_low: u32,
 }
 
 impl EnvelopeHeader {
-    /// Bytes of the header; the coded bytes follow.
+    /// Length of the header, in bytes; the coded bytes follow.
     pub const BYTES: usize = 16;
 
-    /// Writes the header.
+    /// Encodes the header of an envelope into `header`.
     #[inline]
     pub const fn emit(&self, header: &mut [u8; Self::BYTES]) {
         let [i0, i1, i2, i3] = self.receiver.number().to_be_bytes();
@@ -58,21 +59,23 @@ impl EnvelopeHeader {
     }
 }
 
-/// A checked envelope. The coded bytes are not looked at: only who can open them has to understand them.
+/// Envelope whose length and header have been checked. The coded bytes are not checked, because
+/// only the receiver's agent can open them.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<B> {
     header: EnvelopeHeader,
     bytes: B,
 }
 
-/// Bytes of an envelope beyond its coded bytes.
+/// Number of bytes of an envelope besides its coded bytes: header and tag.
 pub const ENVELOPE_OVERHEAD: usize = EnvelopeHeader::BYTES + TAG_BYTES;
 
 impl<B: AsRef<[u8]>> Envelope<B> {
-    /// Checks length and header.
+    /// Checks the length and header of an envelope.
     ///
     /// # Errors
-    /// If the packet is of another kind, too short for coded bytes, or its role or alias is illegal.
+    /// If the packet is of another kind, too short for coded bytes, or its role or alias is
+    /// illegal.
     #[inline]
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
         const THING: &str = "envelope";
@@ -91,14 +94,14 @@ impl<B: AsRef<[u8]>> Envelope<B> {
         Ok(Self { header, bytes })
     }
 
-    /// The header.
+    /// Returns the header of the envelope.
     #[inline]
     #[must_use]
     pub const fn header(&self) -> &EnvelopeHeader {
         &self.header
     }
 
-    /// The coded bytes.
+    /// Returns the coded bytes of the source packet.
     #[inline]
     #[must_use]
     pub fn coded(&self) -> &[u8] {
@@ -106,7 +109,7 @@ impl<B: AsRef<[u8]>> Envelope<B> {
         &authenticated[EnvelopeHeader::BYTES..]
     }
 
-    /// What the hop tag authenticates, which is everything before it, and the tag.
+    /// Returns the bytes that the hop tag authenticates, and the tag, which follows them.
     #[inline]
     #[must_use]
     pub fn authenticated(&self) -> (&[u8], &[u8; TAG_BYTES]) {
@@ -115,14 +118,14 @@ impl<B: AsRef<[u8]>> Envelope<B> {
 }
 
 impl<'a> Envelope<&'a mut [u8]> {
-    /// The whole packet.
+    /// Returns the whole packet as bytes.
     #[inline]
     #[must_use]
     pub const fn into_bytes(self) -> &'a mut [u8] {
         self.bytes
     }
 
-    /// The coded bytes, for opening in place once the tag has been found right.
+    /// Returns the coded bytes, to be opened in place after the tag has been verified.
     #[inline]
     #[must_use]
     pub fn into_coded(self) -> &'a mut [u8] {

@@ -13,58 +13,58 @@ use crate::payloads::InitiationPayload;
 
 const THING: &str = "initiation";
 
-/// The version of the wire format.
+/// Version of the wire format that this crate implements.
 const VERSION: u8 = 1;
 
-/// What the Noise prologue begins with; the header follows.
+/// First bytes of the Noise prologue; the header follows.
 const PROLOGUE_START: &[u8; 5] = b"byway";
 
 const PROLOGUE_BYTES: usize = PROLOGUE_START.len() + InitiationHeader::BYTES;
 
 codes! {
-    /// Between whom a session is.
+    /// Roles of the two nodes of a session.
     pub enum Purpose {
-        /// Two agents, end to end.
+        /// Session between two agents, end to end.
         EndToEnd = 1,
-        /// An agent and a relay's shard.
+        /// Session between an agent and a relay's shard.
         AgentToRelay = 2,
-        /// Two relays' shards.
+        /// Session between two relays' shards.
         RelayToRelay = 3,
     }
 }
 
 codes! {
-    /// The ciphers of handshake and session; the initiator chooses.
+    /// Ciphers of a handshake and its session; the initiator chooses them.
     pub enum Suite {
-        /// AES-256-GCM (NIST SP 800-38D), after a handshake by `Noise_IKpsk2_25519_AESGCM_BLAKE2s`: the faster one on
-        /// processors that have instructions for it.
+        /// AES-256-GCM (NIST SP 800-38D), after a handshake by `Noise_IKpsk2_25519_AESGCM_BLAKE2s`:
+        /// the faster one on processors that have instructions for it.
         Aes256Gcm = 1,
-        /// ChaCha20-Poly1305 (RFC 8439), after a handshake by `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s`: the faster one
-        /// on all others.
+        /// ChaCha20-Poly1305 (RFC 8439), after a handshake by
+        /// `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s`: the faster one on all others.
         ChaCha20Poly1305 = 2,
     }
 }
 
-/// The header of an initiation, which is part of the Noise prologue.
+/// Header of an initiation, which is part of the Noise prologue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitiationHeader {
-    /// Between whom the session is.
+    /// Roles of the two nodes.
     pub purpose: Purpose,
-    /// The ciphers of handshake and session.
+    /// Ciphers of the handshake and the session.
     pub suite: Suite,
-    /// The shard of the responder that is asked for, if it is a relay.
+    /// Requested shard of the responder, if it is a relay.
     pub shard: Shard,
-    /// What the initiator can do.
+    /// Capabilities of the initiator.
     pub capabilities: Capabilities,
-    /// The initiator's index of the session.
+    /// Session index that the initiator has chosen for packets to it.
     pub sender: SessionIndex,
 }
 
 impl InitiationHeader {
-    /// Bytes of the header; the Noise message follows.
+    /// Length of the header, in bytes; the Noise message follows.
     pub const BYTES: usize = 12;
 
-    /// Writes the header.
+    /// Encodes the header of an initiation into `header`.
     pub const fn emit(&self, header: &mut [u8; Self::BYTES]) {
         let [c0, c1] = self.capabilities.bits().to_be_bytes();
         let [i0, i1, i2, i3] = self.sender.number().to_be_bytes();
@@ -88,37 +88,39 @@ impl InitiationHeader {
     }
 }
 
-/// A checked initiation.
+/// Initiation whose length and header have been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct InitiationPacket<B> {
     header: InitiationHeader,
     bytes: B,
 }
 
-/// Bytes of an initiation beyond its payload: header, ephemeral and sealed static key, tag, two MACs.
+/// Number of bytes of an initiation besides its payload: header, ephemeral and sealed static key,
+/// tag, two MACs.
 pub const INITIATION_OVERHEAD: usize =
     InitiationHeader::BYTES + 2 * KEY_BYTES + 2 * TAG_BYTES + 2 * MAC_BYTES;
 
-/// Bytes of an initiation without messages.
+/// Length of an initiation without messages, in bytes.
 pub const INITIATION_BYTES_MIN: usize = INITIATION_OVERHEAD + InitiationPayload::BYTES;
 
 impl<B: AsRef<[u8]>> InitiationPacket<B> {
-    /// Checks length and header.
+    /// Checks the length and header of an initiation.
     ///
     /// # Errors
-    /// If the packet is of another kind, shorter than [`INITIATION_BYTES_MIN`], or a field of its header is illegal.
+    /// If the packet is of another kind, shorter than [`INITIATION_BYTES_MIN`], or a field of its
+    /// header is illegal.
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
         let header = checked_header(THING, Kind::Initiation, INITIATION_BYTES_MIN, bytes.as_ref())?;
         Ok(Self { header: InitiationHeader::parse(header)?, bytes })
     }
 
-    /// The header.
+    /// Returns the header of the initiation.
     #[must_use]
     pub const fn header(&self) -> &InitiationHeader {
         &self.header
     }
 
-    /// The Noise prologue: `"byway"` and the header as it was sent, bits without a meaning included.
+    /// Returns the Noise prologue: `"byway"` and the header as sent, including undefined bits.
     #[must_use]
     pub fn prologue(&self) -> [u8; PROLOGUE_BYTES] {
         let mut prologue = [0; PROLOGUE_BYTES];
@@ -128,37 +130,37 @@ impl<B: AsRef<[u8]>> InitiationPacket<B> {
         prologue
     }
 
-    /// The first Noise message: ephemeral key, sealed static key, sealed payload.
+    /// Returns the first Noise message: ephemeral key, sealed static key, sealed payload.
     #[must_use]
     pub fn noise_message(&self) -> &[u8] {
         &self.before_mac1()[InitiationHeader::BYTES..]
     }
 
-    /// What `mac1` authenticates.
+    /// Returns the bytes that `mac1` authenticates: all before it.
     #[must_use]
     pub fn before_mac1(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.mac1_start()]
     }
 
-    /// Shows that the sender knows the responder's public key.
+    /// Returns the first MAC. It proves that the sender knows the responder's public key.
     #[must_use]
     pub fn mac1(&self) -> &[u8; MAC_BYTES] {
         part(self.bytes.as_ref(), self.mac1_start())
     }
 
-    /// What `mac2` authenticates.
+    /// Returns the bytes that `mac2` authenticates: all before it.
     #[must_use]
     pub fn before_mac2(&self) -> &[u8] {
         &self.bytes.as_ref()[..self.mac2_start()]
     }
 
-    /// Shows that the sender got a cookie; zeros without one.
+    /// Returns the second MAC. It proves that the sender has received a cookie; zeros without one.
     #[must_use]
     pub fn mac2(&self) -> &[u8; MAC_BYTES] {
         part(self.bytes.as_ref(), self.mac2_start())
     }
 
-    /// How many bytes the packet has.
+    /// Returns the length of the packet, in bytes.
     pub(crate) fn length(&self) -> usize {
         self.bytes.as_ref().len()
     }
@@ -173,19 +175,19 @@ impl<B: AsRef<[u8]>> InitiationPacket<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> InitiationPacket<B> {
-    /// Where the first Noise message is written.
+    /// Returns the space of the first Noise message, for writing.
     pub(crate) fn noise_message_mut(&mut self) -> &mut [u8] {
         let end = self.mac1_start();
         &mut self.bytes.as_mut()[InitiationHeader::BYTES..end]
     }
 
-    /// Where `mac1` is written.
+    /// Returns the space of `mac1`, for writing.
     pub(crate) fn mac1_mut(&mut self) -> &mut [u8; MAC_BYTES] {
         let start = self.mac1_start();
         part_mut(self.bytes.as_mut(), start)
     }
 
-    /// Where `mac2` is written.
+    /// Returns the space of `mac2`, for writing.
     pub(crate) fn mac2_mut(&mut self) -> &mut [u8; MAC_BYTES] {
         let start = self.mac2_start();
         part_mut(self.bytes.as_mut(), start)
@@ -193,15 +195,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InitiationPacket<B> {
 }
 
 impl InitiationPacket<Vec<u8>> {
-    /// A packet with this header, and zeros where a Noise message with `messages_bytes` of messages and the MACs
-    /// belong.
-    pub(crate) fn with_room(header: InitiationHeader, messages_bytes: usize) -> Self {
+    /// Creates a packet with this header, and with zeros for the MACs and for a Noise message with
+    /// `messages_bytes` bytes of messages.
+    pub(crate) fn with_capacity(header: InitiationHeader, messages_bytes: usize) -> Self {
         let mut bytes = vec![0; INITIATION_BYTES_MIN + messages_bytes];
         header.emit(part_mut(&mut bytes, 0));
         Self { header, bytes }
     }
 
-    /// The packet.
+    /// Returns the packet as bytes, for sending.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

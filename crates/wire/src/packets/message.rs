@@ -1,25 +1,25 @@
-//! Message packets: a sealed row of messages.
+//! Message packets: sealed sequences of messages.
 
 use super::{Kind, checked_header};
-use crate::coded::Sealed;
+use crate::coded::SealedBytes;
 use crate::error::ParseError;
 use crate::ids::SessionIndex;
 use crate::limits::TAG_BYTES;
 
-/// The header of a message packet, which is its associated data.
+/// Header of a message packet, which is its associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// The receiver's index of the session.
+    /// Session index that the receiver of the packet has chosen.
     pub receiver: SessionIndex,
-    /// The low 32 bits of the counter.
+    /// Low 32 bits of the packet's counter; envelopes use the same counters.
     pub counter_low: u32,
 }
 
 impl MessageHeader {
-    /// Bytes of the header; the ciphertext follows.
+    /// Length of the header, in bytes; the ciphertext follows.
     pub const BYTES: usize = 9;
 
-    /// Writes the header.
+    /// Encodes the header of a message packet into `header`.
     #[inline]
     pub const fn emit(&self, header: &mut [u8; Self::BYTES]) {
         let [i0, i1, i2, i3] = self.receiver.number().to_be_bytes();
@@ -28,18 +28,18 @@ impl MessageHeader {
     }
 }
 
-/// A checked message packet.
+/// Message packet whose kind and length have been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct MessagePacket<B> {
     header: MessageHeader,
     bytes: B,
 }
 
-/// Bytes of a message packet beyond its messages.
+/// Number of bytes of a message packet besides its messages: header and tag.
 pub const MESSAGE_OVERHEAD: usize = MessageHeader::BYTES + TAG_BYTES;
 
 impl<B: AsRef<[u8]>> MessagePacket<B> {
-    /// Checks the length.
+    /// Checks the kind and length of a message packet.
     ///
     /// # Errors
     /// If the packet is of another kind or shorter than [`MESSAGE_OVERHEAD`].
@@ -54,14 +54,14 @@ impl<B: AsRef<[u8]>> MessagePacket<B> {
         Ok(Self { header, bytes })
     }
 
-    /// The header.
+    /// Returns the header of the packet.
     #[inline]
     #[must_use]
     pub const fn header(&self) -> &MessageHeader {
         &self.header
     }
 
-    /// Ciphertext and tag, in one piece.
+    /// Returns the ciphertext together with its tag.
     #[inline]
     #[must_use]
     pub fn sealed(&self) -> &[u8] {
@@ -70,18 +70,18 @@ impl<B: AsRef<[u8]>> MessagePacket<B> {
 }
 
 impl<'a> MessagePacket<&'a mut [u8]> {
-    /// The whole packet.
+    /// Returns the whole packet as bytes.
     #[inline]
     #[must_use]
     pub const fn into_bytes(self) -> &'a mut [u8] {
         self.bytes
     }
 
-    /// Associated data, which are the header, and what is sealed.
+    /// Splits the packet into its associated data, which is the header, and its sealed bytes.
     #[inline]
     #[must_use]
-    pub fn into_parts(self) -> (&'a [u8], Sealed<'a>) {
+    pub fn into_parts(self) -> (&'a [u8], SealedBytes<'a>) {
         let (header, sealed) = self.bytes.split_at_mut(MessageHeader::BYTES);
-        (header, Sealed::checked(sealed))
+        (header, SealedBytes::checked(sealed))
     }
 }

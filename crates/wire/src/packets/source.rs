@@ -7,27 +7,27 @@ use crate::coded::{CODED_OVERHEAD, CodedBytes, FLAGS_BYTES, Flags};
 use crate::error::ParseError;
 use crate::ids::SessionIndex;
 
-/// The header of a source packet.
+/// Header of a source packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceHeader {
-    /// The receiver's index of the session.
+    /// Session index that the receiver of the packet has chosen.
     pub receiver: SessionIndex,
-    /// What the sender calls the flow.
+    /// Number of the flow, which its sender has assigned.
     pub flow: FlowId,
-    /// The low 32 bits of the sequence number.
+    /// Low 32 bits of the sequence number.
     pub sequence_low: u32,
-    /// Epoch and piece.
+    /// Low bits of the epoch, fragment, and flag of the DSCP.
     pub flags: Flags,
 }
 
 impl SourceHeader {
-    /// Bytes of the header, flags included; the ciphertext follows.
+    /// Length of the header, in bytes, flags included; the ciphertext follows.
     pub const BYTES: usize = 12;
 
-    /// Where the coded bytes begin: at the flags, which end the header.
+    /// Offset of the coded bytes. They begin with the flags, which end the header.
     pub const CODED_START: usize = Self::BYTES - FLAGS_BYTES;
 
-    /// Writes the header.
+    /// Encodes the header of a source packet into `header`.
     #[inline]
     pub const fn emit(&self, header: &mut [u8; Self::BYTES]) {
         let [i0, i1, i2, i3] = self.receiver.number().to_be_bytes();
@@ -38,18 +38,18 @@ impl SourceHeader {
     }
 }
 
-/// A checked source packet.
+/// Source packet whose kind and length have been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct SourcePacket<B> {
     header: SourceHeader,
     bytes: B,
 }
 
-/// Bytes of a source packet beyond the application's datagram.
+/// Number of bytes of a source packet besides the application's datagram.
 pub const SOURCE_OVERHEAD: usize = SourceHeader::CODED_START + CODED_OVERHEAD;
 
 impl<B: AsRef<[u8]>> SourcePacket<B> {
-    /// Checks length and header.
+    /// Checks the kind and length of a source packet.
     ///
     /// # Errors
     /// If the packet is of another kind or shorter than [`SOURCE_OVERHEAD`].
@@ -67,14 +67,14 @@ impl<B: AsRef<[u8]>> SourcePacket<B> {
         Ok(Self { header, bytes })
     }
 
-    /// The header.
+    /// Returns the header of the packet.
     #[inline]
     #[must_use]
     pub const fn header(&self) -> &SourceHeader {
         &self.header
     }
 
-    /// The coded bytes, as repairs and caches know the packet.
+    /// Returns the coded bytes, over which repair packets are computed and which caches store.
     #[inline]
     #[must_use]
     pub fn coded(&self) -> CodedBytes<&[u8]> {
@@ -83,7 +83,7 @@ impl<B: AsRef<[u8]>> SourcePacket<B> {
 }
 
 impl<'a> SourcePacket<&'a mut [u8]> {
-    /// The coded bytes, for opening in place.
+    /// Returns the coded bytes, for decryption in place.
     #[inline]
     #[must_use]
     pub fn into_coded(self) -> CodedBytes<&'a mut [u8]> {

@@ -9,29 +9,30 @@ use crate::limits::{KEY_BYTES, TAG_BYTES};
 use crate::low::{Counter, SequenceNumber};
 use crate::packets::Suite;
 
-/// What is never used twice with one key.
+/// Nonce of a packet: a number that is used only once with a key.
 ///
-/// The first two bytes keep source packets apart from what is counted: 0 for the former, 1 for the latter.
+/// The first two bytes distinguish source packets (0) from packets with a counter (1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nonce([u8; 12]);
 
 impl Nonce {
-    /// For keys that seal only once.
+    /// Nonce of zeros, for keys that seal only once.
     pub(super) const ZERO: Self = Self([0; 12]);
 
-    /// The nonce of a source packet: `0[2] ‖ flow[2] ‖ sequence number[8]`.
+    /// Returns the nonce of a source packet: `0[2] ‖ flow[2] ‖ sequence number[8]`.
     #[must_use]
     pub const fn of_source_packet(flow: FlowId, sequence: SequenceNumber) -> Self {
         Self::new(0, flow.number(), sequence.number())
     }
 
-    /// The nonce of a message packet or an envelope: `1[2] ‖ 0[2] ‖ counter[8]`.
+    /// Returns the nonce of a message packet or an envelope: `1[2] ‖ 0[2] ‖ counter[8]`.
     #[must_use]
     pub const fn of_counter(counter: Counter) -> Self {
         Self::new(1, 0, counter.number())
     }
 
-    /// The nonce of message `number` under one key of a Noise handshake, as Noise section 12 has it.
+    /// Returns the nonce of message `number` under one key of a Noise handshake, as Noise section
+    /// 12 defines it.
     pub(super) const fn of_noise(suite: Suite, number: u64) -> Self {
         let number = match suite {
             Suite::Aes256Gcm => number,
@@ -40,8 +41,8 @@ impl Nonce {
         Self::new(0, 0, number)
     }
 
-    /// `kind[2] ‖ flow[2] ‖ number[8]`, put together in registers: bytes written one by one are not there yet when a
-    /// cipher reads them as words, and the processor waits.
+    /// Composes `kind[2] ‖ flow[2] ‖ number[8]` in registers. Bytes written one by one would stall
+    /// the cipher, which reads them as words.
     #[inline]
     const fn new(kind: u16, flow: u16, number: u64) -> Self {
         let head = (kind as u64) << 48 | (flow as u64) << 32 | number >> 32;
@@ -53,7 +54,7 @@ impl Nonce {
         Self(nonce)
     }
 
-    /// The nonce as the ciphers take it.
+    /// Returns the nonce as bytes, for ciphers.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; 12] {
         &self.0
@@ -65,35 +66,35 @@ impl Nonce {
     }
 }
 
-/// A tag that does not belong to key, nonce, associated data and ciphertext.
+/// Error of a packet whose tag does not match key, nonce, associated data and ciphertext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the packet's tag is wrong: it is damaged, forged, or of another epoch; drop it and count it")]
-pub struct Forged;
+#[error("invalid tag: the packet is damaged, forged, or of another epoch; drop it and count it")]
+pub struct ForgeryError;
 
-/// An implementation of the ciphers. All implementations give the same bytes.
+/// Implementation of the ciphers. All implementations return the same bytes.
 pub trait Provider {
-    /// Prepares `key` for use; it is wiped when the result is dropped.
+    /// Prepares `key` for use. The returned value wipes it when dropped.
     fn key(&self, suite: Suite, key: &[u8; KEY_BYTES]) -> Box<dyn PacketKey>;
 }
 
-/// A key that seals and opens packets in place.
+/// Key of a cipher that seals and opens packets in place.
 pub trait PacketKey: Send + Sync {
-    /// Replaces the plaintext in `in_out` by its ciphertext, and gives the tag over it and the associated data.
+    /// Encrypts `in_out` in place, and returns the tag over the ciphertext and the associated data.
     ///
     /// The caller never uses a nonce twice.
     fn seal(&self, nonce: &Nonce, associated: &[u8], in_out: &mut [u8]) -> [u8; TAG_BYTES];
 
-    /// Replaces the ciphertext in `in_out` by its plaintext.
+    /// Decrypts `in_out` in place.
     ///
     /// # Errors
-    /// If the tag is not right. What `in_out` then holds is garbage, to be looked at by nobody.
+    /// If the tag is invalid. The bytes in `in_out` are then garbage, and must not be used.
     fn open(
         &self,
         nonce: &Nonce,
         associated: &[u8],
         in_out: &mut [u8],
         tag: &[u8; TAG_BYTES],
-    ) -> Result<(), Forged>;
+    ) -> Result<(), ForgeryError>;
 }
 
 #[cfg(test)]

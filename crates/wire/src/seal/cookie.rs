@@ -1,4 +1,4 @@
-//! Cookies: a busy responder makes the initiator show that it gets what is sent to its address.
+//! Cookies: a busy responder requires proof that the initiator receives at its address.
 
 use core::fmt;
 
@@ -6,10 +6,10 @@ use byway_units::Time;
 use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::aead::{Forged, Nonce, Provider};
-use super::handshake::Screened;
+use super::aead::{ForgeryError, Nonce, Provider};
+use super::handshake::ScreenedInitiation;
 use super::mac;
-use super::portable::Portable;
+use super::portable::PortableProvider;
 use super::primitives;
 use super::random::Random;
 use super::static_key::PublicKey;
@@ -18,7 +18,7 @@ use crate::ids::SessionIndex;
 use crate::limits::{COOKIE_SECRET_LIFE, KEY_BYTES, MAC_BYTES};
 use crate::packets::{COOKIE_PACKET_BYTES, CookieHeader, CookiePacket, Suite};
 
-/// What a responder gave for one address; the key of `mac2`. Wiped when dropped.
+/// Cookie of a responder for one address: the key of `mac2`. Wiped when dropped.
 #[derive(Clone)]
 pub struct Cookie([u8; MAC_BYTES]);
 
@@ -40,7 +40,8 @@ impl Drop for Cookie {
     }
 }
 
-/// A responder's cookies: one secret for all addresses, so that they cost no memory.
+/// Cookies of a responder for all addresses. They derive from one secret, so nothing is stored for
+/// an address.
 pub struct CookieJar {
     responder: PublicKey,
     current: Option<Secret>,
@@ -73,16 +74,18 @@ impl Secret {
 }
 
 impl CookieJar {
-    /// The cookies of the responder with this key; no secret is drawn before the first one is asked for.
+    /// Returns the cookies of the responder with this key. The first secret is generated for the
+    /// first cookie.
     #[must_use]
     pub const fn new(responder: PublicKey) -> Self {
         Self { responder, current: None, previous: None }
     }
 
-    /// The packet that gives `address` its cookie, in answer to `initiation`.
+    /// Returns the packet with the cookie for `address`, in answer to `initiation`. If the secret's
+    /// period is over, `random` generates another.
     pub fn packet(
         &mut self,
-        initiation: &Screened<'_>,
+        initiation: &ScreenedInitiation<'_>,
         address: Address,
         now: Time,
         random: &mut dyn Random,
@@ -91,21 +94,22 @@ impl CookieJar {
         let mut header =
             CookieHeader { receiver: initiation.header().sender, salt: [0; CookieHeader::SALT_BYTES] };
         random.fill(&mut header.salt);
-        let key = Portable.key(initiation.header().suite, &sealing_key(&self.responder, &header.salt));
+        let key =
+            PortableProvider.key(initiation.header().suite, &sealing_key(&self.responder, &header.salt));
         let mut sealed = *cookie.bytes();
         let tag = key.seal(&Nonce::ZERO, initiation.mac1(), &mut sealed);
         CookiePacket::new(header, &sealed, &tag).into_bytes()
     }
 
-    /// Whether `mac2` of `initiation` was made with a cookie given to `address` and not too old.
+    /// True if the `mac2` of `initiation` derives from a cookie for `address` that has not expired.
     #[must_use]
-    pub fn admits(&self, initiation: &Screened<'_>, address: Address, now: Time) -> bool {
+    pub fn admits(&self, initiation: &ScreenedInitiation<'_>, address: Address, now: Time) -> bool {
         let secrets = [&self.current, &self.previous].into_iter().flatten();
         let mut accepted = secrets.filter(|secret| secret.is_accepted(now));
         accepted.any(|secret| mac::has_mac2(initiation.packet(), &secret.cookie(address)))
     }
 
-    /// The secret that makes cookies now.
+    /// Returns the secret for new cookies, and generates another after its period.
     fn secret(&mut self, now: Time, random: &mut dyn Random) -> &Secret {
         if !self.current.as_ref().is_some_and(|secret| secret.makes_cookies(now)) {
             self.previous = self.current.take();
@@ -114,40 +118,41 @@ impl CookieJar {
     }
 }
 
-/// Why a cookie packet is of no use.
+/// Reason for which a cookie packet is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CookieError {
-    /// An answer to another initiation.
-    #[error("a cookie for {index}, this handshake has {expected}: drop it and count it")]
+    /// The cookie answers another initiation.
+    #[error("cookie for {index}, expected {expected}: drop it and count it")]
     WrongIndex {
-        /// The index it names.
+        /// Session index in the cookie packet.
         index: SessionIndex,
-        /// The index of this handshake.
+        /// Session index in this handshake's initiation.
         expected: SessionIndex,
     },
-    /// Not sealed by somebody who saw this initiation and knows the responder.
-    #[error("the cookie: {0}")]
-    Forged(#[from] Forged),
+    /// The cookie was not sealed by a node that has seen this initiation and knows the responder's
+    /// key.
+    #[error("invalid cookie: {0}")]
+    Forged(#[from] ForgeryError),
 }
 
-/// What an initiator knows of the initiation that a response or a cookie answers.
-pub(super) struct Asked {
+/// State of an initiation that its initiator stores until a response or cookie arrives.
+pub(super) struct InitiationRecord {
     pub(super) suite: Suite,
     pub(super) responder: PublicKey,
     pub(super) index: SessionIndex,
     pub(super) mac1: [u8; MAC_BYTES],
 }
 
-/// The cookie in a packet.
-pub(super) fn open(packet: CookiePacket<&[u8]>, asked: &Asked) -> Result<Cookie, CookieError> {
-    let (header, expected) = (packet.header(), asked.index);
+/// Decrypts the cookie in a packet that answers the recorded initiation.
+pub(super) fn open(packet: CookiePacket<&[u8]>, record: &InitiationRecord) -> Result<Cookie, CookieError> {
+    let (header, expected) = (packet.header(), record.index);
     if header.receiver != expected {
         return Err(CookieError::WrongIndex { index: header.receiver, expected });
     }
-    let key = Portable.key(asked.suite, &sealing_key(&asked.responder, &header.salt));
+    let key = PortableProvider.key(record.suite, &sealing_key(&record.responder, &header.salt));
     let (sealed, tag) = packet.sealed();
     let mut cookie = Cookie(*sealed);
-    key.open(&Nonce::ZERO, &asked.mac1, &mut cookie.0, tag)?;
+    key.open(&Nonce::ZERO, &record.mac1, &mut cookie.0, tag)?;
     Ok(cookie)
 }
 

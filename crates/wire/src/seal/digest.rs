@@ -1,4 +1,5 @@
-//! Digests of covered packets: what a repair restores is checked with them before it is used.
+//! Digests of packets in cross-stream repairs. The receiver of a digest verifies a packet by it
+//! before it uses the packet.
 
 use core::hash::Hasher;
 
@@ -8,22 +9,23 @@ use zeroize::Zeroize;
 use crate::ids::Alias;
 use crate::messages::Digest;
 
-/// Bytes of a key of `SipHash`.
+/// Length of a `SipHash` key, in bytes.
 const DIGEST_KEY_BYTES: usize = 16;
 
-/// The key of one direction's digests, wiped when dropped.
+/// Key of the digests in one direction of a session, wiped when dropped.
 #[derive(Clone)]
 pub struct DigestKey([u8; DIGEST_KEY_BYTES]);
 
 impl DigestKey {
-    /// The key that is the first half of `derived`.
+    /// Creates a key from the first half of the `derived` bytes.
     pub(super) fn from_derived(derived: &[u8; 32]) -> Self {
         let (key, _) = derived.split_first_chunk().expect("32 bytes have a first half");
         Self(*key)
     }
 
-    /// The first bytes of SipHash-1-3 over `alias ‖ sequence number (low 32 bits) ‖ coded bytes`, in the order of the
-    /// paper's vectors.
+    /// Computes the first bytes of SipHash-1-3 over
+    /// `alias ‖ sequence number (low 32 bits) ‖ coded bytes`, in the byte order of the paper's
+    /// vectors.
     #[must_use]
     pub fn digest(&self, alias: Alias, sequence_low: u32, coded: &[u8]) -> Digest {
         let mut hasher = SipHasher13::new_with_key(&self.0);
@@ -45,8 +47,8 @@ impl Drop for DigestKey {
 mod tests {
     use super::*;
 
-    /// Key and bytes of appendix A of the paper on `SipHash`, which has the hash with more rounds; this one is from
-    /// `docs/wire-crypto-vectors.py`, which knows both.
+    /// Key and bytes of appendix A of the paper on `SipHash`, whose hash has more rounds. The
+    /// expected hash is from `docs/wire-crypto-vectors.py`, which implements both.
     #[test]
     fn the_digest_begins_the_hash() {
         let mut derived = [0xFF; 32];

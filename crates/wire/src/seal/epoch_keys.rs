@@ -1,33 +1,34 @@
-//! The keys of one epoch at work: packets are sealed, opened and tagged in place.
+//! Keys of an epoch in use: sealing, opening and tagging of packets in place.
 
 use alloc::boxed::Box;
 
 use byway_units::FlowId;
 
-use super::aead::{Forged, Nonce, PacketKey};
+use super::aead::{ForgeryError, Nonce, PacketKey};
 use crate::coded::{CodedBytes, associated_data};
 use crate::low::{Counter, SequenceNumber};
 use crate::packets::{Envelope, MessagePacket};
 
-/// Both directions of one epoch.
+/// Packet keys of both directions in one epoch.
 pub struct EpochKeys {
     send: Box<dyn PacketKey>,
     receive: Box<dyn PacketKey>,
 }
 
 impl EpochKeys {
-    /// Keys made by a provider.
+    /// Combines the prepared keys of both directions.
     #[must_use]
     pub fn new(send: Box<dyn PacketKey>, receive: Box<dyn PacketKey>) -> Self {
         Self { send, receive }
     }
 
-    /// Turns `flags ‖ plaintext ‖ room for the tag` into the coded bytes `flags ‖ ciphertext ‖ tag`.
+    /// Turns `flags ‖ plaintext ‖ space for the tag` into the coded bytes
+    /// `flags ‖ ciphertext ‖ tag`.
     ///
-    /// The sequence number is used once in the flow.
+    /// A sequence number must be used only once in a flow.
     ///
     /// # Panics
-    /// If this is no plaintext between flags and room for the tag.
+    /// If there is no complete plaintext between flags and space for the tag.
     pub fn seal_source(&self, flow: FlowId, sequence: SequenceNumber, coded: &mut [u8]) {
         let coded = CodedBytes::parse(coded).expect("the caller puts a plaintext between flags and tag");
         let associated = associated_data(flow, sequence.low(), coded.flags());
@@ -35,30 +36,30 @@ impl EpochKeys {
         *tag = self.send.seal(&Nonce::of_source_packet(flow, sequence), &associated, plaintext);
     }
 
-    /// Turns coded bytes, however they came, back into their plaintext, which is what is returned.
+    /// Decrypts coded bytes, from whatever path or repair, and returns the plaintext.
     ///
-    /// The sequence number is the whole one, as the receiver completed it.
+    /// The sequence number is the full one, which the receiver has completed.
     ///
     /// # Errors
-    /// If this is not what the peer sealed. What the buffer then holds is garbage.
+    /// If the peer did not seal these bytes. The buffer then contains garbage.
     pub fn open_source<'a>(
         &self,
         flow: FlowId,
         sequence: SequenceNumber,
         coded: CodedBytes<&'a mut [u8]>,
-    ) -> Result<&'a mut [u8], Forged> {
+    ) -> Result<&'a mut [u8], ForgeryError> {
         let associated = associated_data(flow, sequence.low(), coded.flags());
         let (ciphertext, tag) = coded.into_sealed().split();
         self.receive.open(&Nonce::of_source_packet(flow, sequence), &associated, ciphertext, tag)?;
         Ok(ciphertext)
     }
 
-    /// Turns `header ‖ messages ‖ room for the tag` into a message packet.
+    /// Turns `header ‖ messages ‖ space for the tag` into a message packet.
     ///
-    /// The counter is used once in the epoch, by message packets and envelopes together.
+    /// A counter must be used only once in an epoch, by message packets and envelopes together.
     ///
     /// # Panics
-    /// If there is no header of a message packet, or no room for the tag.
+    /// If there is no header of a message packet, or no space for the tag.
     pub fn seal_message(&self, counter: Counter, packet: &mut [u8]) {
         let packet = MessagePacket::parse(packet).expect("the caller puts messages between header and tag");
         let (header, sealed) = packet.into_parts();
@@ -66,42 +67,42 @@ impl EpochKeys {
         *tag = self.send.seal(&Nonce::of_counter(counter), header, messages);
     }
 
-    /// Turns a message packet back into its messages, which are what is returned.
+    /// Decrypts a message packet and returns its messages.
     ///
-    /// The counter is the whole one, as the receiver completed it.
+    /// The counter is the full one, which the receiver has completed.
     ///
     /// # Errors
-    /// If this is not what the peer sealed. What the buffer then holds is garbage.
+    /// If the peer did not seal this packet. The buffer then contains garbage.
     pub fn open_message<'a>(
         &self,
         counter: Counter,
         packet: MessagePacket<&'a mut [u8]>,
-    ) -> Result<&'a mut [u8], Forged> {
+    ) -> Result<&'a mut [u8], ForgeryError> {
         let (header, sealed) = packet.into_parts();
         let (ciphertext, tag) = sealed.split();
         self.receive.open(&Nonce::of_counter(counter), header, ciphertext, tag)?;
         Ok(ciphertext)
     }
 
-    /// Writes the hop tag over everything before it into the last 16 bytes of an envelope.
+    /// Writes the hop tag into the last 16 bytes of an envelope. It covers all bytes before it.
     ///
-    /// The counter is used once in the epoch, by message packets and envelopes together.
+    /// A counter must be used only once in an epoch, by message packets and envelopes together.
     ///
     /// # Panics
-    /// If there is no room for the tag.
+    /// If there is no space for the tag.
     pub fn tag_envelope(&self, counter: Counter, envelope: &mut [u8]) {
         let (authenticated, tag) =
-            envelope.split_last_chunk_mut().expect("the caller leaves room for the tag");
+            envelope.split_last_chunk_mut().expect("the caller leaves space for the tag");
         *tag = self.send.seal(&Nonce::of_counter(counter), authenticated, &mut []);
     }
 
-    /// Checks the hop tag of an envelope.
+    /// Verifies the hop tag of an envelope.
     ///
-    /// The counter is the whole one, as the receiver completed it.
+    /// The counter is the full one, which the receiver has completed.
     ///
     /// # Errors
-    /// If this is not what the peer tagged.
-    pub fn verify_envelope<B>(&self, counter: Counter, envelope: &Envelope<B>) -> Result<(), Forged>
+    /// If the peer did not tag this envelope.
+    pub fn verify_envelope<B>(&self, counter: Counter, envelope: &Envelope<B>) -> Result<(), ForgeryError>
     where
         B: AsRef<[u8]>,
     {

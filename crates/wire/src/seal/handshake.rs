@@ -1,4 +1,4 @@
-//! The handshake: who says what in initiation and response, and who believes it.
+//! The handshake: writing and verifying initiations and responses.
 
 mod error;
 mod initiator;
@@ -6,4 +6,4 @@ mod responder;
 
 pub use error::{AcceptError, InitiationError, ResponseError, WriteError};
 pub use initiator::{AwaitedResponse, Initiation, Response};
-pub use responder::{Acceptance, ReceivedInitiation, Responder, Screened};
+pub use responder::{Acceptance, ReceivedInitiation, Responder, ScreenedInitiation};

@@ -1,4 +1,4 @@
-//! Keys as people copy them: 64 hexadecimal digits.
+//! Text form of keys: 64 hexadecimal digits.
 
 use core::fmt;
 
@@ -9,24 +9,25 @@ use crate::limits::KEY_BYTES;
 
 const DIGITS: usize = 2 * KEY_BYTES;
 
-/// Why a text is not a key.
+/// Reason for which a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HexError {
-    /// Too few or too many digits.
-    #[error("the key has {digits} digits instead of {DIGITS}: copy all of it, and nothing beside it")]
+    /// The text has too few or too many digits.
+    #[error("invalid key, {digits} digits instead of {DIGITS}: copy the whole key, and nothing else")]
     WrongLength {
-        /// How many characters there are.
+        /// Number of characters in the text.
         digits: usize,
     },
-    /// Something that is no hexadecimal digit. It is not shown: it may be part of a secret.
-    #[error("character {place} of the key is none of 0 to 9 and a to f: copy the key anew")]
+    /// The text has a character that is not a hexadecimal digit. The error does not contain it,
+    /// because it may be part of a secret.
+    #[error("invalid key, character {position} is not 0 to 9 or a to f: copy the key again")]
     NotADigit {
-        /// Which character, from 1.
-        place: usize,
+        /// Position of the character, from 1.
+        position: usize,
     },
 }
 
-/// Reads a key.
+/// Reads a key from its text form.
 pub(super) fn decode(text: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, HexError> {
     let digits = text.chars().count();
     if digits != DIGITS {
@@ -35,18 +36,18 @@ pub(super) fn decode(text: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, HexError>
     let mut key = Zeroizing::new([0; KEY_BYTES]);
     for (index, character) in text.chars().enumerate() {
         let digit = character.to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let digit = digit.ok_or(HexError::NotADigit { place: index + 1 })?;
+        let digit = digit.ok_or(HexError::NotADigit { position: index + 1 })?;
         key[index / 2] = key[index / 2] << 4 | digit;
     }
     Ok(key)
 }
 
-/// Writes bytes as digits.
+/// Writes bytes as hexadecimal digits.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// The bytes of a test vector.
+/// Reads the bytes of a test vector.
 #[cfg(test)]
 pub(super) fn vector(text: &str) -> alloc::vec::Vec<u8> {
     let digits = text.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).expect("vectors are ASCII"));

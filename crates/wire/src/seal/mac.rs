@@ -1,4 +1,5 @@
-//! The two MACs of an initiation: one says that its sender knows the responder, one that it is where it says.
+//! The two MACs of an initiation. `mac1` proves that the sender knows the responder's key, `mac2`
+//! that the sender receives at its address.
 
 use subtle::ConstantTimeEq;
 
@@ -8,9 +9,9 @@ use super::static_key::PublicKey;
 use crate::limits::MAC_BYTES;
 use crate::packets::InitiationPacket;
 
-/// The key of `mac1`: anybody who knows the responder's public key can compute it.
+/// Key of `mac1`, derived from the responder's public key.
 ///
-/// A scan of the address space that does not know it gets no answer at all.
+/// A scan of the address space without that public key gets no answer.
 #[derive(Clone)]
 pub(super) struct Mac1Key([u8; 32]);
 
@@ -20,7 +21,7 @@ impl Mac1Key {
     }
 }
 
-/// Writes `mac1` into an initiation.
+/// Computes `mac1` and writes it into an initiation; returns it.
 pub(super) fn write_mac1<B>(initiation: &mut InitiationPacket<B>, key: &Mac1Key) -> [u8; MAC_BYTES]
 where
     B: AsRef<[u8]> + AsMut<[u8]>,
@@ -30,21 +31,22 @@ where
     mac
 }
 
-/// Writes `mac2` into an initiation, to be sent again to the responder that gave the cookie.
+/// Writes `mac2` into an initiation, which is then sent again to the responder that sent the
+/// cookie.
 ///
 /// # Panics
-/// If `initiation` is none.
+/// If `initiation` is not an initiation.
 pub fn write_mac2(initiation: &mut [u8], cookie: &Cookie) {
     let mut initiation = InitiationPacket::parse(initiation).expect("the caller has written the initiation");
     *initiation.mac2_mut() = mac2(&initiation, cookie);
 }
 
-/// Whether `mac1` is right, in constant time.
+/// True if the `mac1` of an initiation is right for this key; compares in constant time.
 pub(super) fn has_mac1(initiation: &InitiationPacket<&[u8]>, key: &Mac1Key) -> bool {
     mac1(initiation, key).ct_eq(initiation.mac1()).into()
 }
 
-/// Whether `mac2` is right, in constant time.
+/// True if the `mac2` of an initiation is right for this cookie; compares in constant time.
 pub(super) fn has_mac2(initiation: &InitiationPacket<&[u8]>, cookie: &Cookie) -> bool {
     mac2(initiation, cookie).ct_eq(initiation.mac2()).into()
 }

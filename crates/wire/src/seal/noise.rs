@@ -1,7 +1,7 @@
-//! The Noise handshake `IKpsk2`, with Byway's primitives put under snow's state machine.
+//! The Noise handshake `IKpsk2`: snow's state machine with Byway's primitives.
 //!
-//! That is where the rules are kept that Noise leaves open: ephemeral secrets come from the caller's seed, and
-//! a key agreement that ends in zeros is refused.
+//! This module decides two matters that Noise leaves open. Ephemeral secrets come from the caller's
+//! seed, and a key agreement that yields zeros is an error.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -15,17 +15,18 @@ use snow::{Builder, HandshakeState};
 use zeroize::Zeroizing;
 
 use super::aead::{Nonce, Provider};
-use super::portable::Portable;
+use super::portable::PortableProvider;
 use super::primitives::{self, NoiseHash};
 use super::split_keys::SplitKeys;
 use super::static_key::{PreSharedKey, PublicKey, StaticSecret};
 use crate::limits::{KEY_BYTES, TAG_BYTES};
 use crate::packets::Suite;
 
-/// Where `IKpsk2` mixes the pre-shared key in: at the end of message 2, when the responder knows the initiator.
-const PSK_PLACE: u8 = 2;
+/// Position of the pre-shared key in `IKpsk2`: the end of message 2, when the responder knows the
+/// initiator.
+const PSK_POSITION: u8 = 2;
 
-/// The initiator's side, about to write message 1.
+/// Returns the initiator's state before message 1.
 pub(super) fn initiator(
     suite: Suite,
     prologue: &[u8],
@@ -37,12 +38,12 @@ pub(super) fn initiator(
     let pair = secret.pair();
     let built = builder(suite, prologue, &pair, seed)
         .remote_public_key(responder.bytes())
-        .and_then(|builder| builder.psk(PSK_PLACE, pre_shared.bytes()))
+        .and_then(|builder| builder.psk(PSK_POSITION, pre_shared.bytes()))
         .and_then(Builder::build_initiator);
-    Box::new(built.expect("an initiator has all that IKpsk2 asks of it"))
+    Box::new(built.expect("an initiator has all inputs of IKpsk2"))
 }
 
-/// The responder's side, about to read message 1.
+/// Returns the responder's state before message 1.
 pub(super) fn responder(
     suite: Suite,
     prologue: &[u8],
@@ -51,22 +52,22 @@ pub(super) fn responder(
 ) -> Box<HandshakeState> {
     let pair = secret.pair();
     let built = builder(suite, prologue, &pair, seed).build_responder();
-    Box::new(built.expect("a responder has all that IKpsk2 asks of it"))
+    Box::new(built.expect("a responder has all inputs of IKpsk2"))
 }
 
-/// Gives the responder the key that it shares with this initiator.
+/// Sets the responder's pre-shared key with this initiator.
 pub(super) fn set_pre_shared(state: &mut HandshakeState, pre_shared: &PreSharedKey) {
-    state.set_psk(PSK_PLACE.into(), pre_shared.bytes()).expect("IKpsk2 has this place");
+    state.set_psk(PSK_POSITION.into(), pre_shared.bytes()).expect("IKpsk2 has a key at this position");
 }
 
-/// Writes a message over all of `message`, which has room for it and no more.
+/// Writes the next handshake message into `message`, whose length must match exactly.
 pub(super) fn write(state: &mut HandshakeState, payload: &[u8], message: &mut [u8]) -> Result<(), Error> {
     let bytes = state.write_message(payload, message)?;
-    assert_eq!(bytes, message.len(), "a packet has as much room as its Noise message takes");
+    assert_eq!(bytes, message.len(), "the packet's space fits its Noise message");
     Ok(())
 }
 
-/// The payload of a message.
+/// Reads the next handshake message, and returns its decrypted payload.
 pub(super) fn read(state: &mut HandshakeState, message: &[u8]) -> Result<Vec<u8>, Error> {
     let mut payload = vec![0; message.len()];
     let bytes = state.read_message(message, &mut payload)?;
@@ -74,7 +75,7 @@ pub(super) fn read(state: &mut HandshakeState, message: &[u8]) -> Result<Vec<u8>
     Ok(payload)
 }
 
-/// The packet keys of a finished handshake.
+/// Returns the packet keys of a finished handshake.
 pub(super) fn split(state: &mut HandshakeState) -> SplitKeys {
     debug_assert!(state.is_handshake_finished());
     let (initiators, responders) = state.dangerously_get_raw_split();
@@ -130,7 +131,7 @@ impl CryptoResolver for Primitives {
     }
 }
 
-/// The ephemeral secret of one handshake, given once.
+/// Ephemeral secret of one handshake, as snow's random generator; it can be read once.
 struct Seed(Option<Zeroizing<[u8; KEY_BYTES]>>);
 
 impl Random for Seed {
@@ -141,7 +142,7 @@ impl Random for Seed {
     }
 }
 
-/// X25519 (RFC 7748), which refuses public keys that contribute nothing.
+/// X25519 (RFC 7748) that rejects public keys which yield zeros.
 #[derive(Default)]
 struct X25519 {
     secret: Zeroizing<[u8; KEY_BYTES]>,
@@ -161,7 +162,8 @@ impl Dh for X25519 {
         KEY_BYTES
     }
 
-    /// Takes `secret ‖ public key`: the latter is known, and computing it takes a quarter of a key agreement.
+    /// Sets `secret ‖ public key`. The public key is an input because computing it costs a quarter
+    /// of a key agreement.
     fn set(&mut self, pair: &[u8]) {
         let (secret, public) = pair.split_at(KEY_BYTES);
         self.secret.copy_from_slice(secret);
@@ -190,7 +192,7 @@ impl Dh for X25519 {
     }
 }
 
-/// The suite's AEAD as Noise uses it: key by key, with a counted nonce.
+/// AEAD of a suite in the form for snow: keys change, and the nonce is a counter.
 struct HandshakeCipher {
     suite: Suite,
     key: Zeroizing<[u8; KEY_BYTES]>,
@@ -211,7 +213,7 @@ impl Cipher for HandshakeCipher {
     fn encrypt(&self, number: u64, associated: &[u8], plaintext: &[u8], out: &mut [u8]) -> usize {
         let (in_out, rest) = out.split_at_mut(plaintext.len());
         in_out.copy_from_slice(plaintext);
-        let key = Portable.key(self.suite, &self.key);
+        let key = PortableProvider.key(self.suite, &self.key);
         rest[..TAG_BYTES].copy_from_slice(&key.seal(
             &Nonce::of_noise(self.suite, number),
             associated,
@@ -224,7 +226,7 @@ impl Cipher for HandshakeCipher {
         let (ciphertext, tag) = sealed.split_last_chunk().ok_or(Error::Decrypt)?;
         let in_out = out.get_mut(..ciphertext.len()).ok_or(Error::Decrypt)?;
         in_out.copy_from_slice(ciphertext);
-        let key = Portable.key(self.suite, &self.key);
+        let key = PortableProvider.key(self.suite, &self.key);
         let opened = key.open(&Nonce::of_noise(self.suite, number), associated, in_out, tag);
         opened.map(|()| ciphertext.len()).map_err(|_| Error::Decrypt)
     }
@@ -236,11 +238,11 @@ mod tests {
     use super::*;
 
     /// From the vectors of cacophony, an implementation of Noise in Haskell.
-    struct Known {
+    struct KnownAnswer {
         suite: Suite,
         messages: [&'static str; 2],
         hash: &'static str,
-        /// What each side sends first under its split key, with nonce zero.
+        /// First packet of each side under its split key, with nonce zero.
         sealed: [&'static str; 2],
     }
 
@@ -257,8 +259,8 @@ mod tests {
     const PAYLOADS: [&str; 2] = ["4c756477696720766f6e204d69736573", "4d757272617920526f746862617264"];
     const PLAINTEXTS: [&str; 2] = ["462e20412e20486179656b", "4361726c204d656e676572"];
 
-    const KNOWN: [Known; 2] = [
-        Known {
+    const KNOWN: [KnownAnswer; 2] = [
+        KnownAnswer {
             suite: Suite::Aes256Gcm,
             messages: [
                 "ca35def5ae56cec33dc2036731ab14896bc4c75dbb07a61f879f8e3afa4c7944f70d65fedfd7ad294f4c8f5c1324c7c9\
@@ -273,7 +275,7 @@ mod tests {
                 "c4b5ecd181f80279f2cc41217d490ed56459e3e3fb5e758e522d0d",
             ],
         },
-        Known {
+        KnownAnswer {
             suite: Suite::ChaCha20Poly1305,
             messages: [
                 "ca35def5ae56cec33dc2036731ab14896bc4c75dbb07a61f879f8e3afa4c7944001e21de9f98ddd8e2ad57527207feb5\
@@ -294,7 +296,7 @@ mod tests {
         vector(hex).try_into().expect("keys have 32 bytes")
     }
 
-    /// Both sides, before the first message.
+    /// Returns both sides' states before the first message.
     fn sides(suite: Suite) -> (Box<HandshakeState>, Box<HandshakeState>) {
         let [secret, remote] = SECRETS.map(|secret| StaticSecret::from_bytes(key(secret)));
         let pre_shared = PreSharedKey::from_bytes(key(PSK));
@@ -327,7 +329,8 @@ mod tests {
             for (sender, (plaintext, sealed)) in [forth, back].iter().zip(PLAINTEXTS.iter().zip(known.sealed))
             {
                 let mut bytes = vector(plaintext);
-                let tag = Portable.key(known.suite, sender.send()).seal(&Nonce::ZERO, &[], &mut bytes);
+                let tag =
+                    PortableProvider.key(known.suite, sender.send()).seal(&Nonce::ZERO, &[], &mut bytes);
                 bytes.extend(tag);
                 assert_eq!(bytes, vector(sealed));
             }

@@ -1,4 +1,4 @@
-//! The ciphers in Rust: for WebAssembly, for tests, for machines without a faster provider.
+//! The ciphers in Rust, for WebAssembly, for tests, and for machines without a faster provider.
 
 use alloc::boxed::Box;
 
@@ -7,13 +7,13 @@ use super::primitives;
 use crate::limits::KEY_BYTES;
 use crate::packets::Suite;
 
-/// The provider that needs nothing but a processor.
+/// The provider that runs on every processor.
 ///
-/// It uses the processor's instructions for AES where the operating system tells of them.
+/// It uses the processor's AES instructions if the operating system reports them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Portable;
+pub struct PortableProvider;
 
-impl Provider for Portable {
+impl Provider for PortableProvider {
     fn key(&self, suite: Suite, key: &[u8; KEY_BYTES]) -> Box<dyn PacketKey> {
         primitives::packet_key(suite, key)
     }
@@ -23,12 +23,12 @@ impl Provider for Portable {
 mod tests {
     use alloc::vec::Vec;
 
-    use super::super::aead::{Forged, Nonce};
+    use super::super::aead::{ForgeryError, Nonce};
     use super::super::hex::vector;
     use super::*;
     use crate::limits::TAG_BYTES;
 
-    struct Known {
+    struct KnownAnswer {
         suite: Suite,
         key: &'static str,
         nonce: &'static str,
@@ -40,9 +40,10 @@ mod tests {
 
     const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-    /// Test cases 13, 14 and 16 of "The Galois/Counter Mode of Operation", and section 2.8.2 of RFC 8439.
-    const KNOWN: [Known; 4] = [
-        Known {
+    /// Test cases 13, 14 and 16 of "The Galois/Counter Mode of Operation", and section 2.8.2 of
+    /// RFC 8439.
+    const KNOWN: [KnownAnswer; 4] = [
+        KnownAnswer {
             suite: Suite::Aes256Gcm,
             key: ZEROS,
             nonce: "000000000000000000000000",
@@ -51,7 +52,7 @@ mod tests {
             ciphertext: "",
             tag: "530f8afbc74536b9a963b4f1c4cb738b",
         },
-        Known {
+        KnownAnswer {
             suite: Suite::Aes256Gcm,
             key: ZEROS,
             nonce: "000000000000000000000000",
@@ -60,7 +61,7 @@ mod tests {
             ciphertext: "cea7403d4d606b6e074ec5d3baf39d18",
             tag: "d0d1c8a799996bf0265b98b5d48ab919",
         },
-        Known {
+        KnownAnswer {
             suite: Suite::Aes256Gcm,
             key: "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308",
             nonce: "cafebabefacedbaddecaf888",
@@ -71,7 +72,7 @@ mod tests {
                          8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662",
             tag: "76fc6ece0f4e1768cddf8853bb2d551b",
         },
-        Known {
+        KnownAnswer {
             suite: Suite::ChaCha20Poly1305,
             key: "808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f",
             nonce: "070000004041424344454647",
@@ -88,9 +89,9 @@ mod tests {
         },
     ];
 
-    impl Known {
+    impl KnownAnswer {
         fn packet_key(&self) -> Box<dyn PacketKey> {
-            Portable.key(self.suite, &vector(self.key).try_into().expect("keys have 32 bytes"))
+            PortableProvider.key(self.suite, &vector(self.key).try_into().expect("keys have 32 bytes"))
         }
 
         fn nonce(&self) -> Nonce {
@@ -119,10 +120,13 @@ mod tests {
             for bit in 0..8 * TAG_BYTES {
                 let mut wrong = tag;
                 wrong[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(key.open(&nonce, &associated, &mut vector(known.ciphertext), &wrong), Err(Forged));
+                assert_eq!(
+                    key.open(&nonce, &associated, &mut vector(known.ciphertext), &wrong),
+                    Err(ForgeryError)
+                );
             }
             let longer: Vec<u8> = associated.iter().copied().chain([0]).collect();
-            assert_eq!(key.open(&nonce, &longer, &mut vector(known.ciphertext), &tag), Err(Forged));
+            assert_eq!(key.open(&nonce, &longer, &mut vector(known.ciphertext), &tag), Err(ForgeryError));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The primitives under the seal: ciphers, key agreement and hash.
+//! Cryptographic primitives: ciphers, key agreement and hash.
 //!
-//! Fuzzers spend nine tenths of their time in real ones. A build with `--cfg fuzzing`, which cargo-fuzz passes, has
-//! stand-ins instead, and this file alone chooses. Crates that face a network refuse to compile in such
-//! a build; a test of `crates/tidy` holds them to it.
+//! Real primitives would take nine tenths of a fuzzer's time. A build with `--cfg fuzzing`, which
+//! cargo-fuzz sets, therefore uses stand-ins. The choice is made only in this file. Crates that
+//! face a network do not compile in such a build, and a test of `crates/tidy` enforces that.
 
 #[cfg(not(fuzzing))]
 mod blake2s;

@@ -1,9 +1,9 @@
-//! Randomness, passed in.
+//! Randomness, which the caller supplies.
 
 /// A source of unpredictable bytes, fit for keys.
 ///
-/// A driver gives the operating system's; the simulator one that a seed determines.
+/// Drivers use the operating system's source; the simulator uses a seeded generator.
 pub trait Random {
-    /// Fills `bytes`.
+    /// Fills `bytes` with unpredictable bytes.
     fn fill(&mut self, bytes: &mut [u8]);
 }

@@ -1,4 +1,4 @@
-//! What has been seen is not taken again.
+//! Replay protection: a sliding window of packet counters (RFC 6479).
 
 use alloc::boxed::Box;
 
@@ -7,48 +7,49 @@ use thiserror::Error;
 use crate::limits::REPLAY_WINDOW;
 use crate::low::Counter;
 
-/// Numbers are remembered in words of this many bits.
+/// Number of counters that one word of the window records.
 const WORD_BITS: u64 = 64;
 
-/// Words that cover the window.
+/// Number of words that cover the window.
 const WORDS: usize = (REPLAY_WINDOW / WORD_BITS) as usize;
 
-/// A word of numbers of which all have been seen.
+/// Word whose counters have all been accepted.
 const ALL_SEEN: u64 = u64::MAX;
 
-// Two words are at hand; the ring is for more.
+// `current` and `previous` are two words of the window; the ring has the others.
 const _: () = assert!(WORDS >= 2 && REPLAY_WINDOW.is_multiple_of(WORD_BITS));
 
 type Bitmap = [u64; WORDS];
 
-/// Why a packet with this counter is not taken.
+/// Reason for which a packet with this counter is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
-    /// It has been taken before.
-    #[error("the packet with {counter} has been received before: drop it and count it as a duplicate")]
+pub enum ReplayError {
+    /// A packet with this counter has been accepted before.
+    #[error("packet with {counter} already received: drop it and count it as a duplicate")]
     Replayed {
-        /// The packet's counter.
+        /// Counter of the packet.
         counter: Counter,
     },
-    /// Too far behind to tell.
+    /// The counter is below the window.
     #[error(
-        "the packet with {counter} is {REPLAY_WINDOW} or more behind {highest}: drop it and count it as late"
+        "packet with {counter} is {REPLAY_WINDOW} or more behind {highest}: drop it and count it as late"
     )]
     TooOld {
-        /// The packet's counter.
+        /// Counter of the packet.
         counter: Counter,
-        /// The highest counter taken.
+        /// Highest counter that the window has accepted.
         highest: Counter,
     },
 }
 
-/// The counters that have been taken, within [`REPLAY_WINDOW`] of the highest.
+/// Replay window: the set of accepted counters within [`REPLAY_WINDOW`] of the highest.
 ///
-/// While nothing is missing for longer than 64 counters it lives in 32 bytes; with the first gap that lasts it
-/// takes one bitmap of 1 KiB from the heap.
+/// It occupies 32 bytes as long as no counter stays missing for longer than 64 counters. The first
+/// such gap allocates a bitmap of 1 KiB.
 ///
-/// Their numbers lie in words of 64. The highest number's word and the one before it are at hand; the window's older
-/// words are in a ring, or nowhere as long as all their numbers have been seen.
+/// Counters are stored in words of 64 bits. `current` contains the highest counter, and `previous`
+/// is the word before it. Older words are in a ring, which does not exist while all of their
+/// counters have been seen.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
     highest: u64,
@@ -58,45 +59,47 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Nothing has been taken yet.
+    /// Returns a window that has accepted no counter.
     #[must_use]
     pub const fn new() -> Self {
-        // Before number 0 there is nothing that could still come.
+        // There are no counters below 0 that could still arrive.
         Self { highest: 0, current: 0, previous: ALL_SEEN, older: None }
     }
 
-    /// The highest counter taken, from which the next ones are completed; the first one before any is.
+    /// Returns the highest counter accepted, or the first counter if none was. Truncated counters
+    /// are completed from it.
     #[must_use]
     pub const fn highest(&self) -> Counter {
         Counter::new(self.highest)
     }
 
-    /// Whether `counter` would be taken: to be asked before a packet is opened.
+    /// Checks if a packet with this counter would be accepted. It is called before the packet is
+    /// opened.
     ///
     /// # Errors
-    /// If it has been taken, or is too old to tell.
+    /// If the counter was accepted before, or is below the window.
     #[inline]
-    pub fn would_accept(&self, counter: Counter) -> Result<(), Refused> {
+    pub fn would_accept(&self, counter: Counter) -> Result<(), ReplayError> {
         let Some(behind) = self.highest().since(counter) else {
             return Ok(());
         };
         if behind >= REPLAY_WINDOW {
-            return Err(Refused::TooOld { counter, highest: self.highest() });
+            return Err(ReplayError::TooOld { counter, highest: self.highest() });
         }
         let number = counter.number();
         if self.word(number / WORD_BITS) & bit(number) == 0 {
             Ok(())
         } else {
-            Err(Refused::Replayed { counter })
+            Err(ReplayError::Replayed { counter })
         }
     }
 
-    /// Takes `counter`: to be called once the packet is known to be true.
+    /// Records the counter of a packet that has been authenticated.
     ///
     /// # Errors
-    /// If it has been taken, or is too old to tell.
+    /// If the counter was accepted before, or is below the window.
     #[inline]
-    pub fn accept(&mut self, counter: Counter) -> Result<(), Refused> {
+    pub fn accept(&mut self, counter: Counter) -> Result<(), ReplayError> {
         self.would_accept(counter)?;
         let number = counter.number();
         if number > self.highest {
@@ -106,7 +109,7 @@ impl ReplayWindow {
         Ok(())
     }
 
-    /// Words from the highest number's back to word `index`.
+    /// Returns the number of words from word `index` to that of the highest counter.
     const fn words_back(&self, index: u64) -> u64 {
         self.highest / WORD_BITS - index
     }
@@ -127,7 +130,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Makes `number` the highest.
+    /// Sets the highest counter to `number`, and moves the window there.
     #[inline]
     fn advance(&mut self, number: u64) {
         let from = self.highest / WORD_BITS;
@@ -138,9 +141,9 @@ impl ReplayWindow {
         }
     }
 
-    /// Moves the words at hand on, one by one, and what leaves them to the ring.
+    /// Moves `current` and `previous` from word `from` to word `to`, and older words to the ring.
     fn move_words(&mut self, from: u64, to: u64) {
-        // After as many moves as there are words, nothing from before is left.
+        // A move by the whole window or more replaces all words, so earlier moves are skipped.
         let first = from.max(to.saturating_sub(WORDS as u64 + 2));
         for index in first..to {
             self.retire_previous(slot(index.wrapping_sub(1)));
@@ -170,7 +173,7 @@ const fn bit(number: u64) -> u64 {
     1 << (number % WORD_BITS)
 }
 
-/// Where the ring keeps word `index`.
+/// Returns the index in the ring of word `index`.
 #[allow(clippy::cast_possible_truncation, reason = "the remainder is less than the ring's length")]
 const fn slot(index: u64) -> usize {
     (index % WORDS as u64) as usize
@@ -180,7 +183,7 @@ const fn slot(index: u64) -> usize {
 mod tests {
     use super::*;
 
-    fn accept(window: &mut ReplayWindow, number: u64) -> Result<(), Refused> {
+    fn accept(window: &mut ReplayWindow, number: u64) -> Result<(), ReplayError> {
         window.accept(Counter::new(number))
     }
 
@@ -190,12 +193,12 @@ mod tests {
         }
     }
 
-    fn replayed(number: u64) -> Refused {
-        Refused::Replayed { counter: Counter::new(number) }
+    fn replayed(number: u64) -> ReplayError {
+        ReplayError::Replayed { counter: Counter::new(number) }
     }
 
-    fn too_old(number: u64, highest: u64) -> Refused {
-        Refused::TooOld { counter: Counter::new(number), highest: Counter::new(highest) }
+    fn too_old(number: u64, highest: u64) -> ReplayError {
+        ReplayError::TooOld { counter: Counter::new(number), highest: Counter::new(highest) }
     }
 
     #[test]

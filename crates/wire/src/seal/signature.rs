@@ -1,4 +1,5 @@
-//! What controllers and networks sign: Ed25519 (RFC 8032) over a statement's name and its fields.
+//! Signatures of controllers and networks: Ed25519 (RFC 8032) over a statement's name and its
+//! fields.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,14 +11,16 @@ use thiserror::Error;
 use super::hex::{self, HexError};
 use crate::limits::{KEY_BYTES, SIGNATURE_BYTES};
 
-/// What is signed. Its name is signed with it, so that one can never stand for the other.
+/// Kind of signed statement. The signature covers its name, so a statement cannot pass for one of
+/// another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statement {
     /// A flow may use two relays: signed by the controller.
     Grant,
-    /// A key belongs to a node of the network: signed by the network's key, which is kept offline.
+    /// A key belongs to a node of the network: signed by the network's key, which is stored
+    /// offline.
     Credential,
-    /// What a node knows of its network: signed by the controller.
+    /// A node's view of its network: signed by the controller.
     Map,
 }
 
@@ -35,22 +38,22 @@ impl Statement {
     }
 }
 
-/// A signature that does not belong to key, statement and fields.
+/// Error of a signature that does not match key, statement and fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the signature is not one of this key over these fields: get the statement anew from who signs it")]
+#[error("invalid signature: get the statement again from its signer")]
 pub struct BadSignature;
 
-/// A key that signs, wiped when dropped and never shown.
+/// Private key that signs statements. It is wiped when dropped and never displayed.
 pub struct SigningKey(ed25519_dalek::SigningKey);
 
 impl SigningKey {
-    /// The key that grows from this seed: 32 random bytes.
+    /// Derives the key from this seed: 32 random bytes.
     #[must_use]
     pub fn from_seed(seed: &[u8; KEY_BYTES]) -> Self {
         Self(ed25519_dalek::SigningKey::from_bytes(seed))
     }
 
-    /// The key that its signatures are verified with.
+    /// Returns the key that verifies its signatures.
     #[must_use]
     pub fn verifying_key(&self) -> VerifyingKey {
         VerifyingKey(self.0.verifying_key())
@@ -69,41 +72,43 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// Why some bytes are no key to verify with.
+/// Reason for which bytes are not a key for verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum VerifyingKeyError {
-    /// Not written as keys are.
+    /// The text is not 64 hexadecimal digits.
     #[error(transparent)]
     Hex(#[from] HexError),
-    /// No point of the curve, or one of those with which anything can be signed.
-    #[error("these 32 bytes are no Ed25519 public key: copy the signer's key anew")]
+    /// The bytes are not a point of the curve, or a weak key, with which signatures of any
+    /// statement verify.
+    #[error("invalid Ed25519 public key: copy the signer's key again")]
     NotAKey,
 }
 
-/// A key that signatures are verified with. Shown as 64 hexadecimal digits.
+/// Public key that verifies signatures of statements. Displayed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct VerifyingKey(ed25519_dalek::VerifyingKey);
 
 impl VerifyingKey {
-    /// The key with these bytes.
+    /// Returns the key with these bytes.
     ///
     /// # Errors
-    /// If they are none.
+    /// If they are not a valid key.
     pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Result<Self, VerifyingKeyError> {
         let key = ed25519_dalek::VerifyingKey::from_bytes(bytes).ok().filter(|key| !key.is_weak());
         key.map(Self).ok_or(VerifyingKeyError::NotAKey)
     }
 
-    /// The key's bytes.
+    /// Returns the key as bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8; KEY_BYTES] {
         self.0.as_bytes()
     }
 
-    /// Verifies the signature of a statement with these fields, by the strict rules: each signature has one form.
+    /// Verifies a statement's signature over these fields, by the strict rules: each signature has
+    /// one form.
     ///
     /// # Errors
-    /// If it is wrong.
+    /// If it is invalid.
     pub fn verify(
         &self,
         statement: Statement,

@@ -1,4 +1,4 @@
-//! What a handshake ends in: a key for each direction.
+//! Result of a handshake: a key for each direction.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use super::primitives;
 use crate::limits::KEY_BYTES;
 use crate::packets::Suite;
 
-/// The packet keys of one epoch, seen from one side. Wiped when dropped.
+/// Packet keys of one epoch, from the view of one side. Wiped when dropped.
 #[derive(Clone)]
 pub struct SplitKeys {
     send: [u8; KEY_BYTES],
@@ -23,31 +23,31 @@ impl SplitKeys {
         Self { send, receive }
     }
 
-    /// The key of what this side sends.
+    /// Returns the key for packets that this side sends.
     #[must_use]
     pub const fn send(&self) -> &[u8; KEY_BYTES] {
         &self.send
     }
 
-    /// The key of what this side receives.
+    /// Returns the key for packets that this side receives.
     #[must_use]
     pub const fn receive(&self) -> &[u8; KEY_BYTES] {
         &self.receive
     }
 
-    /// Both keys, ready to seal and to open.
+    /// Prepares both packet keys for sealing and opening with this provider's ciphers.
     #[must_use]
     pub fn epoch_keys(&self, provider: &dyn Provider, suite: Suite) -> EpochKeys {
         EpochKeys::new(provider.key(suite, &self.send), provider.key(suite, &self.receive))
     }
 
-    /// The key of the digests that this side sends.
+    /// Derives the key of the digests that this side sends.
     #[must_use]
     pub fn send_digests(&self) -> DigestKey {
         digest_key(&self.send)
     }
 
-    /// The key of the digests that this side receives.
+    /// Derives the key of the digests that this side receives.
     #[must_use]
     pub fn receive_digests(&self) -> DigestKey {
         digest_key(&self.receive)

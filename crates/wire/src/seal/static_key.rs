@@ -1,4 +1,4 @@
-//! The long-term keys that nodes know each other by.
+//! Long-term keys, which identify nodes.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,20 +9,21 @@ use super::hex::{self, HexError};
 use super::primitives;
 use crate::limits::KEY_BYTES;
 
-/// A node's X25519 public key (RFC 7748): who it is. Shown as 64 hexadecimal digits.
+/// A node's X25519 public key (RFC 7748), which is its identity. Displayed as 64 hexadecimal
+/// digits.
 ///
-/// Keys compare as byte strings, which decides between handshakes that cross.
+/// Keys compare as byte strings. The order decides between simultaneous handshakes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; KEY_BYTES]);
 
 impl PublicKey {
-    /// The key with these bytes. Keys with which nothing can be agreed are refused in the handshake.
+    /// Returns the key with these bytes. The handshake rejects weak keys.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The key's bytes.
+    /// Returns the key as bytes.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
@@ -49,7 +50,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// A node's X25519 secret, wiped when dropped and never shown.
+/// A node's X25519 secret. It is wiped when dropped and never displayed.
 #[derive(Clone)]
 pub struct StaticSecret {
     bytes: [u8; KEY_BYTES],
@@ -57,20 +58,20 @@ pub struct StaticSecret {
 }
 
 impl StaticSecret {
-    /// The secret with these bytes: 32 random ones, any will do.
+    /// Returns the secret with these 32 random bytes; all values are valid.
     #[must_use]
     pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         let public = PublicKey(primitives::public_key(&bytes));
         Self { bytes, public }
     }
 
-    /// The public key that belongs to it.
+    /// Returns the public key of this secret.
     #[must_use]
     pub const fn public_key(&self) -> PublicKey {
         self.public
     }
 
-    /// Secret and public key in a row.
+    /// Concatenates secret and public key.
     pub(super) fn pair(&self) -> Zeroizing<[u8; 2 * KEY_BYTES]> {
         let mut pair = Zeroizing::new([0; 2 * KEY_BYTES]);
         pair[..KEY_BYTES].copy_from_slice(&self.bytes);
@@ -78,7 +79,7 @@ impl StaticSecret {
         pair
     }
 
-    /// A secret that claims another public key, as only a forger's would.
+    /// Claims another public key, as a forger might.
     #[cfg(test)]
     pub(super) fn claiming(mut self, public: PublicKey) -> Self {
         self.public = public;
@@ -106,12 +107,13 @@ impl Drop for StaticSecret {
     }
 }
 
-/// A secret that two nodes may share besides their keys, wiped when dropped. Without one it is zeros.
+/// Secret that two nodes may share besides their keys, as input of their handshakes; zeros if there
+/// is none. Wiped when dropped.
 #[derive(Clone, Default)]
 pub struct PreSharedKey([u8; KEY_BYTES]);
 
 impl PreSharedKey {
-    /// The secret with these bytes.
+    /// Returns the secret with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
@@ -178,9 +180,9 @@ mod tests {
         let parse = |text: &str| text.parse::<PublicKey>();
         assert_eq!(parse("77"), Err(HexError::WrongLength { digits: 2 }));
         assert_eq!(parse(&format!("{ALICE} ")), Err(HexError::WrongLength { digits: 65 }));
-        assert_eq!(parse(&ALICE.replace('d', "ä")), Err(HexError::NotADigit { place: 6 }));
+        assert_eq!(parse(&ALICE.replace('d', "ä")), Err(HexError::NotADigit { position: 6 }));
         let odd: String = ALICE.chars().take(63).chain(['g']).collect();
-        assert_eq!(parse(&odd), Err(HexError::NotADigit { place: 64 }));
+        assert_eq!(parse(&odd), Err(HexError::NotADigit { position: 64 }));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! What packets and messages say, in the words of the published test vectors.
+//! Descriptions of packets and messages, in the format of the published test vectors.
 
 use std::fmt::{Debug, Display, Write};
 
 use byway_units::AgentId;
 use byway_wire::messages::{
-    Aliases, AliasesKnown, CrossStreamRepair, EarlyPacket, InStreamRepair, Nack, Offer, Offered, ProbeReply,
-    Register, Registered, Report, Terms,
+    Aliases, AliasesReply, CrossStreamRepair, EarlyPacket, InStreamRepair, Nack, Offer, OfferReply,
+    ProbeReply, Register, RegisterReply, Report, Terms,
 };
 use byway_wire::packets::{CookiePacket, Envelope, InitiationPacket, ResponsePacket, SourcePacket};
 use byway_wire::{
@@ -13,11 +13,11 @@ use byway_wire::{
     Receiver,
 };
 
-/// Lines of the form `name value`.
+/// FieldList of the form `name value`.
 #[derive(Debug, Default)]
-pub(crate) struct Lines(pub(crate) Vec<String>);
+pub(crate) struct FieldList(pub(crate) Vec<String>);
 
-impl Lines {
+impl FieldList {
     pub(crate) fn add(&mut self, name: &str, value: impl Display) -> &mut Self {
         self.0.push(format!("{name} {value}"));
         self
@@ -35,7 +35,7 @@ impl Lines {
         self.add(name, hex)
     }
 
-    /// A value of an enumeration: `NoGrant` is `no-grant`.
+    /// Writes an enumeration value: `NoGrant` as `no-grant`.
     pub(crate) fn word(&mut self, name: &str, value: impl Debug) -> &mut Self {
         let mut word = String::new();
         for letter in format!("{value:?}").chars() {
@@ -53,7 +53,7 @@ impl Lines {
 
     pub(crate) fn flags(&mut self, flags: Flags) -> &mut Self {
         self.add("flags", flags.to_wire());
-        self.add("epoch-low-bits", flags.epoch_low_bits()).word("piece", flags.piece())
+        self.add("epoch-low-bits", flags.epoch_low_bits()).word("fragment", flags.fragment())
     }
 
     fn flow_key(&mut self, key: &FlowKey) -> &mut Self {
@@ -89,8 +89,8 @@ fn receiver(receiver: Receiver) -> String {
     }
 }
 
-/// The name by which vectors call a packet, and what it says.
-pub(crate) fn packet(packet: Packet<'_>) -> (&'static str, Lines) {
+/// Returns the vectors' name of a packet, and its fields.
+pub(crate) fn packet(packet: Packet<'_>) -> (&'static str, FieldList) {
     match packet {
         Packet::Initiation(packet) => ("initiation", initiation(packet)),
         Packet::Response(packet) => ("response", response(packet)),
@@ -98,7 +98,7 @@ pub(crate) fn packet(packet: Packet<'_>) -> (&'static str, Lines) {
         Packet::Source(packet) => ("source", source(&packet)),
         Packet::Envelope(packet) => ("envelope", envelope(&packet)),
         Packet::Message(packet) => {
-            let mut lines = Lines::default();
+            let mut lines = FieldList::default();
             lines.add("receiver", packet.header().receiver.number());
             lines.add("counter-low", packet.header().counter_low).hex("sealed", packet.sealed());
             ("message", lines)
@@ -106,16 +106,16 @@ pub(crate) fn packet(packet: Packet<'_>) -> (&'static str, Lines) {
     }
 }
 
-fn source(packet: &SourcePacket<&mut [u8]>) -> Lines {
-    let (mut lines, header) = (Lines::default(), *packet.header());
+fn source(packet: &SourcePacket<&mut [u8]>) -> FieldList {
+    let (mut lines, header) = (FieldList::default(), *packet.header());
     lines.add("receiver", header.receiver.number()).add("flow", header.flow.number());
     lines.add("sequence-low", header.sequence_low).flags(header.flags);
     lines.hex("sealed", &packet.coded().into_bytes()[1..]);
     lines
 }
 
-fn envelope(packet: &Envelope<&mut [u8]>) -> Lines {
-    let (mut lines, header) = (Lines::default(), packet.header());
+fn envelope(packet: &Envelope<&mut [u8]>) -> FieldList {
+    let (mut lines, header) = (FieldList::default(), packet.header());
     lines.word("role", header.role).add("receiver", header.receiver.number());
     lines.add("counter-low", header.counter_low).add("alias", header.alias.number());
     lines.add("sequence-low", header.sequence_low).hex("coded", packet.coded());
@@ -123,8 +123,8 @@ fn envelope(packet: &Envelope<&mut [u8]>) -> Lines {
     lines
 }
 
-fn initiation(packet: InitiationPacket<&[u8]>) -> Lines {
-    let (mut lines, header) = (Lines::default(), *packet.header());
+fn initiation(packet: InitiationPacket<&[u8]>) -> FieldList {
+    let (mut lines, header) = (FieldList::default(), *packet.header());
     let suite = format!("{:?}", header.suite).replace("Aes256Gcm", "aes-256-gcm");
     lines.word("purpose", header.purpose);
     lines.add("suite", suite.replace("ChaCha20Poly1305", "chacha20-poly1305"));
@@ -137,24 +137,24 @@ fn initiation(packet: InitiationPacket<&[u8]>) -> Lines {
     lines
 }
 
-fn response(packet: ResponsePacket<&[u8]>) -> Lines {
-    let mut lines = Lines::default();
+fn response(packet: ResponsePacket<&[u8]>) -> FieldList {
+    let mut lines = FieldList::default();
     lines.add("receiver", packet.header().receiver.number());
     let (ephemeral, sealed_payload) = packet.noise_message().split_at(32);
     lines.hex("ephemeral", ephemeral).hex("sealed-payload", sealed_payload);
     lines
 }
 
-fn cookie(packet: CookiePacket<&[u8]>) -> Lines {
-    let (mut lines, header) = (Lines::default(), *packet.header());
+fn cookie(packet: CookiePacket<&[u8]>) -> FieldList {
+    let (mut lines, header) = (FieldList::default(), *packet.header());
     lines.add("receiver", header.receiver.number()).hex("salt", &header.salt);
     let (cookie, tag) = packet.sealed();
     lines.hex("cookie", cookie).hex("tag", tag);
     lines
 }
 
-pub(crate) fn grant(grant: &Grant) -> Lines {
-    let mut lines = Lines::default();
+pub(crate) fn grant(grant: &Grant) -> FieldList {
+    let mut lines = FieldList::default();
     lines.add("services", grant.services.bits()).add("sharing", u8::from(grant.sharing));
     lines.add("ingress-shard", grant.ingress.shard.number());
     lines.add("egress-shard", grant.egress.shard.number());
@@ -169,35 +169,35 @@ pub(crate) fn grant(grant: &Grant) -> Lines {
     lines
 }
 
-pub(crate) fn credential(credential: &Credential) -> Lines {
+pub(crate) fn credential(credential: &Credential) -> FieldList {
     let (role, number) = match credential.member {
         Member::Agent(agent) => ("agent", agent.number()),
         Member::Relay(relay) => ("relay", relay.number()),
     };
-    let mut lines = Lines::default();
+    let mut lines = FieldList::default();
     lines.add("role", role).add("number", number).add("not-after", credential.not_after_unix_seconds);
     lines.hex("key", &credential.key).hex("signature", &credential.signature);
     lines
 }
 
-/// The name by which vectors call a message, and what it says.
-pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
-    let mut lines = Lines::default();
+/// Returns the vectors' name of a message, and its fields.
+pub(crate) fn message(message: &Message<'_>) -> (&'static str, FieldList) {
+    let mut lines = FieldList::default();
     let name = match message {
         Message::Register(message) => register(message, &mut lines),
-        Message::Registered(message) => registered(message, &mut lines),
+        Message::RegisterReply(message) => registered(message, &mut lines),
         Message::Aliases(message) => aliases(message, &mut lines),
-        Message::AliasesKnown(message) => aliases_known(message, &mut lines),
+        Message::AliasesReply(message) => aliases_known(message, &mut lines),
         Message::Unregister(message) => {
             lines.flow_key(&message.flow_key).word("role", message.role).far_relay(message.far_relay);
             "unregister"
         }
-        Message::Unregistered(message) => {
+        Message::UnregisterReply(message) => {
             lines.flow_key(&message.flow_key).word("role", message.role).far_relay(message.far_relay);
-            "unregistered"
+            "unregister-reply"
         }
         Message::Offer(message) => offer(message, &mut lines),
-        Message::Offered(message) => offered(*message, &mut lines),
+        Message::OfferReply(message) => offered(*message, &mut lines),
         Message::EarlyPacket(message) => early_packet(message, &mut lines),
         Message::InStreamRepair(message) => in_stream_repair(message, &mut lines),
         Message::CrossStreamRepair(message) => cross_stream_repair(message, &mut lines),
@@ -211,13 +211,15 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
             "ack"
         }
         Message::CooperativeRequest(message) => {
-            lines.add("alias", message.alias.number()).add("patience", message.patience.count());
+            lines
+                .add("alias", message.alias.number())
+                .add("repair-lifetime", message.repair_lifetime.count());
             lines.ranges(message.ranges);
             "cooperative-request"
         }
-        Message::Lost(message) => {
+        Message::CooperativeRefusal(message) => {
             lines.add("alias", message.alias.number()).ranges(message.ranges);
-            "lost"
+            "cooperative-refusal"
         }
         Message::Confirm(message) => {
             lines.add("alias", message.alias.number()).ranges(message.ranges);
@@ -234,7 +236,7 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, Lines) {
     (name, lines)
 }
 
-fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
+fn message_of_paths(message: &Message<'_>, lines: &mut FieldList) -> &'static str {
     match message {
         Message::Probe(message) => {
             lines.add("number", message.number).add("sent", message.sent.micros());
@@ -250,14 +252,14 @@ fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
             lines.hex("token", &message.token);
             "path-response"
         }
-        Message::Relayed(message) => {
+        Message::RelayedPacket(message) => {
             lines.add("agent", AgentId::number(message.agent())).hex("packet", message.packet());
-            "relayed"
+            "relayed-packet"
         }
-        Message::RelayedOn(message) => {
+        Message::InterRelayPacket(message) => {
             lines.add("from", AgentId::number(message.from())).add("to", AgentId::number(message.to()));
             lines.hex("packet", message.packet());
-            "relayed-on"
+            "inter-relay-packet"
         }
         Message::Candidates(message) => {
             for address in message.addresses.iter() {
@@ -277,7 +279,7 @@ fn message_of_paths(message: &Message<'_>, lines: &mut Lines) -> &'static str {
     }
 }
 
-fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
+fn register(message: &Register<'_>, lines: &mut FieldList) -> &'static str {
     let (options, consent) = (message.options, message.consent);
     lines.flow_key(&message.flow_key).word("role", message.role).word("service", message.service);
     lines.shape("in-stream", message.in_stream).shape("batch", message.batch);
@@ -292,17 +294,17 @@ fn register(message: &Register<'_>, lines: &mut Lines) -> &'static str {
     "register"
 }
 
-fn registered(message: &Registered, lines: &mut Lines) -> &'static str {
+fn registered(message: &RegisterReply, lines: &mut FieldList) -> &'static str {
     lines.flow_key(&message.flow_key).word("role", message.role).far_relay(Some(message.far_relay));
     match message.outcome {
         Ok(alias) => lines.add("status", "accepted").add("alias", alias.number()),
         Err(refusal) => lines.word("status", refusal).add("alias", "-"),
     };
     lines.revision(message.revision);
-    "registered"
+    "register-reply"
 }
 
-fn offer(message: &Offer<'_>, lines: &mut Lines) -> &'static str {
+fn offer(message: &Offer<'_>, lines: &mut FieldList) -> &'static str {
     lines.add("flow", message.flow.number());
     terms(&message.forth, lines);
     terms(&message.back, lines);
@@ -310,7 +312,7 @@ fn offer(message: &Offer<'_>, lines: &mut Lines) -> &'static str {
     "offer"
 }
 
-fn terms(terms: &Terms, lines: &mut Lines) {
+fn terms(terms: &Terms, lines: &mut FieldList) {
     let options = terms.options;
     lines.word("service", terms.service).shape("in-stream", terms.in_stream).shape("batch", terms.batch);
     lines.yes("congestion-controlled", options.congestion_controlled);
@@ -322,27 +324,27 @@ fn terms(terms: &Terms, lines: &mut Lines) {
     lines.add("rate", terms.rate.count()).add("budget", terms.budget.count());
 }
 
-fn offered(message: Offered, lines: &mut Lines) -> &'static str {
+fn offered(message: OfferReply, lines: &mut FieldList) -> &'static str {
     lines.add("flow", message.flow.number());
     match message.outcome {
         Ok(()) => lines.add("status", "accepted"),
         Err(refusal) => lines.word("status", refusal),
     };
-    "offered"
+    "offer-reply"
 }
 
-fn early_packet(message: &EarlyPacket<'_>, lines: &mut Lines) -> &'static str {
-    let EarlyPacket { flow, sequence, piece, waited, plaintext } = message;
+fn early_packet(message: &EarlyPacket<'_>, lines: &mut FieldList) -> &'static str {
+    let EarlyPacket { flow, sequence, fragment, waited, plaintext } = message;
     lines.add("flow", flow.number()).add("sequence", sequence.number());
-    lines.word("piece", piece).add("waited", waited.count());
+    lines.word("fragment", fragment).add("waited", waited.count());
     lines.add("sent", plaintext.sent.micros()).add("ecn", plaintext.traffic_class.ecn().bits());
-    lines.add("uncopied", plaintext.uncopied.bits());
+    lines.add("unprotected", plaintext.unprotected.bits());
     plaintext.dscp().iter().for_each(|dscp| _ = lines.add("dscp", *dscp));
     lines.hex("datagram", plaintext.datagram);
     "early-packet"
 }
 
-fn aliases(message: &Aliases<'_>, lines: &mut Lines) -> &'static str {
+fn aliases(message: &Aliases<'_>, lines: &mut FieldList) -> &'static str {
     for flow in message.flows.iter() {
         lines.add("alias", flow.alias.number()).flow_key(&flow.flow_key);
         lines.word("service", flow.service).yes("selective", flow.selective).add("rate", flow.rate.count());
@@ -350,26 +352,26 @@ fn aliases(message: &Aliases<'_>, lines: &mut Lines) -> &'static str {
     "aliases"
 }
 
-fn aliases_known(message: &AliasesKnown<'_>, lines: &mut Lines) -> &'static str {
+fn aliases_known(message: &AliasesReply<'_>, lines: &mut FieldList) -> &'static str {
     for known in message.aliases.iter() {
         lines.add("alias", known.alias.number()).add("known", u8::from(known.has_receiver));
     }
-    "aliases-known"
+    "aliases-reply"
 }
 
-fn in_stream_repair(message: &InStreamRepair<'_>, lines: &mut Lines) -> &'static str {
+fn in_stream_repair(message: &InStreamRepair<'_>, lines: &mut FieldList) -> &'static str {
     let head = &message.head;
     lines.add("alias", head.alias.number()).add("first-low", head.first_low);
     lines.add("mask", head.mask.bits());
-    lines.add("place", format!("{} {}", head.place.index(), head.place.count()));
+    lines.add("repair-index", format!("{} {}", head.repair_index.index(), head.repair_index.count()));
     lines.hex("length-symbol", &head.length_symbol).hex("payload", message.payload);
     "in-stream-repair"
 }
 
-fn cross_stream_repair(message: &CrossStreamRepair<'_>, lines: &mut Lines) -> &'static str {
+fn cross_stream_repair(message: &CrossStreamRepair<'_>, lines: &mut FieldList) -> &'static str {
     let head = &message.head;
     lines.add("batch", head.batch.number());
-    lines.add("place", format!("{} {}", head.place.index(), head.place.count()));
+    lines.add("repair-index", format!("{} {}", head.repair_index.index(), head.repair_index.count()));
     lines.hex("length-symbol", &head.length_symbol);
     for entry in head.cover.entries().iter() {
         lines.add("entry", format!("{} {}", entry.alias.number(), entry.sequence_low));
@@ -381,16 +383,16 @@ fn cross_stream_repair(message: &CrossStreamRepair<'_>, lines: &mut Lines) -> &'
     "cross-stream-repair"
 }
 
-fn nack(message: &Nack<'_>, lines: &mut Lines) -> &'static str {
+fn nack(message: &Nack<'_>, lines: &mut FieldList) -> &'static str {
     lines.add("alias", message.alias.number()).yes("noticed-by-timer", message.noticed_by_timer);
     lines.yes("answers-confirm", message.answers_confirm);
     let open_from_low = message.open_from_low.map(|number| number.to_string());
     lines.add("open-from-low", open_from_low.as_deref().unwrap_or("-"));
-    lines.add("patience", message.patience.count()).ranges(message.ranges);
+    lines.add("repair-lifetime", message.repair_lifetime.count()).ranges(message.ranges);
     "nack"
 }
 
-fn report(message: &Report, lines: &mut Lines) -> &'static str {
+fn report(message: &Report, lines: &mut FieldList) -> &'static str {
     let (repaired, delay) = (message.repaired, message.delay);
     lines.flow_key(&message.flow_key).add("highest-low", message.highest_low);
     lines.add("direct", message.direct).add("lost", message.lost);
@@ -402,7 +404,7 @@ fn report(message: &Report, lines: &mut Lines) -> &'static str {
     "report"
 }
 
-fn probe_reply(message: &ProbeReply, lines: &mut Lines) -> &'static str {
+fn probe_reply(message: &ProbeReply, lines: &mut FieldList) -> &'static str {
     lines.add("number", message.number).add("sent", message.sent.micros());
     lines.add("received", message.received.micros()).add("envelopes", message.envelopes);
     lines.address(message.address);

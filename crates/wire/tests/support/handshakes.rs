@@ -5,10 +5,10 @@ use blake2::{Blake2s256, Blake2sMac};
 use byway_wire::packets::{CookiePacket, InitiationPacket, ResponsePacket};
 use byway_wire::seal::{
     Acceptance, AwaitedResponse, Cookie, CookieError, Initiation, InitiationError, PreSharedKey, PublicKey,
-    Purpose, Random, ReceivedInitiation, Responder, Response, ResponseError, Screened, SplitKeys,
+    Purpose, Random, ReceivedInitiation, Responder, Response, ResponseError, ScreenedInitiation, SplitKeys,
     StaticSecret, Suite,
 };
-use byway_wire::{Boot, Capabilities, Epoch, ParseError, SessionIndex, Shard};
+use byway_wire::{Capabilities, Epoch, Incarnation, ParseError, SessionIndex, Shard};
 
 pub(crate) const INDEX: SessionIndex = SessionIndex::new(0xA1A2_A3A4);
 
@@ -18,8 +18,8 @@ pub(crate) const INITIATION: Initiation<'static> = Initiation {
     shard: Shard::new(3),
     capabilities: Capabilities::DIGESTS,
     index: INDEX,
-    stamp: 1_700_000_000_000_000_000,
-    boot: Boot::new(77),
+    handshake_timestamp: 1_700_000_000_000_000_000,
+    incarnation: Incarnation::new(77),
     epoch: Epoch::new(5),
     messages: &[37, 0, 1, 0],
 };
@@ -27,11 +27,11 @@ pub(crate) const INITIATION: Initiation<'static> = Initiation {
 pub(crate) const ACCEPTANCE: Acceptance<'static> = Acceptance {
     index: SessionIndex::new(0x03B2_B3B4),
     capabilities: Capabilities::DIGESTS,
-    boot: Boot::new(88),
+    incarnation: Incarnation::new(88),
     messages: &[240, 0, 0],
 };
 
-/// Why a packet of a handshake is refused: by its view, or by who knows the keys.
+/// Reason for which a handshake packet is rejected: by its view, or by the holder of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal<E> {
     Malformed(ParseError),
@@ -44,10 +44,10 @@ impl<E> From<ParseError> for Refusal<E> {
     }
 }
 
-/// Bytes that repeat, and are never the same twice in a row.
-pub(crate) struct Counted(pub(crate) u8);
+/// A counter as bytes, never the same twice in a row.
+pub(crate) struct CountingRandom(pub(crate) u8);
 
-impl Random for Counted {
+impl Random for CountingRandom {
     fn fill(&mut self, bytes: &mut [u8]) {
         self.0 += 1;
         bytes.fill(self.0);
@@ -79,15 +79,15 @@ pub(crate) fn write(
     written.expect("the initiation can be written")
 }
 
-/// The initiation as `responder` takes it at first.
+/// Screens the initiation at `responder`.
 pub(crate) fn screen<'a>(
     responder: &Responder,
     packet: &'a [u8],
-) -> Result<Screened<'a>, Refusal<InitiationError>> {
+) -> Result<ScreenedInitiation<'a>, Refusal<InitiationError>> {
     responder.screen(InitiationPacket::parse(packet)?).map_err(Refusal::Wrong)
 }
 
-pub(crate) fn screened(packet: &[u8]) -> Screened<'_> {
+pub(crate) fn screened(packet: &[u8]) -> ScreenedInitiation<'_> {
     screen(&responder(), packet).expect("mac1 is right")
 }
 
@@ -107,20 +107,20 @@ pub(crate) fn open_cookie(awaited: &AwaitedResponse, packet: &[u8]) -> Result<Co
     awaited.open_cookie(CookiePacket::parse(packet)?).map_err(Refusal::Wrong)
 }
 
-/// The response to a packet that is right, and the responder's keys.
+/// Returns the response to a valid packet, and the responder's keys.
 pub(crate) fn accept(packet: &[u8], pre_shared: &PreSharedKey, seed: u8) -> (Vec<u8>, SplitKeys) {
     let received = read(packet, seed).expect("the initiation is right");
     received.accept(&ACCEPTANCE, pre_shared).expect("the messages fit")
 }
 
-/// The keys of a handshake in which nothing goes wrong: the initiator's, then the responder's.
+/// Returns the keys of a successful handshake: the initiator's, then the responder's.
 pub(crate) fn keys(suite: Suite) -> (SplitKeys, SplitKeys) {
     let (packet, mut awaited) = write(&Initiation { suite, ..INITIATION }, &no_pre_shared(), 1);
     let (response, keys) = accept(&packet, &no_pre_shared(), 2);
     (read_response(&mut awaited, &response).expect("the response is right").keys, keys)
 }
 
-/// Makes `mac1` right again for `responder`, as anybody can who knows the key.
+/// Recomputes `mac1` for `responder`, as any node that knows the key can.
 pub(crate) fn repair_mac1(packet: &mut [u8], responder: &PublicKey) {
     let mut hasher = Blake2s256::default();
     hasher.update(b"byway mac1");
@@ -131,7 +131,7 @@ pub(crate) fn repair_mac1(packet: &mut [u8], responder: &PublicKey) {
     packet[at..at + 16].copy_from_slice(&mac.finalize_fixed());
 }
 
-/// The packet with one bit turned over.
+/// Returns the packet with one inverted bit.
 pub(crate) fn flipped(packet: &[u8], bit: usize) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[bit / 8] ^= 1 << (bit % 8);

@@ -1,4 +1,4 @@
-//! What the tests of the wire format share.
+//! Support code of the wire format's tests.
 
 #![allow(dead_code, reason = "every test file uses its own part of this module")]
 
@@ -9,7 +9,7 @@ pub(crate) mod vectors;
 
 use byway_wire::{Message, Writer};
 
-/// The messages' bytes, each with type and length.
+/// Encodes messages, each with type and length.
 pub(crate) fn emitted(messages: &[Message<'_>]) -> Vec<u8> {
     let mut buffer = vec![0xAA; 70_000];
     let mut writer = Writer::new(&mut buffer);

@@ -3,13 +3,12 @@
 use byway_units::{AgentId, FlowId, RelayId};
 use byway_wire::limits::{AGENT_NUMBER_MAX, CANDIDATES_MAX};
 use byway_wire::messages::{
-    AliasAnnouncement, AliasKnowledge, Consent, Digest, Entry, FlowOptions, FlowRole, Mask, Terms,
-    TermsOptions,
+    AliasAnnouncement, AliasStatus, Consent, Digest, Entry, FlowOptions, FlowRole, Mask, Terms, TermsOptions,
 };
 use byway_wire::{
-    Address, Alias, BlockShape, Capabilities, CodingGroupId, Epoch, Flags, FlowKey, Grant, GrantedRelay,
-    GroupId, KilobitsPerSecond, LengthSymbol, Microseconds, Piece, Place, RangeSet, Receiver, SequenceNumber,
-    Service, Services, SessionIndex, Shard, TenantId, Timestamp,
+    Address, Alias, BlockShape, Capabilities, CodingGroupId, Epoch, Flags, FlowKey, Fragment, Grant,
+    GrantedRelay, GroupId, KilobitsPerSecond, LengthSymbol, Microseconds, RangeSet, Receiver, RepairIndex,
+    SequenceNumber, Service, Services, SessionIndex, Shard, TenantId, Timestamp,
 };
 use proptest::array::{uniform4, uniform32};
 use proptest::collection::vec;
@@ -109,18 +108,18 @@ pub(crate) fn announcement() -> impl Strategy<Value = AliasAnnouncement> {
     )
 }
 
-pub(crate) fn knowledge() -> impl Strategy<Value = AliasKnowledge> {
-    (alias(), any::<bool>()).prop_map(|(alias, has_receiver)| AliasKnowledge { alias, has_receiver })
+pub(crate) fn alias_status() -> impl Strategy<Value = AliasStatus> {
+    (alias(), any::<bool>()).prop_map(|(alias, has_receiver)| AliasStatus { alias, has_receiver })
 }
 
 pub(crate) fn mask() -> impl Strategy<Value = Mask> {
     any::<u32>().prop_map(|bits| Mask::new(bits | 1).expect("bit 0 is set"))
 }
 
-pub(crate) fn place() -> impl Strategy<Value = Place> {
+pub(crate) fn repair_index() -> impl Strategy<Value = RepairIndex> {
     (1..=8_u8)
         .prop_flat_map(|count| (0..count, Just(count)))
-        .prop_map(|(index, count)| Place::new(index, count).expect("the index is below the count"))
+        .prop_map(|(index, count)| RepairIndex::new(index, count).expect("the index is below the count"))
 }
 
 pub(crate) fn length_symbol() -> impl Strategy<Value = LengthSymbol> {
@@ -178,8 +177,8 @@ pub(crate) fn signature() -> impl Strategy<Value = [u8; 64]> {
 }
 
 pub(crate) fn flags() -> impl Strategy<Value = Flags> {
-    (any::<u8>(), select([Piece::Whole, Piece::First, Piece::Second, Piece::Again].as_slice()))
-        .prop_map(|(epoch, piece)| Flags::new(Epoch::new(epoch), piece))
+    (any::<u8>(), select([Fragment::Whole, Fragment::First, Fragment::Second, Fragment::Resent].as_slice()))
+        .prop_map(|(epoch, fragment)| Flags::new(Epoch::new(epoch), fragment))
 }
 
 pub(crate) fn capabilities() -> impl Strategy<Value = Capabilities> {

@@ -2,7 +2,7 @@
 
 const VECTORS: &str = include_str!("../../../../docs/wire-vectors.txt");
 
-/// One vector: what it is, its bytes, and what they say.
+/// One vector: its kind, its bytes and their expected fields.
 #[derive(Debug)]
 pub(crate) struct Vector {
     pub(crate) directive: &'static str,
@@ -21,7 +21,7 @@ pub(crate) fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// All vectors, in order.
+/// Returns all vectors, in order.
 pub(crate) fn all() -> Vec<Vector> {
     let mut vectors: Vec<Vector> = Vec::new();
     let lines = VECTORS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));

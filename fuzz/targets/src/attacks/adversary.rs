@@ -1,52 +1,52 @@
-//! Adversaries of an agent that restarts, and what holds beside them.
+//! Adversaries of a restarting agent, and the guarantees against them.
 
 use byway_units::Time;
 
 use crate::harness::net::Packet;
 use crate::harness::topology::NodeId;
 
-/// The agent that restarts: the receiver of the honest flow.
+/// The restarting agent: the receiver of the honest flow.
 pub(super) const RESTARTED: NodeId = NodeId::Agent(2);
 
-/// Somebody who sends packets of its own.
+/// A node that sends its own packets.
 pub(super) trait Adversary {
-    /// Returns packets in answer to an initiation that it sees.
+    /// Returns the packets that the adversary sends when it observes an initiation of the agent.
     fn see(&mut self, _initiation: &Packet, _now: Time) -> Vec<Packet> {
         Vec::new()
     }
 
-    /// Returns its next packet of a flood, if it sends one.
+    /// Returns the next packet of the adversary's flood; `None` if it sends none.
     fn flood(&mut self) -> Option<Packet> {
         None
     }
 
-    /// Takes a packet to an address of its own.
-    fn take(&mut self, _packet: &Packet) {}
+    /// Handles a packet that arrives at an address of the adversary.
+    fn on_packet(&mut self, _packet: &Packet) {}
 }
 
 struct Nobody;
 
 impl Adversary for Nobody {}
 
-/// The outside port that an agent's NAT gives it after a restart.
+/// External port that the agent's NAT assigns after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NatPort {
     Same,
     New,
 }
 
-/// What holds for a restarted agent beside an adversary.
+/// Guarantee for a restarted agent in the presence of an adversary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// Its sessions take no longer than beside nobody.
+    /// The agent's handshakes take no longer than without an adversary.
     NoLater,
-    /// It gets each in time.
+    /// Each handshake of the agent completes in time.
     InTime,
-    /// None: what happens is measured all the same.
+    /// The agent has no guarantee; the result is still measured.
     Nothing,
 }
 
-/// An adversary of an agent that restarts.
+/// An adversary of a restarting agent, with its scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Siege {
     pub(super) name: &'static str,
@@ -56,7 +56,7 @@ pub(super) struct Siege {
 }
 
 impl Siege {
-    /// The control.
+    /// Control, in which no adversary acts.
     pub(super) const QUIET: Self =
         Self { name: "nobody", begin: || Box::new(Nobody), port: NatPort::Same, promise: Promise::InTime };
 }

@@ -1,19 +1,20 @@
-//! Registers flows to be sent, so that one relay announces aliases to another, and ends them at once.
+//! Attack: registers flows as sender and ends them at once. Each registration makes one relay
+//! announce an alias to another.
 
 use byway_units::Duration;
 use byway_wire::messages::FlowRole;
 
-use super::registrations::comings_and_goings;
-use super::{Attack, Part, Scene, register_each};
+use super::registrations::register_and_close;
+use super::{Attack, Role, Testbed, register_each};
 
 pub(super) const ATTACK: Attack = Attack {
     name: "aliases",
     prepare: announce,
-    datagram: |mallory, nth, _| comings_and_goings(mallory, FlowRole::Sender, nth),
+    datagram: |attacker, nth, _| register_and_close(attacker, FlowRole::Sender, nth),
 };
 
-/// Has aliases announced that nobody has a use for.
-fn announce(scene: &mut dyn Scene) {
-    register_each(scene, Part::Attacker, FlowRole::Sender, &(1..=90).collect::<Vec<_>>());
-    scene.pass(Duration::from_secs(1));
+/// Makes the relay announce useless aliases.
+fn announce(testbed: &mut dyn Testbed) {
+    register_each(testbed, Role::Attacker, FlowRole::Sender, &(1..=90).collect::<Vec<_>>());
+    testbed.pass(Duration::from_secs(1));
 }

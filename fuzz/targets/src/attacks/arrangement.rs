@@ -6,29 +6,29 @@ use byway_wire::Service;
 
 use crate::harness::topology::{EGRESS, INGRESS, NodeId};
 
-/// The relays of the standby path, where there are four.
+/// Relays of the standby path, if there are four.
 const STANDBY: [NodeId; 2] = [NodeId::Relay(3), NodeId::Relay(4)];
 
-/// Service and relays of the honest flow. The relay at which it leaves the overlay is the attacked one.
+/// Service and relays of the honest flow. The attacked relay is its egress relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrangement {
     /// Service of the honest flow.
     pub service: Service,
-    /// Relays: one for both ends, one for each, or these and two on standby.
+    /// Number of relays: one for both ends, one for each end, or two of these and two on standby.
     pub relays: usize,
 }
 
 impl Arrangement {
-    /// The arrangement of the table of all attacks: the flow has no way but through the attacked relay.
+    /// The arrangement of the table of all attacks. The attacked relay is on the flow's only path.
     pub const USUAL: Self = Self { service: Service::Forwarding, relays: 2 };
 
-    /// All arrangements.
+    /// Returns all arrangements.
     pub fn all() -> impl Iterator<Item = Self> {
         let services = [Service::Caching, Service::Coding, Service::Forwarding];
         services.into_iter().flat_map(|service| [1, 2, 4].map(|relays| Self { service, relays }))
     }
 
-    /// Returns the relays at both ends of each path, the best path first.
+    /// Returns ingress and egress relay of each path, the best path first.
     pub(super) fn paths(self) -> Vec<[NodeId; 2]> {
         match self.relays {
             1 => vec![[EGRESS; 2]],
@@ -37,7 +37,7 @@ impl Arrangement {
         }
     }
 
-    /// Returns the relay of the attacker's mate.
+    /// Returns the relay of the accomplice.
     pub(super) fn mate_relay(self) -> NodeId {
         self.paths()[0][0]
     }

@@ -1,4 +1,5 @@
-//! The attacker and its mate: sessions with real keys, and the registrations that their grants allow.
+//! The attacker and its accomplice: sessions with real keys, and the registrations that their
+//! grants permit.
 
 use byway_proto::agent::flow_between;
 use byway_units::{AgentId, Duration, FlowId, Time};
@@ -13,39 +14,39 @@ use super::filled;
 use crate::harness::scripted_peer::{Peer, ScriptedPeer, write};
 use crate::harness::topology::NodeId;
 
-/// A part in an attack.
+/// Role of a member in an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Attacks the relay where the honest flow leaves the overlay.
+pub enum Role {
+    /// Member that attacks the egress relay of the honest flow.
     Attacker,
-    /// Sends to the attacker, from the relay where the honest flow enters the overlay.
-    Mate,
+    /// Member that sends to the attacker, through the ingress relay of the honest flow.
+    Accomplice,
 }
 
-/// What a member of a real network needs to play a part.
+/// Credentials of a member of a real network, for one role.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// Its secret key.
+    /// Secret key of the member.
     pub secret: StaticSecret,
-    /// Its number.
+    /// Number of the member as an agent.
     pub agent: AgentId,
-    /// The number of the other one.
+    /// Number of the agent in the other role.
     pub other: AgentId,
-    /// The key of its relay.
+    /// Key of the agent's relay.
     pub relay_key: PublicKey,
-    /// The address of its relay.
+    /// Address of the agent's relay.
     pub relay_address: std::net::SocketAddr,
-    /// The relay of the other one.
+    /// Relay of the member in the other role.
     pub far_relay: GrantedRelay,
-    /// The grant for what it sends to the other one.
+    /// Grant for the flows that the member sends to the one in the other role.
     pub sends: Vec<u8>,
-    /// The grant for what it receives.
+    /// Grant for the flows that the member receives from the one in the other role.
     pub receives: Vec<u8>,
 }
 
-/// The attacker or its mate.
+/// Attacker or accomplice, with its session and its flows.
 pub struct Attacker {
-    pub(crate) hand: ScriptedPeer,
+    pub(crate) peer: ScriptedPeer,
     agent: AgentId,
     other: AgentId,
     far_relay: GrantedRelay,
@@ -60,11 +61,11 @@ impl std::fmt::Debug for Attacker {
 }
 
 impl Attacker {
-    /// A member of the virtual network, whose relays know its grants.
-    pub(super) fn known(who: NodeId, other: NodeId, relay: NodeId, far_relay: GrantedRelay) -> Self {
+    /// Returns a member of the virtual network, whose relays have its grants.
+    pub(super) fn known(node: NodeId, other: NodeId, relay: NodeId, far_relay: GrantedRelay) -> Self {
         Self {
-            hand: ScriptedPeer::new(who, relay, Purpose::AgentToRelay),
-            agent: who.agent_id(),
+            peer: ScriptedPeer::new(node, relay, Purpose::AgentToRelay),
+            agent: node.agent_id(),
             other: other.agent_id(),
             far_relay,
             sends: Vec::new(),
@@ -72,46 +73,51 @@ impl Attacker {
         }
     }
 
-    /// A member of a real network that starts at this time, in nanoseconds since 1970.
+    /// Returns a member of a real network, with its start in nanoseconds of Unix time.
     #[must_use]
-    pub fn new(part: Part, credentials: Credentials, started_unix_nanos: u64) -> Self {
+    pub fn new(part: Role, credentials: Credentials, started_unix_nanos: u64) -> Self {
         let Credentials { secret, agent, other, relay_key, relay_address, far_relay, sends, receives } =
             credentials;
-        let who = if part == Part::Attacker { super::stage::MALLORY } else { super::stage::MATE };
+        let node = if part == Role::Attacker {
+            super::virtual_testbed::MALLORY
+        } else {
+            super::virtual_testbed::ACCOMPLICE
+        };
         let peer = Peer { key: relay_key, address: relay_address };
-        let mut hand = ScriptedPeer::with_keys(who, secret, peer, Purpose::AgentToRelay);
-        (hand.boot, hand.stamp) = (started_unix_nanos, started_unix_nanos);
-        Self { hand, agent, other, far_relay, sends, receives }
+        let mut scripted_peer = ScriptedPeer::with_keys(node, secret, peer, Purpose::AgentToRelay);
+        (scripted_peer.incarnation, scripted_peer.handshake_timestamp) =
+            (started_unix_nanos, started_unix_nanos);
+        Self { peer: scripted_peer, agent, other, far_relay, sends, receives }
     }
 
-    /// The packet that begins a session; it shows a grant.
+    /// Returns an initiation that contains a grant.
     pub fn initiate(&mut self) -> Vec<u8> {
-        let mut shown = Vec::new();
+        let mut plaintext = Vec::new();
         if !self.receives.is_empty() {
-            write(&self.register(FlowRole::Receiver, 1), &mut shown);
+            write(&self.register(FlowRole::Receiver, 1), &mut plaintext);
         }
-        self.hand.initiate(0, &shown)
+        self.peer.initiate(0, &plaintext)
     }
 
-    /// Whether the session is there.
+    /// True if the session is established.
     #[must_use]
     pub const fn is_established(&self) -> bool {
-        self.hand.is_established()
+        self.peer.is_established()
     }
 
-    /// Takes a packet of the relay; returns the answer that keeps the session alive.
-    pub fn take(&mut self, packet: &[u8], now: Time) -> Option<Vec<u8>> {
-        self.hand.take(packet);
-        let answers = self.hand.answers(now);
-        if answers.is_empty() { None } else { self.hand.says(&answers) }
+    /// Handles a packet of the relay. Returns an answer, which maintains the session.
+    pub fn on_packet(&mut self, packet: &[u8], now: Time) -> Option<Vec<u8>> {
+        self.peer.on_packet(packet);
+        let answers = self.peer.answers(now);
+        if answers.is_empty() { None } else { self.peer.seal_messages(&answers) }
     }
 
-    /// The agent at the other end of its flows.
+    /// Returns the agent at the other end of the member's flows.
     pub(super) const fn other(&self) -> AgentId {
         self.other
     }
 
-    /// Its flow with this number, in this role.
+    /// Returns the key of the member's flow with this number, in this role.
     pub(super) fn flow(&self, role: FlowRole, number: u16) -> FlowKey {
         let (sender, receiver) = match role {
             FlowRole::Sender => (self.agent, self.other),
@@ -120,7 +126,7 @@ impl Attacker {
         flow_between(sender, receiver, FlowId::new(number))
     }
 
-    /// The registration of its flow with this number, in this role.
+    /// Returns the registration of the member's flow with this number, in this role.
     pub(super) fn register(&self, role: FlowRole, number: u16) -> Message<'_> {
         let grant = if role == FlowRole::Sender { &self.sends } else { &self.receives };
         Message::Register(Register {
@@ -144,17 +150,17 @@ impl Attacker {
         })
     }
 
-    /// A datagram with as many of these registrations as it has room for, and how many these are.
+    /// Returns a datagram with as many registrations of these flows as fit, and their number.
     pub fn register_some(&mut self, role: FlowRole, numbers: &[u16]) -> (Option<Vec<u8>>, usize) {
-        // A grant takes some 250 bytes.
-        let room = if self.receives.is_empty() { 15 } else { 3 };
-        let numbers = &numbers[..numbers.len().min(room)];
+        // A grant occupies about 250 bytes.
+        let count_max = if self.receives.is_empty() { 15 } else { 3 };
+        let numbers = &numbers[..numbers.len().min(count_max)];
         let messages = filled(numbers.iter().map(|number| self.register(role, *number)));
-        (self.hand.says(&messages), numbers.len())
+        (self.peer.seal_messages(&messages), numbers.len())
     }
 
-    /// A packet of a flow, as the sender of that flow copies it to its relay.
+    /// Returns a copy of a packet, as the flow's sender would send it to its relay.
     pub(super) fn copy(&mut self, alias: Alias, low_bits: u32, coded: &[u8]) -> Option<Vec<u8>> {
-        self.hand.envelops(EnvelopeRole::Copy, alias, low_bits, coded)
+        self.peer.seal_envelope(EnvelopeRole::Copy, alias, low_bits, coded)
     }
 }

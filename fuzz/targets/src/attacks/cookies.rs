@@ -1,4 +1,5 @@
-//! An observer who answers each initiation with forged cookie replies and forged responses, before the true response.
+//! Adversary: an observer that answers each initiation with forged cookies and responses, which
+//! arrive before the true response.
 
 use byway_units::Time;
 use byway_wire::packets::{InitiationPacket, Kind, RESPONSE_BYTES_MIN};
@@ -22,7 +23,8 @@ pub(super) const THOUSAND: Siege = Siege {
     ..Siege::QUIET
 };
 
-/// Makes cookie replies and responses as somebody can who knows a node's public key and sees initiations to it.
+/// Forges cookies and responses with the abilities of an observer: a node's public key, and the
+/// initiations to it.
 pub struct Forger {
     responder: Responder,
     jar: CookieJar,
@@ -36,14 +38,15 @@ impl std::fmt::Debug for Forger {
 }
 
 impl Forger {
-    /// A forger of a node's answers. Of the secret, only the key of `mac1` is used, which follows from the public key.
+    /// Returns a forger of a node's answers. It uses only the key of `mac1`, which derives from the
+    /// public key.
     #[must_use]
     pub fn new(secret: StaticSecret) -> Self {
         let jar = CookieJar::new(secret.public_key());
         Self { responder: Responder::new(secret), jar, random: Noise(1) }
     }
 
-    /// Returns so many cookie replies and as many responses to an initiation; nothing for another packet.
+    /// Returns `count` cookies and `count` responses to an initiation, and none for another packet.
     pub fn answers(&mut self, initiation: &[u8], count: usize, now: Time) -> Vec<Vec<u8>> {
         let mut answers = Vec::new();
         let parsed = InitiationPacket::parse(initiation).ok();
@@ -63,7 +66,7 @@ impl Forger {
     }
 }
 
-/// A sequence of bytes that looks random (xorshift): forgeries need no secrets.
+/// Pseudorandom bytes (xorshift). Forgeries need no secrets.
 struct Noise(u64);
 
 impl Random for Noise {

@@ -1,15 +1,15 @@
-//! Packets of each kind in the attacker's session that nobody sealed.
+//! Attack: sends unsealed packets of each kind to the attacker's session.
 
 use super::Attack;
 
-/// Kinds of packets, those beyond the last that there is among them.
+/// Number of packet kinds, undefined ones included.
 const KINDS: u32 = 16;
 
 pub(super) const ATTACK: Attack = Attack {
     name: "garbage",
     prepare: |_| {},
-    datagram: |mallory, nth, _| {
-        let mut packet = mallory.hand.says(&[0; 1_175])?;
+    datagram: |attacker, nth, _| {
+        let mut packet = attacker.peer.seal_messages(&[0; 1_175])?;
         packet[0] = u8::try_from(nth % KINDS).expect("few kinds");
         packet[40..].fill(u8::try_from(nth % 251).expect("reduced"));
         Some(packet)

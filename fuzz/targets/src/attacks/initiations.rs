@@ -1,4 +1,5 @@
-//! Initiations without end: one again and again from a member's address, and floods that are to keep a restarted agent out.
+//! Attacks with initiations: one that a member replays from its own address, and floods that
+//! prevent a restarted agent's handshake.
 
 use std::net::SocketAddr;
 
@@ -6,21 +7,21 @@ use byway_wire::packets::CookiePacket;
 use byway_wire::seal::{
     AwaitedResponse, Initiation, PreSharedKey, PublicKey, Purpose, StaticSecret, Suite, write_mac2,
 };
-use byway_wire::{Boot, Capabilities, Epoch, SessionIndex, Shard};
+use byway_wire::{Capabilities, Epoch, Incarnation, SessionIndex, Shard};
 
 use super::Attack;
 use super::adversary::{Adversary, NatPort, Promise, RESTARTED, Siege};
 use crate::harness::net::Packet;
 use crate::harness::topology::{EGRESS, NodeId};
 
-/// One initiation again and again, at the price of an authentication code to the sender.
+/// Attack: replays one initiation, which costs the sender only one MAC.
 pub(super) const ATTACK: Attack = Attack {
     name: "initiations",
     prepare: |_| {},
-    datagram: |mallory, nth, first| Some(if nth == 0 { mallory.initiate() } else { first.to_vec() }),
+    datagram: |attacker, nth, first| Some(if nth == 0 { attacker.initiate() } else { first.to_vec() }),
 };
 
-/// Ports of a flood: together they may be read more often than the network that they are in.
+/// Number of source ports of a flood. The sum of their limits exceeds the limit of their network.
 pub const PORTS: u16 = 32;
 
 pub(super) const ELSEWHERE: Siege = Siege {
@@ -42,7 +43,8 @@ pub(super) const SAME_NAT_WITH_COOKIES: Siege = Siege {
     ..Siege::QUIET
 };
 
-/// Nothing tells the agent from the attacker: the initiations that are read of one network go to whoever asks most.
+/// The relay cannot distinguish the agent from the attacker. It reads a limited number of
+/// initiations from one network, and most of them are the attacker's.
 pub(super) const SAME_NAT_WITH_COOKIES_AND_NEW_PORT: Siege = Siege {
     name: "as many from behind its NAT, with cookies; its port is new",
     begin: || flooder(RESTARTED.address(), true),
@@ -50,8 +52,9 @@ pub(super) const SAME_NAT_WITH_COOKIES_AND_NEW_PORT: Siege = Siege {
     promise: Promise::Nothing,
 };
 
-/// An initiation of a stranger to a node, sent from ports in turn. Every second port shows the cookies that it gets, if any does: so the
-/// flood uses up what is read with cookies and what is read without.
+/// Initiations of a stranger to a node, sent from ports in turn. With cookies, every second port
+/// includes its cookie. The flood thus exhausts both limits, for initiations with and without
+/// cookies.
 pub struct InitiationFlood {
     packets: Vec<Vec<u8>>,
     awaited: AwaitedResponse,
@@ -66,7 +69,7 @@ impl std::fmt::Debug for InitiationFlood {
 }
 
 impl InitiationFlood {
-    /// A flood of an agent's initiations to a relay with this key.
+    /// Returns a flood of an agent's initiations to a relay with this key.
     ///
     /// # Panics
     /// If the key is of low order.
@@ -78,8 +81,8 @@ impl InitiationFlood {
             shard: Shard::new(0),
             capabilities: Capabilities::DIGESTS,
             index: SessionIndex::new(7),
-            stamp: 7,
-            boot: Boot::new(7),
+            handshake_timestamp: 7,
+            incarnation: Incarnation::new(7),
             epoch: Epoch::new(0),
             messages: &[],
         };
@@ -89,15 +92,15 @@ impl InitiationFlood {
         Self { packets: vec![packet; PORTS.into()], awaited, shows_cookies, next: 0 }
     }
 
-    /// Returns the next packet, and the number of the port that it is sent from.
+    /// Returns the next packet, and the index of its source port.
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> (usize, &[u8]) {
         self.next = (self.next + 1) % self.packets.len();
         (self.next, &self.packets[self.next])
     }
 
-    /// Takes what came to a port: a cookie is shown from there on.
-    pub fn take(&mut self, port: usize, packet: &[u8]) {
+    /// Handles a packet to a port. A cookie is included in later initiations from there.
+    pub fn on_packet(&mut self, port: usize, packet: &[u8]) {
         let cookie =
             CookiePacket::parse(packet).ok().and_then(|packet| self.awaited.open_cookie(packet).ok());
         if let Some(cookie) = cookie.filter(|_| self.shows_cookies && port.is_multiple_of(2)) {
@@ -108,12 +111,12 @@ impl InitiationFlood {
 
 struct Flooder {
     flood: InitiationFlood,
-    /// Its address and the first of its ports.
+    /// Source address, with the first port.
     from: SocketAddr,
 }
 
 fn flooder(mut from: SocketAddr, shows_cookies: bool) -> Box<dyn Adversary> {
-    // Beyond those of the agent.
+    // The ports are above those of the agent.
     from.set_port(20_000);
     Box::new(Flooder { flood: InitiationFlood::new(&EGRESS.key(), shows_cookies), from })
 }
@@ -126,10 +129,10 @@ impl Adversary for Flooder {
         Some(Packet { from, to: EGRESS.address(), bytes: bytes.to_vec() })
     }
 
-    fn take(&mut self, packet: &Packet) {
+    fn on_packet(&mut self, packet: &Packet) {
         let port = packet.to.port().checked_sub(self.from.port()).filter(|port| *port < PORTS);
         if let Some(port) = port.filter(|_| packet.to.ip() == self.from.ip()) {
-            self.flood.take(port.into(), &packet.bytes);
+            self.flood.on_packet(port.into(), &packet.bytes);
         }
     }
 }

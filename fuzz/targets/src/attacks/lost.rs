@@ -1,7 +1,7 @@
-//! Says that it has lost packets which nobody asked it for.
+//! Attack: sends cooperative refusals for packets that the relay has not requested.
 
 use byway_wire::Message;
-use byway_wire::messages::Lost;
+use byway_wire::messages::CooperativeRefusal;
 
 use super::nack::all_known;
 use super::{Attack, alias, filled, send_known};
@@ -10,7 +10,8 @@ pub(super) const ATTACK: Attack = Attack {
     name: "lost packets",
     prepare: send_known,
     datagram: |mallory, _, _| {
-        let lost = Message::Lost(Lost { alias: alias(1), ranges: all_known().ranges() });
-        mallory.hand.says(&filled(std::iter::repeat_n(lost, 100)))
+        let lost =
+            Message::CooperativeRefusal(CooperativeRefusal { alias: alias(1), ranges: all_known().ranges() });
+        mallory.peer.seal_messages(&filled(std::iter::repeat_n(lost, 100)))
     },
 };

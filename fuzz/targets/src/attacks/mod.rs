@@ -1,11 +1,40 @@
-//! Attacks of a member on the relay that it shares with others, each beside an honest flow of another tenant.
+//! Attacks of a member on a relay that it shares with other tenants, each with an honest flow of
+//! another tenant.
 //!
-//! Every attacker has real keys, grants of its own and a mate at the other relay, and sends authenticated datagrams as
-//! fast as a line takes them. The relay is a processor in virtual time: a datagram takes it `DATAGRAM_TIME`, and each unit of work
-//! that it counts `UNIT_TIME`. What the honest flow loses, how long its packets take, and what the attack costs is compared with a
-//! control of as many datagrams that say nothing.
+//! Every attacker has real keys, its own grants, and an accomplice at the other relay. It sends
+//! authenticated datagrams at line rate. The relay is a processor in virtual time: a datagram takes
+//! `DATAGRAM_TIME`, and each unit of counted work `UNIT_TIME`.
 //!
-//! The same attackers play at real relays, over sockets, wherever a [`Scene`] is given for them.
+//! Results are the honest flow's losses and delays, and the cost of the attack. They are compared
+//! with a control of as many datagrams with unknown messages.
+//!
+//! The same attackers can attack real relays, over sockets, by another [`Testbed`].
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `adversary` | adversaries of a restarting agent |
+//! | `aliases` | announcements of aliases |
+//! | `arrangement` | services and relays of the honest flow |
+//! | `attacker` | the attacker and its accomplice |
+//! | `challenges` | path challenges |
+//! | `cookies` | forged cookies and responses |
+//! | `cooperation` | cooperative answers |
+//! | `fragments` | incomplete datagrams |
+//! | `garbage` | unsealed packets |
+//! | `initiations` | replayed initiations and floods |
+//! | `lost` | cooperative refusals |
+//! | `nack` | NACKs for all sequence numbers |
+//! | `offers` | relayed messages |
+//! | `probes` | probes with changing round-trip times |
+//! | `registrations` | registrations and their ends |
+//! | `replays` | replayed datagrams |
+//! | `reports` | reports to a relay |
+//! | `requests` | cooperative requests to a relay |
+//! | `restarts` | handshakes of a restarting agent |
+//! | `silence` | the control |
+//! | `virtual_testbed` | relays and agents in virtual time |
 
 mod adversary;
 mod aliases;
@@ -27,7 +56,7 @@ mod reports;
 mod requests;
 mod restarts;
 mod silence;
-mod stage;
+mod virtual_testbed;
 
 use std::fmt;
 
@@ -37,93 +66,95 @@ use byway_wire::messages::FlowRole;
 use byway_wire::{Alias, Message, Writer};
 
 pub use arrangement::Arrangement;
-pub use attacker::{Attacker, Credentials, Part};
+pub use attacker::{Attacker, Credentials, Role};
 pub use cookies::Forger;
 pub use initiations::{InitiationFlood, PORTS};
 pub use restarts::{Restarts, restarts, unpromised_restarts};
-use stage::World;
+use virtual_testbed::VirtualTestbed;
 
-/// What a relay takes to receive, open and answer a datagram of 1,200 bytes.
+/// Time that a relay needs to receive, open and answer a datagram of 1,200 bytes.
 const DATAGRAM_TIME: Duration = Duration::from_micros(2);
 
-/// What it takes for a unit of work.
+/// Time that a relay needs for a unit of work.
 const UNIT_TIME: Duration = Duration::from_nanos(20);
 
-/// What is left of a datagram of 1,200 bytes for messages.
+/// Bytes of messages in a datagram of 1,200 bytes.
 const PLAINTEXT_BYTES: usize = 1_175;
 
-/// What reading one datagram's messages costs at most, in units of work, whatever the budget: 131 messages, and some lookups.
+/// Greatest cost of reading one datagram's messages, in units of work, which the budget does not
+/// limit: 131 messages, and some lookups.
 const READING_WORK: u64 = 160;
 
-/// What attacks may make the relay keep.
+/// Most memory that an attack may occupy in the relay.
 const MEMORY_MAX: Bytes = Bytes::new(16 << 20);
 
-/// The copies of the mate that the relay knows: from this number on, so many.
+/// First sequence number, and number, of the accomplice's copies in the relay.
 const KNOWN_FROM: u32 = 1_000;
 const KNOWN: u32 = 500;
 
-/// Makes the next datagram of an attacker, from how many there were and the first of them; `None` if there is nothing to say.
-type Say = fn(&mut Attacker, u32, &[u8]) -> Option<Vec<u8>>;
+/// Builds the next datagram of an attacker. Its arguments are the number of datagrams before and
+/// the first datagram. `None`: there is no datagram.
+type DatagramBuilder = fn(&mut Attacker, u32, &[u8]) -> Option<Vec<u8>>;
 
-/// An attacker: what it does beforehand, and what it sends then.
+/// An attack: its preparation, and its datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
-    /// What its datagrams are full of.
+    /// Name of the attack: the content of its datagrams.
     pub name: &'static str,
-    /// Sees to it that the relay knows something that the attack is about.
-    prepare: fn(&mut dyn Scene),
-    /// What it sends.
-    datagram: Say,
+    /// Function that prepares the relay's state for the attack.
+    prepare: fn(&mut dyn Testbed),
+    /// Function that builds the attack's datagrams.
+    datagram: DatagramBuilder,
 }
 
-/// Where attacks take place: in virtual time, or at a real relay.
-pub trait Scene {
-    /// The member in this part.
-    fn member(&mut self, part: Part) -> &mut Attacker;
+/// Environment of attacks: virtual time, or a real relay.
+pub trait Testbed {
+    /// Returns the member in this role.
+    fn member(&mut self, part: Role) -> &mut Attacker;
 
-    /// Sends a packet to the relay of this part.
-    fn send(&mut self, part: Part, packet: Vec<u8>);
+    /// Sends a packet to the relay of this role.
+    fn send(&mut self, part: Role, packet: Vec<u8>);
 
-    /// Lets time pass.
+    /// Advances time by this much; relays and agents handle their packets meanwhile.
     fn pass(&mut self, time: Duration);
 }
 
 impl Attack {
-    /// Sets up the flows of the attacker, so many that it receives, and what this attack is about.
-    pub fn set_up(&self, scene: &mut dyn Scene, flows: u16) {
-        register_all(scene, flows);
-        (self.prepare)(scene);
+    /// Registers the flows that the attacker receives, and prepares the attack.
+    pub fn set_up(&self, testbed: &mut dyn Testbed, flows: u16) {
+        register_all(testbed, flows);
+        (self.prepare)(testbed);
     }
 
-    /// The next datagram, from how many there were and the first of them.
+    /// Returns the next datagram. `nth` is the number of datagrams before, `first` the first one.
     pub fn datagram(&self, attacker: &mut Attacker, nth: u32, first: &[u8]) -> Option<Vec<u8>> {
         (self.datagram)(attacker, nth, first)
     }
 }
 
-/// Registers flows that the attacker receives, the first of which its mate sends.
-fn register_all(scene: &mut dyn Scene, flows: u16) {
-    register_each(scene, Part::Attacker, FlowRole::Receiver, &(1..=flows).collect::<Vec<_>>());
-    register_each(scene, Part::Mate, FlowRole::Sender, &[1]);
-    scene.pass(Duration::from_millis(300));
+/// Registers the attacker's received flows. The accomplice sends the first of them.
+fn register_all(testbed: &mut dyn Testbed, flows: u16) {
+    register_each(testbed, Role::Attacker, FlowRole::Receiver, &(1..=flows).collect::<Vec<_>>());
+    register_each(testbed, Role::Accomplice, FlowRole::Sender, &[1]);
+    testbed.pass(Duration::from_millis(300));
 }
 
-/// Registers flows in this role, a datagram each 5 ms.
-fn register_each(scene: &mut dyn Scene, part: Part, role: FlowRole, mut numbers: &[u16]) {
+/// Registers flows in this role, with one datagram every 5 ms.
+fn register_each(testbed: &mut dyn Testbed, part: Role, role: FlowRole, mut numbers: &[u16]) {
     while !numbers.is_empty() {
-        let (packet, count) = scene.member(part).register_some(role, numbers);
-        scene.send(part, packet.expect("it has a session"));
-        scene.pass(Duration::from_millis(5));
+        let (packet, count) = testbed.member(part).register_some(role, numbers);
+        testbed.send(part, packet.expect("it has a session"));
+        testbed.pass(Duration::from_millis(5));
         numbers = &numbers[count..];
     }
 }
 
-/// The mate sends packets of the attacker's first flow, which the relay then knows.
-fn send_known(scene: &mut dyn Scene) {
+/// Sends packets of the attacker's first flow from the accomplice, which the relay then stores.
+fn send_known(testbed: &mut dyn Testbed) {
     for number in KNOWN_FROM..KNOWN_FROM + KNOWN {
-        let packet = scene.member(Part::Mate).copy(alias(1), number, &[7; 100]);
-        scene.send(Part::Mate, packet.expect("it has a session"));
-        scene.pass(Duration::from_millis(1));
+        let packet = testbed.member(Role::Accomplice).copy(alias(1), number, &[7; 100]);
+        testbed.send(Role::Accomplice, packet.expect("it has a session"));
+        testbed.pass(Duration::from_millis(1));
     }
 }
 
@@ -131,7 +162,7 @@ fn alias(number: u16) -> Alias {
     Alias::new(number).expect("aliases begin with one")
 }
 
-/// As many of these messages as a datagram takes.
+/// Encodes as many of these messages as fit into a datagram.
 fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<u8> {
     let mut bytes = [0; PLAINTEXT_BYTES];
     let mut writer = Writer::new(&mut bytes);
@@ -143,7 +174,7 @@ fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<u8> {
     writer.written().to_vec()
 }
 
-/// As many datagrams that say nothing: what any member may send.
+/// Control of all attacks: as many datagrams with unknown messages, which any member may send.
 pub const CONTROL: Attack = silence::ATTACK;
 
 /// All attacks on a relay.
@@ -161,50 +192,50 @@ pub const ATTACKS: &[Attack] = &[
     probes::ATTACK,
     replays::ATTACK,
     garbage::ATTACK,
-    // Behind it, a relay may ask this address for cookies.
+    // Last, because the relay may require cookies from this address afterwards.
     initiations::ATTACK,
 ];
 
-/// How large an attack is.
+/// Size of an attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Datagrams of the attacker.
+    /// Number of datagrams that the attacker sends.
     pub datagrams: u32,
-    /// The time from one to the next.
+    /// Interval between the attacker's datagrams.
     pub interval: Duration,
-    /// Flows that the attacker has registered.
+    /// Number of flows that the attacker registers.
     pub flows: u16,
 }
 
 impl Size {
-    /// For tests: half a second of 10,000 datagrams a second.
+    /// Size for tests: half a second with 10,000 datagrams a second.
     pub const SMALL: Self = Self { datagrams: 5_000, interval: Duration::from_micros(100), flows: 500 };
 
-    /// Ten seconds of 30,000 datagrams a second, from a session with as many flows as it may have.
+    /// Full size: ten seconds with 30,000 datagrams a second, and the most flows of a session.
     pub const LARGE: Self = Self { datagrams: 300_000, interval: Duration::from_nanos(33_333), flows: 4_000 };
 
-    /// Three seconds of as many: for each service and number of relays.
+    /// Size for each service and number of relays: three seconds at the same rate.
     pub const ARRANGED: Self = Self { datagrams: 90_000, ..Self::LARGE };
 
-    fn lasts(self) -> Duration {
+    fn duration(self) -> Duration {
         self.interval * u64::from(self.datagrams)
     }
 }
 
-/// What became of the honest flow, and what the attack cost the relay.
+/// Result of an attack: the honest flow's losses and delays, and the cost for the relay.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// The attack.
+    /// Name of the attack.
     pub name: &'static str,
-    /// Packets that the honest flow sent, and how many of them were lost.
+    /// Packets that the honest flow sent.
     pub sent: usize,
-    /// See above.
+    /// Packets of the honest flow that were lost.
     pub lost: usize,
-    /// The delay that 99 of 100 packets of the honest flow did not exceed.
+    /// 99th percentile of the honest flow's delays.
     pub p99: Duration,
-    /// Units of work of the relay for each datagram of the attacker.
+    /// The relay's units of work for each datagram of the attacker.
     pub work_per_datagram: u64,
-    /// How much more the relay keeps than before.
+    /// Increase of the relay's memory.
     pub memory: Bytes,
     size: Size,
 }
@@ -218,18 +249,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Returns a duration as tables show it.
+/// Formats a duration for tables.
 fn milliseconds(time: Duration) -> String {
     format!("{}.{:03} ms", time.as_micros() / 1_000, time.as_micros() % 1_000)
 }
 
 impl Outcome {
-    /// What is wrong with it, compared with that of the control.
+    /// Returns descriptions of the limits that the attack violates, in comparison with the control.
     #[must_use]
     pub fn faults(&self, control: &Self) -> Vec<String> {
         let size = self.size;
         let reading = u64::from(size.datagrams) * READING_WORK;
-        let earned = SESSION_WORK_PER_SECOND * size.lasts().as_millis() / 1_000;
+        let earned = SESSION_WORK_PER_SECOND * size.duration().as_millis() / 1_000;
         let work_max = (SESSION_WORK_BURST + earned + reading) / u64::from(size.datagrams);
         let lost_max = control.lost + self.sent / 1_000;
         let p99_max = control.p99 + Duration::from_millis(2);
@@ -255,7 +286,7 @@ pub fn attacks(size: Size) -> (Outcome, Vec<Outcome>) {
     (run(&CONTROL), ATTACKS.iter().map(run).collect())
 }
 
-/// Control and attacks in one arrangement.
+/// Results of the control and of all attacks in one arrangement.
 #[derive(Clone, Debug)]
 pub struct Arranged {
     arrangement: Arrangement,
@@ -275,13 +306,14 @@ impl Arranged {
         Self { arrangement, control, outcomes }
     }
 
-    /// Returns what is wrong with the outcomes, compared with that of the control.
+    /// Returns the violated limits, in comparison with the control.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults: Vec<_> =
             self.outcomes.iter().flat_map(|outcome| outcome.faults(&self.control)).collect();
-        // A hundredth of the packets or more came by a relay.
-        if self.control.p99 <= stage::DELAY {
+        // If the 99th percentile is not above the direct path's delay, relays have repaired less
+        // than 1 % of the packets.
+        if self.control.p99 <= virtual_testbed::DELAY {
             faults.push(format!("nothing was repaired in {}", self.control.p99));
         }
         faults.into_iter().map(|fault| format!("{}: {fault}", self.arrangement)).collect()
@@ -289,7 +321,7 @@ impl Arranged {
 }
 
 impl fmt::Display for Arranged {
-    /// Writes a row of a table: the control, and the worst of all attacks.
+    /// Writes a row of a table: the control, and the worst result of all attacks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arrangement, control: Outcome { lost, sent, .. }, outcomes } = self;
         let lost_most = outcomes.iter().map(|outcome| outcome.lost).max().unwrap_or(0);
@@ -300,7 +332,7 @@ impl fmt::Display for Arranged {
 }
 
 fn run(attack: &Attack, arrangement: Arrangement, size: Size) -> Outcome {
-    let mut world = World::new(arrangement);
+    let mut world = VirtualTestbed::new(arrangement);
     attack.set_up(&mut world, size.flows);
     world.attack(attack, size);
     world.outcome(attack.name, size)

@@ -1,4 +1,4 @@
-//! NACKs that name all numbers there are, of all flows in turn.
+//! Attack: sends NACKs for all sequence numbers, of all flows in turn.
 
 use std::sync::LazyLock;
 
@@ -8,15 +8,15 @@ use byway_wire::{Message, Microseconds, RangeSet, SequenceNumber};
 
 use super::{Attack, KNOWN, KNOWN_FROM, alias, filled, send_known};
 
-/// NACKs of a datagram.
+/// NACKs in one datagram.
 const NACKS: u32 = 55;
 
-/// Numbers of the mate's copies, from each of the first 50 on. Made once, as is [`ALL`]: where attacker and relay share a machine, what
-/// the attacker computes delays everybody.
+/// Sequence numbers of the accomplice's copies, from each of the first 50 on. They are computed
+/// once, like [`ALL`], because computations of the attacker delay all programs on a shared machine.
 static KNOWN_FROM_EACH: LazyLock<Vec<RangeSet>> =
     LazyLock::new(|| (0..50).map(|first| range(KNOWN_FROM + first, KNOWN - first)).collect());
 
-/// As many numbers as one NACK can name.
+/// The most sequence numbers that one NACK can name.
 static ALL: LazyLock<RangeSet> = LazyLock::new(|| range(0, 8_192));
 
 pub(super) const ATTACK: Attack = Attack {
@@ -33,20 +33,20 @@ pub(super) const ATTACK: Attack = Attack {
                 open_from_low: place.is_multiple_of(5).then_some(KNOWN_FROM),
                 noticed_by_timer: false,
                 answers_confirm: false,
-                patience: Microseconds::from_duration(Duration::from_secs(2)),
+                repair_lifetime: Microseconds::from_duration(Duration::from_secs(2)),
                 ranges,
             })
         };
-        mallory.hand.says(&filled((0..NACKS).map(nack)))
+        mallory.peer.seal_messages(&filled((0..NACKS).map(nack)))
     },
 };
 
-/// All numbers of the mate's copies.
+/// Returns the sequence numbers of all copies of the attacker's accomplice.
 pub(super) fn all_known() -> &'static RangeSet {
     &KNOWN_FROM_EACH[0]
 }
 
-/// A range of so many numbers.
+/// Returns a range of `count` sequence numbers.
 fn range(first: u32, count: u32) -> RangeSet {
     let mut ranges = RangeSet::new();
     let mut numbers = first..first + count;

@@ -1,15 +1,16 @@
-//! Has short messages passed on to an agent of another relay, as offers of flows are.
+//! Attack: sends short messages to be relayed to an agent at another relay, like offers of flows.
 
 use byway_wire::Message;
-use byway_wire::messages::Relayed;
+use byway_wire::messages::RelayedPacket;
 
 use super::{Attack, filled};
 
 pub(super) const ATTACK: Attack = Attack {
     name: "offers",
     prepare: |_| {},
-    datagram: |mallory, _, _| {
-        let offer = Relayed::new(mallory.other(), &[8; 40]).expect("it looks like a packet of messages");
-        mallory.hand.says(&filled(std::iter::repeat_n(Message::Relayed(offer), 30)))
+    datagram: |attacker, _, _| {
+        let offer =
+            RelayedPacket::new(attacker.other(), &[8; 40]).expect("it looks like a packet of messages");
+        attacker.peer.seal_messages(&filled(std::iter::repeat_n(Message::RelayedPacket(offer), 30)))
     },
 };

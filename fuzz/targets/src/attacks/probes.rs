@@ -1,4 +1,5 @@
-//! Probes that claim another round trip each time, which all flows of the session then have to know.
+//! Attack: sends probes with changing round-trip times, which all flows of the session must
+//! process.
 
 use byway_units::{Duration, Time};
 use byway_wire::messages::Probe;
@@ -9,9 +10,9 @@ use super::{Attack, filled};
 pub(super) const ATTACK: Attack = Attack {
     name: "probes",
     prepare: |_| {},
-    datagram: |mallory, nth, _| {
+    datagram: |attacker, nth, _| {
         let round_trip = Microseconds::from_duration(Duration::from_micros(1_000 + u64::from(nth % 100_000)));
         let probe = Probe { number: nth, sent: Timestamp::at(Time::START), round_trip };
-        mallory.hand.says(&filled(std::iter::repeat_n(Message::Probe(probe), 60)))
+        attacker.peer.seal_messages(&filled(std::iter::repeat_n(Message::Probe(probe), 60)))
     },
 };

@@ -1,4 +1,4 @@
-//! Reports on flows, which are none of a relay's business.
+//! Attack: sends reports on flows, which are not for relays.
 
 use byway_units::Duration;
 use byway_wire::messages::{DelayPercentiles, FlowRole, RepairCounters, Report};
@@ -9,10 +9,10 @@ use super::{Attack, filled};
 pub(super) const ATTACK: Attack = Attack {
     name: "reports",
     prepare: |_| {},
-    datagram: |mallory, nth, _| {
+    datagram: |attacker, nth, _| {
         let late = Microseconds::from_duration(Duration::from_secs(1));
         let report = Report {
-            flow_key: mallory.flow(FlowRole::Receiver, 1),
+            flow_key: attacker.flow(FlowRole::Receiver, 1),
             highest_low: nth,
             direct: 0,
             lost: u32::MAX,
@@ -22,6 +22,6 @@ pub(super) const ATTACK: Attack = Attack {
             longest_burst: u32::MAX,
             delay: DelayPercentiles { p50: late, p95: late, p99: late },
         };
-        mallory.hand.says(&filled(std::iter::repeat_n(Message::Report(report), 20)))
+        attacker.peer.seal_messages(&filled(std::iter::repeat_n(Message::Report(report), 20)))
     },
 };

@@ -1,4 +1,4 @@
-//! Asks a relay for packets as relays ask receivers that cooperate: agents have no say in that.
+//! Attack: sends cooperative requests to a relay, which only relays may send to receivers.
 
 use byway_units::Duration;
 use byway_wire::messages::CooperativeRequest;
@@ -12,7 +12,8 @@ pub(super) const ATTACK: Attack = Attack {
     prepare: send_known,
     datagram: |mallory, _, _| {
         let patience = Microseconds::from_duration(Duration::from_secs(2));
-        let request = CooperativeRequest { alias: alias(1), patience, ranges: all_known().ranges() };
-        mallory.hand.says(&filled(std::iter::repeat_n(Message::CooperativeRequest(request), 100)))
+        let request =
+            CooperativeRequest { alias: alias(1), repair_lifetime: patience, ranges: all_known().ranges() };
+        mallory.peer.seal_messages(&filled(std::iter::repeat_n(Message::CooperativeRequest(request), 100)))
     },
 };

@@ -1,4 +1,5 @@
-//! An honest agent that restarts again and again, beside somebody who is to keep it from its relay.
+//! An honest agent that restarts repeatedly, with an adversary that prevents its sessions with its
+//! relay.
 
 use std::fmt;
 
@@ -6,19 +7,19 @@ use byway_units::Duration;
 
 use super::adversary::{NatPort, Promise, Siege};
 use super::arrangement::Arrangement;
-use super::stage::World;
+use super::virtual_testbed::VirtualTestbed;
 use super::{cookies, initiations, milliseconds};
 
-/// A restarted agent has its session again within this time.
+/// Time within which a restarted agent must have its session again.
 const RESTARTED_WITHIN: Duration = Duration::from_secs(3);
 
-/// Delay that forgeries may add to a handshake: the relay's time for the packets that they bring about.
+/// Delay that forgeries may add to a handshake: the relay's time for the packets that they cause.
 const FORGERIES_TAKE: Duration = Duration::from_millis(1);
 
-/// Between two packets of a flood: 50,000 a second.
+/// Interval between packets of a flood: 50,000 a second.
 const FLOOD_INTERVAL: Duration = Duration::from_micros(20);
 
-/// From one restart to the next: what fills no table and lets the session be confirmed.
+/// Interval between restarts. It fills no table, and suffices to confirm the session.
 const BETWEEN: Duration = Duration::from_millis(200);
 
 const SIEGES: &[Siege] = &[
@@ -30,16 +31,16 @@ const SIEGES: &[Siege] = &[
     initiations::SAME_NAT_WITH_COOKIES_AND_NEW_PORT,
 ];
 
-/// One restart.
+/// Result of one restart of the honest agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Restart {
-    /// From the start to the session; `None` if there was none within the time.
+    /// Time from the start to the established session; `None` if there was none in time.
     pub(super) took: Option<Duration>,
-    /// Initiations to the relay until then.
+    /// Initiations that the agent sent to the relay in this time.
     pub(super) initiations: usize,
 }
 
-/// Handshakes of a restarted agent beside an adversary.
+/// Results of the restarts of an agent with one adversary.
 #[derive(Clone, Debug)]
 pub struct Restarts {
     name: &'static str,
@@ -60,7 +61,7 @@ impl Restarts {
         self.all.iter().map(|restart| restart.initiations).max().unwrap_or(0)
     }
 
-    /// Returns what is wrong with it, compared with that of the control.
+    /// Returns the violated limits, in comparison with the control.
     #[must_use]
     pub fn faults(&self, control: &Self) -> Vec<String> {
         let slowest_max = match self.promise {
@@ -89,17 +90,18 @@ impl fmt::Display for Restarts {
     }
 }
 
-/// Restarts beside an adversary against which nothing is promised: each takes all of the time.
+/// Restarts for each adversary without a guarantee. Few, because each takes all of the time.
 const UNPROMISED_RESTARTS: usize = 5;
 
-/// Restarts an agent so often beside nobody, and then beside each adversary against which something is promised.
+/// Restarts an agent `count` times without an adversary, and then with each adversary against which
+/// there is a guarantee.
 #[must_use]
 pub fn restarts(count: usize) -> (Restarts, Vec<Restarts>) {
     let promised = SIEGES.iter().filter(|siege| siege.promise != Promise::Nothing);
     (run(&Siege::QUIET, count), promised.map(|siege| run(siege, count)).collect())
 }
 
-/// Restarts an agent beside the other adversaries.
+/// Restarts an agent with the other adversaries.
 #[must_use]
 pub fn unpromised_restarts() -> Vec<Restarts> {
     let unpromised = SIEGES.iter().filter(|siege| siege.promise == Promise::Nothing);
@@ -107,14 +109,17 @@ pub fn unpromised_restarts() -> Vec<Restarts> {
 }
 
 fn run(siege: &Siege, count: usize) -> Restarts {
-    let mut world = World::new(Arrangement::USUAL);
+    let mut world = VirtualTestbed::new(Arrangement::USUAL);
     world.restarting.adversary = Some((siege.begin)());
     let restart = |_| {
         world.run_beside_flood(BETWEEN, FLOOD_INTERVAL, |_| false);
         world.restart(siege.port == NatPort::New);
         let begun = world.now;
-        let is_back =
-            world.run_beside_flood(RESTARTED_WITHIN, FLOOD_INTERVAL, World::is_restarted_agent_established);
+        let is_back = world.run_beside_flood(
+            RESTARTED_WITHIN,
+            FLOOD_INTERVAL,
+            VirtualTestbed::is_restarted_agent_established,
+        );
         let took = is_back.then(|| world.now.saturating_since(begun));
         Restart { took, initiations: world.restarting.initiations }
     };

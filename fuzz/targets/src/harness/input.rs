@@ -1,26 +1,27 @@
-//! The fuzzer's bytes, as choices.
+//! Choices derived from the fuzzer's bytes.
 
 use byway_units::Duration;
 use byway_wire::packets::EnvelopeRole;
 
-/// What is left of an input. Past its end everything is zero.
+/// Unread part of an input. After its end, all bytes are zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
-    /// Left of [`LONG_STEPS_MICROS_MAX`].
+    /// Rest of [`LONG_STEPS_MICROS_MAX`].
     long_steps_left: u64,
 }
 
-/// Virtual time that the long steps of one input take at most: the longest once, or two rekeyings.
+/// Most virtual time of the long steps in one input: one longest step, or two rekeyings.
 ///
-/// A node that nobody answers tries again for ever. Without this limit half of a fuzzer's time goes into that.
+/// A node without answers repeats its handshakes forever. Without this limit, that would take half
+/// of a fuzzer's time.
 const LONG_STEPS_MICROS_MAX: u64 = 251_000_000;
 
-/// A step that counts as long, and the one in its place when the time for long ones is used up.
+/// Least duration of a long step, and the duration of a step after the limit is reached.
 const LONG_STEP_MICROS: u64 = 4_000_000;
 const SHORT_STEP_MICROS: u64 = 130_000;
 
-/// Steps of time that matter to some timer: a packet, a round trip, a probe, a handshake, a rekeying.
+/// Time steps that matter to timers: a packet, a round trip, a probe, a handshake, a rekeying.
 const STEPS_MICROS: [u64; 16] = [
     0,
     1,
@@ -40,7 +41,7 @@ const STEPS_MICROS: [u64; 16] = [
     250_000_000,
 ];
 
-/// Lengths at which something begins or ends.
+/// Datagram lengths at limits of the formats.
 const LENGTHS: [usize; 16] =
     [0, 1, 20, 21, 22, 37, 100, 255, 700, 1_170, 1_200, 1_376, 1_472, 2_048, 2_060, 60_000];
 
@@ -68,14 +69,14 @@ impl<'a> Input<'a> {
         u32::from_be_bytes(self.array())
     }
 
-    /// At most so many bytes.
+    /// Returns at most `count` bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;
         bytes
     }
 
-    /// A number below `end`, of at most 256.
+    /// Returns a number below `end`, which is at most 256.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::from(self.byte()) % end
     }
@@ -100,7 +101,7 @@ impl<'a> Input<'a> {
         const ROLES: [EnvelopeRole; 7] = [
             EnvelopeRole::Copy,
             EnvelopeRole::ResentCopy,
-            EnvelopeRole::Carried,
+            EnvelopeRole::RelayedCopy,
             EnvelopeRole::Forwarded,
             EnvelopeRole::CachedRepair,
             EnvelopeRole::CooperativeRepair,
@@ -109,7 +110,7 @@ impl<'a> Input<'a> {
         ROLES[self.below(ROLES.len())]
     }
 
-    /// A number near another one most of the time.
+    /// Returns a number that is mostly near `number`.
     pub(crate) fn near(&mut self, number: u32) -> u32 {
         match self.byte() {
             255 => self.long(),

@@ -1,4 +1,5 @@
-//! An agent or a relay with a driver that holds it to the rules, and each input to the work that one may cost.
+//! An agent or a relay with a driver that checks the rules of the interface, and the work of each
+//! input.
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
@@ -11,13 +12,15 @@ use byway_sim::checkers::{check_agent_input, check_relay_input};
 use byway_units::{AgentId, FlowId, Time};
 use byway_wire::{Ecn, TrafficClass};
 
-/// Most datagrams that one input may give rise to: all missing packets of a flow, repaired at once, and some.
+/// Most datagrams that one input may cause: all missing packets of a flow, repaired at once, and
+/// some more.
 const SENT_MAX: usize = 2_048;
 
-/// Most wakes within one millisecond: more than any pacer wants, fewer than a loop takes.
+/// Most wakes within one millisecond: more than a pacer needs, and fewer than an endless loop
+/// causes.
 const WAKES_PER_MILLI_MAX: u32 = 100;
 
-/// Most wakes at one instant: what falls due while something due is done.
+/// Most wakes at one instant: deadlines that become due while another is handled.
 const WAKES_AT_ONCE_MAX: u32 = 10;
 
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub(crate) enum Kind {
     Relay(Box<Relay>),
 }
 
-/// What one input gave rise to.
+/// Datagrams and deliveries that one input of a machine causes.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pub(crate) sent: Vec<(SocketAddr, Vec<u8>)>,
@@ -43,7 +46,7 @@ impl Output {
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) kind: Kind,
-    /// As of the last time that outputs were taken.
+    /// Deadline after the latest drain of outputs.
     deadline: Option<Time>,
     woken: Time,
     wakes_in_milli: u32,
@@ -70,19 +73,19 @@ impl Machine {
         }
     }
 
-    /// How many peers its sessions are for, as the machine shows it.
+    /// Returns the number of peers in the machine's sessions, from its debug text.
     pub(crate) fn peers(&self) -> usize {
-        let mut shown = Peers::default();
-        // It stops at the number.
+        let mut parser = PeerCountParser::default();
+        // Formatting ends with an error at the number, which saves time.
         let _ = match &self.kind {
-            Kind::Agent(agent) => write!(shown, "{agent:?}"),
-            Kind::Relay(relay) => write!(shown, "{relay:?}"),
+            Kind::Agent(agent) => write!(parser, "{agent:?}"),
+            Kind::Relay(relay) => write!(parser, "{relay:?}"),
         };
-        shown.count.expect("the number of peers is shown")
+        parser.count.expect("the number of peers is shown")
     }
 
     pub(crate) fn receive(&mut self, from: SocketAddr, bytes: &[u8], now: Time) -> Output {
-        // As good as any: what the path marks has nothing to do with what comes.
+        // Any ECN field is valid here, because the path's marks are independent of the packet.
         let ecn = Ecn::from_bits(bytes.last().copied().unwrap_or(0));
         let bytes = &mut bytes.to_vec();
         match &mut self.kind {
@@ -118,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// Handles the deadline, due or not.
+    /// Passes the deadline to the machine, due or not, and drains its outputs.
     pub(crate) fn wake(&mut self, now: Time) -> Output {
         self.count_wake(now);
         match &mut self.kind {
@@ -145,7 +148,7 @@ impl Machine {
         assert!(self.wakes_in_milli < WAKES_PER_MILLI_MAX, "too many wakes in the millisecond of {now}");
     }
 
-    /// Takes the outputs, and checks what can be said of all of them.
+    /// Drains the outputs, and checks the rules that apply to all of them.
     pub(crate) fn drain(&mut self) -> Output {
         let mut output = Output::default();
         match &mut self.kind {
@@ -172,17 +175,18 @@ impl Machine {
     }
 }
 
-/// Reads the number in `Sessions(3 peers)`, and no further.
+/// Parser of the number in `Sessions(3 peers)`. It stops there.
 #[derive(Default)]
-struct Peers {
+struct PeerCountParser {
     text: String,
     count: Option<usize>,
 }
 
-impl Write for Peers {
+impl Write for PeerCountParser {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.text.push_str(text);
-        // Few pieces hold this word; looking through all that was shown, each time, would take longer than a handshake.
+        // Few pieces of text contain this word. A search of the whole text for each piece would
+        // take longer than a handshake.
         if !text.contains(" peers") {
             return Ok(());
         }

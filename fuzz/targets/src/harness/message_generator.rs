@@ -1,4 +1,4 @@
-//! Arbitrary messages: mostly of the right form, about things that exist, with values at the edges.
+//! Generator of arbitrary messages: mostly well-formed, about existing flows, with extreme values.
 
 use byway_wire::FlowKey;
 
@@ -8,44 +8,44 @@ use super::input::Input;
 #[derive(Clone, Copy, Debug)]
 enum Field {
     Alias,
-    /// A sequence number near the newest, its low bits.
+    /// Low bits of a sequence number near the newest.
     Number,
     Key,
     Byte,
-    /// A byte below this.
+    /// A byte below this value.
     Code(u8),
     Word,
     Long,
-    /// Microseconds.
-    Patience,
+    /// Repair lifetime in microseconds.
+    RepairLifetime,
     Ranges,
-    Place,
+    Index,
     Mask,
-    /// Whatever length it has.
+    /// Bytes of any length.
     Payload,
-    /// Bytes right out of the input.
+    /// Unmodified bytes of the input.
     Raw(u8),
     Address,
-    /// An agent that may be there.
+    /// Identifier of an agent that may exist.
     Agent,
-    /// A packet to be passed on, as the caller has it.
+    /// A packet to be relayed, from the caller.
     Packet,
-    /// So many of these, their number before them.
+    /// A count, and that many times these fields.
     Several(&'static [Field]),
-    /// The cover of a batch: its entries, and digests if the bit is set.
+    /// Cover of a batch: its entries, and digests if the bit is set.
     Cover,
-    /// These, one after the other.
+    /// These fields in sequence.
     Group(&'static [Field]),
-    /// A few bytes, their number before them.
+    /// A length and a few bytes.
     Text,
 }
 
 use Field::{
-    Address, Agent, Alias, Byte, Code, Cover, Group, Key, Long, Mask, Number, Packet, Patience, Payload,
-    Place, Ranges, Raw, Several, Text, Word,
+    Address, Agent, Alias, Byte, Code, Cover, Group, Index, Key, Long, Mask, Number, Packet, Payload, Ranges,
+    Raw, RepairLifetime, Several, Text, Word,
 };
 
-/// The types of messages, and their bodies as in `docs/wire.md`.
+/// Message types and their bodies, as in `docs/wire.md`.
 const BODIES: [(u8, &[Field]); 23] = [
     (
         1,
@@ -59,7 +59,7 @@ const BODIES: [(u8, &[Field]); 23] = [
             Code(10),
             Byte,
             Long,
-            Patience,
+            RepairLifetime,
             Byte,
             Word,
             Byte,
@@ -71,17 +71,17 @@ const BODIES: [(u8, &[Field]); 23] = [
     (4, &[Several(&[Alias, Code(3)])]),
     (5, &[Key, Code(4)]),
     (6, &[Key, Code(4)]),
-    (16, &[Alias, Number, Mask, Place, Raw(2), Payload]),
-    (17, &[Long, Place, Cover, Payload]),
-    (17, &[Raw(4), Place, Cover, Payload]),
-    (18, &[Alias, Code(9), Number, Patience, Ranges]),
+    (16, &[Alias, Number, Mask, Index, Raw(2), Payload]),
+    (17, &[Long, Index, Cover, Payload]),
+    (17, &[Raw(4), Index, Cover, Payload]),
+    (18, &[Alias, Code(9), Number, RepairLifetime, Ranges]),
     (19, &[Alias, Ranges]),
     (20, &[Alias, Number]),
-    (21, &[Alias, Patience, Ranges]),
+    (21, &[Alias, RepairLifetime, Ranges]),
     (22, &[Alias, Ranges]),
     (23, &[Alias, Ranges]),
     (24, &[Key, Number, Long, Long, Long, Long, Long, Long, Long, Long, Long, Long, Long, Long]),
-    (32, &[Long, Long, Patience]),
+    (32, &[Long, Long, RepairLifetime]),
     (33, &[Code(20), Raw(3), Long, Long, Long, Address]),
     (34, &[Raw(8)]),
     (36, &[Agent, Packet]),
@@ -90,12 +90,12 @@ const BODIES: [(u8, &[Field]); 23] = [
     (240, &[Payload]),
 ];
 
-const PATIENCES_MICROS: [u32; 8] = [0, 1, 1_000, 20_000, 250_000, 2_000_000, 3_000_000, u32::MAX];
+const REPAIR_LIFETIMES_MICROS: [u32; 8] = [0, 1, 1_000, 20_000, 250_000, 2_000_000, 3_000_000, u32::MAX];
 
 /// One direction of an offer.
-const TERMS: &[Field] = &[Code(6), Code(34), Code(10), Code(34), Code(10), Byte, Long, Patience];
+const TERMS: &[Field] = &[Code(6), Code(34), Code(10), Code(34), Code(10), Byte, Long, RepairLifetime];
 
-/// Offers, answers to them, and packets that go with them.
+/// Offers, their answers, and early packets.
 const OFFERS: [(u8, &[Field]); 3] = [
     (7, &[Code(2), Byte, Group(TERMS), Group(TERMS), Text]),
     (8, &[Code(2), Byte, Code(7)]),
@@ -110,7 +110,7 @@ const OFFERS: [(u8, &[Field]); 3] = [
             Code(2),
             Number,
             Code(4),
-            Patience,
+            RepairLifetime,
             Long,
             Byte,
             Payload,
@@ -118,22 +118,22 @@ const OFFERS: [(u8, &[Field]); 3] = [
     ),
 ];
 
-/// The flows, numbers and packets that generated messages are about.
+/// Flows, sequence numbers and packets for generated messages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject<'a> {
-    /// The flows that exist.
+pub(crate) struct MessageContext<'a> {
+    /// Keys of flows that exist at the machine.
     pub(crate) keys: &'a [FlowKey],
-    /// The newest sequence number, its low bits.
+    /// Low bits of the newest sequence number.
     pub(crate) newest: u32,
-    /// How many aliases are in use, from 1 on.
+    /// Number of aliases in use, from 1 on.
     pub(crate) aliases: u8,
-    /// What may be passed on.
+    /// A packet to be relayed.
     pub(crate) packet: &'a [u8],
 }
 
-impl Subject<'_> {
-    /// One message, or more if the input wants many of the same.
-    pub(crate) fn say(&self, input: &mut Input<'_>, out: &mut Vec<u8>) {
+impl MessageContext<'_> {
+    /// Writes one message, or several equal ones if the input says so.
+    pub(crate) fn write_message(&self, input: &mut Input<'_>, out: &mut Vec<u8>) {
         let start = out.len();
         let kind = input.byte();
         let (message_type, fields) = match kind {
@@ -169,12 +169,12 @@ impl Subject<'_> {
             Code(end) => out.push(input.byte() % end),
             Word => out.extend_from_slice(&input.array::<2>()),
             Long => out.extend_from_slice(&input.array::<4>()),
-            Patience => {
-                let micros = PATIENCES_MICROS[input.below(PATIENCES_MICROS.len())];
+            RepairLifetime => {
+                let micros = REPAIR_LIFETIMES_MICROS[input.below(REPAIR_LIFETIMES_MICROS.len())];
                 out.extend_from_slice(&micros.to_be_bytes());
             }
             Ranges => self.ranges(input, out),
-            Place => {
+            Index => {
                 let byte = input.byte();
                 out.push((byte % 9) << 4 | (byte / 16 % 10));
             }

@@ -1,4 +1,4 @@
-//! A scripted peer: it has real keys, and seals whatever it is told to.
+//! A scripted peer with real keys, which seals arbitrary contents.
 
 use std::net::SocketAddr;
 
@@ -9,18 +9,18 @@ use byway_wire::packets::{
     MessagePacket, ResponsePacket, SOURCE_OVERHEAD, SourceHeader,
 };
 use byway_wire::seal::{
-    Acceptance, AwaitedResponse, DigestKey, EpochKeys, Initiation, Portable, PreSharedKey, PublicKey,
+    Acceptance, AwaitedResponse, DigestKey, EpochKeys, Initiation, PortableProvider, PreSharedKey, PublicKey,
     Purpose, Responder, SplitKeys, StaticSecret, Suite,
 };
 use byway_wire::{
-    Alias, Boot, Capabilities, Counter, Epoch, Flags, Message, Messages, Piece, Plaintext, SequenceNumber,
-    SessionIndex, Shard, Timestamp, TrafficClass, Uncopied, Writer,
+    Alias, Capabilities, Counter, Epoch, Flags, Fragment, Incarnation, Message, Messages, Plaintext,
+    SequenceNumber, SessionIndex, Shard, Timestamp, TrafficClass, UnprotectedMask, Writer,
 };
 
 use super::topology::NodeId;
 
-/// What a side has of a handshake that is done.
-struct Sealing {
+/// Keys and counters of a scripted peer after a completed handshake.
+struct EpochState {
     keys: EpochKeys,
     digests: DigestKey,
     theirs: SessionIndex,
@@ -28,61 +28,61 @@ struct Sealing {
     next: u64,
 }
 
-/// What the other side asked for and nobody has answered yet.
+/// Requests of the other side that the scripted peer has not answered yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct PendingRequests {
     probe: Option<(u32, Timestamp)>,
     challenge: Option<[u8; 8]>,
-    /// Packets asked for, for others' repairs: alias and sequence number.
+    /// Packets requested for the repair of other flows: alias and sequence number.
     pub(crate) requested: Vec<(Alias, u32)>,
 }
 
-/// The other side of a session.
+/// Key and address of the other side of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) key: PublicKey,
     pub(crate) address: SocketAddr,
 }
 
-/// One side of a session.
+/// Scripted node at one end of a session, which can seal any content.
 pub(crate) struct ScriptedPeer {
     pub(crate) who: NodeId,
     secret: StaticSecret,
     peer: Peer,
     purpose: Purpose,
     responder: Responder,
-    pub(crate) boot: u64,
-    pub(crate) stamp: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) handshake_timestamp: u64,
     next_index: u32,
     awaited: Option<(AwaitedResponse, Epoch)>,
-    sealing: Option<Sealing>,
-    pub(crate) heard: Heard,
+    sealing: Option<EpochState>,
+    pub(crate) pending: PendingRequests,
 }
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;
 
-/// Most requests of the other side that are remembered.
+/// Most requests that a scripted peer stores for an answer.
 const REQUESTED_MAX: usize = 64;
 
 impl ScriptedPeer {
-    pub(crate) fn new(who: NodeId, peer: NodeId, purpose: Purpose) -> Self {
-        Self::with_keys(who, who.secret(), Peer { key: peer.key(), address: peer.address() }, purpose)
+    pub(crate) fn new(node: NodeId, peer: NodeId, purpose: Purpose) -> Self {
+        Self::with_keys(node, node.secret(), Peer { key: peer.key(), address: peer.address() }, purpose)
     }
 
-    /// Plays the part of a node with keys of its own.
-    pub(crate) fn with_keys(who: NodeId, secret: StaticSecret, peer: Peer, purpose: Purpose) -> Self {
+    /// Returns a scripted node with keys of its own.
+    pub(crate) fn with_keys(node: NodeId, secret: StaticSecret, peer: Peer, purpose: Purpose) -> Self {
         Self {
-            who,
+            who: node,
             responder: Responder::new(secret.clone()),
             secret,
             peer,
             purpose,
-            boot: 1,
-            stamp: 1,
+            incarnation: 1,
+            handshake_timestamp: 1,
             next_index: 0x0100,
             awaited: None,
             sealing: None,
-            heard: Heard::default(),
+            pending: PendingRequests::default(),
         }
     }
 
@@ -90,7 +90,7 @@ impl ScriptedPeer {
         self.sealing.is_some()
     }
 
-    fn draw(&mut self) -> (SessionIndex, [u8; 32]) {
+    fn random_index_and_secret(&mut self) -> (SessionIndex, [u8; 32]) {
         self.next_index += 1;
         let [.., a, b] = self.next_index.to_be_bytes();
         let mut seed = [a; 32];
@@ -98,18 +98,18 @@ impl ScriptedPeer {
         (SessionIndex::new(self.next_index), seed)
     }
 
-    /// An initiation with these messages.
+    /// Returns an initiation with these messages.
     pub(crate) fn initiate(&mut self, epoch: u8, messages: &[u8]) -> Vec<u8> {
-        let (index, seed) = self.draw();
-        self.stamp += 1;
+        let (index, seed) = self.random_index_and_secret();
+        self.handshake_timestamp += 1;
         let initiation = Initiation {
             purpose: self.purpose,
             suite: SUITE,
             shard: Shard::new(0),
             capabilities: Capabilities::DIGESTS,
             index,
-            stamp: self.stamp,
-            boot: Boot::new(self.boot),
+            handshake_timestamp: self.handshake_timestamp,
+            incarnation: Incarnation::new(self.incarnation),
             epoch: Epoch::new(epoch),
             messages,
         };
@@ -120,16 +120,16 @@ impl ScriptedPeer {
         packet
     }
 
-    /// Takes what the other side sends; an initiation is answered.
-    pub(crate) fn take(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
+    /// Handles a packet of the other side, and answers an initiation.
+    pub(crate) fn on_packet(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         match packet.first()? {
             4 => self.respond(packet),
             5 => {
-                self.conclude(packet);
+                self.on_response(packet);
                 None
             }
             8 => {
-                self.listen(packet);
+                self.on_message_packet(packet);
                 None
             }
             _ => None,
@@ -137,29 +137,30 @@ impl ScriptedPeer {
     }
 
     fn respond(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
-        let (index, seed) = self.draw();
+        let (index, seed) = self.random_index_and_secret();
         let packet = InitiationPacket::parse(packet).ok()?;
         let received = self.responder.read(&self.responder.screen(packet).ok()?, &seed).ok()?;
         let (theirs, epoch) = (received.index, received.epoch);
-        let boot = Boot::new(self.boot);
-        let acceptance = Acceptance { index, capabilities: Capabilities::DIGESTS, boot, messages: &[] };
+        let incarnation = Incarnation::new(self.incarnation);
+        let acceptance =
+            Acceptance { index, capabilities: Capabilities::DIGESTS, incarnation, messages: &[] };
         let (response, keys) = received.accept(&acceptance, &PreSharedKey::default()).ok()?;
-        self.begin(&keys, theirs, epoch);
+        self.begin_epoch(&keys, theirs, epoch);
         Some(response)
     }
 
-    fn conclude(&mut self, packet: &[u8]) {
+    fn on_response(&mut self, packet: &[u8]) {
         let Some((mut awaited, epoch)) = self.awaited.take() else { return };
         let response = ResponsePacket::parse(packet).ok().and_then(|packet| awaited.read(packet).ok());
         match response {
-            Some(response) => self.begin(&response.keys, response.index, epoch),
+            Some(response) => self.begin_epoch(&response.keys, response.index, epoch),
             None => self.awaited = Some((awaited, epoch)),
         }
     }
 
-    fn begin(&mut self, keys: &SplitKeys, theirs: SessionIndex, epoch: Epoch) {
-        self.sealing = Some(Sealing {
-            keys: keys.epoch_keys(&Portable, SUITE),
+    fn begin_epoch(&mut self, keys: &SplitKeys, theirs: SessionIndex, epoch: Epoch) {
+        self.sealing = Some(EpochState {
+            keys: keys.epoch_keys(&PortableProvider, SUITE),
             digests: keys.send_digests(),
             theirs,
             epoch,
@@ -167,7 +168,7 @@ impl ScriptedPeer {
         });
     }
 
-    fn listen(&mut self, packet: &[u8]) {
+    fn on_message_packet(&mut self, packet: &[u8]) {
         let Some(sealing) = &self.sealing else { return };
         let mut packet = packet.to_vec();
         let Ok(packet) = MessagePacket::parse(packet.as_mut_slice()) else { return };
@@ -177,23 +178,23 @@ impl ScriptedPeer {
         };
         for message in Messages::new(messages).flatten() {
             match message {
-                Message::Probe(probe) => self.heard.probe = Some((probe.number, probe.sent)),
-                Message::PathChallenge(challenge) => self.heard.challenge = Some(challenge.token),
+                Message::Probe(probe) => self.pending.probe = Some((probe.number, probe.sent)),
+                Message::PathChallenge(challenge) => self.pending.challenge = Some(challenge.token),
                 Message::CooperativeRequest(request) => {
                     let numbers = request.ranges.numbers_low().take(REQUESTED_MAX);
-                    self.heard.requested.extend(numbers.map(|low| (request.alias, low)));
-                    let surplus = self.heard.requested.len().saturating_sub(REQUESTED_MAX);
-                    self.heard.requested.drain(..surplus);
+                    self.pending.requested.extend(numbers.map(|low| (request.alias, low)));
+                    let surplus = self.pending.requested.len().saturating_sub(REQUESTED_MAX);
+                    self.pending.requested.drain(..surplus);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Honest answers to what was heard, encoded.
+    /// Encodes correct answers to the received requests.
     pub(crate) fn answers(&mut self, now: Time) -> Vec<u8> {
         let mut out = Vec::new();
-        if let Some((number, sent)) = self.heard.probe.take() {
+        if let Some((number, sent)) = self.pending.probe.take() {
             let address = self.peer.address.into();
             let reply = ProbeReply {
                 number,
@@ -205,16 +206,16 @@ impl ScriptedPeer {
             };
             write(&Message::ProbeReply(reply), &mut out);
         }
-        if let Some(token) = self.heard.challenge.take() {
+        if let Some(token) = self.pending.challenge.take() {
             write(&Message::PathResponse(PathResponse { token }), &mut out);
         }
         out
     }
 
-    /// A message packet with this plaintext.
-    pub(crate) fn says(&mut self, plaintext: &[u8]) -> Option<Vec<u8>> {
+    /// Returns a message packet with this plaintext.
+    pub(crate) fn seal_messages(&mut self, plaintext: &[u8]) -> Option<Vec<u8>> {
         let sealing = self.sealing.as_mut()?;
-        let counter = sealing.take_counter();
+        let counter = sealing.next_counter();
         let header = MessageHeader { receiver: sealing.theirs, counter_low: low(counter) };
         let mut packet = vec![0; MESSAGE_OVERHEAD + plaintext.len()];
         header.emit(packet.first_chunk_mut().expect("the packet has a header"));
@@ -223,8 +224,8 @@ impl ScriptedPeer {
         Some(packet)
     }
 
-    /// An envelope around these coded bytes.
-    pub(crate) fn envelops(
+    /// Returns an envelope with these coded bytes.
+    pub(crate) fn seal_envelope(
         &mut self,
         role: EnvelopeRole,
         alias: Alias,
@@ -232,7 +233,7 @@ impl ScriptedPeer {
         coded: &[u8],
     ) -> Option<Vec<u8>> {
         let sealing = self.sealing.as_mut()?;
-        let counter = sealing.take_counter();
+        let counter = sealing.next_counter();
         let header = EnvelopeHeader {
             role,
             receiver: sealing.theirs,
@@ -247,23 +248,24 @@ impl ScriptedPeer {
         Some(packet)
     }
 
-    /// A source packet as it travels on the direct path; its coded bytes begin at [`SourceHeader::CODED_START`].
-    pub(crate) fn sends(
+    /// Returns a source packet in the form for the direct path. Its coded bytes begin at
+    /// [`SourceHeader::CODED_START`].
+    pub(crate) fn seal_source_packet(
         &self,
         flow: FlowId,
         number: u64,
-        piece: Piece,
+        fragment: Fragment,
         sent: Time,
         datagram: &[u8],
     ) -> Option<Vec<u8>> {
         let sealing = self.sealing.as_ref()?;
-        let flags = Flags::new(sealing.epoch, piece);
+        let flags = Flags::new(sealing.epoch, fragment);
         let sequence = SequenceNumber::new(number);
         let header = SourceHeader { receiver: sealing.theirs, flow, sequence_low: sequence.low(), flags };
         let head = Plaintext {
             sent: Timestamp::at(sent),
             traffic_class: TrafficClass::DEFAULT,
-            uncopied: Uncopied::NONE,
+            unprotected: UnprotectedMask::NONE,
             datagram,
         }
         .head();
@@ -275,13 +277,13 @@ impl ScriptedPeer {
         Some(packet)
     }
 
-    /// The digest by which this side vouches for a packet.
+    /// Returns the digest of this side for a packet.
     pub(crate) fn digest(&self, alias: Alias, low_bits: u32, coded: &[u8]) -> [u8; 4] {
         let digests = self.sealing.as_ref().map(|sealing| &sealing.digests);
         digests.map_or([0; 4], |digests| digests.digest(alias, low_bits, coded))
     }
 
-    /// Leaves out some numbers of the counter.
+    /// Skips this many packet counters of the sender.
     pub(crate) fn skip(&mut self, count: u32) {
         if let Some(sealing) = &mut self.sealing {
             sealing.next += u64::from(count);
@@ -289,8 +291,8 @@ impl ScriptedPeer {
     }
 }
 
-impl Sealing {
-    const fn take_counter(&mut self) -> u64 {
+impl EpochState {
+    const fn next_counter(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
@@ -301,7 +303,7 @@ const fn low(number: u64) -> u32 {
     number as u32
 }
 
-/// Appends a message.
+/// Appends the encoded message to a buffer.
 pub(crate) fn write(message: &Message<'_>, out: &mut Vec<u8>) {
     let mut buffer = vec![0; 70_000];
     let mut writer = Writer::new(&mut buffer);

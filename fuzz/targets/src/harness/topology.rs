@@ -1,17 +1,17 @@
-//! Topology: secrets, addresses, grants, and the state machines made of them.
+//! Topology: secrets, addresses, grants, and state machines with them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use byway_code::Engine;
 use byway_proto::agent::{Agent, FlowSettings, flow_between};
 use byway_proto::relay::{Authority, Relay};
-use byway_sim::overlay::cast::{AgentCard, RelayCard, grant, path};
+use byway_sim::overlay::topology::{AgentNode, RelayNode, grant, path};
 use byway_units::{AgentId, FlowId, RelayId, Time};
 use byway_wire::messages::FlowRole;
-use byway_wire::seal::{Portable, PublicKey, StaticSecret, Suite};
+use byway_wire::seal::{PortableProvider, PublicKey, StaticSecret, Suite};
 use byway_wire::{FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Receiver, Service, Shard};
 
-/// A node of the set-up: agents 1 to 4, relays 1 and 2, and somebody whom nobody knows.
+/// A node of the topology: agents 1 to 4, relays 1 and 2, and a stranger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeId {
     Agent(u8),
@@ -19,18 +19,19 @@ pub(crate) enum NodeId {
     Stranger,
 }
 
-/// The relay at which most flows enter the overlay, and the one at which they leave it.
+/// Ingress and egress relay of most flows.
 pub(crate) const INGRESS: NodeId = NodeId::Relay(1);
 pub(crate) const EGRESS: NodeId = NodeId::Relay(2);
 
-/// Agents that flows connect, with the relays at both ends: pairs between the relays, back, and within one.
+/// Pairs of agents with flows, and the relays at both ends: from relay 1 to 2, back, and within
+/// relay 2.
 pub(crate) const GRANTED: [(u8, u8, u8, u8); 4] = [(1, 2, 1, 2), (3, 4, 1, 2), (2, 1, 2, 1), (4, 2, 2, 2)];
 
-/// What the flows of a grant may send together.
+/// Rate limit of a grant, for all of its flows together.
 pub(crate) const GRANTED_KBITS: u32 = 100_000;
 
 impl NodeId {
-    const fn letter(self) -> u8 {
+    const fn seed_byte(self) -> u8 {
         match self {
             Self::Agent(number) => number,
             Self::Relay(number) => 100 + number,
@@ -39,7 +40,7 @@ impl NodeId {
     }
 
     pub(crate) fn secret(self) -> StaticSecret {
-        StaticSecret::from_bytes([self.letter(); 32])
+        StaticSecret::from_bytes([self.seed_byte(); 32])
     }
 
     pub(crate) fn key(self) -> PublicKey {
@@ -49,35 +50,35 @@ impl NodeId {
     pub(crate) fn address(self) -> SocketAddr {
         let ip = match self {
             Self::Stranger => Ipv4Addr::new(203, 0, 113, 9),
-            _ => Ipv4Addr::new(10, 0, 0, self.letter()),
+            _ => Ipv4Addr::new(10, 0, 0, self.seed_byte()),
         };
         SocketAddr::new(IpAddr::V4(ip), 4_600)
     }
 
     pub(crate) const fn agent_id(self) -> AgentId {
-        AgentId::new(self.letter() as u32)
+        AgentId::new(self.seed_byte() as u32)
     }
 
-    pub(crate) fn relay_card(self) -> RelayCard {
+    pub(crate) fn relay_node(self) -> RelayNode {
         let Self::Relay(number) = self else { panic!("{self:?} is no relay") };
-        RelayCard { number: RelayId::new(number.into()), secret: self.secret(), address: self.address() }
+        RelayNode { number: RelayId::new(number.into()), secret: self.secret(), address: self.address() }
     }
 
-    pub(crate) fn agent_card(self) -> AgentCard {
-        AgentCard { number: self.agent_id(), secret: self.secret(), address: Some(self.address()) }
+    pub(crate) fn agent_node(self) -> AgentNode {
+        AgentNode { number: self.agent_id(), secret: self.secret(), address: Some(self.address()) }
     }
 
     pub(crate) const fn seed(self) -> [u8; 32] {
-        [self.letter() ^ 0x55; 32]
+        [self.seed_byte() ^ 0x55; 32]
     }
 }
 
-/// The flow with this number between two agents.
+/// Returns the key of the flow with this number between two agents.
 pub(crate) fn flow(sender: u8, receiver: u8, number: u16) -> FlowKey {
     flow_between(NodeId::Agent(sender).agent_id(), NodeId::Agent(receiver).agent_id(), FlowId::new(number))
 }
 
-/// The relay at the other end of a flow's path, for the agent in this role.
+/// Returns the relay at the other end of a flow's path, from the view of the agent in this role.
 pub(crate) fn far_relay(flow: FlowKey, role: FlowRole) -> GrantedRelay {
     let receiver_of = |agent: u8| Receiver::Agent(NodeId::Agent(agent).agent_id());
     let is_it = |(sender, receiver, ..): &&(u8, u8, u8, u8)| {
@@ -90,8 +91,8 @@ pub(crate) fn far_relay(flow: FlowKey, role: FlowRole) -> GrantedRelay {
 
 fn grants() -> Vec<Grant> {
     let granted = |(sender, receiver, ingress, egress): (u8, u8, u8, u8)| {
-        let [sender, receiver] = [sender, receiver].map(|agent| NodeId::Agent(agent).agent_card());
-        let [ingress, egress] = [ingress, egress].map(|relay| NodeId::Relay(relay).relay_card());
+        let [sender, receiver] = [sender, receiver].map(|agent| NodeId::Agent(agent).agent_node());
+        let [ingress, egress] = [ingress, egress].map(|relay| NodeId::Relay(relay).relay_node());
         let flows = FlowId::new(1)..=FlowId::new(9);
         Grant {
             sharing: true,
@@ -102,25 +103,25 @@ fn grants() -> Vec<Grant> {
     GRANTED.map(granted).to_vec()
 }
 
-/// A relay that knows the other one.
-pub(crate) fn relay(who: NodeId) -> Relay {
-    let other = if who == INGRESS { EGRESS } else { INGRESS };
-    let others = vec![other.relay_card().for_relays()];
-    let settings = who.relay_card().settings(Suite::ChaCha20Poly1305, Authority::Static(grants()), others);
-    Relay::new(settings, Engine::fastest(), &Portable, who.seed(), Time::START)
+/// Returns a relay that knows the other relay.
+pub(crate) fn relay(node: NodeId) -> Relay {
+    let other = if node == INGRESS { EGRESS } else { INGRESS };
+    let others = vec![other.relay_node().peer_relay()];
+    let settings = node.relay_node().settings(Suite::ChaCha20Poly1305, Authority::Static(grants()), others);
+    Relay::new(settings, Engine::fastest(), &PortableProvider, node.seed(), Time::START)
 }
 
-/// An agent that knows a relay and another agent.
-pub(crate) fn agent(who: NodeId, relay: NodeId, peer: NodeId) -> Agent {
-    let identity = who.agent_card().identity(Suite::ChaCha20Poly1305);
-    let mut agent = Agent::new(identity, Engine::fastest(), &Portable, who.seed(), Time::START);
-    agent.add_relay(&relay.relay_card().for_agents(), Time::START);
-    agent.add_peer(peer.agent_card().for_peers(), Time::START);
+/// Returns an agent that knows a relay and another agent.
+pub(crate) fn agent(node: NodeId, relay: NodeId, peer: NodeId) -> Agent {
+    let identity = node.agent_node().identity(Suite::ChaCha20Poly1305);
+    let mut agent = Agent::new(identity, Engine::fastest(), &PortableProvider, node.seed(), Time::START);
+    agent.add_relay(&relay.relay_node().relay_peer(), Time::START);
+    agent.add_peer(peer.agent_node().peer(), Time::START);
     agent
 }
 
-/// A flow of this service through a pair of relays.
+/// Returns settings of a flow with this service, through a pair of relays.
 pub(crate) fn settings(service: Service, ingress: NodeId, egress: NodeId) -> FlowSettings {
-    let path = path(&ingress.relay_card(), &egress.relay_card());
+    let path = path(&ingress.relay_node(), &egress.relay_node());
     FlowSettings { service, paths: vec![path], ..FlowSettings::default() }
 }

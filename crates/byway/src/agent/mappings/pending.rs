@@ -13,8 +13,8 @@ use crate::agent::limits::{PENDING_BYTES_MAX, PENDING_BYTES_PER_PEER_MAX};
 #[derive(Debug)]
 pub(in crate::agent) struct PendingDatagram {
     pub(in crate::agent) mapping: MappingId,
-    pub(in crate::agent) came: Time,
-    /// The time from which on it is of no use any more.
+    pub(in crate::agent) arrived_at: Time,
+    /// Time from which the datagram is stale, and no longer sent.
     pub(in crate::agent) stale_at: Time,
     pub(in crate::agent) traffic_class: TrafficClass,
     pub(in crate::agent) marked: bool,
@@ -22,18 +22,18 @@ pub(in crate::agent) struct PendingDatagram {
 }
 
 impl PendingDatagram {
-    /// Returns the memory that it takes, in bytes: datagrams without payload take some too.
+    /// Returns the memory that the queued datagram occupies, in bytes, including its overhead.
     const fn cost(&self) -> usize {
         size_of::<Self>() + self.bytes.len()
     }
 }
 
-/// Datagrams for one peer, the oldest first: at least one.
+/// Waiting datagrams for one peer, the oldest first. A queue in the table contains at least one.
 #[derive(Debug, Default)]
 struct Queue {
     datagrams: VecDeque<PendingDatagram>,
     bytes: usize,
-    /// Bytes of each mapping that has datagrams here.
+    /// Memory of each mapping's datagrams in this queue, in bytes.
     of_mappings: BTreeMap<MappingId, usize>,
 }
 
@@ -44,7 +44,8 @@ impl Queue {
         self.datagrams.push_back(datagram);
     }
 
-    /// Removes the oldest datagram of the mapping with the most bytes: an application's burst does not push out what another one sent.
+    /// Removes the oldest datagram of the mapping with the most bytes. Therefore, one application's
+    /// burst does not displace another one's datagrams.
     fn pop(&mut self) -> Option<PendingDatagram> {
         let most = *self.of_mappings.values().max()?;
         let is_of_largest =
@@ -55,7 +56,7 @@ impl Queue {
         Some(removed)
     }
 
-    /// Removes the oldest datagram.
+    /// Removes the oldest datagram of the queue.
     fn pop_front(&mut self) -> Option<PendingDatagram> {
         let removed = self.datagrams.pop_front()?;
         self.note_removed(&removed);
@@ -73,28 +74,29 @@ impl Queue {
     }
 }
 
-/// Pending datagrams of all mappings.
+/// Datagrams of all mappings that wait for their peers' consent.
 ///
-/// The oldest datagrams of the largest backlog are dropped where a limit is exceeded.
+/// Beyond a limit, the oldest datagrams of the largest backlog are dropped.
 #[derive(Debug, Default)]
 pub(in crate::agent) struct PendingDatagrams {
     peers: BTreeMap<AgentId, Queue>,
     bytes: usize,
     /// Datagrams dropped because newer ones exceeded a limit.
     pub(in crate::agent) overflowed: u64,
-    /// Datagrams dropped because they waited too long.
+    /// Datagrams dropped because they waited too long for consent.
     pub(in crate::agent) stale: u64,
 }
 
 impl PendingDatagrams {
-    /// Returns the memory that all of them take, in bytes.
+    /// Returns the memory of all datagrams, in bytes.
     #[cfg(test)]
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Queues a datagram for a peer. First drops the peer's stale ones. Beyond the peer's limit, drops the oldest
-    /// of the mapping with the most bytes. Beyond the limit of all peers, does so for the peer with the most.
+    /// Queues a datagram for a peer, after dropping the peer's stale ones at the front. Beyond the
+    /// peer's limit, drops the oldest datagram of its mapping with the most bytes. Beyond the limit
+    /// of all peers, drops so at the peer with the most bytes.
     pub(super) fn push(&mut self, peer: AgentId, datagram: PendingDatagram, now: Time) {
         while self.is_front_stale(peer, now) {
             self.stale += self.drop_one(peer, Queue::pop_front);
@@ -116,12 +118,12 @@ impl PendingDatagrams {
         oldest.is_some_and(|oldest| oldest.stale_at <= now)
     }
 
-    /// Returns the peer with the largest backlog.
+    /// Returns the peer whose waiting datagrams occupy the most memory.
     fn largest(&self) -> Option<AgentId> {
         self.peers.iter().max_by_key(|(_, queue)| queue.bytes).map(|(peer, _)| *peer)
     }
 
-    /// Drops a datagram of a peer; returns the number dropped.
+    /// Drops the datagram of a peer that `pop` removes. Returns the number dropped, 0 or 1.
     fn drop_one(&mut self, peer: AgentId, pop: impl Fn(&mut Queue) -> Option<PendingDatagram>) -> u64 {
         let Some(queue) = self.peers.get_mut(&peer) else {
             return 0;
@@ -134,12 +136,12 @@ impl PendingDatagrams {
         u64::from(dropped.is_some())
     }
 
-    /// Removes the datagrams of a mapping, and returns them in their order.
-    pub(super) fn take(&mut self, peer: AgentId, mapping: MappingId) -> VecDeque<PendingDatagram> {
+    /// Removes the waiting datagrams of a mapping, and returns them, the oldest first.
+    pub(super) fn remove_mapping(&mut self, peer: AgentId, mapping: MappingId) -> VecDeque<PendingDatagram> {
         self.remove(peer, |datagram| datagram.mapping == mapping)
     }
 
-    /// Drops the stale ones of datagrams that were removed.
+    /// Returns the datagrams that are not stale among removed ones. Counts the stale ones.
     pub(super) fn without_stale(
         &mut self,
         mut removed: VecDeque<PendingDatagram>,
@@ -151,7 +153,7 @@ impl PendingDatagrams {
         removed
     }
 
-    /// Drops stale datagrams of all peers.
+    /// Drops the stale datagrams of all peers, and counts them.
     pub(super) fn expire(&mut self, now: Time) {
         let is_stale = |datagram: &PendingDatagram| datagram.stale_at <= now;
         let stale = self.peers.iter().filter(|(_, queue)| queue.datagrams.iter().any(is_stale));
@@ -193,7 +195,7 @@ mod tests {
     fn datagram(mapping: usize, number: u8, length: usize, stale_ms: u64) -> PendingDatagram {
         PendingDatagram {
             mapping: MappingId(mapping),
-            came: at(0),
+            arrived_at: at(0),
             stale_at: at(stale_ms),
             traffic_class: TrafficClass::DEFAULT,
             marked: false,
@@ -201,7 +203,7 @@ mod tests {
         }
     }
 
-    /// The length of a datagram of which `count` take exactly `bytes`.
+    /// Returns the length of a datagram, `count` of which occupy exactly `bytes`.
     fn length(bytes: usize, count: usize) -> usize {
         bytes / count - size_of::<PendingDatagram>()
     }
@@ -211,7 +213,7 @@ mod tests {
         for (count, length) in [(1_000, 200), (200, 1_200)] {
             let mut pending = PendingDatagrams::default();
             (0..count).for_each(|_| pending.push(PEER, datagram(0, 0, length, 1_000), at(0)));
-            assert_eq!((pending.take(PEER, MappingId(0)).len(), pending.overflowed), (count, 0));
+            assert_eq!((pending.remove_mapping(PEER, MappingId(0)).len(), pending.overflowed), (count, 0));
             assert_eq!((pending.bytes, pending.peers.len()), (0, 0));
         }
     }
@@ -225,12 +227,12 @@ mod tests {
             pending.push(PEER, datagram(usize::from(number % 2), number, length, 1_000), at(0));
         }
         assert_eq!((pending.overflowed, pending.stale), (3, 0));
-        let numbers = |taken: VecDeque<PendingDatagram>| -> Vec<u8> {
-            taken.iter().map(|datagram| datagram.bytes[0]).collect()
+        let numbers = |removed: VecDeque<PendingDatagram>| -> Vec<u8> {
+            removed.iter().map(|datagram| datagram.bytes[0]).collect()
         };
-        assert_eq!(numbers(pending.take(PEER, MappingId(0))), [4, 6, 8, 10, 12, 14, 16, 18]);
-        assert_eq!(numbers(pending.take(PEER, MappingId(1))), [3, 5, 7, 9, 11, 13, 15, 17]);
-        assert_eq!(numbers(pending.take(OTHER, MappingId(9))), [9]);
+        assert_eq!(numbers(pending.remove_mapping(PEER, MappingId(0))), [4, 6, 8, 10, 12, 14, 16, 18]);
+        assert_eq!(numbers(pending.remove_mapping(PEER, MappingId(1))), [3, 5, 7, 9, 11, 13, 15, 17]);
+        assert_eq!(numbers(pending.remove_mapping(OTHER, MappingId(9))), [9]);
         assert_eq!((pending.bytes, pending.peers.len()), (0, 0));
     }
 
@@ -241,10 +243,10 @@ mod tests {
         let length = length(PENDING_BYTES_PER_PEER_MAX, 16);
         (0..40).for_each(|number| pending.push(PEER, datagram(0, number, length, 1_000), at(0)));
         assert_eq!(pending.overflowed, 25);
-        assert_eq!(pending.take(PEER, MappingId(1)).len(), 1, "it is the oldest of all");
-        let kept = pending.take(PEER, MappingId(0));
+        assert_eq!(pending.remove_mapping(PEER, MappingId(1)).len(), 1, "it is the oldest of all");
+        let removed = pending.remove_mapping(PEER, MappingId(0));
         assert_eq!(
-            kept.iter().map(|datagram| datagram.bytes[0]).min(),
+            removed.iter().map(|datagram| datagram.bytes[0]).min(),
             Some(25),
             "its own oldest are dropped"
         );
@@ -256,7 +258,7 @@ mod tests {
         let mut pending = PendingDatagrams::default();
         let most = PENDING_BYTES_PER_PEER_MAX / size_of::<PendingDatagram>();
         (0..most + 5).for_each(|_| pending.push(PEER, datagram(0, 0, 0, 1_000), at(0)));
-        assert_eq!((pending.take(PEER, MappingId(0)).len(), pending.overflowed), (most, 5));
+        assert_eq!((pending.remove_mapping(PEER, MappingId(0)).len(), pending.overflowed), (most, 5));
     }
 
     #[test]
@@ -274,7 +276,7 @@ mod tests {
         }
         assert!(pending.bytes <= PENDING_BYTES_MAX);
         assert_eq!(pending.overflowed, 1, "one of a large backlog makes room for many small ones");
-        assert_eq!(pending.take(OTHER, MappingId(1)).len(), 20);
+        assert_eq!(pending.remove_mapping(OTHER, MappingId(1)).len(), 20);
     }
 
     #[test]
@@ -288,7 +290,7 @@ mod tests {
         pending.expire(at(499));
         assert_eq!(pending.stale, 1);
         pending.expire(at(500));
-        assert_eq!((pending.stale, pending.take(PEER, MappingId(0)).len()), (2, 1));
+        assert_eq!((pending.stale, pending.remove_mapping(PEER, MappingId(0)).len()), (2, 1));
         assert_eq!((pending.bytes, pending.peers.len()), (0, 0));
     }
 }

@@ -1,4 +1,5 @@
-//! Which connections run through the device: their answers are let in, and how much they have sent is known.
+//! Table of the connections that captured packets belong to. The agent admits peers' answers by it,
+//! and knows the bytes that a connection has sent.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -7,22 +8,24 @@ use byway_proto::marking;
 use byway_units::{AgentId, Duration, Time};
 use byway_wire::ip::{Headers, Ports};
 
-/// Connections that are kept in mind: of each set, [`WAYS`]. What sends is found again when it sends the next time.
+/// Number of sets in the table of connections, and entries of each set. A full set replaces its
+/// least recently used connection, which is added again once it sends again.
 const SETS: usize = 4_096;
-const WAYS: usize = 4;
+const ASSOCIATIVITY: usize = 4;
 
-/// How long a connection may be silent: TCP as long as NATs have to bear it (RFC 5382, REQ-5), others as long as those keep their
-/// mappings (RFC 4787, REQ-5).
-const TCP_SILENT_FOR: Duration = Duration::from_secs(7_440);
-const SILENT_FOR: Duration = Duration::from_secs(300);
+/// Silence after which a connection is forgotten. TCP: the timeout that NATs must support (RFC
+/// 5382, REQ-5). Others: the timeout of NATs' mappings (RFC 4787, REQ-5).
+const TCP_IDLE_TIMEOUT: Duration = Duration::from_secs(7_440);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// After so long without a packet, what a connection sends is a new beginning: its congestion window is that of one (RFC 9293 leaves it
-/// to RFC 5681, section 4.1).
-const IDLE_AFTER: Duration = Duration::from_secs(1);
+/// Time without a packet sent after which a connection counts as restarted. Its congestion window
+/// is then that of a new one (RFC 9293 refers to RFC 5681, section 4.1).
+const RESTART_IDLE: Duration = Duration::from_secs(1);
 
-/// A connection, as seen from here.
+/// Key of a connection through the device: the peer, the protocol, and the address and port at each
+/// end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct ConnectionKey {
     peer: AgentId,
     protocol: u8,
     here: (IpAddr, u16),
@@ -30,38 +33,41 @@ struct Key {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Connection {
-    key: Key,
+struct ConnectionEntry {
+    key: ConnectionKey,
     used: Time,
-    /// When it sent last, and what since it began or was idle.
+    /// Time of the latest packet sent, and progress of sending since the connection began or was
+    /// idle.
     sent_at: Time,
-    sent: marking::Connection,
+    sent: marking::ConnectionProgress,
 }
 
-/// The connections.
-pub(super) struct Connections {
-    /// Strangers who choose ports cannot choose places.
+/// Table of connections through the device: a hash table of fixed size, in which new connections
+/// replace old ones.
+pub(super) struct ConnectionTable {
+    /// Hasher with random keys: an attacker who chooses ports cannot choose sets.
     hasher: RandomState,
-    places: Vec<[Option<Connection>; WAYS]>,
+    sets: Vec<[Option<ConnectionEntry>; ASSOCIATIVITY]>,
 }
 
-impl Connections {
+impl ConnectionTable {
     pub(super) fn new() -> Self {
-        Self { hasher: RandomState::new(), places: vec![[None; WAYS]; SETS] }
+        Self { hasher: RandomState::new(), sets: vec![[None; ASSOCIATIVITY]; SETS] }
     }
 
-    /// A packet leaves for a peer: what its connection has sent before.
+    /// Records a captured packet to a peer. Returns the progress of the packet's connection before
+    /// this packet: the bytes sent, and the longest packet.
     pub(super) fn sent(
         &mut self,
         peer: AgentId,
         headers: &Headers,
         bytes: usize,
         now: Time,
-    ) -> marking::Connection {
+    ) -> marking::ConnectionProgress {
         let begins = headers.tcp.is_some_and(byway_wire::ip::TcpHeader::is_syn);
-        let connection = self.place(key(peer, headers, true), now);
-        if begins || now.saturating_since(connection.sent_at) > IDLE_AFTER {
-            connection.sent = marking::Connection::default();
+        let connection = self.entry_mut(key(peer, headers, true), now);
+        if begins || now.saturating_since(connection.sent_at) > RESTART_IDLE {
+            connection.sent = marking::ConnectionProgress::default();
         }
         let before = connection.sent;
         (connection.used, connection.sent_at) = (now, now);
@@ -70,12 +76,13 @@ impl Connections {
         before
     }
 
-    /// A peer's packet comes: whether it belongs to a connection from here.
-    pub(super) fn has(&mut self, peer: AgentId, headers: &Headers, now: Time) -> bool {
+    /// True if a peer's packet belongs to a connection on which this end has sent. Records the use
+    /// of the connection.
+    pub(super) fn contains(&mut self, peer: AgentId, headers: &Headers, now: Time) -> bool {
         let known = key(peer, headers, false);
-        let set = self.set(&known);
-        let found = self.places[set].iter_mut().flatten().find(|connection| connection.key == known);
-        let silent_for = if headers.is_tcp() { TCP_SILENT_FOR } else { SILENT_FOR };
+        let set = self.set_index(&known);
+        let found = self.sets[set].iter_mut().flatten().find(|connection| connection.key == known);
+        let silent_for = if headers.is_tcp() { TCP_IDLE_TIMEOUT } else { IDLE_TIMEOUT };
         let found = found.filter(|connection| now.saturating_since(connection.used) <= silent_for);
         let Some(connection) = found else {
             return false;
@@ -83,40 +90,47 @@ impl Connections {
         connection.used = now;
         if headers.is_followed && headers.ports.is_some() {
             // Later fragments have no ports.
-            self.place(key(peer, &Headers { ports: None, ..*headers }, false), now).used = now;
+            self.entry_mut(key(peer, &Headers { ports: None, ..*headers }, false), now).used = now;
         }
         true
     }
 
-    /// The connection's place; the one of its set that was used least lately makes room.
-    fn place(&mut self, key: Key, now: Time) -> &mut Connection {
-        let set = self.set(&key);
-        let places = &mut self.places[set];
-        let known = places.iter().position(|place| place.is_some_and(|connection| connection.key == key));
-        let oldest = |place: &usize| places[*place].map_or(Time::START, |connection| connection.used);
-        let place = known.or_else(|| (0..WAYS).min_by_key(oldest)).unwrap_or(0);
-        let place = &mut places[place];
+    /// Returns the entry of a connection. A new connection gets an entry, which replaces the least
+    /// recently used one of its set.
+    fn entry_mut(&mut self, key: ConnectionKey, now: Time) -> &mut ConnectionEntry {
+        let set = self.set_index(&key);
+        let entries = &mut self.sets[set];
+        let known = entries.iter().position(|entry| entry.is_some_and(|connection| connection.key == key));
+        let last_use = |index: &usize| entries[*index].map_or(Time::START, |connection| connection.used);
+        let index = known.or_else(|| (0..ASSOCIATIVITY).min_by_key(last_use)).unwrap_or(0);
+        let entry = &mut entries[index];
         if known.is_none() {
-            *place = None;
+            *entry = None;
         }
-        place.get_or_insert(Connection { key, used: now, sent_at: now, sent: marking::Connection::default() })
+        entry.get_or_insert(ConnectionEntry {
+            key,
+            used: now,
+            sent_at: now,
+            sent: marking::ConnectionProgress::default(),
+        })
     }
 
-    fn set(&self, key: &Key) -> usize {
+    fn set_index(&self, key: &ConnectionKey) -> usize {
         usize::try_from(self.hasher.hash_one(key) % SETS as u64).unwrap_or(0)
     }
 }
 
-/// Of what has no ports, those are 0.
-fn key(peer: AgentId, headers: &Headers, is_sent: bool) -> Key {
+/// Returns the key of the connection that a packet to (`is_sent`) or from a peer belongs to.
+/// Protocols without ports have port 0.
+fn key(peer: AgentId, headers: &Headers, is_sent: bool) -> ConnectionKey {
     let Headers { source, destination, protocol, ports, .. } = *headers;
     let ports = ports.unwrap_or(Ports { source: 0, destination: 0 });
     let (from, to) = ((source, ports.source), (destination, ports.destination));
     let (here, there) = if is_sent { (from, to) } else { (to, from) };
-    Key { peer, protocol, here, there }
+    ConnectionKey { peer, protocol, here, there }
 }
 
-impl std::fmt::Debug for Connections {
+impl std::fmt::Debug for ConnectionTable {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Connections").finish_non_exhaustive()
     }
@@ -144,47 +158,51 @@ mod tests {
 
     #[test]
     fn answers_of_the_peer_that_was_spoken_to_are_known_for_a_while() {
-        let mut connections = Connections::new();
+        let mut connections = ConnectionTable::new();
         let (there, back) = (headers((1, 5_000), (2, 53)), headers((2, 53), (1, 5_000)));
-        assert!(!connections.has(PEER, &back, at(0)));
+        assert!(!connections.contains(PEER, &back, at(0)));
         connections.sent(PEER, &there, 28, at(0));
-        assert!(connections.has(PEER, &back, at(300_000)));
-        assert!(!connections.has(PEER, &back, at(600_001)), "it was silent too long");
-        assert!(!connections.has(AgentId::new(3), &back, at(1)), "another peer has no part in it");
-        assert!(!connections.has(PEER, &headers((2, 54), (1, 5_000)), at(1)), "another port");
+        assert!(connections.contains(PEER, &back, at(300_000)));
+        assert!(!connections.contains(PEER, &back, at(600_001)), "it was silent too long");
+        assert!(!connections.contains(AgentId::new(3), &back, at(1)), "another peer has no part in it");
+        assert!(!connections.contains(PEER, &headers((2, 54), (1, 5_000)), at(1)), "another port");
     }
 
     #[test]
     fn later_fragments_of_an_answer_are_known_by_its_first() {
-        let mut connections = Connections::new();
+        let mut connections = ConnectionTable::new();
         connections.sent(PEER, &headers((1, 5_000), (2, 53)), 28, at(0));
         let later = Headers { ports: None, ..headers((2, 53), (1, 5_000)) };
-        assert!(!connections.has(PEER, &later, at(1)));
-        assert!(connections.has(PEER, &Headers { is_followed: true, ..headers((2, 53), (1, 5_000)) }, at(2)));
-        assert!(connections.has(PEER, &later, at(3)));
+        assert!(!connections.contains(PEER, &later, at(1)));
+        assert!(connections.contains(
+            PEER,
+            &Headers { is_followed: true, ..headers((2, 53), (1, 5_000)) },
+            at(2)
+        ));
+        assert!(connections.contains(PEER, &later, at(3)));
     }
 
     #[test]
     fn what_was_sent_counts_from_the_beginning_and_anew_after_a_pause() {
-        let mut connections = Connections::new();
+        let mut connections = ConnectionTable::new();
         let packet = headers((1, 5_000), (2, 443));
         let sent = [(0, 0), (500, 100), (1_500, 200), (2_501, 0)];
         for (ms, before) in sent {
             let longest = if before == 0 { 0 } else { 100 };
-            let expected = marking::Connection { sent: before, longest };
+            let expected = marking::ConnectionProgress { sent: before, longest };
             assert_eq!(connections.sent(PEER, &packet, 100, at(ms)), expected, "{ms}");
         }
     }
 
     #[test]
     fn many_connections_keep_their_bound_and_the_latest_is_known() {
-        let mut connections = Connections::new();
+        let mut connections = ConnectionTable::new();
         for port in 0..40_000 {
             let packet = headers((1, port), (2, 53));
             connections.sent(PEER, &packet, 28, at(u64::from(port)));
-            assert!(connections.has(PEER, &headers((2, 53), (1, port)), at(u64::from(port))));
+            assert!(connections.contains(PEER, &headers((2, 53), (1, port)), at(u64::from(port))));
         }
-        let kept = connections.places.iter().flatten().flatten().count();
-        assert!(kept > SETS * WAYS * 9 / 10, "{kept}");
+        let stored = connections.sets.iter().flatten().flatten().count();
+        assert!(stored > SETS * ASSOCIATIVITY * 9 / 10, "{stored}");
     }
 }

@@ -1,21 +1,24 @@
-//! Packets that the system drops before the agent takes them from its device.
+//! Count of the packets that the system drops from the device's queue before the agent reads them.
 
-use super::Tunnelled;
+use super::TunForwarder;
 
-/// Statistics of the devices of this thread's network namespace.
+/// File with the statistics of the devices in this thread's network namespace.
 const DEVICE_STATISTICS: &str = "/proc/thread-self/net/dev";
 
-/// Column of the packets dropped while sending, behind the device's name (`proc_net(5)`).
+/// Index of the column of packets dropped while sending, among the columns behind the device's name
+/// (`proc_net(5)`).
 const TRANSMIT_DROPS: usize = 11;
 
-impl Tunnelled {
-    /// Returns the number of packets that the system dropped because the device's queue was full.
+impl TunForwarder {
+    /// Returns the number of packets that the system dropped because the TUN device's queue was
+    /// full.
     pub(in crate::agent) fn dropped_in_queue(&self) -> u64 {
         dropped_in_queue(&self.settings.device).unwrap_or_default()
     }
 }
 
-/// Returns the number of packets dropped in a device's own queue since it was made; `None` without such a device.
+/// Returns the number of packets that the system dropped in a device's queue since the device was
+/// created; `None` without such a device.
 fn dropped_in_queue(device: &str) -> Option<u64> {
     #![allow(clippy::disallowed_methods, reason = "the system's statistics are a file")]
     parse_drops(&std::fs::read_to_string(DEVICE_STATISTICS).ok()?, device)

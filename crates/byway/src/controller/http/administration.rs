@@ -1,4 +1,4 @@
-//! What administrators may ask.
+//! HTTP requests of administrators.
 
 use axum::Json;
 use axum::extract::State as Shared;
@@ -8,19 +8,19 @@ use byway_api::{
 };
 
 use super::extract::{Administrator, Body, Number};
-use super::{Failure, Served};
+use super::{Failure, HttpState};
 use crate::controller::network::Network;
 use crate::membership::random;
 use crate::token::Token;
 
-/// Makes a token. Its text cannot be had again.
+/// Creates a token. Its text is not available again.
 #[utoipa::path(post, path = "/v1/tokens", tag = "administrators", request_body = TokenRequest,
     security(("bearer" = [])),
     responses((status = 200, body = TokenAnswer, description = "The token."),
-        (status = "4XX", body = ErrorAnswer, description = "There is none."),
-        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+        (status = "4XX", body = ErrorAnswer, description = "The request was refused."),
+        (status = 503, body = ErrorAnswer, description = "The controller cannot write to its disk.")))]
 pub(super) async fn create_token(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     _: Administrator,
     Body(request): Body<TokenRequest>,
 ) -> Result<Json<TokenAnswer>, Failure> {
@@ -31,25 +31,26 @@ pub(super) async fn create_token(
     Ok(Json(TokenAnswer { entry, token: token.to_text().to_string() }))
 }
 
-/// All tokens, without their secrets.
+/// Returns all tokens, without their secrets.
 #[utoipa::path(get, path = "/v1/tokens", tag = "administrators", security(("bearer" = [])),
     responses((status = 200, body = TokenList, description = "The tokens."),
-        (status = 401, body = ErrorAnswer, description = "No administrator asks.")))]
+        (status = 401, body = ErrorAnswer, description = "The administrator's secret is missing or wrong.")))]
 pub(super) async fn tokens(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     _: Administrator,
 ) -> Result<Json<TokenList>, Failure> {
     Ok(Json(TokenList { tokens: served.state.read(Network::tokens) }))
 }
 
-/// Revokes a token. Who joined with it stays.
+/// Revokes a token. Nodes that joined with it stay members.
 #[utoipa::path(delete, path = "/v1/tokens/{number}", tag = "administrators", security(("bearer" = [])),
     params(("number" = u32, Path, description = "The token's number.")),
-    responses((status = 204, description = "It is good for nothing any more."),
-        (status = "4XX", body = ErrorAnswer, description = "There is none, or no administrator asks."),
-        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+    responses((status = 204, description = "The token is revoked."),
+        (status = "4XX", body = ErrorAnswer, description = "Not found, or the administrator's secret \
+                                                            is missing or wrong."),
+        (status = 503, body = ErrorAnswer, description = "The controller cannot write to its disk.")))]
 pub(super) async fn revoke_token(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     _: Administrator,
     Number(number): Number,
 ) -> Result<StatusCode, Failure> {
@@ -57,25 +58,26 @@ pub(super) async fn revoke_token(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// All members.
+/// Returns all members.
 #[utoipa::path(get, path = "/v1/nodes", tag = "administrators", security(("bearer" = [])),
     responses((status = 200, body = NodeList, description = "The members."),
-        (status = 401, body = ErrorAnswer, description = "No administrator asks.")))]
+        (status = 401, body = ErrorAnswer, description = "The administrator's secret is missing or wrong.")))]
 pub(super) async fn nodes(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     _: Administrator,
 ) -> Result<Json<NodeList>, Failure> {
     Ok(Json(served.state.nodes()))
 }
 
-/// Removes a member. The grants that it has are good until they end.
+/// Removes a member. Its grants stay valid until they end.
 #[utoipa::path(delete, path = "/v1/nodes/{number}", tag = "administrators", security(("bearer" = [])),
     params(("number" = u32, Path, description = "The node's number.")),
-    responses((status = 204, description = "It is none any more."),
-        (status = "4XX", body = ErrorAnswer, description = "There is none, or no administrator asks."),
-        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+    responses((status = 204, description = "The node is removed."),
+        (status = "4XX", body = ErrorAnswer, description = "Not found, or the administrator's secret \
+                                                            is missing or wrong."),
+        (status = 503, body = ErrorAnswer, description = "The controller cannot write to its disk.")))]
 pub(super) async fn remove_node(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     _: Administrator,
     Number(number): Number,
 ) -> Result<StatusCode, Failure> {
@@ -86,11 +88,11 @@ pub(super) async fn remove_node(
 /// Pairs two agents, of one tenant or of two.
 #[utoipa::path(post, path = "/v1/admin/pairs", tag = "administrators", request_body = PairRequest,
     security(("bearer" = [])),
-    responses((status = 200, body = PairingAnswer, description = "They are paired."),
-        (status = "4XX", body = ErrorAnswer, description = "They are not."),
-        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+    responses((status = 200, body = PairingAnswer, description = "The agents are paired."),
+        (status = "4XX", body = ErrorAnswer, description = "The pair was refused."),
+        (status = 503, body = ErrorAnswer, description = "The controller cannot write to its disk.")))]
 pub(super) async fn pair(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     _: Administrator,
     Body(request): Body<PairRequest>,
 ) -> Result<Json<PairingAnswer>, Failure> {
@@ -98,12 +100,12 @@ pub(super) async fn pair(
     Ok(Json(PairingAnswer { agents: pair.agents() }))
 }
 
-/// How the controller is.
+/// Returns the controller's status.
 #[utoipa::path(get, path = "/v1/status", tag = "administrators", security(("bearer" = [])),
-    responses((status = 200, body = ControllerStatus, description = "How it is."),
-        (status = 401, body = ErrorAnswer, description = "No administrator asks.")))]
+    responses((status = 200, body = ControllerStatus, description = "The controller's status."),
+        (status = 401, body = ErrorAnswer, description = "The administrator's secret is missing or wrong.")))]
 pub(super) async fn status(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     _: Administrator,
 ) -> Result<Json<ControllerStatus>, Failure> {
     Ok(Json(served.state.status()))

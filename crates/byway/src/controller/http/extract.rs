@@ -1,6 +1,8 @@
-//! What requests bring: who asks, what for, and bodies of JSON that are not too long and come in time.
+//! Extractors of request parts: the authenticated client, the path's number, the query, and JSON
+//! bodies with limits of length and time.
 //!
-//! Who asks is looked at first: nobody reads the body of a stranger who poses as a member or an administrator.
+//! Authentication comes first: the controller reads no body of a client that falsely claims to be a
+//! member or an administrator.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,13 +15,13 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
-use super::{Failure, Served};
-use crate::connections::Place;
-use crate::controller::limits::PATIENCE;
+use super::{Failure, HttpState};
+use crate::connections::ConnectionPermit;
+use crate::controller::limits::REQUEST_TIMEOUT;
 use crate::controller::lock;
 use crate::controller::network::Refusal;
 
-/// What a request says.
+/// JSON body of a request, received within [`REQUEST_TIMEOUT`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body<T>(pub(super) T);
 
@@ -28,13 +30,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
         let bytes =
-            timeout(PATIENCE, Bytes::from_request(request, state)).await.map_err(|_| Failure::Slow)?;
+            timeout(REQUEST_TIMEOUT, Bytes::from_request(request, state)).await.map_err(|_| Failure::Slow)?;
         let bytes = bytes.map_err(|_| Failure::TooLarge)?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| Failure::Request(error.to_string()))
     }
 }
 
-/// The number at the end of the path.
+/// Number at the end of a request's path, of a token or node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number(pub(super) u32);
 
@@ -47,11 +49,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
     }
 }
 
-/// What stands behind the path's question mark.
+/// Parsed query string of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct QueryParams<T>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
@@ -60,14 +62,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// The member that asks.
+/// Number of the member whose bearer secret the request has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member(pub(super) u32);
 
-impl FromRequestParts<Served> for Member {
+impl FromRequestParts<HttpState> for Member {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, served: &Served) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, served: &HttpState) -> Result<Self, Failure> {
         let bearer = bearer(&parts.headers).ok_or(Refusal::NotAMember)?;
         let member = served.state.member(bearer);
         let number = member.map_err(|refusal| served.wrong_bearer(source(parts), refusal))?;
@@ -76,29 +78,29 @@ impl FromRequestParts<Served> for Member {
     }
 }
 
-/// The member that asks for a change: not too often.
+/// Number of the member that requests a change, within its rate limit of changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChangingMember(pub(super) u32);
 
-impl FromRequestParts<Served> for ChangingMember {
+impl FromRequestParts<HttpState> for ChangingMember {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, served: &Served) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, served: &HttpState) -> Result<Self, Failure> {
         let Member(number) = Member::from_request_parts(parts, served).await?;
-        let taken = lock(&served.limits.changes).take(number, Instant::now());
-        taken.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })?;
+        let acquired = lock(&served.limits.changes).try_acquire(number, Instant::now());
+        acquired.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })?;
         Ok(Self(number))
     }
 }
 
-/// An administrator asks.
+/// Proof that a request has the administrators' bearer secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Administrator;
 
-impl FromRequestParts<Served> for Administrator {
+impl FromRequestParts<HttpState> for Administrator {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, served: &Served) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, served: &HttpState) -> Result<Self, Failure> {
         let bearer = bearer(&parts.headers).ok_or(Refusal::NotAdministrator)?;
         if served.state.identity().is_administrator(bearer) {
             note_member(parts, ADMINISTRATOR);
@@ -108,17 +110,18 @@ impl FromRequestParts<Served> for Administrator {
     }
 }
 
-/// Number that stands for administrators among members, whose numbers begin at 1.
+/// Number by which an administrator's connection counts as a member's. Members' own numbers begin
+/// at 1.
 const ADMINISTRATOR: u32 = 0;
 
-/// Gives the connection of a request a member's place.
+/// Records that a request's connection belongs to a member, or to an administrator.
 fn note_member(parts: &Parts, member: u32) {
-    if let Some(place) = parts.extensions.get::<Arc<Place>>() {
-        place.note_member(member);
+    if let Some(permit) = parts.extensions.get::<Arc<ConnectionPermit>>() {
+        permit.note_member(member);
     }
 }
 
-/// Returns the address that a request came from.
+/// Returns the client's address and port of a request.
 fn source(parts: &Parts) -> Option<SocketAddr> {
     parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|from| from.0)
 }
@@ -141,6 +144,6 @@ mod tests {
         let silence = axum::body::Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
         let body = Body::<serde_json::Value>::from_request(Request::new(silence), &()).await;
         assert!(matches!(body, Err(Failure::Slow)));
-        assert_eq!(begun.elapsed(), PATIENCE);
+        assert_eq!(begun.elapsed(), REQUEST_TIMEOUT);
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are no success.
+//! Error answers of the HTTP interface.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -9,33 +9,33 @@ use thiserror::Error;
 
 use crate::controller::limits::BODY_BYTES_MAX;
 use crate::controller::network::Refusal;
-use crate::controller::state::Unchanged;
+use crate::controller::state::ChangeError;
 use crate::token::TokenError;
 
-/// What to do about requests that this program would not send.
+/// Remedy for requests that the interface of this version does not have.
 const SAME_VERSION: &str =
-    "use the controller's version of Byway, whose `byway config openapi` describes all requests";
+    "use the controller's version of Byway; its `byway config openapi` describes all requests";
 
-/// Why there is no success.
+/// Reason of an error answer to a request.
 #[derive(Debug, Error)]
 pub(in crate::controller) enum Failure {
-    /// What is asked for is not done.
+    /// The change of the network is refused, or could not be stored.
     #[error(transparent)]
-    Unchanged(#[from] Unchanged),
-    /// Path, query or body are not what belongs there.
-    #[error("the request is not what belongs here: {0}; {SAME_VERSION}")]
+    Unchanged(#[from] ChangeError),
+    /// Path, query or body of the request is invalid.
+    #[error("invalid request: {0}; {SAME_VERSION}")]
     Request(String),
-    /// The body is too long.
-    #[error("the body of the request has more than {BODY_BYTES_MAX} bytes: no request needs as many")]
+    /// The request's body is longer than [`BODY_BYTES_MAX`].
+    #[error("request body longer than {BODY_BYTES_MAX} bytes: send less in one request")]
     TooLarge,
-    /// The body does not come.
-    #[error("the body of the request did not come in time: send it again")]
+    /// The request's body does not arrive within the timeout.
+    #[error("timeout while the request body was received: send the request again")]
     Slow,
-    /// There is nothing here.
-    #[error("there is nothing to be had here by this method; {SAME_VERSION}")]
+    /// The interface has no such path, or not this method at it.
+    #[error("path or method not found; {SAME_VERSION}")]
     NoSuchPath,
-    /// Tokens cannot name the controller.
-    #[error("tokens cannot be made: {0}")]
+    /// The controller's addresses do not fit into a token.
+    #[error("cannot create a token: {0}")]
     Addresses(#[from] TokenError),
 }
 
@@ -48,8 +48,8 @@ impl From<Refusal> for Failure {
 impl Failure {
     const fn code(&self) -> ErrorCode {
         match self {
-            Self::Unchanged(Unchanged::Refused(refusal)) => refusal.code(),
-            Self::Unchanged(Unchanged::Storage(_)) => ErrorCode::Storage,
+            Self::Unchanged(ChangeError::Refused(refusal)) => refusal.code(),
+            Self::Unchanged(ChangeError::Storage(_)) => ErrorCode::Storage,
             Self::Request(_) | Self::Slow | Self::Addresses(_) => ErrorCode::BadRequest,
             Self::TooLarge => ErrorCode::TooLarge,
             Self::NoSuchPath => ErrorCode::NotFound,
@@ -61,7 +61,7 @@ const fn status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::BadRequest => StatusCode::BAD_REQUEST,
         ErrorCode::NotAMember | ErrorCode::NotAdministrator => StatusCode::UNAUTHORIZED,
-        ErrorCode::ClockOff
+        ErrorCode::ClockSkew
         | ErrorCode::TokenUnknown
         | ErrorCode::TokenExpired
         | ErrorCode::TokenUsedUp
@@ -69,7 +69,7 @@ const fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::ProofWrong
         | ErrorCode::OtherTenant => StatusCode::FORBIDDEN,
         ErrorCode::NotFound => StatusCode::NOT_FOUND,
-        ErrorCode::NameTaken
+        ErrorCode::NameInUse
         | ErrorCode::KeyRegistered
         | ErrorCode::LimitReached
         | ErrorCode::QuotaReached => StatusCode::CONFLICT,
@@ -85,9 +85,9 @@ impl IntoResponse for Failure {
         let answer = ErrorAnswer { error: self.code(), message: self.to_string() };
         let code = answer.error;
         let mut response = (status(code), Json(answer)).into_response();
-        // For who counts answers.
+        // For the counters of outcomes.
         response.extensions_mut().insert(code);
-        if let Self::Unchanged(Unchanged::Refused(Refusal::TooManyRequests { wait_seconds })) = self {
+        if let Self::Unchanged(ChangeError::Refused(Refusal::TooManyRequests { wait_seconds })) = self {
             response.headers_mut().insert(RETRY_AFTER, wait_seconds.into());
         }
         response

@@ -1,4 +1,4 @@
-//! What anybody may ask, and what members may.
+//! HTTP requests of members, and requests without authentication.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
-use super::extract::{Asked, Body, ChangingMember, Member};
-use super::{Failure, Served};
-use crate::controller::limits::POLL_WAIT;
-use crate::controller::network::{Digest, Identified, Refusal};
+use super::extract::{Body, ChangingMember, Member, QueryParams};
+use super::{Failure, HttpState};
+use crate::controller::limits::POLL_TIMEOUT;
+use crate::controller::network::{Digest, Refusal, VerifiedNode};
 use crate::membership::random;
 
-/// Whether the controller answers.
+/// Reports whether the controller can store changes.
 #[utoipa::path(get, path = "/v1/health", tag = "anybody",
-    responses((status = 200, body = Health, description = "It does.")))]
-pub(super) async fn health(Shared(served): Shared<Served>) -> Json<Health> {
+    responses((status = 200, body = Health, description = "The controller is running.")))]
+pub(super) async fn health(Shared(served): Shared<HttpState>) -> Json<Health> {
     Json(Health { healthy: served.state.storage_problem().is_none() })
 }
 
-/// What network this is, and what is needed to join it.
+/// Returns the network's name, and the key that is needed to join.
 #[utoipa::path(get, path = "/v1/network", tag = "anybody",
     responses((status = 200, body = NetworkAnswer, description = "The network.")))]
-pub(super) async fn network(Shared(served): Shared<Served>) -> Json<NetworkAnswer> {
+pub(super) async fn network(Shared(served): Shared<HttpState>) -> Json<NetworkAnswer> {
     let identity = served.state.identity();
     Json(NetworkAnswer {
         network: identity.network().to_owned(),
@@ -40,13 +40,15 @@ pub(super) async fn network(Shared(served): Shared<Served>) -> Json<NetworkAnswe
     })
 }
 
-/// Joins the network. Who joins again with the same key has the same number, and a new bearer secret.
+/// Joins the network.
+///
+/// A node that joins again with the same key has the same number, and gets a new bearer secret.
 #[utoipa::path(post, path = "/v1/join", tag = "anybody", request_body = JoinRequest,
     responses((status = 200, body = JoinAnswer, description = "The node is a member."),
-        (status = "4XX", body = ErrorAnswer, description = "It is not."),
-        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+        (status = "4XX", body = ErrorAnswer, description = "The node was refused."),
+        (status = 503, body = ErrorAnswer, description = "The controller cannot write to its disk.")))]
 pub(super) async fn join(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     from: ConnectInfo<SocketAddr>,
     Body(request): Body<JoinRequest>,
 ) -> Result<Json<JoinAnswer>, Failure> {
@@ -60,7 +62,7 @@ pub(super) async fn join(
     let bearer = Digest::of(secret.as_bytes());
     let joined = served.state.change(move |network, now| {
         let token = token_secret(&request)?;
-        network.join(Identified { request: &request, token: token.as_ref(), key }, bearer, now)
+        network.join(VerifiedNode { request: &request, token: token.as_ref(), key }, bearer, now)
     });
     let node = joined.await?;
     tracing::info!("{} \"{}\" joined as node {}", node.role, node.name, node.number);
@@ -79,15 +81,18 @@ fn token_secret(request: &JoinRequest) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     secret.map(Zeroizing::new).map_err(|_| Refusal::TokenUnknown { role: request.role })
 }
 
-/// The member's map, once it is another than the one it has; nothing if it is the same after 25 s.
+/// Returns the member's map once it differs from the member's revision.
+///
+/// The answer is empty if it does not differ within 25 s.
 #[utoipa::path(get, path = "/v1/map", tag = "members", params(MapQuery), security(("bearer" = [])),
     responses((status = 200, body = SignedMap, description = "The map."),
-        (status = 204, description = "There is no other."),
-        (status = "4XX", body = ErrorAnswer, description = "No member asks, or too often.")))]
+        (status = 204, description = "The map has not changed."),
+        (status = "4XX", body = ErrorAnswer, description = "The member's secret is missing or wrong, \
+                                                            or it polls too often.")))]
 pub(super) async fn map(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     Member(number): Member,
-    Asked(query): Asked<MapQuery>,
+    QueryParams(query): QueryParams<MapQuery>,
 ) -> Result<Response, Failure> {
     let Some(signed) = next_map(&served, number, query.after).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -96,13 +101,13 @@ pub(super) async fn map(
 }
 
 async fn next_map(
-    served: &Served,
+    served: &HttpState,
     number: u32,
     after: Option<u64>,
 ) -> Result<Option<Arc<SignedMap>>, Refusal> {
-    let until = Instant::now() + POLL_WAIT;
+    let until = Instant::now() + POLL_TIMEOUT;
     let mut changes = served.state.changes();
-    let _place = served.state.begin_poll(number)?;
+    let _poll = served.state.begin_poll(number)?;
     loop {
         changes.mark_unchanged();
         let current = served.state.map(number)?;
@@ -112,18 +117,20 @@ async fn next_map(
         if Instant::now() >= until {
             return Ok(None);
         }
-        // Whether it is a change or the end of the wait: grants may have been renewed, too.
+        // A change and the timeout have the same consequence, because grants may have been renewed
+        // too.
         let _ = timeout_at(until, changes.changed()).await;
     }
 }
 
-/// A member says where it is, how far away relays are, and which it wants.
+/// Updates a member's addresses, round trips to relays, and preferred relay.
 #[utoipa::path(put, path = "/v1/self", tag = "members", request_body = SelfUpdate, security(("bearer" = [])),
-    responses((status = 204, description = "It is known."),
-        (status = "4XX", body = ErrorAnswer, description = "It cannot be, or no member says it."),
-        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+    responses((status = 204, description = "The update is stored."),
+        (status = "4XX", body = ErrorAnswer, description = "The update is invalid, or the member's \
+                                                            secret is missing or wrong."),
+        (status = 503, body = ErrorAnswer, description = "The controller cannot write to its disk.")))]
 pub(super) async fn update_self(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     ChangingMember(number): ChangingMember,
     Body(update): Body<SelfUpdate>,
 ) -> Result<StatusCode, Failure> {
@@ -131,13 +138,13 @@ pub(super) async fn update_self(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A member leaves.
+/// Ends the membership of a member.
 #[utoipa::path(delete, path = "/v1/self", tag = "members", security(("bearer" = [])),
-    responses((status = 204, description = "It is none any more."),
-        (status = "4XX", body = ErrorAnswer, description = "No member asks."),
-        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+    responses((status = 204, description = "The membership has ended."),
+        (status = "4XX", body = ErrorAnswer, description = "The member's secret is missing or wrong."),
+        (status = 503, body = ErrorAnswer, description = "The controller cannot write to its disk.")))]
 pub(super) async fn leave(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     ChangingMember(number): ChangingMember,
 ) -> Result<StatusCode, Failure> {
     served.state.change(move |network, _| network.remove(number)).await?;
@@ -145,14 +152,14 @@ pub(super) async fn leave(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// An agent is paired with another one of its tenant, in both directions. Those who are paired stay so.
+/// Pairs an agent with another one of its tenant, in both directions. Existing pairs stay.
 #[utoipa::path(post, path = "/v1/pairings", tag = "members", request_body = PairingRequest,
     security(("bearer" = [])),
-    responses((status = 200, body = PairingAnswer, description = "They are paired."),
-        (status = "4XX", body = ErrorAnswer, description = "They are not."),
-        (status = 503, body = ErrorAnswer, description = "The controller's disk takes nothing.")))]
+    responses((status = 200, body = PairingAnswer, description = "The agents are paired."),
+        (status = "4XX", body = ErrorAnswer, description = "The pair was refused."),
+        (status = 503, body = ErrorAnswer, description = "The controller cannot write to its disk.")))]
 pub(super) async fn pair(
-    Shared(served): Shared<Served>,
+    Shared(served): Shared<HttpState>,
     ChangingMember(number): ChangingMember,
     Body(request): Body<PairingRequest>,
 ) -> Result<Json<PairingAnswer>, Failure> {

@@ -1,4 +1,4 @@
-//! The HTTP interface: thin functions between requests and decisions.
+//! The HTTP interface: thin handlers that call the network's decisions.
 
 mod administration;
 mod extract;
@@ -19,66 +19,68 @@ use tokio::time::Instant;
 
 pub(super) use failure::Failure;
 
-use super::counts::Asked;
+use super::counts::RequestOutcome;
 use super::limits::{
     BODY_BYTES_MAX, CHANGE_BURST, CHANGES_PER_MINUTE, GUESS_BURST, GUESSES_PER_MINUTE, JOIN_BURST,
     JOINS_PER_MINUTE,
 };
 use super::lock;
 use super::network::Refusal;
+use super::rate_limiter::{RateLimiter, SourceRateLimiter};
 use super::state::State;
-use super::throttle::{SourceThrottle, Throttle};
 
-/// The methods of the interface.
+/// HTTP methods of the interface.
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
 
-/// What stands for methods and paths that the interface does not have.
+/// Label in counters for methods and paths that the interface does not have.
 const OTHER: &str = "other";
 
-/// What the functions need.
+/// State of the controller's request handlers.
 #[derive(Clone, Debug)]
-pub(super) struct Served {
+pub(super) struct HttpState {
     state: Arc<State>,
     addresses: Arc<[String]>,
     limits: Arc<Limits>,
 }
 
-/// Who asked how often.
+/// Rate limiters of joins, of wrong bearer secrets, and of members' changes.
 #[derive(Debug)]
 struct Limits {
-    joins: Mutex<SourceThrottle>,
-    /// Requests with a wrong bearer secret.
-    guesses: Mutex<SourceThrottle>,
-    changes: Mutex<Throttle<u32>>,
+    joins: Mutex<SourceRateLimiter>,
+    /// Requests with a wrong bearer secret, by source.
+    guesses: Mutex<SourceRateLimiter>,
+    changes: Mutex<RateLimiter<u32>>,
 }
 
-impl Served {
-    /// Serves the state of a controller that members find at these addresses.
+impl HttpState {
+    /// Creates the handlers' state of a controller that members reach at these addresses.
     pub(super) fn new(state: Arc<State>, addresses: Arc<[String]>) -> Self {
         let limits = Limits {
-            joins: Mutex::new(SourceThrottle::new(JOIN_BURST, JOINS_PER_MINUTE)),
-            guesses: Mutex::new(SourceThrottle::new(GUESS_BURST, GUESSES_PER_MINUTE)),
-            changes: Mutex::new(Throttle::new(CHANGE_BURST, CHANGES_PER_MINUTE)),
+            joins: Mutex::new(SourceRateLimiter::new(JOIN_BURST, JOINS_PER_MINUTE)),
+            guesses: Mutex::new(SourceRateLimiter::new(GUESS_BURST, GUESSES_PER_MINUTE)),
+            changes: Mutex::new(RateLimiter::new(CHANGE_BURST, CHANGES_PER_MINUTE)),
         };
         Self { state, addresses, limits: Arc::new(limits) }
     }
 
-    /// Somebody wants to join: not too often.
+    /// Counts a request to join. Fails if its source exceeds the rate limit of joins.
     fn check_joins(&self, from: ConnectInfo<SocketAddr>) -> Result<(), Refusal> {
-        let taken = lock(&self.limits.joins).take(from.0.ip(), Instant::now());
-        taken.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })
+        let acquired = lock(&self.limits.joins).try_acquire(from.0.ip(), Instant::now());
+        acquired.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })
     }
 
-    /// Returns the answer to a request with a wrong bearer secret: after too many of them from one source, nothing but
-    /// that. Valid secrets are not refused for others' guesses, as nobody guesses one of 256 bits.
+    /// Returns the refusal of a request with a wrong bearer secret. After too many of them from one
+    /// source, it is a rate-limit refusal. The limit does not affect valid secrets, because nobody
+    /// guesses 256 bits.
     fn wrong_bearer(&self, from: Option<SocketAddr>, refusal: Refusal) -> Refusal {
-        let taken = from.map_or(Ok(()), |from| lock(&self.limits.guesses).take(from.ip(), Instant::now()));
-        taken.map_or_else(|wait_seconds| Refusal::TooManyRequests { wait_seconds }, |()| refusal)
+        let acquired =
+            from.map_or(Ok(()), |from| lock(&self.limits.guesses).try_acquire(from.ip(), Instant::now()));
+        acquired.map_or_else(|wait_seconds| Refusal::TooManyRequests { wait_seconds }, |()| refusal)
     }
 }
 
-/// All that is answered.
-pub(super) fn router(served: Served) -> Router {
+/// Returns the router that calls the handler of each request, and counts the answers.
+pub(super) fn router(served: HttpState) -> Router {
     Router::new()
         .route("/v1/health", get(members::health))
         .route("/v1/network", get(members::network))
@@ -100,13 +102,13 @@ pub(super) fn router(served: Served) -> Router {
         .with_state(served)
 }
 
-/// Counts a request and what came of it.
-async fn count(Shared(served): Shared<Served>, request: Request, next: Next) -> Response {
+/// Answers a request, and counts it by method, path and outcome.
+async fn count(Shared(served): Shared<HttpState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
     let path = path.map_or_else(|| OTHER.to_owned(), |path| path.as_str().to_owned());
     let method = METHODS.into_iter().find(|method| request.method() == *method).unwrap_or(OTHER);
     let response = next.run(request).await;
     let refused = response.extensions().get::<ErrorCode>().copied();
-    served.state.requests().add(Asked { method, path, refused });
+    served.state.requests().add(RequestOutcome { method, path, refused });
     response
 }

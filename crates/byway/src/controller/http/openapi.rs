@@ -1,4 +1,4 @@
-//! The description of the interface, made from the functions that serve it.
+//! OpenAPI description of the interface, generated from the handlers.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -13,8 +13,8 @@ use super::{administration, members};
 #[openapi(
     info(
         title = "Byway controller",
-        description = "Membership, maps, tokens. HTTPS with TLS 1.3; the certificate is known by the public key that tokens \
-                       name. Errors are `ErrorAnswer`."
+        description = "Membership, maps, tokens. HTTPS with TLS 1.3; the public key in the token \
+                       authenticates the certificate. Errors are `ErrorAnswer`."
     ),
     paths(
         members::health,
@@ -37,7 +37,7 @@ use super::{administration, members};
 )]
 struct Interface;
 
-/// Members and administrators show a bearer secret.
+/// Bearer secret of members and administrators.
 struct Bearer;
 
 impl Modify for Bearer {
@@ -48,12 +48,12 @@ impl Modify for Bearer {
     }
 }
 
-/// The document, as JSON.
+/// Returns the OpenAPI description of the controller's interface, as JSON.
 pub(crate) fn document() -> String {
     Interface::openapi().to_pretty_json().expect("the document has only texts and numbers") + "\n"
 }
 
-/// What programs may learn of the interface.
+/// Answers a request for the OpenAPI description of the interface.
 pub(super) async fn serve() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], document())
 }
@@ -66,13 +66,13 @@ mod tests {
 
     use super::*;
 
-    fn place() -> PathBuf {
+    fn document_path() -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json")
     }
 
     #[test]
     fn the_document_in_docs_is_current() {
-        let written = std::fs::read_to_string(place()).expect("docs/openapi.json is there");
+        let written = std::fs::read_to_string(document_path()).expect("docs/openapi.json is there");
         let remedy = "docs/openapi.json is out of date: `byway config openapi > docs/openapi.json`";
         assert!(written == document(), "{remedy}");
     }

@@ -1,4 +1,4 @@
-//! Grants: what lets flows use relays, signed.
+//! Signed grants, which permit flows to use relays.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,49 +14,51 @@ use byway_wire::{
 use data_encoding::BASE64;
 
 use super::Digest;
-use super::records::Node;
-use crate::controller::limits::SIGNATURES_KEPT_MAX;
+use super::records::NodeRecord;
+use crate::controller::limits::SIGNATURES_CACHED_MAX;
 
-/// What all grants have in common.
+/// Settings that all grants of a controller have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrantSettings {
-    /// How long they last. They are renewed when half of it is over.
+    /// Lifetime of a grant. The controller renews it at half of that.
     pub(crate) lifetime: Duration,
-    /// What all flows of a pairing may send together.
+    /// Maximum rate of all flows of a pairing together.
     pub(crate) rate: Rate,
 }
 
-/// Signs grants.
+/// Issuer of grants: signed permissions for flows to use relays.
 ///
-/// When a grant ends depends on nothing but the pairing and the time: a controller that starts again, without having
-/// written anything, gives the same grants as before. Different pairings' are renewed at different times.
-pub(crate) struct Issuer {
+/// The end of a grant depends only on the pairing and the time. A controller that restarts
+/// therefore issues the same grants as before, without having stored them. The grants of different
+/// pairings are renewed at different times.
+pub(crate) struct GrantIssuer {
     key: SigningKey,
     settings: GrantSettings,
-    /// Signatures by what they are over: signing takes most of the time of a map.
+    /// Cache of signatures, by the signed fields of the grant. Signing takes most of the time that
+    /// a map needs.
     signatures: BTreeMap<[u8; Grant::FIELDS_BYTES], [u8; SIGNATURE_BYTES]>,
 }
 
-impl fmt::Debug for Issuer {
+impl fmt::Debug for GrantIssuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Issuer({:?}, {:?})", self.key, self.settings)
     }
 }
 
-/// A way through relays that is to be granted.
+/// Relay path for which the controller issues a grant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way<'a> {
-    pub(super) sender: &'a Node,
-    pub(super) receiver: &'a Node,
+pub(super) struct GrantPath<'a> {
+    pub(super) sender: &'a NodeRecord,
+    pub(super) receiver: &'a NodeRecord,
     pub(super) ingress: RelayShard,
     pub(super) egress: RelayShard,
     pub(super) group: u32,
     pub(super) services: Services,
-    /// Whether others are in the group.
+    /// True if the path's coding group has other pairings.
     pub(super) has_company: bool,
 }
 
-/// Every service.
+/// All services, for grants of pairs.
 pub(super) const ALL_SERVICES: Services = Services::NONE
     .with(Service::Internet)
     .with(Service::Coding)
@@ -64,63 +66,64 @@ pub(super) const ALL_SERVICES: Services = Services::NONE
     .with(Service::Forwarding)
     .with(Service::Both);
 
-/// Nothing but a session, to measure round trips.
+/// Services of a grant that permits only a session with a relay, to measure the round trip.
 pub(super) const INTERNET_ONLY: Services = Services::NONE.with(Service::Internet);
 
-/// From when until when a grant is given out, and when it ends.
+/// Times of a grant's renewal and of its end, in seconds of Unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Term {
+struct GrantPeriod {
     renewed_at: u64,
     not_after: u64,
 }
 
-impl Issuer {
-    /// Grants will be signed with this key.
+impl GrantIssuer {
+    /// Creates an issuer that signs grants and maps with this key.
     pub(crate) const fn new(key: SigningKey, settings: GrantSettings) -> Self {
         Self { key, settings, signatures: BTreeMap::new() }
     }
 
-    /// Signs a map.
+    /// Returns the signature of a map's text.
     pub(crate) fn sign_map(&self, text: &str) -> [u8; SIGNATURE_BYTES] {
         self.key.sign(Statement::Map, text.as_bytes())
     }
 
-    /// A way with its grant, and when the grant is renewed.
-    pub(super) fn grant(&mut self, way: &Way<'_>, now_unix_seconds: u64) -> (PairingPath, u64) {
-        let term = self.term(way.sender.number, way.receiver.number, now_unix_seconds);
+    /// Returns a relay path with its signed grant, and the Unix time in seconds at which the grant
+    /// is renewed.
+    pub(super) fn grant(&mut self, grant_path: &GrantPath<'_>, now_unix_seconds: u64) -> (PairingPath, u64) {
+        let period = self.period(grant_path.sender.number, grant_path.receiver.number, now_unix_seconds);
         let mut grant = Grant {
-            services: way.services,
+            services: grant_path.services,
             sharing: false,
-            ingress: granted(way.ingress),
-            egress: granted(way.egress),
+            ingress: granted_relay(grant_path.ingress),
+            egress: granted_relay(grant_path.egress),
             first_flow: FlowId::new(0),
             last_flow: FlowId::new(u16::MAX),
-            sender: AgentId::new(way.sender.number),
-            receiver: Receiver::Agent(AgentId::new(way.receiver.number)),
-            coding_group: CodingGroupId::new(way.group),
-            tenant: TenantId::new(way.sender.tenant.unwrap_or_default()),
+            sender: AgentId::new(grant_path.sender.number),
+            receiver: Receiver::Agent(AgentId::new(grant_path.receiver.number)),
+            coding_group: CodingGroupId::new(grant_path.group),
+            tenant: TenantId::new(grant_path.sender.tenant.unwrap_or_default()),
             rate: KilobitsPerSecond::from_rate(self.settings.rate),
-            not_after_unix_seconds: term.not_after,
-            sender_key: way.sender.key.0,
-            receiver_key: way.receiver.key.0,
+            not_after_unix_seconds: period.not_after,
+            sender_key: grant_path.sender.key.0,
+            receiver_key: grant_path.receiver.key.0,
             signature: [0; SIGNATURE_BYTES],
         };
         grant.signature = self.signature(grant.fields());
         let path = PairingPath {
-            ingress: way.ingress,
-            egress: way.egress,
+            ingress: grant_path.ingress,
+            egress: grant_path.egress,
             grant: BASE64.encode(&grant.to_bytes()),
-            expires_unix_seconds: Some(term.not_after),
-            has_company: way.has_company,
+            expires_unix_seconds: Some(period.not_after),
+            has_coding_peers: grant_path.has_company,
         };
-        (path, term.renewed_at)
+        (path, period.renewed_at)
     }
 
     fn signature(&mut self, fields: [u8; Grant::FIELDS_BYTES]) -> [u8; SIGNATURE_BYTES] {
         if let Some(signature) = self.signatures.get(&fields) {
             return *signature;
         }
-        if self.signatures.len() >= SIGNATURES_KEPT_MAX {
+        if self.signatures.len() >= SIGNATURES_CACHED_MAX {
             self.signatures.clear();
         }
         let signature = self.key.sign(Statement::Grant, &fields);
@@ -128,19 +131,20 @@ impl Issuer {
         signature
     }
 
-    /// Time is cut into halves of the lifetime, for each pairing at other places. A grant is given out for one half and
-    /// ends with the next.
-    fn term(&self, sender: u32, receiver: u32, now_unix_seconds: u64) -> Term {
+    /// Returns the period of a grant for a sender and a receiver. Time is divided into halves of
+    /// the grants' lifetime, with a different offset for each pairing. A grant is issued during one
+    /// half, and ends with the next.
+    fn period(&self, sender: u32, receiver: u32, now_unix_seconds: u64) -> GrantPeriod {
         let half = (self.settings.lifetime.as_secs() / 2).max(1);
         let [a, b, c, d, ..] = Digest::of(format!("{sender}\n{receiver}").as_bytes()).0;
         let shift = u64::from(u32::from_be_bytes([a, b, c, d])) % half;
-        let begun = (now_unix_seconds + shift) / half * half;
-        Term { renewed_at: begun + half - shift, not_after: begun + 2 * half - shift }
+        let begin = (now_unix_seconds + shift) / half * half;
+        GrantPeriod { renewed_at: begin + half - shift, not_after: begin + 2 * half - shift }
     }
 }
 
-fn granted(place: RelayShard) -> GrantedRelay {
-    GrantedRelay { relay: RelayId::new(place.relay), shard: Shard::new(place.shard) }
+fn granted_relay(shard: RelayShard) -> GrantedRelay {
+    GrantedRelay { relay: RelayId::new(shard.relay), shard: Shard::new(shard.shard) }
 }
 
 #[cfg(test)]
@@ -149,12 +153,12 @@ mod tests {
 
     use super::*;
 
-    fn issuer(lifetime: u64) -> Issuer {
+    fn issuer(lifetime: u64) -> GrantIssuer {
         let settings = GrantSettings {
             lifetime: Duration::from_secs(lifetime),
             rate: Rate::from_megabits_per_second(100),
         };
-        Issuer::new(SigningKey::from_seed(&[1; 32]), settings)
+        GrantIssuer::new(SigningKey::from_seed(&[1; 32]), settings)
     }
 
     proptest! {
@@ -165,14 +169,14 @@ mod tests {
             lifetime in 2_u64..1_000_000,
         ) {
             let half = lifetime / 2;
-            let term = issuer(lifetime).term(sender, receiver, now);
-            prop_assert!(term.not_after > now + half);
-            prop_assert!(term.not_after <= now + 2 * half);
-            prop_assert!(term.renewed_at > now);
-            let until_renewed = issuer(lifetime).term(sender, receiver, term.renewed_at - 1);
-            prop_assert_eq!(until_renewed, term);
-            let renewed = issuer(lifetime).term(sender, receiver, term.renewed_at);
-            prop_assert_eq!(renewed.not_after, term.not_after + half);
+            let period = issuer(lifetime).period(sender, receiver, now);
+            prop_assert!(period.not_after > now + half);
+            prop_assert!(period.not_after <= now + 2 * half);
+            prop_assert!(period.renewed_at > now);
+            let until_renewed = issuer(lifetime).period(sender, receiver, period.renewed_at - 1);
+            prop_assert_eq!(until_renewed, period);
+            let renewed = issuer(lifetime).period(sender, receiver, period.renewed_at);
+            prop_assert_eq!(renewed.not_after, period.not_after + half);
         }
     }
 
@@ -180,7 +184,7 @@ mod tests {
     fn not_all_grants_are_renewed_at_once() {
         let issuer = issuer(172_800);
         let times: std::collections::BTreeSet<_> =
-            (0..100).map(|sender| issuer.term(sender, 1_000, 1_800_000_000).renewed_at).collect();
+            (0..100).map(|sender| issuer.period(sender, 1_000, 1_800_000_000).renewed_at).collect();
         assert!(times.len() > 90, "{}", times.len());
     }
 }

@@ -1,58 +1,59 @@
-//! Maps: what one node has to know of the network.
+//! Maps of members: each contains the part of the network that one node needs.
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
 use byway_proto::conventions::shard_of;
 use data_encoding::HEXLOWER;
 
-use super::grants::{ALL_SERVICES, INTERNET_ONLY, Way};
+use super::grants::{ALL_SERVICES, GrantPath, INTERNET_ONLY};
 use super::plan::PlannedPath;
-use super::{Issuer, Network, Node, Plan};
+use super::{GrantIssuer, Network, NodeRecord, PathPlan};
 
-/// What is in a node's map, whatever its revision.
+/// Content of a node's map, without the revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Contents {
-    /// The map, with revision 0.
+pub(crate) struct MapContents {
+    /// Map with revision 0, because signing assigns the revision.
     pub(crate) map: NetworkMap,
-    /// When the first of its grants is renewed, in seconds of Unix time.
+    /// Time at which the first grant in the map is renewed, in seconds of Unix time.
     pub(crate) renewed_at: u64,
 }
 
 impl Network {
-    /// What a node has to know now.
+    /// Returns the current content of a node's map. A relay's map lists the relays that it
+    /// exchanges packets with. An agent's map lists its peers, all relays, and the granted paths.
     pub(crate) fn contents(
         &self,
-        node: &Node,
-        plan: &Plan,
-        issuer: &mut Issuer,
+        node: &NodeRecord,
+        plan: &PathPlan,
+        issuer: &mut GrantIssuer,
         now_unix_seconds: u64,
-    ) -> Contents {
+    ) -> MapContents {
         match node.role {
             Role::Relay => {
                 let relays = plan.links(node.number).filter_map(|relay| self.node(relay)).map(relay_entry);
                 let map = NetworkMap { relays: relays.collect(), ..NetworkMap::default() };
-                Contents { map, renewed_at: u64::MAX }
+                MapContents { map, renewed_at: u64::MAX }
             }
             Role::Agent => {
                 let mut writer =
-                    Writer { network: self, plan, issuer, now_unix_seconds, renewed_at: u64::MAX };
-                let map = writer.agents_map(node);
-                Contents { map, renewed_at: writer.renewed_at }
+                    MapWriter { network: self, plan, issuer, now_unix_seconds, renewed_at: u64::MAX };
+                let map = writer.agent_map(node);
+                MapContents { map, renewed_at: writer.renewed_at }
             }
         }
     }
 }
 
-/// Writes the map of an agent.
-struct Writer<'a> {
+/// Writer of an agent's map, which notes the first renewal among the grants.
+struct MapWriter<'a> {
     network: &'a Network,
-    plan: &'a Plan,
-    issuer: &'a mut Issuer,
+    plan: &'a PathPlan,
+    issuer: &'a mut GrantIssuer,
     now_unix_seconds: u64,
     renewed_at: u64,
 }
 
-impl Writer<'_> {
-    fn agents_map(&mut self, agent: &Node) -> NetworkMap {
+impl MapWriter<'_> {
+    fn agent_map(&mut self, agent: &NodeRecord) -> NetworkMap {
         let network = self.network;
         let partners: Vec<_> =
             network.partners(agent.number).filter_map(|partner| network.node(partner)).collect();
@@ -69,34 +70,35 @@ impl Writer<'_> {
         }
     }
 
-    fn pairing(&mut self, sender: &Node, receiver: &Node) -> Pairing {
+    fn pairing(&mut self, sender: &NodeRecord, receiver: &NodeRecord) -> Pairing {
         let planned = self.plan.paths(sender.number, receiver.number);
         let paths = planned.iter().filter_map(|path| self.path(sender, receiver, *path));
         Pairing { sender: sender.number, receiver: receiver.number, paths: paths.collect() }
     }
 
-    fn path(&mut self, sender: &Node, receiver: &Node, path: PlannedPath) -> Option<PairingPath> {
-        let place = |relay| {
+    fn path(&mut self, sender: &NodeRecord, receiver: &NodeRecord, path: PlannedPath) -> Option<PairingPath> {
+        let shard_at = |relay| {
             let shard = shard_of(self.network.node(relay)?.shards, path.group);
             Some(RelayShard { relay, shard: shard.number() })
         };
-        let (ingress, egress) = (place(path.ingress)?, place(path.egress)?);
+        let (ingress, egress) = (shard_at(path.ingress)?, shard_at(path.egress)?);
         let (group, services) = (path.group, ALL_SERVICES);
         let has_company = self.plan.has_company(group);
-        let way = Way { sender, receiver, ingress, egress, group, services, has_company };
-        Some(self.grant(&way))
+        let grant_path = GrantPath { sender, receiver, ingress, egress, group, services, has_company };
+        Some(self.grant(&grant_path))
     }
 
-    /// What lets an agent have a session with each relay, to measure the round trip.
-    fn own_pairing(&mut self, agent: &Node) -> Pairing {
+    /// Returns the pairing of an agent with itself. Its grants permit a session with each relay, to
+    /// measure the round trip.
+    fn own_pairing(&mut self, agent: &NodeRecord) -> Pairing {
         let paths = self.network.relays().map(|relay| {
-            let place = RelayShard { relay: relay.number, shard: 0 };
+            let relay_shard = RelayShard { relay: relay.number, shard: 0 };
             let services = INTERNET_ONLY;
-            self.grant(&Way {
+            self.grant(&GrantPath {
                 sender: agent,
                 receiver: agent,
-                ingress: place,
-                egress: place,
+                ingress: relay_shard,
+                egress: relay_shard,
                 group: 0,
                 services,
                 has_company: false,
@@ -105,14 +107,14 @@ impl Writer<'_> {
         Pairing { sender: agent.number, receiver: agent.number, paths: paths.collect() }
     }
 
-    fn grant(&mut self, way: &Way<'_>) -> PairingPath {
-        let (path, renewed_at) = self.issuer.grant(way, self.now_unix_seconds);
+    fn grant(&mut self, grant_path: &GrantPath<'_>) -> PairingPath {
+        let (path, renewed_at) = self.issuer.grant(grant_path, self.now_unix_seconds);
         self.renewed_at = self.renewed_at.min(renewed_at);
         path
     }
 }
 
-fn relay_entry(relay: &Node) -> RelayEntry {
+fn relay_entry(relay: &NodeRecord) -> RelayEntry {
     RelayEntry {
         number: relay.number,
         name: relay.name.clone(),
@@ -122,7 +124,7 @@ fn relay_entry(relay: &Node) -> RelayEntry {
     }
 }
 
-fn agent_entry(agent: &Node) -> AgentEntry {
+fn agent_entry(agent: &NodeRecord) -> AgentEntry {
     AgentEntry {
         number: agent.number,
         name: agent.name.clone(),

@@ -1,63 +1,64 @@
-//! How nodes become members, say where they are, and leave.
+//! Decisions about nodes that join, update their records, or leave.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use byway_api::{JoinRequest, Role, RoundTrip, SelfUpdate, checked_name};
 
-use super::{Change, Decision, Digest, Network, Node, Refusal, Table, Token};
+use super::{Change, Decision, Digest, Network, NodeRecord, Refusal, Table, Token};
 use crate::controller::limits::{
     ADDRESSES_MAX, CLOCK_DIFFERENCE_MAX, NEARER_DIVISOR, NEARER_MICROSECONDS, NODES_MAX, RELAYS_MAX,
     ROUND_TRIP_MICROSECONDS_MAX,
 };
 
-/// A node whose proof of having its key's secret was checked.
+/// Node that asks to join, and has proved that it has the secret of its key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Identified<'a> {
-    /// What it asked for.
+pub(crate) struct VerifiedNode<'a> {
+    /// The node's request to join.
     pub(crate) request: &'a JoinRequest,
-    /// The secret of its token.
+    /// Secret of the token that the node presents.
     pub(crate) token: &'a [u8],
-    /// Its public key.
+    /// X25519 public key of the node.
     pub(crate) key: Digest,
 }
 
 impl Network {
-    /// A node joins, or joins again with the key that it had. From now on it shows a bearer secret with this digest.
+    /// Decides whether a node may join, or join again with the same key. From then on, the node
+    /// authenticates with the bearer secret of the digest `bearer`.
     pub(crate) fn join(
         &self,
-        node: Identified<'_>,
+        node: VerifiedNode<'_>,
         bearer: Digest,
         now_unix_seconds: u64,
-    ) -> Result<Decision<Node>, Refusal> {
+    ) -> Result<Decision<NodeRecord>, Refusal> {
         let request = node.request;
         check_clock(request.unix_seconds, now_unix_seconds)?;
         let token = self.token(node.token, request.role, now_unix_seconds)?;
         check_join(request)?;
         let known = self.nodes().find(|known| known.key == node.key);
         match known {
-            Some(known) => self.join_again(known, token, request, bearer),
-            None => self.join_anew(node, token, bearer),
+            Some(known) => self.rejoin(known, token, request, bearer),
+            None => self.join_new(node, token, bearer),
         }
     }
 
-    fn join_anew(
+    fn join_new(
         &self,
-        node: Identified<'_>,
+        node: VerifiedNode<'_>,
         token: &Token,
         bearer: Digest,
-    ) -> Result<Decision<Node>, Refusal> {
+    ) -> Result<Decision<NodeRecord>, Refusal> {
         let request = node.request;
         let mut token = token.clone();
         if token.uses_left == Some(0) {
             return Err(Refusal::TokenUsedUp { role: request.role });
         }
-        self.check_room(request.role)?;
+        self.check_capacity(request.role)?;
         self.check_quota(Table::Agents, token.tenant)?;
         self.check_name(request.role, token.tenant, &request.name, None)?;
         token.uses_left = token.uses_left.map(|uses| uses - 1);
         let mut counters = self.counters;
-        let node = Node {
+        let node = NodeRecord {
             number: counters.node,
             role: request.role,
             tenant: token.tenant,
@@ -77,15 +78,15 @@ impl Network {
         Ok(Decision { answer: node, changes })
     }
 
-    /// A node that lost its bearer secret or never got it, or whose name, addresses or shards are others now. It
-    /// takes no use of the token it joined with.
-    fn join_again(
+    /// Decides whether a member may join again: because it lost its bearer secret, or has a new
+    /// name, new addresses or new shards. Its token does not lose a use.
+    fn rejoin(
         &self,
-        known: &Node,
+        known: &NodeRecord,
         token: &Token,
         request: &JoinRequest,
         bearer: Digest,
-    ) -> Result<Decision<Node>, Refusal> {
+    ) -> Result<Decision<NodeRecord>, Refusal> {
         if known.role != token.role || known.tenant != token.tenant {
             let (number, role, name) = (known.number, known.role, known.name.clone());
             return Err(Refusal::KeyRegistered { number, role, name });
@@ -94,7 +95,7 @@ impl Network {
             return Err(Refusal::TokenUsedUp { role: request.role });
         }
         self.check_name(known.role, known.tenant, &request.name, Some(known.number))?;
-        let node = Node {
+        let node = NodeRecord {
             name: request.name.clone(),
             addresses: request.addresses.clone(),
             shards: request.shards,
@@ -104,7 +105,7 @@ impl Network {
         Ok(Decision { changes: vec![Change::Node(Box::new(node.clone()))], answer: node })
     }
 
-    fn check_room(&self, role: Role) -> Result<(), Refusal> {
+    fn check_capacity(&self, role: Role) -> Result<(), Refusal> {
         if self.nodes.len() >= NODES_MAX || self.counters.node > byway_wire::limits::AGENT_NUMBER_MAX {
             return Err(Refusal::TooManyNodes);
         }
@@ -121,23 +122,26 @@ impl Network {
         name: &str,
         own: Option<u32>,
     ) -> Result<(), Refusal> {
-        let is_namesake = |node: &&Node| node.role == role && node.tenant == tenant && node.name == name;
+        let is_namesake =
+            |node: &&NodeRecord| node.role == role && node.tenant == tenant && node.name == name;
         match self.nodes().find(is_namesake) {
             Some(other) if Some(other.number) != own => {
-                Err(Refusal::NameTaken { name: name.to_owned(), number: other.number })
+                Err(Refusal::NameInUse { name: name.to_owned(), number: other.number })
             }
             _ => Ok(()),
         }
     }
 
-    /// The member that shows this bearer secret: its number, a dot, and what it was given when it joined.
-    pub(crate) fn member(&self, bearer: &str) -> Result<&Node, Refusal> {
+    /// Returns the member that `bearer` authenticates. `bearer` is the member's number, a dot, and
+    /// the secret that it received when it joined.
+    pub(crate) fn member(&self, bearer: &str) -> Result<&NodeRecord, Refusal> {
         let (number, secret) = bearer.split_once('.').ok_or(Refusal::NotAMember)?;
         let node = number.parse().ok().and_then(|number| self.node(number));
         node.filter(|node| node.bearer.is_of(secret.as_bytes())).ok_or(Refusal::NotAMember)
     }
 
-    /// A member says something new of itself.
+    /// Decides on a member's update of its own record: addresses, preferred relay, and round trips.
+    /// The decision has no changes if all are as before.
     pub(crate) fn update(&self, number: u32, update: &SelfUpdate) -> Result<Decision<()>, Refusal> {
         let known = self.node(number).ok_or(Refusal::NotAMember)?;
         let mut node = known.clone();
@@ -152,7 +156,7 @@ impl Network {
             node.relay = self.wanted_relay(name)?;
         }
         if let Some(round_trips) = &update.round_trips {
-            node.round_trips = self.believed(round_trips);
+            node.round_trips = self.known_round_trips(round_trips);
             node.nearest = nearest(&node);
         }
         if node == *known {
@@ -169,14 +173,16 @@ impl Network {
         is_known.then(|| Some(name.to_owned())).ok_or_else(|| Refusal::NoSuchRelay { name: name.to_owned() })
     }
 
-    /// What is kept of reported round trips: those to relays there are.
-    fn believed(&self, round_trips: &[RoundTrip]) -> BTreeMap<u32, u64> {
+    /// Returns the reported round trips to existing relays, in microseconds, by the relay's number.
+    /// Longer ones than [`ROUND_TRIP_MICROSECONDS_MAX`] are lowered to it.
+    fn known_round_trips(&self, round_trips: &[RoundTrip]) -> BTreeMap<u32, u64> {
         let is_relay = |number: u32| self.node(number).is_some_and(|node| node.role == Role::Relay);
         let known = round_trips.iter().filter(|trip| is_relay(trip.relay));
         known.map(|trip| (trip.relay, trip.microseconds.min(ROUND_TRIP_MICROSECONDS_MAX))).collect()
     }
 
-    /// A member leaves, or is removed, and its pairs with it.
+    /// Decides on the removal of a member, because it leaves or an administrator removes it. Its
+    /// pairs are removed, too.
     pub(crate) fn remove(&self, number: u32) -> Result<Decision<()>, Refusal> {
         if self.node(number).is_none() {
             return Err(Refusal::NotFound { kind: "node", number });
@@ -188,8 +194,9 @@ impl Network {
     }
 }
 
-/// The relay with the shortest round trip: another than before only if it is nearer by more than jitter.
-fn nearest(node: &Node) -> Option<u32> {
+/// Returns the relay nearest to a node by its round trips. The former nearest relay stays, unless
+/// another one is nearer by more than jitter. `None` without round trips.
+fn nearest(node: &NodeRecord) -> Option<u32> {
     let (best, best_trip) =
         node.round_trips.iter().map(|(relay, trip)| (*relay, *trip)).min_by_key(|of| of.1)?;
     let known = node.nearest.and_then(|relay| Some((relay, *node.round_trips.get(&relay)?)));

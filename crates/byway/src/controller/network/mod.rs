@@ -1,8 +1,9 @@
-//! What the controller knows of its network, and decides: without files, sockets, clock or randomness of its own.
+//! Model of the controller's network, with the decisions about requests. It has no files, sockets,
+//! clock or randomness of its own.
 //!
-//! Each request is a question to [`Network`], answered with a [`Decision`]: what the asker is told, and the changes that make
-//! it so. The changes are written to the disk first and [applied](Network::apply) then, so that a disk that takes none
-//! leaves everything as it was.
+//! [`Network`] answers each request with a [`Decision`]: the answer to the client, and the changes
+//! to make. The changes are first written to the disk and then [applied](Network::apply). A disk
+//! failure therefore leaves the network unchanged.
 
 mod grants;
 mod maps;
@@ -18,46 +19,46 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use byway_api::Role;
 
-pub(crate) use grants::{GrantSettings, Issuer};
-pub(crate) use maps::Contents;
-pub(crate) use membership::Identified;
-pub(crate) use plan::Plan;
+pub(crate) use grants::{GrantIssuer, GrantSettings};
+pub(crate) use maps::MapContents;
+pub(crate) use membership::VerifiedNode;
+pub(crate) use plan::PathPlan;
 pub(crate) use quotas::{Quotas, Table};
-pub(crate) use records::{Change, Counters, Digest, Node, Pair, Tenant, Token};
+pub(crate) use records::{Change, Counters, Digest, NodeRecord, Pair, Tenant, Token};
 pub(crate) use refusal::Refusal;
 
-/// The tenant of agents whose token names none.
+/// Name of the tenant to which agents belong whose token names none.
 const DEFAULT_TENANT: &str = "default";
 
-/// Members, tokens and pairs.
+/// State of a network: members, tokens, tenants and pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Network {
     counters: Counters,
     tenants: BTreeMap<u32, Tenant>,
     tokens: BTreeMap<u32, Token>,
-    nodes: BTreeMap<u32, Node>,
+    nodes: BTreeMap<u32, NodeRecord>,
     pairs: BTreeSet<Pair>,
     quotas: Quotas,
 }
 
-/// What a request comes to.
+/// Decision about a request to the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision<T> {
-    /// What the asker is told once the changes are written.
+    /// Answer to the client, sent once the changes are written.
     pub(crate) answer: T,
-    /// What becomes so; nothing, if it is already.
+    /// Changes of the network to write and apply; empty if the state is already as requested.
     pub(crate) changes: Vec<Change>,
 }
 
 impl<T> Decision<T> {
-    /// Everything stays as it is.
+    /// Returns a decision that answers a request without changing the network.
     fn unchanged(answer: T) -> Self {
         Self { answer, changes: Vec::new() }
     }
 }
 
 impl Network {
-    /// Makes changes true.
+    /// Applies changes to the network, after they were written to the disk.
     pub(crate) fn apply(&mut self, changes: &[Change]) {
         for change in changes.iter().cloned() {
             self.apply_one(change);
@@ -77,33 +78,33 @@ impl Network {
         }
     }
 
-    /// The member with this number.
-    pub(crate) fn node(&self, number: u32) -> Option<&Node> {
+    /// Returns the member with this number.
+    pub(crate) fn node(&self, number: u32) -> Option<&NodeRecord> {
         self.nodes.get(&number)
     }
 
-    /// All members, in the order of their numbers.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
+    /// Returns all members, in the order of their numbers.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &NodeRecord> {
         self.nodes.values()
     }
 
-    /// All relays, in the order of their numbers.
-    fn relays(&self) -> impl Iterator<Item = &Node> {
+    /// Returns all relays, in the order of their numbers.
+    fn relays(&self) -> impl Iterator<Item = &NodeRecord> {
         self.nodes().filter(|node| node.role == Role::Relay)
     }
 
-    /// How many members have this role.
+    /// Returns the number of members with this role.
     pub(crate) fn count(&self, role: Role) -> usize {
         self.nodes().filter(|node| node.role == role).count()
     }
 
-    /// How many pairs of agents there are.
+    /// Returns the number of pairs of agents.
     pub(crate) fn pair_count(&self) -> usize {
         self.pairs.len()
     }
 
-    /// The name of a member's tenant.
-    pub(crate) fn tenant_of(&self, node: &Node) -> Option<&str> {
+    /// Returns the name of a member's tenant.
+    pub(crate) fn tenant_of(&self, node: &NodeRecord) -> Option<&str> {
         self.tenant_name(node.tenant)
     }
 
@@ -111,8 +112,8 @@ impl Network {
         tenant.and_then(|number| self.tenants.get(&number)).map(|tenant| tenant.name.as_str())
     }
 
-    /// The agent of this tenant with this name.
-    fn agent(&self, tenant: &str, name: &str) -> Option<&Node> {
+    /// Returns the agent with this name that belongs to the tenant of the name `tenant`.
+    fn agent(&self, tenant: &str, name: &str) -> Option<&NodeRecord> {
         let mut agents = self.nodes().filter(|node| node.role == Role::Agent && node.name == name);
         agents.find(|node| self.tenant_of(node) == Some(tenant))
     }

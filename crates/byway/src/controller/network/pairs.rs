@@ -1,16 +1,17 @@
-//! Which agents may exchange packets.
+//! Decisions about pairs: two agents that may exchange flows.
 
 use byway_api::{AgentName, Role};
 
-use super::{Change, Decision, Network, Node, Pair, Refusal, Table};
+use super::{Change, Decision, Network, NodeRecord, Pair, Refusal, Table};
 use crate::controller::limits::{PAIRS_MAX, PAIRS_PER_AGENT_MAX};
 
 impl Network {
-    /// An agent wants to be paired with another: its name within the tenant, or `tenant/name`. Those of other tenants are
-    /// found only if an administrator paired the two: nobody learns whom others have.
+    /// Decides on an agent's request to be paired with `peer`: an agent's name within the tenant,
+    /// or `tenant/name`. For an agent of another tenant, only an existing pair is confirmed, which
+    /// an administrator created. No tenant thereby learns the names of another one's agents.
     pub(crate) fn pair_with(&self, number: u32, peer: &str) -> Result<Decision<Pair>, Refusal> {
-        let asker = self.node(number).ok_or(Refusal::NotAMember)?;
-        let own_tenant = self.tenant_of(asker).ok_or(Refusal::NoAgent)?;
+        let requester = self.node(number).ok_or(Refusal::NotAMember)?;
+        let own_tenant = self.tenant_of(requester).ok_or(Refusal::NoAgent)?;
         let (tenant, name) = peer.split_once('/').unwrap_or((own_tenant, peer));
         let other = self.agent(tenant, name);
         if tenant != own_tenant {
@@ -21,10 +22,10 @@ impl Network {
                 .ok_or_else(|| Refusal::OtherTenant { name: peer.chars().take(128).collect() });
         }
         let other = other.ok_or_else(|| Refusal::NoSuchPeer { name: peer.chars().take(128).collect() })?;
-        self.pair(asker, other)
+        self.pair(requester, other)
     }
 
-    /// An administrator pairs two agents, of whatever tenants.
+    /// Decides on an administrator's request to pair two agents, also of different tenants.
     pub(crate) fn pair_any(&self, agents: &[AgentName; 2]) -> Result<Decision<Pair>, Refusal> {
         let find = |agent: &AgentName| {
             let found = self.agent(&agent.tenant, &agent.name);
@@ -33,7 +34,7 @@ impl Network {
         self.pair(find(&agents[0])?, find(&agents[1])?)
     }
 
-    fn pair(&self, one: &Node, other: &Node) -> Result<Decision<Pair>, Refusal> {
+    fn pair(&self, one: &NodeRecord, other: &NodeRecord) -> Result<Decision<Pair>, Refusal> {
         if one.number == other.number {
             return Err(Refusal::PairedWithItself);
         }
@@ -54,12 +55,12 @@ impl Network {
         Ok(Decision { answer: pair, changes: vec![Change::Pair(pair)] })
     }
 
-    /// The numbers of those whom an agent is paired with.
+    /// Returns the numbers of the agents that an agent is paired with.
     pub(super) fn partners(&self, agent: u32) -> impl Iterator<Item = u32> {
         self.pairs.iter().filter_map(move |pair| pair.other(agent))
     }
 
-    /// All pairs.
+    /// Returns all pairs of agents in the network.
     pub(super) fn pairs(&self) -> impl Iterator<Item = Pair> {
         self.pairs.iter().copied()
     }

@@ -1,40 +1,42 @@
-//! Which relays serve whom: paths and coding groups of all pairings.
+//! Plan of the relay paths and coding groups of all pairings in a network.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use byway_proto::conventions::relay_paths;
 
-use super::{Digest, Network, Node};
+use super::{Digest, Network, NodeRecord};
 use crate::controller::limits::PAIRINGS_PER_GROUP_MAX;
 
-/// A way from one agent to another.
+/// Relay path that the plan gives the flows from one agent to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PlannedPath {
-    /// The number of the relay near the sender.
+    /// Number of the relay near the sender.
     pub(crate) ingress: u32,
-    /// The number of the relay near the receiver.
+    /// Number of the relay near the receiver.
     pub(crate) egress: u32,
-    /// The coding group.
+    /// Number of the coding group whose flows may share batches.
     pub(crate) group: u32,
 }
 
-/// The paths of all pairings, as the network is.
+/// Relay paths of all pairings of the present network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct PathPlan {
     paths: BTreeMap<(u32, u32), Vec<PlannedPath>>,
     links: BTreeMap<u32, BTreeSet<u32>>,
-    /// How many pairings are in each coding group.
-    sharers: BTreeMap<u32, usize>,
+    /// Number of pairings of each coding group.
+    pairings_per_group: BTreeMap<u32, usize>,
 }
 
-impl Plan {
-    /// The plan for a network. It depends on nothing else, so that a controller that starts again plans the same.
+impl PathPlan {
+    /// Plans the paths of a network. The plan depends on the network's state alone, and is the same
+    /// after a restart of the controller.
     pub(crate) fn of(network: &Network) -> Self {
         let mut plan = Self::default();
         let orders: BTreeMap<_, _> =
             network.nodes().map(|node| (node.number, network.relays_by_distance(node))).collect();
-        // How many pairings each tenant has between two relays so far: so many share a coding group, in their order.
-        let mut sharers: BTreeMap<(u32, u32, u32), usize> = BTreeMap::new();
+        // Pairings of each tenant between two relays so far. A fixed number of them, in their
+        // order, share a coding group.
+        let mut pairing_counts: BTreeMap<(u32, u32, u32), usize> = BTreeMap::new();
         let directions = network.pairs().flat_map(|pair| {
             let [one, other] = pair.agents();
             [(one, other), (other, one)]
@@ -43,9 +45,9 @@ impl Plan {
             let tenant = network.node(sender).and_then(|node| node.tenant).unwrap_or_default();
             let paths = relay_paths(&orders[&sender], &orders[&receiver]);
             let paths = paths.into_iter().map(|(ingress, egress)| {
-                let sharers = sharers.entry((tenant, ingress, egress)).or_default();
-                let chunk = *sharers / PAIRINGS_PER_GROUP_MAX;
-                *sharers += 1;
+                let count = pairing_counts.entry((tenant, ingress, egress)).or_default();
+                let chunk = *count / PAIRINGS_PER_GROUP_MAX;
+                *count += 1;
                 PlannedPath { ingress, egress, group: group(tenant, ingress, egress, chunk) }
             });
             plan.add((sender, receiver), paths.collect());
@@ -55,7 +57,7 @@ impl Plan {
 
     fn add(&mut self, direction: (u32, u32), paths: Vec<PlannedPath>) {
         for path in &paths {
-            *self.sharers.entry(path.group).or_default() += 1;
+            *self.pairings_per_group.entry(path.group).or_default() += 1;
         }
         for path in paths.iter().filter(|path| path.ingress != path.egress) {
             self.links.entry(path.ingress).or_default().insert(path.egress);
@@ -64,31 +66,34 @@ impl Plan {
         self.paths.insert(direction, paths);
     }
 
-    /// The ways from one agent to another, best first.
+    /// Returns the relay paths from one agent to another, best first; none if the agents are not
+    /// paired.
     pub(crate) fn paths(&self, sender: u32, receiver: u32) -> &[PlannedPath] {
         self.paths.get(&(sender, receiver)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether several pairings are in a coding group.
+    /// True if a coding group has several pairings, whose flows can be coded together.
     pub(crate) fn has_company(&self, group: u32) -> bool {
-        self.sharers.get(&group).is_some_and(|sharers| *sharers > 1)
+        self.pairings_per_group.get(&group).is_some_and(|pairings| *pairings > 1)
     }
 
-    /// The relays that a relay exchanges packets with.
+    /// Returns the numbers of the relays with which a relay exchanges packets.
     pub(crate) fn links(&self, relay: u32) -> impl Iterator<Item = u32> {
         self.links.get(&relay).into_iter().flatten().copied()
     }
 }
 
 impl Network {
-    /// The relay near an agent: the one it wants, else the nearest that it measured, else the first.
-    pub(crate) fn near_relay(&self, node: &Node) -> Option<u32> {
+    /// Returns the relay near an agent: the preferred one, otherwise the nearest measured one,
+    /// otherwise the first.
+    pub(crate) fn near_relay(&self, node: &NodeRecord) -> Option<u32> {
         self.relays_by_distance(node).first().copied()
     }
 
-    /// All relays, the near one first, then by the round trip, and those that were not measured last.
-    fn relays_by_distance(&self, node: &Node) -> Vec<u32> {
-        let rank = |relay: &Node| {
+    /// Returns all relays in the order of their distance from an agent: the preferred and the
+    /// nearest one first, then by the round trip, and unmeasured ones last.
+    fn relays_by_distance(&self, node: &NodeRecord) -> Vec<u32> {
+        let rank = |relay: &NodeRecord| {
             let is_wanted = node.relay.as_ref() == Some(&relay.name);
             let is_nearest = node.nearest == Some(relay.number);
             let round_trip = node.round_trips.get(&relay.number).copied().unwrap_or(u64::MAX);
@@ -100,8 +105,8 @@ impl Network {
     }
 }
 
-/// The number of a coding group. Numbers that happen to be the same do no harm: relays keep tenants and egress relays
-/// apart.
+/// Returns the number of a coding group, a hash of its parameters. Two groups with the same number
+/// are harmless, because relays separate tenants and egress relays.
 fn group(tenant: u32, ingress: u32, egress: u32, chunk: usize) -> u32 {
     let name = format!("byway coding group\n{tenant}\n{ingress}\n{egress}\n{chunk}");
     let [a, b, c, d, ..] = Digest::of(name.as_bytes()).0;

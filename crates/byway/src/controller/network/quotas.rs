@@ -1,12 +1,12 @@
-//! Quotas of tenants: how much of each table one tenant may have.
+//! Quotas of tenants: the part of each of the controller's tables that one tenant may use.
 
 use byway_api::{Role, TenantUse};
 use thiserror::Error;
 
-use super::{Network, Node, Refusal};
+use super::{Network, NodeRecord, Refusal};
 use crate::controller::limits::{NODES_MAX, PAIRS_MAX, TOKENS_MAX};
 
-/// A table that tenants share.
+/// Table of the controller that tenants share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Table {
     #[error("agents")]
@@ -18,7 +18,8 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    /// Returns how much there may be of it in all. Relays count among agents: both are members.
+    /// Returns the maximum number of entries of the table. Relays count among agents, because both
+    /// are members.
     const fn max(self) -> usize {
         match self {
             Self::Agents => NODES_MAX,
@@ -27,7 +28,7 @@ impl Table {
         }
     }
 
-    /// Returns the setting of `[controller]` with the quota.
+    /// Returns the setting of `[controller]` that has the table's quota.
     pub(crate) const fn setting(self) -> &'static str {
         match self {
             Self::Agents => "tenant_agents_max",
@@ -36,27 +37,25 @@ impl Table {
         }
     }
 
-    /// Returns how a tenant gets below its quota.
+    /// Returns the remedy for a tenant that has reached its quota of the table.
     pub(crate) const fn remedy(self) -> &'static str {
         match self {
             Self::Agents | Self::Pairs => {
-                "remove agents of the tenant that are no more (`byway node list`, `byway node remove`)"
+                "remove unused agents of the tenant (`byway node list`, `byway node remove`)"
             }
-            Self::Tokens => {
-                "revoke tokens of the tenant that are of no use (`byway token list`, `byway token revoke`)"
-            }
+            Self::Tokens => "revoke unused tokens of the tenant (`byway token list`, `byway token revoke`)",
         }
     }
 }
 
-/// Quotas that each tenant has. Those that are not set are fair shares.
+/// Configured quotas of each tenant; `None` for a fair share of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quotas {
-    /// Agents of one tenant.
+    /// Maximum number of agents of one tenant.
     pub(crate) agents: Option<usize>,
-    /// Pairs with an agent of one tenant.
+    /// Maximum number of pairs that have an agent of one tenant.
     pub(crate) pairs: Option<usize>,
-    /// Tokens of one tenant.
+    /// Maximum number of valid tokens of one tenant.
     pub(crate) tokens: Option<usize>,
 }
 
@@ -71,12 +70,13 @@ impl Quotas {
 }
 
 impl Network {
-    /// Has tenants keep to these quotas from now on. What they have already stays.
+    /// Sets the quotas of tenants. Existing tokens, agents and pairs above a quota stay.
     pub(crate) const fn limit_tenants(&mut self, quotas: Quotas) {
         self.quotas = quotas;
     }
 
-    /// Checks that a tenant may have one more of a table. Relays have no tenant, and no quota.
+    /// Checks that a tenant may have one more entry of a table, and fails at its quota. `None` is
+    /// the tenant of relays, which have no quota.
     pub(super) fn check_quota(&self, table: Table, tenant: Option<u32>) -> Result<(), Refusal> {
         let Some((number, quota)) = tenant.zip(self.quota(table)) else { return Ok(()) };
         if self.used(table, number) < quota {
@@ -86,8 +86,8 @@ impl Network {
         Err(Refusal::QuotaReached { tenant, table, quota })
     }
 
-    /// Returns the quota of each tenant: the one that is set, or a fair share once half of the table is used. None if it
-    /// has no quota yet.
+    /// Returns the quota of each tenant in a table: the configured one, or a fair share once half
+    /// of the table is used. `None` if there is no quota.
     fn quota(&self, table: Table) -> Option<usize> {
         let fair = || {
             (2 * self.used_in_all(table) >= table.max()).then(|| table.max() / self.tenants_with_a_claim())
@@ -95,7 +95,8 @@ impl Network {
         self.quotas.of(table).or_else(fair)
     }
 
-    /// Returns the number of tenants that share the tables: those with an agent, or a token that lets one in. At least 1.
+    /// Returns the number of tenants that share the tables: those with an agent, or with a token
+    /// that has uses left. It is at least 1.
     fn tenants_with_a_claim(&self) -> usize {
         let of_tokens = self.tokens.values().filter(|token| token.uses_left != Some(0));
         let of_tokens = of_tokens.filter_map(|token| token.tenant);
@@ -111,20 +112,20 @@ impl Network {
         }
     }
 
-    /// Returns how much a tenant has of a table. A pair of two tenants counts for both.
+    /// Returns the number of a tenant's entries in a table. A pair of two tenants counts for both.
     fn used(&self, table: Table, tenant: u32) -> usize {
-        let is_its = |node: &Node| node.tenant == Some(tenant);
+        let is_of_tenant = |node: &NodeRecord| node.tenant == Some(tenant);
         match table {
-            Table::Agents => self.nodes().filter(|node| is_its(node)).count(),
+            Table::Agents => self.nodes().filter(|node| is_of_tenant(node)).count(),
             Table::Pairs => {
-                let is_agents = |agent: u32| self.node(agent).is_some_and(is_its);
-                self.pairs().filter(|pair| pair.agents().into_iter().any(is_agents)).count()
+                let is_agent_of_tenant = |agent: u32| self.node(agent).is_some_and(is_of_tenant);
+                self.pairs().filter(|pair| pair.agents().into_iter().any(is_agent_of_tenant)).count()
             }
             Table::Tokens => self.tokens.values().filter(|token| token.tenant == Some(tenant)).count(),
         }
     }
 
-    /// Returns what each tenant has of each table, in one pass over each.
+    /// Returns the number of each tenant's agents, tokens and pairs.
     pub(crate) fn tenant_uses(&self) -> Vec<TenantUse> {
         let mut uses: std::collections::BTreeMap<u32, TenantUse> = self
             .tenants
@@ -151,13 +152,14 @@ impl Network {
 mod tests {
     use byway_api::{JoinRequest, TokenRequest};
 
-    use super::super::{Change, Digest, Identified, Pair};
+    use super::super::{Change, Digest, Pair, VerifiedNode};
     use super::*;
     use crate::controller::limits::PAIRS_PER_AGENT_MAX;
 
     const NOW: u64 = 1_800_000_000;
 
-    /// A network with two tenants, `greedy` and `modest`, that have a token each; the tokens' numbers are their tenants'.
+    /// Creates a network with two tenants, `greedy` and `modest`, each with a token. The tokens'
+    /// numbers are their tenants'.
     fn two_tenants() -> Network {
         let mut network = Network::default();
         for tenant in ["greedy", "modest"] {
@@ -190,14 +192,14 @@ mod tests {
             unix_seconds: NOW,
         };
         let key = Digest::of(request.name.as_bytes());
-        // All tokens of a tenant have one secret: the last one counts.
-        let node = Identified { request: &request, token: tenant.as_bytes(), key };
+        // All tokens of a tenant have one secret. The last one is used.
+        let node = VerifiedNode { request: &request, token: tenant.as_bytes(), key };
         let decision = network.join(node, Digest([1; 32]), NOW)?;
         network.apply(&decision.changes);
         Ok(decision.answer.number)
     }
 
-    /// Has a tenant's agents join without being asked whether they may.
+    /// Adds a tenant's agents without a check of quotas.
     fn fill_agents(network: &mut Network, tenant: &str, count: usize) {
         let number = join(network, tenant, 0).expect("the first one joins");
         let template = network.node(number).expect("it joined").clone();
@@ -206,7 +208,7 @@ mod tests {
             let mut counters = network.counters;
             counters.node += 1;
             let name = format!("{tenant}{copy}");
-            let node = Node { number, key: Digest::of(name.as_bytes()), name, ..template.clone() };
+            let node = NodeRecord { number, key: Digest::of(name.as_bytes()), name, ..template.clone() };
             network.apply(&[Change::Counters(counters), Change::Node(Box::new(node))]);
         }
     }
@@ -252,9 +254,9 @@ mod tests {
         };
         let [greedy, modest] = ["greedy", "modest"].map(|tenant| numbers(&network, tenant));
         let pairs = |agents: &[u32], count: usize| -> Vec<Change> {
-            let of_one = |place: usize| {
-                let distant = (1..=count / agents.len() + 1).map(move |step| (place + step) % agents.len());
-                distant.map(move |other| Change::Pair(Pair::new(agents[place], agents[other])))
+            let of_one = |index: usize| {
+                let distant = (1..=count / agents.len() + 1).map(move |step| (index + step) % agents.len());
+                distant.map(move |other| Change::Pair(Pair::new(agents[index], agents[other])))
             };
             (0..agents.len()).flat_map(of_one).take(count).collect()
         };

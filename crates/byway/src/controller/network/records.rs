@@ -1,4 +1,4 @@
-//! What is kept of tenants, tokens and nodes, and how it changes.
+//! Records of tenants, tokens, nodes and pairs, as the controller stores them, and their changes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,19 +9,20 @@ use byway_api::Role;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};
 
-/// 32 bytes: a public key, or the SHA-256 of a secret. 64 hexadecimal digits in JSON.
+/// Value of 32 bytes: a public key, or the SHA-256 of a secret. In JSON, it is 64 hexadecimal
+/// digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) struct Digest(pub(crate) [u8; 32]);
 
 impl Digest {
-    /// That of a secret.
+    /// Returns the SHA-256 of a secret.
     pub(crate) fn of(secret: &[u8]) -> Self {
         let hash = digest(&SHA256, secret);
         Self(hash.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }
 
-    /// Whether it is that of the secret; how long the answer takes tells nothing about it.
+    /// True if this is the SHA-256 of the secret. The comparison takes constant time.
     pub(crate) fn is_of(&self, secret: &[u8]) -> bool {
         verify_slices_are_equal(&self.0, &Self::of(secret).0).is_ok()
     }
@@ -42,14 +43,14 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// The next numbers, none of which is ever given out twice.
+/// Numbers of the next node, token and tenant. Each number is assigned only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counters {
-    /// That of the next node.
+    /// Number that the next node gets.
     pub(crate) node: u32,
-    /// That of the next token.
+    /// Number that the next token gets.
     pub(crate) token: u32,
-    /// That of the next tenant.
+    /// Number that the next tenant gets.
     pub(crate) tenant: u32,
 }
 
@@ -59,77 +60,77 @@ impl Default for Counters {
     }
 }
 
-/// Who pays for agents, and whose agents may be coded together.
+/// Owner of agents. Only agents of one tenant may be coded together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tenant {
-    /// Its number, as grants have it.
+    /// Number of the tenant, as in grants.
     pub(crate) number: u32,
-    /// Its name.
+    /// Name of the tenant.
     pub(crate) name: String,
 }
 
-/// An invitation.
+/// Record of a token, which permits nodes to join.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Token {
-    /// Its number.
+    /// Number of the token.
     pub(crate) number: u32,
-    /// Of its secret, which only its holders have.
+    /// Digest of the token's secret. Only the token's owners know the secret itself.
     pub(crate) secret: Digest,
-    /// What those who come with it must be.
+    /// Role of the nodes that may join with the token.
     pub(crate) role: Role,
-    /// The tenant of agents.
+    /// Number of the tenant to which agents that join with the token belong; `None` for relays.
     pub(crate) tenant: Option<u32>,
-    /// How many more nodes may join with it; none: any number.
+    /// Number of further nodes that may join with the token; `None` for any number.
     pub(crate) uses_left: Option<u32>,
-    /// When it ends; none: never.
+    /// Time at which the token expires, in seconds of Unix time; `None` for never.
     pub(crate) expires_unix_seconds: Option<u64>,
 }
 
-/// A member.
+/// Record of a member: an agent or a relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Node {
-    /// Its number.
+pub(crate) struct NodeRecord {
+    /// Number of the node.
     pub(crate) number: u32,
-    /// What it is.
+    /// Role of the node.
     pub(crate) role: Role,
-    /// The tenant of an agent.
+    /// Number of the agent's tenant; `None` for relays.
     pub(crate) tenant: Option<u32>,
-    /// Its name, unique within tenant and role.
+    /// Name of the node, unique within tenant and role.
     pub(crate) name: String,
-    /// Its X25519 public key.
+    /// X25519 public key of the node.
     pub(crate) key: Digest,
-    /// Where it may be reached.
+    /// Addresses at which the node may be reached.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// How many shards it has.
+    /// Number of the node's shards; 1 for agents.
     pub(crate) shards: u16,
-    /// Of what it shows with each request.
+    /// Digest of the bearer secret with which the node authenticates.
     pub(crate) bearer: Digest,
-    /// The token that it joined with.
+    /// Number of the token with which the node joined.
     pub(crate) token: u32,
-    /// The round trips that it reported, in microseconds, by the relays' numbers.
+    /// Round trips that the node reported, in microseconds, by the relays' numbers.
     pub(crate) round_trips: BTreeMap<u32, u64>,
-    /// The relay whose round trip was shortest when it was chosen.
+    /// Number of the relay that is nearest by round trip, apart from jitter.
     pub(crate) nearest: Option<u32>,
-    /// The name of the relay that it wants to use.
+    /// Name of the relay that the node prefers; `None` for the nearest.
     pub(crate) relay: Option<String>,
 }
 
-/// Two agents that may exchange packets, the smaller number first.
+/// Pair of agents that may exchange flows, by their numbers, the smaller one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Pair([u32; 2]);
 
 impl Pair {
-    /// The pair of two different agents.
+    /// Creates the pair of two different agents.
     pub(crate) fn new(one: u32, other: u32) -> Self {
         Self([one.min(other), one.max(other)])
     }
 
-    /// Their numbers, the smaller one first.
+    /// Returns the numbers of both agents, the smaller one first.
     pub(crate) const fn agents(self) -> [u32; 2] {
         self.0
     }
 
-    /// The one that is not `agent`, if that is one of them.
+    /// Returns the other agent of the pair; `None` if `agent` is neither of the two.
     pub(crate) fn other(self, agent: u32) -> Option<u32> {
         match self.0 {
             [one, other] if one == agent => Some(other),
@@ -139,23 +140,23 @@ impl Pair {
     }
 }
 
-/// One thing that becomes so.
+/// Change of the network's state, as the store writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Numbers are given out.
+    /// Set the numbers of the next node, token and tenant.
     Counters(Counters),
-    /// There is this tenant.
+    /// Add or replace this tenant.
     Tenant(Tenant),
-    /// There is this token, instead of what had its number.
+    /// Add or replace the token of this number.
     Token(Token),
-    /// There is no such token.
+    /// Remove the token of this number.
     NoToken(u32),
-    /// There is this node, instead of what had its number.
-    Node(Box<Node>),
-    /// There is no such node.
+    /// Add or replace the node of this number.
+    Node(Box<NodeRecord>),
+    /// Remove the node of this number.
     NoNode(u32),
-    /// These two are paired.
+    /// Add the pair of these two agents.
     Pair(Pair),
-    /// They are not.
+    /// Remove the pair of these two agents.
     NoPair(Pair),
 }

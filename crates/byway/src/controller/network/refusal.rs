@@ -1,4 +1,4 @@
-//! Why a request is not granted.
+//! Refusals of requests to the controller, with reason and remedy.
 
 use byway_api::{ErrorCode, NameError, Role};
 use thiserror::Error;
@@ -9,121 +9,126 @@ use super::super::limits::{
 use super::Table;
 use crate::membership::{Date, Span};
 
-/// A request that is refused, with what to do about it: in the words of who has the program, not of who speaks HTTP.
+/// Refusal of a request to the controller, with its remedy. The text addresses the user of the
+/// program, not of the HTTP interface.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Refusal {
     #[error("{}", clock_off(*.node, *.controller))]
     ClockOff { node: u64, controller: u64 },
     #[error(
-        "the controller does not know this token: it was revoked or is from before the controller was set up anew; make one \
-         with `byway token create --role {role}`"
+        "token unknown to the controller: it was revoked, or the controller was set up anew since; \
+        create another with `byway token create --role {role}`"
     )]
     TokenUnknown { role: Role },
-    #[error("the token ended at {}: make another with `byway token create --role {role}`", Date(*.at))]
+    #[error("token expired at {}: create another with `byway token create --role {role}`", Date(*.at))]
     TokenExpired { at: u64, role: Role },
     #[error(
-        "as many nodes as the token was for have joined with it: make another with `byway token create --role {role}`, with \
-         more `--uses` if it is for several"
+        "token used up, as many nodes as it permits have joined: create another with `byway token \
+        create --role {role}`, with more `--uses` for several nodes"
     )]
     TokenUsedUp { role: Role },
     #[error(
-        "the token is for a node of role {expected}, and this is one of role {role}: make one with `byway token create --role {role}`"
+        "token for a node of role {expected}, not of role {role}: create one with `byway token create \
+        --role {role}`"
     )]
     WrongRole { expected: Role, role: Role },
     #[error(
-        "the name \"{name}\" is taken by node {number} with another key: give this one another `name`, or run `byway node remove \
-         {number}` on the controller's machine if that one is no more"
+        "name \"{name}\" in use by node {number} with another key: set another `name` here, or run \
+        `byway node remove {number}` on the controller's machine if that node no longer exists"
     )]
-    NameTaken { name: String, number: u32 },
+    NameInUse { name: String, number: u32 },
     #[error(
-        "the key is registered for node {number}, {role} \"{name}\": a key is for one node of one role and tenant; use another \
-         `state` folder or `key_file` here, or run `byway node remove {number}` on the controller's machine first"
+        "key already registered for node {number}, {role} \"{name}\": a key belongs to one node of \
+        one role and tenant. Use another `state` folder or `key_file` here, or run `byway node remove \
+        {number}` on the controller's machine first"
     )]
     KeyRegistered { number: u32, role: Role, name: String },
-    #[error(
-        "the node does not prove that it has the secret of its key: use the `state` folder that belongs to it"
-    )]
+    #[error("the node cannot prove that it has its secret key: use the `state` folder that belongs to it")]
     ProofWrong,
     #[error(
-        "the node was removed, or has joined again since from another machine or folder: join with a new token, from `byway token \
-         create` on the controller's machine"
+        "the node was removed, or has since joined again from another machine or folder: join with a \
+        new token, from `byway token create` on the controller's machine"
     )]
     NotAMember,
     #[error(
-        "what is shown is not the administrator's secret: run `byway token` and `byway node` with the `--state` that the controller \
-         has, whose admin.token it writes when it starts"
+        "the administrator's secret is wrong: run `byway token` and `byway node` with the \
+        controller's `--state`, to which it writes admin.token when it starts"
     )]
     NotAdministrator,
-    #[error("there is no {kind} {number}: `byway {kind} list` shows those there are")]
+    #[error("{kind} {number} not found: `byway {kind} list` shows all")]
     NotFound { kind: &'static str, number: u32 },
     #[error(
-        "there is no agent \"{name}\" that may be paired: look for a mistyped name (`byway node list` on the controller's machine \
-         shows all), or start that agent first"
+        "no agent \"{name}\" available for pairing: correct the name (`byway node list` on the \
+        controller's machine shows all), or start that agent first"
     )]
     NoSuchPeer { name: String },
     #[error(
-        "there is no relay \"{name}\": look for a mistyped `relay` (`byway node list` on the controller's machine shows all), or \
-         start that relay first"
+        "relay \"{name}\" not found: correct `relay` (`byway node list` on the controller's machine \
+        shows all), or start that relay first"
     )]
     NoSuchRelay { name: String },
     #[error(
-        "\"{name}\" is of another tenant: `byway node pair` on the controller's machine pairs agents of different tenants"
+        "\"{name}\" belongs to another tenant: `byway node pair` on the controller's machine pairs \
+        agents of different tenants"
     )]
     OtherTenant { name: String },
-    #[error("an agent is not paired with itself: name another one")]
+    #[error("cannot pair an agent with itself: name another agent")]
     PairedWithItself,
-    #[error("relays are not paired, as only agents send and receive flows: name two agents")]
+    #[error("cannot pair relays, because only agents send and receive flows: name two agents")]
     NoAgent,
     #[error(transparent)]
     BadName(#[from] NameError),
-    #[error("the key is not 64 hexadecimal digits: send the X25519 public key that `byway keygen` shows")]
+    #[error("invalid key, not 64 hexadecimal digits: send the X25519 public key that `byway keygen` shows")]
     BadKey,
-    #[error("a node has 1 to 256 shards, and an agent one, not {shards}: set `shards` of [relay]")]
+    #[error(
+        "invalid number of shards {shards}: a relay has 1 to 256, and an agent one; set `shards` of [relay]"
+    )]
     BadShards { shards: u16 },
-    #[error("a relay needs an address at which agents reach it: set `addresses` of [relay], or --address")]
+    #[error("relay without an address for agents: set `addresses` of [relay], or --address")]
     NoAddress,
-    #[error("{count} addresses are too many: name at most {ADDRESSES_MAX} in `addresses`")]
+    #[error("too many addresses, {count}: name at most {ADDRESSES_MAX} in `addresses`")]
     TooManyAddresses { count: usize },
-    #[error("{address} is no address that others could send to: leave it out of `addresses`")]
+    #[error("cannot send to address {address}: remove it from `addresses`")]
     UselessAddress { address: std::net::SocketAddr },
-    #[error("a relay belongs to no tenant: leave `--tenant` out")]
+    #[error("relays belong to no tenant: omit `--tenant`")]
     TenantOfRelay,
-    #[error("a token for no uses lets nobody in: say how many nodes, or nothing for any number (`--uses 0`)")]
+    #[error("invalid number of uses, 0: give the number of nodes, or none for any number (`--uses 0`)")]
     NoUses,
     #[error(
-        "the network has {NODES_MAX} members, which is the limit: remove those that are no more (`byway node list`, `byway node \
-         remove`)"
+        "the network has {NODES_MAX} members, the maximum: remove unused ones (`byway node list`, \
+        `byway node remove`)"
     )]
     TooManyNodes,
     #[error(
-        "the network has {RELAYS_MAX} relays, which is the limit: remove those that are no more (`byway node list`, `byway node \
-         remove`)"
+        "the network has {RELAYS_MAX} relays, the maximum: remove unused ones (`byway node list`, \
+        `byway node remove`)"
     )]
     TooManyRelays,
     #[error(
-        "there are {TOKENS_MAX} tokens, which is the limit: revoke those that are of no use (`byway token list`, `byway token \
-         revoke`)"
+        "the network has {TOKENS_MAX} tokens, the maximum: revoke unused ones (`byway token list`, \
+        `byway token revoke`)"
     )]
     TooManyTokens,
     #[error(
-        "one of the limits of pairs is reached, {PAIRS_PER_AGENT_MAX} for an agent and {PAIRS_MAX} in all: remove agents that \
-         are no more (`byway node list`, `byway node remove`)"
+        "maximum number of pairs reached, {PAIRS_PER_AGENT_MAX} of an agent or {PAIRS_MAX} in all: \
+        remove unused agents (`byway node list`, `byway node remove`)"
     )]
     TooManyPairs,
     #[error(
-        "tenant \"{tenant}\" has its quota of {quota} {table}: {}, or raise `{}` of [controller]", .table.remedy(), .table.setting()
+        "tenant \"{tenant}\" has reached its quota of {quota} {table}: {}, or raise `{}` of \
+        [controller]", .table.remedy(), .table.setting()
     )]
     QuotaReached { tenant: String, table: Table, quota: usize },
-    #[error("too many requests in a short time: wait for {wait_seconds} s")]
+    #[error("too many requests: retry after {wait_seconds} s")]
     TooManyRequests { wait_seconds: u64 },
 }
 
 fn clock_off(node: u64, controller: u64) -> String {
-    let side = if node < controller { "behind" } else { "ahead of" };
+    let direction = if node < controller { "behind" } else { "ahead of" };
     format!(
-        "the node's clock is {} {side} the controller's, and grants and handshakes bear {} minutes: the node's shows {}, the \
-         controller's {}; set the wrong one by NTP (`sudo timedatectl set-ntp true`, or `sudo chronyc makestep` where chrony runs), \
-         and start the node again",
+        "the node's clock is {} {direction} the controller's, more than the {} minutes that grants and \
+         handshakes tolerate: the node's shows {}, the controller's {}. Set the wrong one by NTP (`sudo \
+         timedatectl set-ntp true`, or `sudo chronyc makestep` with chrony), and start the node again",
         Span(node.abs_diff(controller)),
         CLOCK_DIFFERENCE_MAX.as_secs() / 60,
         Date(node),
@@ -132,15 +137,15 @@ fn clock_off(node: u64, controller: u64) -> String {
 }
 
 impl Refusal {
-    /// The kind of it, for programs.
+    /// Returns the refusal's code in error answers, for programs.
     pub(crate) const fn code(&self) -> ErrorCode {
         match self {
-            Self::ClockOff { .. } => ErrorCode::ClockOff,
+            Self::ClockOff { .. } => ErrorCode::ClockSkew,
             Self::TokenUnknown { .. } => ErrorCode::TokenUnknown,
             Self::TokenExpired { .. } => ErrorCode::TokenExpired,
             Self::TokenUsedUp { .. } => ErrorCode::TokenUsedUp,
             Self::WrongRole { .. } => ErrorCode::WrongRole,
-            Self::NameTaken { .. } => ErrorCode::NameTaken,
+            Self::NameInUse { .. } => ErrorCode::NameInUse,
             Self::KeyRegistered { .. } => ErrorCode::KeyRegistered,
             Self::ProofWrong => ErrorCode::ProofWrong,
             Self::NotAMember => ErrorCode::NotAMember,
@@ -180,7 +185,7 @@ mod tests {
             (Refusal::TokenExpired { at: 0, role }, "byway token create --role agent"),
             (Refusal::TokenUsedUp { role }, "byway token create --role agent"),
             (Refusal::WrongRole { expected: Role::Relay, role }, "byway token create --role agent"),
-            (Refusal::NameTaken { name: name.clone(), number }, "byway node remove 7"),
+            (Refusal::NameInUse { name: name.clone(), number }, "byway node remove 7"),
             (Refusal::KeyRegistered { number, role, name: name.clone() }, "byway node remove 7"),
             (Refusal::ProofWrong, "`state`"),
             (Refusal::NotAMember, "byway token create"),
@@ -211,7 +216,7 @@ mod tests {
                 Refusal::QuotaReached { tenant: "lab".to_owned(), table: Table::Tokens, quota: 9 },
                 "byway token revoke",
             ),
-            (Refusal::TooManyRequests { wait_seconds: 2 }, "wait for 2 s"),
+            (Refusal::TooManyRequests { wait_seconds: 2 }, "retry after 2 s"),
         ] {
             let message = refusal.to_string();
             assert!(message.contains(remedy), "{remedy:?} is not in: {message}");

@@ -1,4 +1,4 @@
-//! Decisions, one by one.
+//! Tests of single decisions.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::controller::limits::{NODES_MAX, PAIRS_PER_AGENT_MAX, RELAYS_MAX, TOKE
 const NOW: u64 = 1_800_000_000;
 const BEARER: Digest = Digest([1; 32]);
 
-/// A network in which everything is decided at one time.
+/// A network whose decisions all happen at one time.
 #[derive(Default)]
-struct Desk {
+struct TestNetworkState {
     network: Network,
 }
 
-impl Desk {
+impl TestNetworkState {
     fn apply<T>(&mut self, decision: Result<Decision<T>, Refusal>) -> Result<T, Refusal> {
         let Decision { answer, changes } = decision?;
         self.network.apply(&changes);
@@ -36,14 +36,14 @@ impl Desk {
         self.apply(decision).expect("a good token").number
     }
 
-    fn join_at(&mut self, token: u32, request: &JoinRequest, now: u64) -> Result<Node, Refusal> {
+    fn join_at(&mut self, token: u32, request: &JoinRequest, now: u64) -> Result<NodeRecord, Refusal> {
         let secret = [u8::try_from(token).expect("few tokens"); 32];
         let key = Digest::try_from(request.key.clone()).expect("a key");
-        let decision = self.network.join(Identified { request, token: &secret, key }, BEARER, now);
+        let decision = self.network.join(VerifiedNode { request, token: &secret, key }, BEARER, now);
         self.apply(decision)
     }
 
-    fn join(&mut self, token: u32, request: &JoinRequest) -> Result<Node, Refusal> {
+    fn join(&mut self, token: u32, request: &JoinRequest) -> Result<NodeRecord, Refusal> {
         self.join_at(token, request, NOW)
     }
 
@@ -75,21 +75,21 @@ impl Desk {
 
     fn map(&self, number: u32, now: u64) -> NetworkMap {
         let node = self.network.node(number).expect("a member");
-        self.network.contents(node, &Plan::of(&self.network), &mut issuer(), now).map
+        self.network.contents(node, &PathPlan::of(&self.network), &mut issuer(), now).map
     }
 }
 
-fn issuer() -> Issuer {
+fn issuer() -> GrantIssuer {
     let settings =
         GrantSettings { lifetime: Duration::from_secs(172_800), rate: Rate::from_megabits_per_second(100) };
-    Issuer::new(signing_key(), settings)
+    GrantIssuer::new(signing_key(), settings)
 }
 
 fn signing_key() -> SigningKey {
     SigningKey::from_seed(&[5; 32])
 }
 
-/// A node whose key comes from its name.
+/// Returns the request of a node whose key is derived from its name.
 fn request(role: Role, name: &str) -> JoinRequest {
     JoinRequest {
         token: String::new(),
@@ -117,55 +117,55 @@ fn grants(pairing: &Pairing) -> Vec<Grant> {
 
 #[test]
 fn numbers_rise_and_are_never_given_again() {
-    let mut desk = Desk::default();
-    let token = desk.token(Role::Agent, None, None);
-    assert_eq!([desk.agent(token, "a"), desk.agent(token, "b")], [1, 2]);
-    let decision = desk.network.remove(2);
-    desk.apply(decision).expect("it was a member");
-    assert_eq!(desk.agent(token, "b"), 3);
+    let mut state = TestNetworkState::default();
+    let token = state.token(Role::Agent, None, None);
+    assert_eq!([state.agent(token, "a"), state.agent(token, "b")], [1, 2]);
+    let decision = state.network.remove(2);
+    state.apply(decision).expect("it was a member");
+    assert_eq!(state.agent(token, "b"), 3);
 }
 
 #[test]
 fn who_joins_again_keeps_its_number_and_takes_no_use_of_its_token() {
-    let mut desk = Desk::default();
-    let token = desk.token(Role::Agent, None, Some(1));
-    let first = desk.join(token, &request(Role::Agent, "a")).expect("it joins");
+    let mut state = TestNetworkState::default();
+    let token = state.token(Role::Agent, None, Some(1));
+    let first = state.join(token, &request(Role::Agent, "a")).expect("it joins");
     let renamed = JoinRequest { name: "renamed".to_owned(), ..request(Role::Agent, "a") };
-    let again = desk.join(token, &renamed).expect("it joins again");
+    let again = state.join(token, &renamed).expect("it joins again");
     assert_eq!((again.number, again.name.as_str()), (first.number, "renamed"));
-    let other = desk.join(token, &request(Role::Agent, "b"));
+    let other = state.join(token, &request(Role::Agent, "b"));
     assert_eq!(other, Err(Refusal::TokenUsedUp { role: Role::Agent }));
-    let further = desk.token(Role::Agent, None, Some(1));
-    assert_eq!(desk.join(further, &renamed).expect("another good token").number, first.number);
-    assert!(desk.join(further, &request(Role::Agent, "b")).is_ok(), "it took no use of that one either");
-    assert_eq!(desk.join(further, &renamed), Err(Refusal::TokenUsedUp { role: Role::Agent }));
+    let further = state.token(Role::Agent, None, Some(1));
+    assert_eq!(state.join(further, &renamed).expect("another good token").number, first.number);
+    assert!(state.join(further, &request(Role::Agent, "b")).is_ok(), "it took no use of that one either");
+    assert_eq!(state.join(further, &renamed), Err(Refusal::TokenUsedUp { role: Role::Agent }));
 }
 
 #[test]
 fn tokens_are_refused_for_what_is_wrong_with_them() {
-    let mut desk = Desk::default();
-    let token = desk.token(Role::Agent, None, None);
-    let relay = desk.join(token, &request(Role::Relay, "r"));
+    let mut state = TestNetworkState::default();
+    let token = state.token(Role::Agent, None, None);
+    let relay = state.join(token, &request(Role::Relay, "r"));
     assert_eq!(relay, Err(Refusal::WrongRole { expected: Role::Agent, role: Role::Relay }));
     let late = JoinRequest { unix_seconds: NOW + 100, ..request(Role::Agent, "a") };
     let expired = Refusal::TokenExpired { at: NOW + 100, role: Role::Agent };
-    assert_eq!(desk.join_at(token, &late, NOW + 100), Err(expired));
-    let decision = desk.network.revoke_token(token);
-    desk.apply(decision).expect("there is one");
+    assert_eq!(state.join_at(token, &late, NOW + 100), Err(expired));
+    let decision = state.network.revoke_token(token);
+    state.apply(decision).expect("there is one");
     let unknown = Refusal::TokenUnknown { role: Role::Agent };
-    assert_eq!(desk.join(token, &request(Role::Agent, "a")), Err(unknown));
-    assert!(desk.network.revoke_token(token).is_err());
-    assert!(desk.network.tokens().is_empty());
+    assert_eq!(state.join(token, &request(Role::Agent, "a")), Err(unknown));
+    assert!(state.network.revoke_token(token).is_err());
+    assert!(state.network.tokens().is_empty());
 }
 
 #[test]
 fn clocks_may_differ_by_minutes() {
-    let mut desk = Desk::default();
-    let token = desk.token(Role::Agent, None, None);
+    let mut state = TestNetworkState::default();
+    let token = state.token(Role::Agent, None, None);
     for (difference, is_in) in [(-301, false), (-300, true), (300, true), (301, false)] {
         let unix_seconds = NOW.checked_add_signed(difference).expect("a time");
         let request = JoinRequest { unix_seconds, ..request(Role::Agent, "a") };
-        let joined = desk.join(token, &request);
+        let joined = state.join(token, &request);
         assert_eq!(joined.is_ok(), is_in, "{difference}: {joined:?}");
         if let Err(refusal) = joined {
             let message = refusal.to_string();
@@ -176,27 +176,28 @@ fn clocks_may_differ_by_minutes() {
 
 #[test]
 fn names_and_keys_are_one_nodes_each() {
-    let mut desk = Desk::default();
+    let mut state = TestNetworkState::default();
     let (lab, office) =
-        (desk.token(Role::Agent, Some("lab"), None), desk.token(Role::Agent, Some("office"), None));
-    let relays = desk.token(Role::Relay, None, None);
-    let number = desk.agent(lab, "a");
+        (state.token(Role::Agent, Some("lab"), None), state.token(Role::Agent, Some("office"), None));
+    let relays = state.token(Role::Relay, None, None);
+    let number = state.agent(lab, "a");
     let other_key = request(Role::Agent, "b").key;
     let namesake = JoinRequest { key: other_key.clone(), ..request(Role::Agent, "a") };
-    let taken = Refusal::NameTaken { name: "a".to_owned(), number };
-    assert_eq!(desk.join(lab, &namesake), Err(taken));
-    assert!(desk.join(office, &namesake).is_ok(), "a name is taken within one tenant");
+    let refusal = Refusal::NameInUse { name: "a".to_owned(), number };
+    assert_eq!(state.join(lab, &namesake), Err(refusal));
+    assert!(state.join(office, &namesake).is_ok(), "a name is unique within one tenant only");
     let registered = Refusal::KeyRegistered { number, role: Role::Agent, name: "a".to_owned() };
-    assert_eq!(desk.join(office, &request(Role::Agent, "a")), Err(registered.clone()));
+    assert_eq!(state.join(office, &request(Role::Agent, "a")), Err(registered.clone()));
     let as_relay = JoinRequest { role: Role::Relay, ..request(Role::Agent, "a") };
-    assert_eq!(desk.join(relays, &as_relay), Err(registered));
+    assert_eq!(state.join(relays, &as_relay), Err(registered));
 }
 
 #[test]
 fn impossible_nodes_are_refused() {
-    let mut desk = Desk::default();
-    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| desk.token(role, None, None));
-    let mut refused = |token, request: JoinRequest| desk.join(token, &request).expect_err("it is impossible");
+    let mut state = TestNetworkState::default();
+    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| state.token(role, None, None));
+    let mut refused =
+        |token, request: JoinRequest| state.join(token, &request).expect_err("it is impossible");
     for name in ["", "a/b", "a b", "ä", &"a".repeat(64)] {
         assert!(matches!(refused(agents, request(Role::Agent, name)), Refusal::BadName(_)), "{name}");
     }
@@ -219,152 +220,152 @@ fn impossible_nodes_are_refused() {
 
 #[test]
 fn everything_has_a_limit() {
-    let mut desk = Desk::default();
-    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| desk.token(role, None, None));
+    let mut state = TestNetworkState::default();
+    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| state.token(role, None, None));
     for relay in 0..RELAYS_MAX {
-        desk.relay(relays, &relay.to_string(), 1);
+        state.relay(relays, &relay.to_string(), 1);
     }
-    assert_eq!(desk.join(relays, &request(Role::Relay, "r")), Err(Refusal::TooManyRelays));
+    assert_eq!(state.join(relays, &request(Role::Relay, "r")), Err(Refusal::TooManyRelays));
     for agent in RELAYS_MAX..NODES_MAX {
-        desk.agent(agents, &agent.to_string());
+        state.agent(agents, &agent.to_string());
     }
-    assert_eq!(desk.join(agents, &request(Role::Agent, "a")), Err(Refusal::TooManyNodes));
-    let agent = desk.network.agent("default", "1000").expect("one of them").number;
+    assert_eq!(state.join(agents, &request(Role::Agent, "a")), Err(Refusal::TooManyNodes));
+    let agent = state.network.agent("default", "1000").expect("one of them").number;
     for peer in 0..PAIRS_PER_AGENT_MAX {
-        desk.pair(agent, &(2_000 + peer).to_string()).expect("within the limit");
+        state.pair(agent, &(2_000 + peer).to_string()).expect("within the limit");
     }
-    assert_eq!(desk.pair(agent, "3000"), Err(Refusal::TooManyPairs));
-    let other = desk.network.agent("default", "3000").expect("one of them").number;
-    assert_eq!(desk.pair(other, "1000"), Err(Refusal::TooManyPairs));
+    assert_eq!(state.pair(agent, "3000"), Err(Refusal::TooManyPairs));
+    let other = state.network.agent("default", "3000").expect("one of them").number;
+    assert_eq!(state.pair(other, "1000"), Err(Refusal::TooManyPairs));
     let token = TokenRequest { role: Role::Agent, tenant: None, uses: None, lifetime_seconds: None };
-    for _ in desk.network.tokens.len()..TOKENS_MAX {
-        let decision = desk.network.create_token(&token, b"secret", NOW);
-        desk.apply(decision).expect("within the limit");
+    for _ in state.network.tokens.len()..TOKENS_MAX {
+        let decision = state.network.create_token(&token, b"secret", NOW);
+        state.apply(decision).expect("within the limit");
     }
-    assert_eq!(desk.network.create_token(&token, b"secret", NOW), Err(Refusal::TooManyTokens));
+    assert_eq!(state.network.create_token(&token, b"secret", NOW), Err(Refusal::TooManyTokens));
 }
 
 #[test]
 fn a_bearer_secret_is_its_nodes() {
-    let mut desk = Desk::default();
-    let token = desk.token(Role::Agent, None, None);
-    let number = desk.agent(token, "a");
+    let mut state = TestNetworkState::default();
+    let token = state.token(Role::Agent, None, None);
+    let number = state.agent(token, "a");
     let bearer = format!("{number}.secret");
-    let Some(Change::Node(mut node)) = desk.network.node(number).cloned().map(Box::new).map(Change::Node)
+    let Some(Change::Node(mut node)) = state.network.node(number).cloned().map(Box::new).map(Change::Node)
     else {
         panic!("it is a member");
     };
     node.bearer = Digest::of(b"secret");
-    desk.network.apply(&[Change::Node(node)]);
-    assert_eq!(desk.network.member(&bearer).map(|node| node.number), Ok(number));
+    state.network.apply(&[Change::Node(node)]);
+    assert_eq!(state.network.member(&bearer).map(|node| node.number), Ok(number));
     for wrong in ["", ".", "1", "1.", "1.secre", "2.secret", "x.secret"] {
-        assert_eq!(desk.network.member(wrong), Err(Refusal::NotAMember), "{wrong}");
+        assert_eq!(state.network.member(wrong), Err(Refusal::NotAMember), "{wrong}");
     }
 }
 
 #[test]
 fn agents_of_one_tenant_pair_by_themselves_and_others_by_an_administrator() {
-    let mut desk = Desk::default();
+    let mut state = TestNetworkState::default();
     let (lab, office) =
-        (desk.token(Role::Agent, Some("lab"), None), desk.token(Role::Agent, Some("office"), None));
-    let relays = desk.token(Role::Relay, None, None);
-    let [alice, bob, eve] = [desk.agent(lab, "alice"), desk.agent(lab, "bob"), desk.agent(office, "eve")];
-    let relay = desk.relay(relays, "fra", 1);
-    assert_eq!(desk.pair(alice, "bob"), Ok(Pair::new(alice, bob)));
-    let again = desk.network.pair_with(bob, "lab/alice").expect("they are paired");
+        (state.token(Role::Agent, Some("lab"), None), state.token(Role::Agent, Some("office"), None));
+    let relays = state.token(Role::Relay, None, None);
+    let [alice, bob, eve] = [state.agent(lab, "alice"), state.agent(lab, "bob"), state.agent(office, "eve")];
+    let relay = state.relay(relays, "fra", 1);
+    assert_eq!(state.pair(alice, "bob"), Ok(Pair::new(alice, bob)));
+    let again = state.network.pair_with(bob, "lab/alice").expect("they are paired");
     assert!(again.changes.is_empty());
-    assert_eq!(desk.pair(alice, "alice"), Err(Refusal::PairedWithItself));
-    assert_eq!(desk.pair(alice, "eve"), Err(Refusal::NoSuchPeer { name: "eve".to_owned() }));
-    assert_eq!(desk.pair(alice, "fra"), Err(Refusal::NoSuchPeer { name: "fra".to_owned() }));
-    assert_eq!(desk.pair(relay, "alice"), Err(Refusal::NoAgent));
+    assert_eq!(state.pair(alice, "alice"), Err(Refusal::PairedWithItself));
+    assert_eq!(state.pair(alice, "eve"), Err(Refusal::NoSuchPeer { name: "eve".to_owned() }));
+    assert_eq!(state.pair(alice, "fra"), Err(Refusal::NoSuchPeer { name: "fra".to_owned() }));
+    assert_eq!(state.pair(relay, "alice"), Err(Refusal::NoAgent));
     for name in ["office/eve", "office/nobody"] {
         let refused = Refusal::OtherTenant { name: name.to_owned() };
-        assert_eq!(desk.pair(alice, name), Err(refused), "nobody learns whom others have");
+        assert_eq!(state.pair(alice, name), Err(refused), "nobody learns whom others have");
     }
     let names = ["lab/alice", "office/eve"].map(|name| name.parse::<AgentName>().expect("a full name"));
-    let decision = desk.network.pair_any(&names);
-    assert_eq!(desk.apply(decision), Ok(Pair::new(alice, eve)));
-    assert_eq!(desk.pair(alice, "office/eve"), Ok(Pair::new(alice, eve)));
-    let decision = desk.network.remove(alice);
-    desk.apply(decision).expect("it was a member");
-    assert_eq!(desk.network.pair_count(), 0);
+    let decision = state.network.pair_any(&names);
+    assert_eq!(state.apply(decision), Ok(Pair::new(alice, eve)));
+    assert_eq!(state.pair(alice, "office/eve"), Ok(Pair::new(alice, eve)));
+    let decision = state.network.remove(alice);
+    state.apply(decision).expect("it was a member");
+    assert_eq!(state.network.pair_count(), 0);
 }
 
 #[test]
 fn the_near_relay_is_the_wanted_else_the_nearest_else_the_first() {
-    let mut desk = Desk::default();
-    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| desk.token(role, None, None));
-    let [first, second, third] = ["a", "b", "c"].map(|name| desk.relay(relays, name, 1));
-    let agent = desk.agent(agents, "alice");
-    assert_eq!(desk.measure(agent, &[]), Some(first));
-    assert_eq!(desk.measure(agent, &[(second, 20_000), (third, 25_000)]), Some(second));
-    assert_eq!(desk.measure(agent, &[(second, 20_000), (third, 17_600)]), Some(second), "as jitter has it");
-    assert_eq!(desk.measure(agent, &[(second, 20_000), (third, 17_400)]), Some(third));
-    assert_eq!(desk.measure(agent, &[(first, 30_000)]), Some(first), "the others answer no more");
+    let mut state = TestNetworkState::default();
+    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| state.token(role, None, None));
+    let [first, second, third] = ["a", "b", "c"].map(|name| state.relay(relays, name, 1));
+    let agent = state.agent(agents, "alice");
+    assert_eq!(state.measure(agent, &[]), Some(first));
+    assert_eq!(state.measure(agent, &[(second, 20_000), (third, 25_000)]), Some(second));
+    assert_eq!(state.measure(agent, &[(second, 20_000), (third, 17_600)]), Some(second), "as jitter has it");
+    assert_eq!(state.measure(agent, &[(second, 20_000), (third, 17_400)]), Some(third));
+    assert_eq!(state.measure(agent, &[(first, 30_000)]), Some(first), "the others answer no more");
     assert_eq!(
-        desk.measure(agent, &[(agent, 1), (99, 1), (first, 30_000)]),
+        state.measure(agent, &[(agent, 1), (99, 1), (first, 30_000)]),
         Some(first),
         "those are no relays"
     );
     let wants = |name: &str| SelfUpdate { relay: Some(name.to_owned()), ..SelfUpdate::default() };
-    desk.update(agent, &wants("b")).expect("there is one");
-    assert_eq!(desk.measure(agent, &[(first, 30_000)]), Some(second));
-    let unknown = desk.update(agent, &wants("z"));
+    state.update(agent, &wants("b")).expect("there is one");
+    assert_eq!(state.measure(agent, &[(first, 30_000)]), Some(second));
+    let unknown = state.update(agent, &wants("z"));
     assert_eq!(unknown, Err(Refusal::NoSuchRelay { name: "z".to_owned() }));
-    desk.update(agent, &wants("")).expect("none in particular");
-    assert_eq!(desk.measure(agent, &[(first, 30_000)]), Some(first));
+    state.update(agent, &wants("")).expect("none in particular");
+    assert_eq!(state.measure(agent, &[(first, 30_000)]), Some(first));
 }
 
 #[test]
 fn what_is_no_news_changes_nothing() {
-    let mut desk = Desk::default();
-    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| desk.token(role, None, None));
-    let (agent, relay) = (desk.agent(agents, "a"), desk.relay(relays, "r", 1));
+    let mut state = TestNetworkState::default();
+    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| state.token(role, None, None));
+    let (agent, relay) = (state.agent(agents, "a"), state.relay(relays, "r", 1));
     let addresses = Some(request(Role::Agent, "a").addresses);
     let update = SelfUpdate { addresses, ..SelfUpdate::default() };
-    assert_eq!(desk.network.update(agent, &update).map(|decision| decision.changes), Ok(vec![]));
+    assert_eq!(state.network.update(agent, &update).map(|decision| decision.changes), Ok(vec![]));
     let nowhere = SelfUpdate { addresses: Some(vec![]), ..SelfUpdate::default() };
-    assert!(desk.update(agent, &nowhere).is_ok());
-    assert_eq!(desk.update(relay, &nowhere), Err(Refusal::NoAddress));
+    assert!(state.update(agent, &nowhere).is_ok());
+    assert_eq!(state.update(relay, &nowhere), Err(Refusal::NoAddress));
 }
 
-/// Three relays and a pair of agents, each near another relay.
-fn lab() -> (Desk, [u32; 3], [u32; 2]) {
-    let mut desk = Desk::default();
-    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| desk.token(role, None, None));
-    let [a, b, c] = ["a", "b", "c"].map(|name| desk.relay(relays, name, 4));
-    let [alice, bob] = ["alice", "bob"].map(|name| desk.agent(agents, name));
-    desk.measure(alice, &[(a, 5_000), (b, 30_000), (c, 20_000)]);
-    desk.measure(bob, &[(a, 30_000), (b, 5_000), (c, 20_000)]);
-    desk.agent(agents, "stranger");
-    desk.pair(alice, "bob").expect("one tenant");
-    (desk, [a, b, c], [alice, bob])
+/// Creates three relays and a pair of agents, each near another relay.
+fn lab() -> (TestNetworkState, [u32; 3], [u32; 2]) {
+    let mut state = TestNetworkState::default();
+    let [agents, relays] = [Role::Agent, Role::Relay].map(|role| state.token(role, None, None));
+    let [a, b, c] = ["a", "b", "c"].map(|name| state.relay(relays, name, 4));
+    let [alice, bob] = ["alice", "bob"].map(|name| state.agent(agents, name));
+    state.measure(alice, &[(a, 5_000), (b, 30_000), (c, 20_000)]);
+    state.measure(bob, &[(a, 30_000), (b, 5_000), (c, 20_000)]);
+    state.agent(agents, "stranger");
+    state.pair(alice, "bob").expect("one tenant");
+    (state, [a, b, c], [alice, bob])
 }
 
 #[test]
 fn an_agents_map_has_its_peers_all_relays_and_both_directions() {
-    let (desk, [a, b, c], [alice, bob]) = lab();
-    let map = desk.map(alice, NOW);
+    let (state, [a, b, c], [alice, bob]) = lab();
+    let map = state.map(alice, NOW);
     assert_eq!(map.relays.iter().map(|relay| relay.number).collect::<Vec<_>>(), [a, b, c]);
     assert_eq!(map.agents.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>(), ["bob"]);
     let directions: Vec<_> = map.pairings.iter().map(|pairing| (pairing.sender, pairing.receiver)).collect();
     assert_eq!(directions, [(alice, alice), (alice, bob), (bob, alice)]);
-    let ways = |pairing: &Pairing| {
-        let ways = pairing.paths.iter().map(|path| (path.ingress.relay, path.egress.relay));
-        ways.collect::<Vec<_>>()
+    let relay_pairs = |pairing: &Pairing| {
+        let relay_pairs = pairing.paths.iter().map(|path| (path.ingress.relay, path.egress.relay));
+        relay_pairs.collect::<Vec<_>>()
     };
-    assert_eq!(ways(&map.pairings[0]), [(a, a), (b, b), (c, c)]);
-    assert_eq!(ways(&map.pairings[1]), [(a, b), (a, a), (b, b), (c, c)]);
-    assert_eq!(ways(&map.pairings[2]), [(b, a), (b, b), (a, a), (c, c)]);
-    assert_eq!(map.pairings[1], desk.map(bob, NOW).pairings[2], "both ends have the same grants");
+    assert_eq!(relay_pairs(&map.pairings[0]), [(a, a), (b, b), (c, c)]);
+    assert_eq!(relay_pairs(&map.pairings[1]), [(a, b), (a, a), (b, b), (c, c)]);
+    assert_eq!(relay_pairs(&map.pairings[2]), [(b, a), (b, b), (a, a), (c, c)]);
+    assert_eq!(map.pairings[1], state.map(bob, NOW).pairings[2], "both ends have the same grants");
 }
 
 #[test]
 fn grants_say_what_was_decided() {
-    let (desk, ..) = lab();
-    let node = |name: &str| desk.network.agent("default", name).expect("a member").clone();
+    let (state, ..) = lab();
+    let node = |name: &str| state.network.agent("default", name).expect("a member").clone();
     let (alice, bob) = (node("alice"), node("bob"));
-    let map = desk.map(alice.number, NOW);
+    let map = state.map(alice.number, NOW);
     for grant in grants(&map.pairings[1]) {
         assert_eq!((grant.sender_key, grant.receiver_key), (alice.key.0, bob.key.0));
         assert_eq!(grant.sender.number(), alice.number);
@@ -389,10 +390,10 @@ fn grants_say_what_was_decided() {
 
 #[test]
 fn grants_are_renewed_before_they_end() {
-    let (desk, _, [alice, _]) = lab();
-    let plan = Plan::of(&desk.network);
-    let node = desk.network.node(alice).expect("a member");
-    let contents = |now| desk.network.contents(node, &plan, &mut issuer(), now);
+    let (state, _, [alice, _]) = lab();
+    let plan = PathPlan::of(&state.network);
+    let node = state.network.node(alice).expect("a member");
+    let contents = |now| state.network.contents(node, &plan, &mut issuer(), now);
     let now = contents(NOW);
     assert_eq!(contents(now.renewed_at - 1).map, now.map);
     let renewed = contents(now.renewed_at);
@@ -407,50 +408,50 @@ fn grants_are_renewed_before_they_end() {
 
 #[test]
 fn a_relays_map_has_the_relays_that_grants_connect_it_with() {
-    let (mut desk, [a, b, c], [alice, _]) = lab();
-    let known = |desk: &Desk, relay| {
-        let map = desk.map(relay, NOW);
+    let (mut state, [a, b, c], [alice, _]) = lab();
+    let known = |state: &TestNetworkState, relay| {
+        let map = state.map(relay, NOW);
         assert!(map.agents.is_empty() && map.pairings.is_empty());
         map.relays.iter().map(|relay| relay.number).collect::<Vec<_>>()
     };
-    assert_eq!([known(&desk, a), known(&desk, b), known(&desk, c)], [vec![b], vec![a], vec![]]);
-    let decision = desk.network.remove(alice);
-    desk.apply(decision).expect("it was a member");
-    assert!(known(&desk, a).is_empty());
+    assert_eq!([known(&state, a), known(&state, b), known(&state, c)], [vec![b], vec![a], vec![]]);
+    let decision = state.network.remove(alice);
+    state.apply(decision).expect("it was a member");
+    assert!(known(&state, a).is_empty());
 }
 
 #[test]
 fn without_relays_pairings_have_no_paths() {
-    let mut desk = Desk::default();
-    let token = desk.token(Role::Agent, None, None);
-    let [alice, _] = ["alice", "bob"].map(|name| desk.agent(token, name));
-    desk.pair(alice, "bob").expect("one tenant");
-    let map = desk.map(alice, NOW);
+    let mut state = TestNetworkState::default();
+    let token = state.token(Role::Agent, None, None);
+    let [alice, _] = ["alice", "bob"].map(|name| state.agent(token, name));
+    state.pair(alice, "bob").expect("one tenant");
+    let map = state.map(alice, NOW);
     assert_eq!(map.pairings.len(), 3);
     assert!(map.pairings.iter().all(|pairing| pairing.paths.is_empty()));
 }
 
 #[test]
 fn a_coding_group_has_so_many_pairings_and_one_tenant() {
-    let mut desk = Desk::default();
+    let mut state = TestNetworkState::default();
     let (lab, office) =
-        (desk.token(Role::Agent, Some("lab"), None), desk.token(Role::Agent, Some("office"), None));
-    let relays = desk.token(Role::Relay, None, None);
-    desk.relay(relays, "a", 1);
+        (state.token(Role::Agent, Some("lab"), None), state.token(Role::Agent, Some("office"), None));
+    let relays = state.token(Role::Relay, None, None);
+    state.relay(relays, "a", 1);
     let mut paired = |token, names: std::ops::Range<u32>| {
-        let agents: Vec<_> = names.map(|name| desk.agent(token, &name.to_string())).collect();
+        let agents: Vec<_> = names.map(|name| state.agent(token, &name.to_string())).collect();
         for (agent, peer) in agents.iter().zip(&agents[1..]) {
-            let peer = desk.network.node(*peer).expect("a member").name.clone();
-            desk.pair(*agent, &peer).expect("one tenant");
+            let peer = state.network.node(*peer).expect("a member").name.clone();
+            state.pair(*agent, &peer).expect("one tenant");
         }
     };
     paired(lab, 0..300);
     paired(office, 300..310);
-    let plan = Plan::of(&desk.network);
+    let plan = PathPlan::of(&state.network);
     let mut sizes: BTreeMap<(Option<u32>, u32), usize> = BTreeMap::new();
-    for [one, other] in desk.network.pairs().map(Pair::agents) {
+    for [one, other] in state.network.pairs().map(Pair::agents) {
         for (sender, receiver) in [(one, other), (other, one)] {
-            let tenant = desk.network.node(sender).expect("a member").tenant;
+            let tenant = state.network.node(sender).expect("a member").tenant;
             let group = plan.paths(sender, receiver)[0].group;
             *sizes.entry((tenant, group)).or_default() += 1;
         }
@@ -461,9 +462,9 @@ fn a_coding_group_has_so_many_pairings_and_one_tenant() {
     assert_eq!(sizes.keys().map(|(_, group)| group).collect::<BTreeSet<_>>().len(), 4);
 }
 
-/// One request of a node or an administrator, mostly a possible one.
+/// A request of a node or an administrator, mostly a valid one.
 #[derive(Clone, Debug)]
-enum Step {
+enum Operation {
     Token(Role, u8, Option<u32>),
     Join { token: u32, role: Role, name: u8, key: u8 },
     Update { number: u32, trips: Vec<(u32, u64)>, relay: u8 },
@@ -473,29 +474,29 @@ enum Step {
     Remove(u32),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Operation>> {
     let role = || prop_oneof![Just(Role::Agent), Just(Role::Relay)];
     let number = || 0..12_u32;
     let step = prop_oneof![
-        1 => (role(), 0..3_u8, prop::option::of(0..4_u32)).prop_map(|(role, tenant, uses)| Step::Token(role, tenant, uses)),
+        1 => (role(), 0..3_u8, prop::option::of(0..4_u32)).prop_map(|(role, tenant, uses)| Operation::Token(role, tenant, uses)),
         6 => (1..4_u32, role(), 0..6_u8, 0..9_u8)
-            .prop_map(|(token, role, name, key)| Step::Join { token, role, name, key }),
+            .prop_map(|(token, role, name, key)| Operation::Join { token, role, name, key }),
         3 => (number(), prop::collection::vec((number(), any::<u64>()), 0..5), 0..6_u8)
-            .prop_map(|(number, trips, relay)| Step::Update { number, trips, relay }),
-        4 => (number(), 0..6_u8).prop_map(|(number, name)| Step::Pair(number, name)),
-        1 => any::<[(u8, u8); 2]>().prop_map(|names| Step::PairAny(names.map(|(tenant, name)| (tenant % 3, name % 6)))),
-        1 => (0..4_u32).prop_map(Step::Revoke),
-        1 => number().prop_map(Step::Remove),
+            .prop_map(|(number, trips, relay)| Operation::Update { number, trips, relay }),
+        4 => (number(), 0..6_u8).prop_map(|(number, name)| Operation::Pair(number, name)),
+        1 => any::<[(u8, u8); 2]>().prop_map(|names| Operation::PairAny(names.map(|(tenant, name)| (tenant % 3, name % 6)))),
+        1 => (0..4_u32).prop_map(Operation::Revoke),
+        1 => number().prop_map(Operation::Remove),
     ];
     prop::collection::vec(step, 0..60)
 }
 
-impl Desk {
-    fn take(&mut self, step: &Step) {
+impl TestNetworkState {
+    fn run_operation(&mut self, step: &Operation) {
         let tenant = |tenant: u8| format!("tenant-{tenant}");
         let name = |name: u8| format!("name-{name}");
         let decision = match step {
-            Step::Token(role, of, uses) => {
+            Operation::Token(role, of, uses) => {
                 let secret = [u8::try_from(self.network.counters.token).expect("few tokens"); 32];
                 let of = (*role == Role::Agent).then(|| tenant(*of));
                 let request = TokenRequest { role: *role, tenant: of, uses: *uses, lifetime_seconds: None };
@@ -503,35 +504,35 @@ impl Desk {
                 drop(self.apply(decision));
                 return;
             }
-            Step::Join { token, role, name: called, key } => {
+            Operation::Join { token, role, name: called, key } => {
                 let key = Digest([*key; 32]).into();
                 drop(self.join(*token, &JoinRequest { key, ..request(*role, &name(*called)) }));
                 return;
             }
-            Step::Update { number, trips, relay } => {
+            Operation::Update { number, trips, relay } => {
                 let trips = trips.iter().map(|&(relay, microseconds)| RoundTrip { relay, microseconds });
                 let relay = Some(name(*relay));
                 let update = SelfUpdate { addresses: None, round_trips: Some(trips.collect()), relay };
                 self.network.update(*number, &update)
             }
-            Step::Pair(number, peer) => {
+            Operation::Pair(number, peer) => {
                 let decision = self.network.pair_with(*number, &name(*peer));
                 drop(self.apply(decision));
                 return;
             }
-            Step::PairAny(names) => {
+            Operation::PairAny(names) => {
                 let names = names.map(|(of, called)| AgentName { tenant: tenant(of), name: name(called) });
                 let decision = self.network.pair_any(&names);
                 drop(self.apply(decision));
                 return;
             }
-            Step::Revoke(number) => self.network.revoke_token(*number),
-            Step::Remove(number) => self.network.remove(*number),
+            Operation::Revoke(number) => self.network.revoke_token(*number),
+            Operation::Remove(number) => self.network.remove(*number),
         };
         drop(self.apply(decision));
     }
 
-    /// What holds after whatever was asked for.
+    /// Checks the invariants that hold after any request.
     fn check(&self) {
         let network = &self.network;
         let names: BTreeSet<_> = network.nodes().map(|node| (node.role, node.tenant, &node.name)).collect();
@@ -546,7 +547,7 @@ impl Desk {
         }
     }
 
-    fn check_map(&self, node: &Node, map: &NetworkMap) {
+    fn check_map(&self, node: &NodeRecord, map: &NetworkMap) {
         let relays: BTreeSet<_> = map.relays.iter().map(|relay| relay.number).collect();
         let known: BTreeSet<_> = map.agents.iter().map(|agent| agent.number).chain([node.number]).collect();
         let mine = |number: u32| {
@@ -570,19 +571,19 @@ proptest! {
 
     #[test]
     fn whatever_is_asked_for_the_network_stays_whole(steps in steps()) {
-        let mut desk = Desk::default();
-        let mut given = BTreeSet::new();
+        let mut state = TestNetworkState::default();
+        let mut assigned = BTreeSet::new();
         for step in &steps {
-            let before: BTreeSet<_> = desk.network.nodes().map(|node| node.number).collect();
-            desk.take(step);
-            let after: BTreeSet<_> = desk.network.nodes().map(|node| node.number).collect();
+            let before: BTreeSet<_> = state.network.nodes().map(|node| node.number).collect();
+            state.run_operation(step);
+            let after: BTreeSet<_> = state.network.nodes().map(|node| node.number).collect();
             for number in after.difference(&before) {
-                prop_assert!(given.insert(*number), "number {} was given before", number);
+                prop_assert!(assigned.insert(*number), "number {} was assigned before", number);
             }
         }
-        desk.check();
+        state.check();
         let mut again = Network::default();
-        let network = &desk.network;
+        let network = &state.network;
         let stored = [Change::Counters(network.counters)].into_iter()
             .chain(network.tenants.values().cloned().map(Change::Tenant))
             .chain(network.tokens.values().cloned().map(Change::Token))

@@ -1,4 +1,4 @@
-//! Tokens: who may join.
+//! Decisions about tokens, which permit nodes to join.
 
 use byway_api::{Role, TokenEntry, TokenRequest, checked_name};
 
@@ -6,7 +6,7 @@ use super::{Change, Counters, DEFAULT_TENANT, Decision, Digest, Network, Refusal
 use crate::controller::limits::TOKENS_MAX;
 
 impl Network {
-    /// A token with this secret is made.
+    /// Decides on an administrator's request to create a token with this secret.
     pub(crate) fn create_token(
         &self,
         request: &TokenRequest,
@@ -37,7 +37,8 @@ impl Network {
         Ok(Decision { answer, changes })
     }
 
-    /// The tenant that the agents of a new token belong to; a new one if there is none of its name.
+    /// Returns the tenant whose agents a new token admits. A name that no tenant has yet creates
+    /// one, and increases the counter. `None` for a token for relays.
     fn tenant_for(&self, request: &TokenRequest, counters: &mut Counters) -> Result<Option<Tenant>, Refusal> {
         if request.role == Role::Relay {
             return if request.tenant.is_some() { Err(Refusal::TenantOfRelay) } else { Ok(None) };
@@ -51,7 +52,8 @@ impl Network {
         Ok(Some(Tenant { number, name: name.to_owned() }))
     }
 
-    /// A token is revoked. Who joined with it stays.
+    /// Decides on the revocation of the token of this number. Nodes that joined with it stay
+    /// members.
     pub(crate) fn revoke_token(&self, number: u32) -> Result<Decision<()>, Refusal> {
         if !self.tokens.contains_key(&number) {
             return Err(Refusal::NotFound { kind: "token", number });
@@ -59,15 +61,16 @@ impl Network {
         Ok(Decision { answer: (), changes: vec![Change::NoToken(number)] })
     }
 
-    /// All tokens, without their secrets.
+    /// Returns all tokens, without their secrets.
     pub(crate) fn tokens(&self) -> Vec<TokenEntry> {
         self.tokens.values().map(|token| entry(token, self.tenant_name(token.tenant))).collect()
     }
 
-    /// The token with this secret, if it is good for a node of this role at this time.
+    /// Returns the token with this secret. Fails if there is none, it has expired, or it is for
+    /// another role.
     pub(super) fn token(&self, secret: &[u8], role: Role, now_unix_seconds: u64) -> Result<&Token, Refusal> {
         let mut found = None;
-        // All are looked at, so that the time it takes does not depend on which it is.
+        // The loop checks all tokens, and so takes constant time.
         for token in self.tokens.values() {
             if token.secret.is_of(secret) {
                 found = Some(token);
@@ -82,7 +85,7 @@ impl Network {
     }
 }
 
-/// What administrators see of a token.
+/// Returns the description of a token for administrators, without its secret.
 fn entry(token: &Token, tenant: Option<&str>) -> TokenEntry {
     TokenEntry {
         number: token.number,

@@ -1,4 +1,4 @@
-//! What is on the disk, whatever happens to it.
+//! State on the disk after any failure.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +10,18 @@ use redb::StorageBackend;
 use super::*;
 use crate::controller::identity::Identity;
 use crate::controller::lock;
-use crate::controller::network::{Counters, Decision, Digest, GrantSettings, Node, Quotas, Tenant, Token};
-use crate::controller::state::{NetworkSettings, State, Unchanged};
+use crate::controller::network::{
+    Counters, Decision, Digest, GrantSettings, NodeRecord, Quotas, Tenant, Token,
+};
+use crate::controller::state::{ChangeError, NetworkSettings, State};
 use crate::membership::WallClock;
 
-/// A disk that can be full, and that shows what it would hold if the power failed now.
+/// A test disk that can be full, and that shows its content after a power failure now.
 #[derive(Clone, Debug, Default)]
 struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
     is_full: Arc<AtomicBool>,
-    /// What it held before each write.
+    /// Content before each write.
     history: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
@@ -75,7 +77,7 @@ impl StorageBackend for Disk {
 }
 
 fn node(number: u32) -> Change {
-    Change::Node(Box::new(Node {
+    Change::Node(Box::new(NodeRecord {
         number,
         role: Role::Agent,
         tenant: Some(1),
@@ -113,21 +115,21 @@ fn everything() -> Vec<Change> {
 #[test]
 fn what_was_written_is_read_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let place = folder.path().join("controller.redb");
-    let mut store = Store::open(&place).expect("a new store");
-    assert_eq!(store.read().expect("nothing yet"), Stored::default());
-    store.write_identity(b"identity").expect("room for it");
-    store.commit(&everything(), 77).expect("room for it");
+    let path = folder.path().join("controller.redb");
+    let mut store = Store::open(&path).expect("a new store");
+    assert_eq!(store.read().expect("nothing yet"), StoredState::default());
+    store.write_identity(b"identity").expect("the disk has space");
+    store.commit(&everything(), 77).expect("the disk has space");
     drop(store);
-    let mut store = Store::open(&place).expect("the store");
+    let mut store = Store::open(&path).expect("the store");
     let stored = store.read().expect("what was written");
-    let expected = Stored { identity: Some(b"identity".to_vec()), changes: everything(), revision: 77 };
+    let expected = StoredState { identity: Some(b"identity".to_vec()), changes: everything(), revision: 77 };
     assert_eq!(stored, expected);
-    assert!(!files::is_open_to_others(&place).expect("a file"));
+    assert!(!files::is_open_to_others(&path).expect("a file"));
 
     store
         .commit(&[Change::NoPair(Pair::new(2, 1)), Change::NoNode(2), Change::NoToken(1)], 78)
-        .expect("room");
+        .expect("the disk has space");
     let left = store.read().expect("what is left").changes;
     assert_eq!(left, [everything()[0].clone(), everything()[1].clone(), node(1)]);
 }
@@ -135,18 +137,18 @@ fn what_was_written_is_read_again() {
 #[test]
 fn two_controllers_do_not_share_a_state() {
     let folder = tempfile::tempdir().expect("a folder");
-    let place = folder.path().join("controller.redb");
-    let _first = Store::open(&place).expect("a new store");
-    let error = Store::open(&place).expect_err("it is taken").to_string();
-    assert!(error.contains("another controller runs on this state"), "{error}");
+    let path = folder.path().join("controller.redb");
+    let _first = Store::open(&path).expect("a new store");
+    let error = Store::open(&path).expect_err("it is taken").to_string();
+    assert!(error.contains("another controller uses this state"), "{error}");
 }
 
 #[test]
 fn what_is_no_database_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
-    let place = folder.path().join("controller.redb");
-    files::replace(&place, &"no database ".repeat(1_000)).expect("a file");
-    let error = Store::open(&place).expect_err("no database").to_string();
+    let path = folder.path().join("controller.redb");
+    files::replace(&path, &"no database ".repeat(1_000)).expect("a file");
+    let error = Store::open(&path).expect_err("no database").to_string();
     assert!(error.contains("controller.redb"), "{error}");
 }
 
@@ -154,7 +156,7 @@ fn what_is_no_database_is_named() {
 fn a_full_disk_is_said_to_be_full_and_takes_changes_once_there_is_room() {
     let disk = Disk::default();
     let mut store = disk.store().expect("a new store");
-    store.commit(&everything(), 1).expect("room for it");
+    store.commit(&everything(), 1).expect("the disk has space");
     disk.is_full.store(true, Ordering::Relaxed);
     for _ in 0..2 {
         let error = store.commit(&[node(3)], 2).expect_err("no room").to_string();
@@ -162,7 +164,7 @@ fn a_full_disk_is_said_to_be_full_and_takes_changes_once_there_is_room() {
     }
     disk.is_full.store(false, Ordering::Relaxed);
     assert_eq!(store.read().expect("as before").changes, everything());
-    store.commit(&[node(3)], 3).expect("room again");
+    store.commit(&[node(3)], 3).expect("the disk has space again");
     assert_eq!(store.read().expect("with the change").changes.len(), everything().len() + 1);
 }
 
@@ -171,11 +173,11 @@ fn a_full_disk_is_said_to_be_full_and_takes_changes_once_there_is_room() {
 fn a_commit_that_is_cut_short_is_done_or_not_done() {
     let disk = Disk::default();
     let mut store = disk.store().expect("a new store");
-    store.commit(&everything(), 1).expect("room for it");
+    store.commit(&everything(), 1).expect("the disk has space");
     drop(store);
     let mut store = disk.store().expect("the store");
     lock(&disk.history).clear();
-    store.commit(&[node(3), node(4)], 2).expect("room for it");
+    store.commit(&[node(3), node(4)], 2).expect("the disk has space");
     let mut moments = lock(&disk.history).clone();
     moments.push(lock(&disk.bytes).clone());
     let mut outcomes = [0, 0];
@@ -193,7 +195,7 @@ fn a_commit_that_is_cut_short_is_done_or_not_done() {
 async fn with_a_full_disk_the_controller_serves_what_it_has() {
     let disk = Disk::default();
     let mut store = disk.store().expect("a new store");
-    store.commit(&everything(), 1).expect("room for it");
+    store.commit(&everything(), 1).expect("the disk has space");
     let stored = store.read().expect("what was written");
     let grants = GrantSettings {
         lifetime: std::time::Duration::from_secs(172_800),
@@ -207,13 +209,13 @@ async fn with_a_full_disk_the_controller_serves_what_it_has() {
 
     disk.is_full.store(true, Ordering::Relaxed);
     let refused = state.change(add).await.expect_err("no room");
-    assert!(matches!(refused, Unchanged::Storage(_)), "{refused}");
+    assert!(matches!(refused, ChangeError::Storage(_)), "{refused}");
     assert!(refused.to_string().contains("free some space"), "{refused}");
     assert!(state.map(3).is_err(), "what is not on the disk is not so");
     assert_eq!(state.map(1).expect("a member").revision, before.revision);
     assert!(state.status().storage_problem.is_some());
 
     disk.is_full.store(false, Ordering::Relaxed);
-    state.change(add).await.expect("room again");
+    state.change(add).await.expect("the disk has space again");
     assert!(state.map(3).is_ok() && state.storage_problem().is_none());
 }

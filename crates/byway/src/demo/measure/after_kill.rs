@@ -1,19 +1,21 @@
-//! What the death of the relays costs the applications: nothing that the direct path would not have cost them.
+//! Check of the run with killed relays: their death must cost the applications no more than the
+//! direct path loses.
 
-use super::fates::Fate;
+use super::outcomes::DatagramOutcome;
 use crate::demo::results::AfterKill;
 
-/// Counts what was sent from the kill on, and compares each pair with its own direct path: both are of the same run, and
-/// so meet the same losses. Times are in milliseconds, `killed_ms` since the start.
-pub(crate) fn after_kill(pairs: &[Vec<Fate>], killed_ms: f64, deadline_ms: f64) -> AfterKill {
+/// Counts the datagrams sent from the kill on, and compares each pair with its own direct path.
+/// Both belong to the same run and so meet the same losses. Times are in milliseconds, `killed_ms`
+/// since the start.
+pub(crate) fn after_kill(pairs: &[Vec<DatagramOutcome>], killed_ms: f64, deadline_ms: f64) -> AfterKill {
     let mut sum = AfterKill { killed_ms, sent: 0, lost_direct: 0, late: 0, unrepaired: 0, pairs_worse: 0 };
     for pair in pairs {
-        let count = |of: &dyn Fn(&Fate) -> bool| {
+        let count = |of: &dyn Fn(&DatagramOutcome) -> bool| {
             pair.iter().filter(|fate| fate.sent_ms >= killed_ms && of(fate)).count() as u64
         };
         let lost = count(&|fate| fate.is_lost);
         let late = count(&|fate| fate.delivered_ms.is_some() && !fate.is_in_time(deadline_ms));
-        let never = count(&Fate::is_missing);
+        let never = count(&DatagramOutcome::is_missing);
         sum.sent += count(&|_| true);
         sum.lost_direct += lost;
         sum.late += late;
@@ -27,11 +29,20 @@ pub(crate) fn after_kill(pairs: &[Vec<Fate>], killed_ms: f64, deadline_ms: f64) 
 mod tests {
     use super::*;
 
-    /// Sent at this time; lost on the direct path or not; delivered after so many milliseconds.
-    fn fate(sent_ms: f64, is_lost: bool, took_ms: Option<f64>) -> Fate {
+    /// Makes the outcome of a datagram sent at this time, lost on the direct path or not, and
+    /// delivered after so many milliseconds.
+    fn fate(sent_ms: f64, is_lost: bool, took_ms: Option<f64>) -> DatagramOutcome {
         let delivered_ms = took_ms.map(|took| sent_ms + took);
         let due_ms = sent_ms + 50.0;
-        Fate { sent_ms, due_ms, is_lost, delivered_ms, duplicates: 0, way: None, is_spoiled: false }
+        DatagramOutcome {
+            sent_ms,
+            due_ms,
+            is_lost,
+            delivered_ms,
+            duplicates: 0,
+            repair_method: None,
+            is_spoiled: false,
+        }
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! From logs to numbers.
+//! Evaluation of logs.
 //!
-//! Losses come from the emulator's log, times of sending and delivery from the applications; nothing that an agent says of
-//! itself counts. [`matching`] finds out which sealed packet carries which datagram, [`mod@fates`] what became of each,
-//! [`summary`] adds up.
+//! Losses are counted from the emulator's log, times of sending and delivery from the applications.
+//! Statements of the agents do not count. [`matching`] finds the datagram in each sealed packet,
+//! [`outcomes`] finds the outcome of each datagram, [`summary`] adds them up.
 
 mod after_kill;
-mod fates;
 mod matching;
+mod outcomes;
 mod percentile;
 mod summary;
 
-pub(crate) use fates::{Fate, PairTraffic, fates};
+pub(crate) use outcomes::{DatagramOutcome, PairTraffic, datagram_outcomes};
 pub(crate) use percentile::percentile;
-pub(crate) use summary::{Traffic, summarise, within};
+pub(crate) use summary::{Traffic, repaired_within, summarise};
 
 #[cfg(test)]
 mod tests;

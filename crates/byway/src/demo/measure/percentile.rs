@@ -1,6 +1,7 @@
 //! Percentiles of measured values.
 
-/// The value that the share `share` of all values does not exceed (nearest rank); `None` of none.
+/// Returns the smallest of `values` that at least a share `share` of them do not exceed (nearest
+/// rank); `None` without values.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank: a share of a count")]
 pub(crate) fn percentile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();

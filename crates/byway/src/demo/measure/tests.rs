@@ -1,8 +1,8 @@
-use super::fates::{Fate, PairTraffic, Way, fates};
-use super::summary::{Traffic, summarise, within};
+use super::outcomes::{DatagramOutcome, PairTraffic, RepairMethod, datagram_outcomes};
+use super::summary::{Traffic, repaired_within, summarise};
 use crate::demo::media::{DATAGRAM_BYTES, Score};
 use crate::demo::results::{RepairedBy, RunKind};
-use crate::demo::wan::{Kind, LinkRecord, PacketRecord};
+use crate::demo::wan::{LinkRecord, PacketKind, PacketRecord};
 
 const SENDER: u32 = 2;
 const RECEIVER: u32 = 3;
@@ -11,7 +11,7 @@ const HELLOS: u32 = 3;
 const DIRECT_MS: u64 = 50;
 
 fn packet(
-    kind: Kind,
+    kind: PacketKind,
     from: u32,
     to: u32,
     sequence: u32,
@@ -31,26 +31,27 @@ fn packet(
     }
 }
 
-/// Six datagrams, one every 10 ms, after three hellos; numbers 1 to 5 are lost on the direct path.
+/// Makes six datagrams, one every 10 ms, after three hellos. The direct path loses datagrams
+/// 1 to 5.
 fn direct() -> Vec<PacketRecord> {
     let hello = |number| PacketRecord {
         payload_bytes: 50,
-        ..packet(Kind::Source, SENDER, RECEIVER, number, 0, Some(50))
+        ..packet(PacketKind::Source, SENDER, RECEIVER, number, 0, Some(50))
     };
-    let video = |place: u32| {
-        let sent = 1_000 + 10 * u64::from(place);
-        let delivered = (place == 0).then_some(sent + DIRECT_MS);
-        packet(Kind::Source, SENDER, RECEIVER, HELLOS + place, sent, delivered)
+    let video = |datagram: u32| {
+        let sent = 1_000 + 10 * u64::from(datagram);
+        let delivered = (datagram == 0).then_some(sent + DIRECT_MS);
+        packet(PacketKind::Source, SENDER, RECEIVER, HELLOS + datagram, sent, delivered)
     };
     (0..HELLOS).map(hello).chain((0..6).map(video)).collect()
 }
 
-fn repair(kind: Kind, place: u32, at_ms: u64) -> PacketRecord {
-    packet(kind, EGRESS, RECEIVER, HELLOS + place, at_ms - 10, Some(at_ms))
+fn repair(kind: PacketKind, datagram: u32, at_ms: u64) -> PacketRecord {
+    packet(kind, EGRESS, RECEIVER, HELLOS + datagram, at_ms - 10, Some(at_ms))
 }
 
-fn found(packets: &[PacketRecord], arrived: &[(u32, f64)]) -> Vec<Fate> {
-    let sent: Vec<_> = (0..6).map(|place| 1_000.0 + 10.0 * f64::from(place)).collect();
+fn found(packets: &[PacketRecord], arrived: &[(u32, f64)]) -> Vec<DatagramOutcome> {
+    let sent: Vec<_> = (0..6).map(|datagram| 1_000.0 + 10.0 * f64::from(datagram)).collect();
     let pair = PairTraffic {
         sender: SENDER,
         receiver: RECEIVER,
@@ -59,19 +60,26 @@ fn found(packets: &[PacketRecord], arrived: &[(u32, f64)]) -> Vec<Fate> {
         would_lose: None,
         direct_ms: DIRECT_MS as f64,
     };
-    fates(packets, &pair).expect("every datagram has its packet")
+    datagram_outcomes(packets, &pair).expect("every datagram has its packet")
 }
 
-/// 0 came directly, twice; 1 from the cache; 2 decoded, before a cooperative repair came too; 3 cooperatively; 4 late; 5 never.
-fn mixed() -> Vec<Fate> {
+/// Makes datagrams with one outcome each:
+///
+/// - 0 arrives directly, twice;
+/// - 1 from the cache;
+/// - 2 decoded, before a cooperative repair arrives, too;
+/// - 3 cooperatively;
+/// - 4 late;
+/// - 5 never.
+fn mixed() -> Vec<DatagramOutcome> {
     let mut packets = direct();
     packets.extend([
-        repair(Kind::Cached, 1, 1_100),
-        repair(Kind::Cooperative, 2, 1_200),
-        repair(Kind::Cooperative, 3, 1_110),
-        repair(Kind::Cached, 4, 1_299),
+        repair(PacketKind::Cached, 1, 1_100),
+        repair(PacketKind::Cooperative, 2, 1_200),
+        repair(PacketKind::Cooperative, 3, 1_110),
+        repair(PacketKind::Cached, 4, 1_299),
     ]);
-    // The order of repair packets in the log is that of their sending: nothing depends on it.
+    // Repair packets are logged in the order of sending, and the evaluation must not depend on it.
     packets.reverse();
     let arrived =
         [(0, 1_050.0), (0, 1_060.0), (1, 1_100.5), (2, 1_103.0), (3, 1_111.0), (4, 1_300.0), (99, 1.0)];
@@ -83,12 +91,18 @@ fn every_datagram_has_its_fate() {
     let fates = mixed();
     let lost: Vec<_> = fates.iter().map(|fate| fate.is_lost).collect();
     assert_eq!(lost, [false, true, true, true, true, true]);
-    let times: Vec<_> = fates.iter().map(Fate::repair_ms).collect();
+    let times: Vec<_> = fates.iter().map(DatagramOutcome::repair_ms).collect();
     assert_eq!(times, [None, Some(40.5), Some(33.0), Some(31.0), Some(210.0), None]);
-    let ways: Vec<_> = fates.iter().map(|fate| fate.way).collect();
-    let expected =
-        [None, Some(Way::Cache), Some(Way::InStream), Some(Way::Cooperative), Some(Way::Cache), None];
-    assert_eq!(ways, expected);
+    let methods: Vec<_> = fates.iter().map(|fate| fate.repair_method).collect();
+    let expected = [
+        None,
+        Some(RepairMethod::Cache),
+        Some(RepairMethod::InStream),
+        Some(RepairMethod::Cooperative),
+        Some(RepairMethod::Cache),
+        None,
+    ];
+    assert_eq!(methods, expected);
     assert_eq!(fates[0].duplicates, 1);
 }
 
@@ -106,19 +120,22 @@ fn sums_add_up() {
 
 #[test]
 fn shares_are_of_what_was_lost() {
-    assert_eq!(within(&[mixed(), mixed()], 100.0), Some(0.6));
-    assert_eq!(within(&[mixed()], 32.0), Some(0.2));
-    assert_eq!(within(&[], 100.0), None);
+    assert_eq!(repaired_within(&[mixed(), mixed()], 100.0), Some(0.6));
+    assert_eq!(repaired_within(&[mixed()], 32.0), Some(0.2));
+    assert_eq!(repaired_within(&[], 100.0), None);
 }
 
 #[test]
 fn where_nothing_is_sent_directly_the_model_says_what_would_be_lost() {
     let copies: Vec<_> = (0..6)
-        .map(|place| packet(Kind::Copy, SENDER, 0, HELLOS + place, 1_000 + 10 * u64::from(place), None))
+        .map(|datagram| {
+            packet(PacketKind::Copy, SENDER, 0, HELLOS + datagram, 1_000 + 10 * u64::from(datagram), None)
+        })
         .collect();
-    let forwarded = [0, 1].map(|place| repair(Kind::Forwarded, place, 1_055 + u64::from(place)));
+    let forwarded =
+        [0, 1].map(|datagram| repair(PacketKind::Forwarded, datagram, 1_055 + u64::from(datagram)));
     let packets = [copies, forwarded.into()].concat();
-    let sent: Vec<_> = (0..6).map(|place| 1_000.0 + 10.0 * f64::from(place)).collect();
+    let sent: Vec<_> = (0..6).map(|datagram| 1_000.0 + 10.0 * f64::from(datagram)).collect();
     let pair = PairTraffic {
         sender: SENDER,
         receiver: RECEIVER,
@@ -127,40 +144,41 @@ fn where_nothing_is_sent_directly_the_model_says_what_would_be_lost() {
         would_lose: Some(&[false, true, true, false, false, false]),
         direct_ms: 50.0,
     };
-    let fates = fates(&packets, &pair).expect("every datagram has its copy");
+    let fates = datagram_outcomes(&packets, &pair).expect("every datagram has its copy");
     assert_eq!(fates.iter().filter(|fate| fate.is_lost).count(), 2);
-    assert_eq!((fates[0].way, fates[1].way), (None, Some(Way::Forward)));
+    assert_eq!((fates[0].repair_method, fates[1].repair_method), (None, Some(RepairMethod::Forward)));
 }
 
-/// A pair that sent at these times, in milliseconds.
+/// Makes a pair that sent at these times, in milliseconds.
 fn pair<'a>(sent_ms: &'a [f64], arrived: &'a [(u32, f64)]) -> PairTraffic<'a> {
     PairTraffic { sender: SENDER, receiver: RECEIVER, sent_ms, arrived, would_lose: None, direct_ms: 50.0 }
 }
 
 #[test]
 fn packets_that_went_round_the_emulator_are_noticed() {
-    let sent: Vec<_> = (0..20).map(|place| 1_000.0 + 10.0 * f64::from(place)).collect();
-    let error = fates(&direct(), &pair(&sent, &[])).expect_err("most are missing");
-    assert!(format!("{error:#}").contains("sent 20 datagrams, but 6 source packets"), "{error:#}");
-    let error = fates(&direct(), &pair(&sent[..5], &[])).expect_err("there is one too many");
-    assert!(format!("{error:#}").contains("sent 5 datagrams, but 6 source packets"), "{error:#}");
+    let sent: Vec<_> = (0..20).map(|datagram| 1_000.0 + 10.0 * f64::from(datagram)).collect();
+    let error = datagram_outcomes(&direct(), &pair(&sent, &[])).expect_err("most are missing");
+    assert!(format!("{error:#}").contains("20 datagrams were sent, but 6 source packets"), "{error:#}");
+    let error = datagram_outcomes(&direct(), &pair(&sent[..5], &[])).expect_err("there is one too many");
+    assert!(format!("{error:#}").contains("5 datagrams were sent, but 6 source packets"), "{error:#}");
 }
 
-/// What is sent every 10 ms, of which the machine loses some: before the agent, which then gives out no number, or behind it.
-fn busy(before_agent: &[u32], behind_agent: &[u32]) -> Vec<Fate> {
-    let sent: Vec<_> = (0..40).map(|place| 1_000.0 + 10.0 * f64::from(place)).collect();
+/// Makes datagrams sent every 10 ms, some lost by the machine: before the agent, which then assigns
+/// no sequence number, or behind it.
+fn busy(before_agent: &[u32], behind_agent: &[u32]) -> Vec<DatagramOutcome> {
+    let sent: Vec<_> = (0..40).map(|datagram| 1_000.0 + 10.0 * f64::from(datagram)).collect();
     let (mut packets, mut arrived, mut number) = (Vec::new(), Vec::new(), HELLOS);
-    for place in (0..40).filter(|place| !before_agent.contains(place)) {
+    for datagram in (0..40).filter(|datagram| !before_agent.contains(datagram)) {
         number += 1;
-        let at = 1_000 + 10 * u64::from(place) + 1;
+        let at = 1_000 + 10 * u64::from(datagram) + 1;
         // Every fifth is lost on the network.
-        let delivered = (place % 5 != 0).then_some(at + DIRECT_MS);
-        if !behind_agent.contains(&place) {
-            packets.push(packet(Kind::Source, SENDER, RECEIVER, number, at, delivered));
-            arrived.extend(delivered.map(|at| (place, at as f64)));
+        let delivered = (datagram % 5 != 0).then_some(at + DIRECT_MS);
+        if !behind_agent.contains(&datagram) {
+            packets.push(packet(PacketKind::Source, SENDER, RECEIVER, number, at, delivered));
+            arrived.extend(delivered.map(|at| (datagram, at as f64)));
         }
     }
-    fates(&packets, &pair(&sent, &arrived)).expect("most have their packets")
+    datagram_outcomes(&packets, &pair(&sent, &arrived)).expect("most have their packets")
 }
 
 #[test]
@@ -174,13 +192,13 @@ fn what_the_machine_loses_is_known_by_its_place_and_is_no_loss_of_the_network() 
         (&[], &[0, 39]),
     ] {
         let fates = busy(before_agent, behind_agent);
-        for (place, fate) in (0..).zip(&fates) {
-            let is_spoiled = before_agent.contains(&place) || behind_agent.contains(&place);
-            let is_lost = place % 5 == 0 && !is_spoiled;
+        for (datagram, fate) in (0..).zip(&fates) {
+            let is_spoiled = before_agent.contains(&datagram) || behind_agent.contains(&datagram);
+            let is_lost = datagram % 5 == 0 && !is_spoiled;
             assert_eq!(
                 (fate.is_spoiled, fate.is_lost),
                 (is_spoiled, is_lost),
-                "{place} of {before_agent:?} {behind_agent:?}"
+                "{datagram} of {before_agent:?} {behind_agent:?}"
             );
         }
         let run = summarise(RunKind::Coding, &[fates], &Traffic::default(), None, None);

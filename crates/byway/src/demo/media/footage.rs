@@ -1,4 +1,4 @@
-//! From footage to the stream that is sent.
+//! Conversion of footage into the stream that is sent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::FRAMES_PER_SECOND;
-use super::stream::{DATAGRAM_BYTES, Places, datagrams};
+use super::stream::{DATAGRAM_BYTES, DatagramIndex, datagrams};
 use super::tools::{Tools, file_argument};
 use crate::exit::{Cause, Failure};
 use crate::interrupt;
@@ -14,25 +14,26 @@ use crate::interrupt;
 /// The rate of the stream in bits per second, null packets included.
 const MUX_BITS_PER_SECOND: u64 = 1_500_000;
 
-/// What the video itself takes of it. The rest is for headers and for key frames that take longer than others.
+/// Share of the video itself in this rate. The rest is for headers and for key frames, which take
+/// longer than other frames.
 const VIDEO_BITRATE: &str = "1150k";
 
-/// Half a second of the rate: a live encoder's buffer.
+/// Buffer of the encoder's rate control, in bits: half a second of the rate, as in a live encoder.
 const VIDEO_BUFFER: &str = "575k";
 
-/// What is shown.
+/// Footage that the demo shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Footage {
-    /// Five seconds of Big Buck Bunny, in this file.
+    /// Five seconds of Big Buck Bunny, in the file at this path.
     BigBuckBunny(PathBuf),
-    /// Somebody's own.
+    /// Video file of the user.
     Own(PathBuf),
-    /// ffmpeg's test picture: nothing real.
+    /// ffmpeg's generated test picture, without a file.
     Generator,
 }
 
 impl Footage {
-    /// What it is, for people.
+    /// Describes the footage, with its authors, for readers of the report.
     pub(crate) fn description(&self) -> String {
         match self {
             Self::BigBuckBunny(_) => {
@@ -40,7 +41,7 @@ impl Footage {
                     .into()
             }
             Self::Own(path) => format!("{}, 1280x720, looped", path.display()),
-            Self::Generator => "ffmpeg's test picture, NOT real footage (there was none)".into(),
+            Self::Generator => "ffmpeg's test picture, NOT real footage (none found)".into(),
         }
     }
 
@@ -56,13 +57,13 @@ impl Footage {
     }
 }
 
-/// A video as it is sent.
+/// A video cut into the datagrams that every run sends.
 #[derive(Clone, Debug)]
 pub(crate) struct Video {
-    /// Its datagrams, no two alike.
+    /// Datagrams in the order of sending, all with different contents.
     pub(crate) datagrams: Vec<Vec<u8>>,
     pub(crate) frames: u32,
-    /// The original, which all that is received is compared with.
+    /// Nearly lossless reference video, with which each received video is compared.
     pub(super) reference: PathBuf,
 }
 
@@ -70,7 +71,7 @@ impl Video {
     /// The time between two datagrams, in nanoseconds.
     pub(crate) const INTERVAL_NANOS: u64 = DATAGRAM_BYTES as u64 * 8 * 1_000_000_000 / MUX_BITS_PER_SECOND;
 
-    /// How long it takes to send.
+    /// Returns the time that sending the whole video takes, in nanoseconds.
     pub(crate) fn nanos(&self) -> u64 {
         self.datagrams.len() as u64 * Self::INTERVAL_NANOS
     }
@@ -78,8 +79,12 @@ impl Video {
 
 /// Loops the footage to `seconds`, encodes it and cuts it into datagrams.
 ///
-/// The encoder is set as one for calls is: slices, so that a loss does not cost a whole frame; a key frame with its
-/// headers every second; no frames that wait for later ones; a constant rate.
+/// The encoder is set as for calls:
+///
+/// - slices, because a loss then costs less than a frame;
+/// - a key frame with its headers every second;
+/// - no frames that depend on later ones;
+/// - a constant rate.
 pub(crate) fn prepare(
     tools: &Tools,
     footage: &Footage,
@@ -99,24 +104,26 @@ pub(crate) fn prepare(
     // Nearly lossless and quickly decoded: this is the original from here on.
     arguments.extend(["-c:v", "libx264", "-preset", "ultrafast", "-crf", "8", "-g", "25"].map(Into::into));
     arguments.push(file_argument(&reference));
-    tools.run(arguments).context("looping the footage")?;
-    encode(tools, &reference, &stream).context("encoding the footage")?;
-    let bytes = fs::read(&stream).with_context(|| format!("reading {}", stream.display()))?;
+    tools.run(arguments).context("cannot loop the footage")?;
+    encode(tools, &reference, &stream).context("cannot encode the footage")?;
+    let bytes = fs::read(&stream).with_context(|| format!("cannot read {}", stream.display()))?;
     let datagrams = datagrams(bytes)?;
-    Places::new(&datagrams)?;
+    DatagramIndex::new(&datagrams)?;
     let frames = u32::try_from(seconds)? * FRAMES_PER_SECOND;
     Ok(Video { datagrams, frames, reference })
 }
 
+/// Checks that ffmpeg finds a video in the user's file.
+///
 /// # Errors
-/// If the user's file is no video; the error quotes what ffmpeg says of it.
+/// If it finds none; the error quotes ffmpeg's message.
 fn probe(tools: &Tools, path: &Path) -> anyhow::Result<()> {
     let mut arguments = vec!["-i".into(), file_argument(path)];
     arguments.extend(["-map", "0:v:0", "-frames:v", "1", "-f", "null", "/dev/null"].map(Into::into));
     let Err(error) = tools.run(arguments) else { return Ok(()) };
     interrupt::check()?;
-    let advice = "give a file with a video that ffmpeg can read";
-    let message = format!("--video {}: ffmpeg finds no video in it: {advice}. {error:#}", path.display());
+    let advice = "name a file with a video that ffmpeg can read";
+    let message = format!("--video {}: no video found by ffmpeg: {advice}. {error:#}", path.display());
     Err(Failure::new(Cause::Settings, message).into())
 }
 

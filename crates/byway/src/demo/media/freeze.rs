@@ -1,25 +1,27 @@
-//! When a picture stood still.
+//! Freezes: periods without a new picture.
 
 use serde::{Deserialize, Serialize};
 
 use super::FRAMES_PER_SECOND;
 
-/// A picture that stood still, in seconds since the video's begin.
+/// Freeze of the picture, in seconds since the video's begin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Freeze {
     pub(crate) from: f64,
     pub(crate) seconds: f64,
 }
 
-/// Finds the freezes in a video of `frames` frames of which those with the numbers `shown` were shown: gaps of at least
-/// max(3 x mean, mean + 150 ms), where the mean is that of the video as it was sent.
+/// Finds the freezes in a video of `frames` frames, from the numbers `shown` of the frames that
+/// appeared. A freeze is a gap of at least max(3 x mean, mean + 150 ms), where mean is the frame
+/// interval of the sent video.
 pub(crate) fn freezes(shown: &[u32], frames: u32) -> Vec<Freeze> {
     let mean = 1.0 / f64::from(FRAMES_PER_SECOND);
     let shortest = (3.0 * mean).max(mean + 0.15);
     let mut shown = shown.to_vec();
     shown.sort_unstable();
     shown.dedup();
-    // Before the first picture there is none, as if one had been shown just before the begin.
+    // The time before the first picture counts like a freeze of a picture shown just before the
+    // begin.
     let from = [0].into_iter().chain(shown.iter().map(|frame| frame + 1));
     let until = shown.iter().map(|frame| frame + 1).chain([frames + 1]);
     let gaps = from.zip(until).map(|(from, until)| {

@@ -1,7 +1,7 @@
-//! Real video: prepared before packets fly, judged after they have flown.
+//! Real video, prepared before a run and evaluated after it.
 //!
-//! [`Tools`] are ffmpeg and what it must be able to do; [`prepare`] makes the [`Video`] that every run sends;
-//! [`score`](Video::score) says what a viewer saw of what came in time.
+//! [`Tools`] checks and runs ffmpeg. [`prepare`] makes the [`Video`] that every run sends.
+//! [`score`](Video::score) compares the pictures that a viewer saw with the original.
 
 mod footage;
 mod freeze;
@@ -12,8 +12,8 @@ mod tools;
 pub(crate) use footage::{Footage, Video, prepare};
 pub(crate) use freeze::Freeze;
 pub(crate) use score::Score;
-pub(crate) use stream::{DATAGRAM_BYTES, Places, SYNC_BYTE};
+pub(crate) use stream::{DATAGRAM_BYTES, DatagramIndex, SYNC_BYTE};
 pub(crate) use tools::Tools;
 
-/// Frames of all videos of the demo in a second.
+/// Frame rate of all videos of the demo.
 pub(crate) const FRAMES_PER_SECOND: u32 = 25;

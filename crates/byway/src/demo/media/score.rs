@@ -1,4 +1,5 @@
-//! What a viewer saw: the datagrams that came in time, decoded and compared with the original.
+//! Score of a received video: the datagrams that arrived in time, decoded and compared with the
+//! original.
 
 use std::fs;
 use std::path::Path;
@@ -11,36 +12,43 @@ use super::footage::Video;
 use super::freeze::{Freeze, freezes};
 use super::tools::{Tools, file_argument};
 
-/// The stream as far as it came in time, in the folder of a run.
+/// File with the part of the stream that arrived in time, in the folder of a run.
 const RECEIVED: &str = "received.ts";
 
-/// Above this, in dB, nobody sees a difference; a frame without any has none (infinity).
+/// Highest PSNR that counts, in dB: no viewer sees a difference above it. An identical frame has
+/// infinite PSNR.
 const PSNR_MAX_DB: f64 = 100.0;
 
-/// What a frame is worth before the first picture is there, in dB.
+/// PSNR of a frame before the first picture, in dB.
 const NO_PICTURE_DB: f64 = 0.0;
 
-/// What a viewer saw of a video.
+/// Quality of a received video as the viewer saw it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Score {
-    /// Of each frame of the original, against the picture that stood on the screen at its time.
+    /// PSNR in dB of each frame of the original, compared with the picture on the viewer's screen
+    /// at that time.
     pub(crate) psnr_db: Vec<f64>,
-    /// The frames of the original that were decoded, damaged or not.
+    /// Indices of the original's frames that the decoder returned, damaged or not.
     pub(crate) shown: Vec<u32>,
     pub(crate) freezes: Vec<Freeze>,
 }
 
 impl Video {
-    /// Judges what came in time, by place. Files go to `folder`.
+    /// Scores the received video. `in_time` states for each datagram, by index, whether it arrived
+    /// by the deadline. Files of the decoder are written to `folder`.
     ///
-    /// Datagrams are decoded in the order in which they were sent: a player that waits until the deadline has a buffer in
-    /// which it sorts.
+    /// Datagrams are decoded in the order in which they were sent, because a player that waits
+    /// until the deadline sorts them in its buffer.
     pub(crate) fn score(&self, tools: &Tools, in_time: &[bool], folder: &Path) -> anyhow::Result<Score> {
         let received = folder.join(RECEIVED);
-        let bytes =
-            self.datagrams.iter().zip(in_time).filter(|&(_, &came)| came).map(|(datagram, _)| &datagram[..]);
+        let bytes = self
+            .datagrams
+            .iter()
+            .zip(in_time)
+            .filter(|&(_, &is_in_time)| is_in_time)
+            .map(|(datagram, _)| &datagram[..]);
         let bytes = bytes.collect::<Vec<_>>().concat();
-        fs::write(&received, &bytes).with_context(|| format!("writing {}", received.display()))?;
+        fs::write(&received, &bytes).with_context(|| format!("cannot write {}", received.display()))?;
         if bytes.is_empty() {
             return Ok(self.nothing());
         }
@@ -53,7 +61,7 @@ impl Video {
             .extend(["-filter_complex", graph, "-map", "[o]", "-f", "null", "/dev/null"].map(Into::into));
         arguments.extend(["-map", "[y]", "-fps_mode", "passthrough", "-f", "framecrc"].map(Into::into));
         arguments.push(file_argument(&frames));
-        let printed = tools.run(arguments).context("decoding what was received")?;
+        let printed = tools.run(arguments).context("cannot decode the received video")?;
         let shown = shown_frames(&fs::read_to_string(&frames)?);
         let psnr_db = aligned(psnr_values(&String::from_utf8_lossy(&printed)), self.frames);
         Ok(Score { psnr_db, freezes: freezes(&shown, self.frames), shown })
@@ -64,7 +72,7 @@ impl Video {
         Score { psnr_db, shown: Vec::new(), freezes: freezes(&[], self.frames) }
     }
 
-    /// The picture of the original at this time, in seconds.
+    /// Returns the picture of the reference video at this time, in seconds, as a JPEG.
     pub(crate) fn original(&self, tools: &Tools, seconds: f64) -> anyhow::Result<Vec<u8>> {
         let all: Vec<_> = (0..self.frames).collect();
         jpeg(tools, &self.reference, last_shown(&all, seconds).unwrap_or(0))
@@ -72,46 +80,47 @@ impl Video {
 }
 
 impl Score {
-    /// For how long the picture stood still.
+    /// Returns the total length of the freezes in seconds.
     pub(crate) fn frozen_seconds(&self) -> f64 {
         self.freezes.iter().fold(0.0, |sum, freeze| sum + freeze.seconds)
     }
 
-    /// The picture on the screen at this time, in seconds, as a JPEG; `None` if there was none yet. `folder` is that of the
-    /// score.
+    /// Returns the picture on the viewer's screen at this time, in seconds, as a JPEG; `None`
+    /// before the first picture. `folder` has the files of [`Video::score`].
     pub(crate) fn picture(
         &self,
         tools: &Tools,
         folder: &Path,
         seconds: f64,
     ) -> anyhow::Result<Option<Vec<u8>>> {
-        let Some(place) = last_shown(&self.shown, seconds) else { return Ok(None) };
-        jpeg(tools, &folder.join(RECEIVED), place).map(Some)
+        let Some(frame_index) = last_shown(&self.shown, seconds) else { return Ok(None) };
+        jpeg(tools, &folder.join(RECEIVED), frame_index).map(Some)
     }
 }
 
-fn jpeg(tools: &Tools, file: &Path, place: usize) -> anyhow::Result<Vec<u8>> {
-    let filter = format!("select=eq(n\\,{place}),scale=640:-2");
+fn jpeg(tools: &Tools, file: &Path, frame_index: usize) -> anyhow::Result<Vec<u8>> {
+    let filter = format!("select=eq(n\\,{frame_index}),scale=640:-2");
     let mut arguments = vec!["-copyts".into(), "-i".into(), file_argument(file)];
     arguments
         .extend(["-vf", &filter, "-fps_mode", "passthrough", "-frames:v", "1", "-q:v", "4"].map(Into::into));
     arguments.extend(["-c:v", "mjpeg", "-f", "image2pipe", "-"].map(Into::into));
-    tools.run(arguments).context("taking a picture")
+    tools.run(arguments).context("cannot extract a picture")
 }
 
-/// The place among the decoded frames of the one on the screen at this time.
+/// Returns the index, among the decoded frames, of the one on the screen at this time in seconds.
 fn last_shown(shown: &[u32], seconds: f64) -> Option<usize> {
     let time = |frame: u32| f64::from(frame) / f64::from(FRAMES_PER_SECOND);
     shown.iter().rposition(|&frame| time(frame) <= seconds + 1e-9)
 }
 
-/// The frames in a list of ffmpeg's `framecrc`: stream, decoding time, presentation time, and more.
+/// Parses the numbers of the decoded frames from ffmpeg's `framecrc` list, whose third column is
+/// the presentation time.
 fn shown_frames(list: &str) -> Vec<u32> {
     let frames = list.lines().filter(|line| !line.starts_with('#'));
     frames.filter_map(|line| line.split(',').nth(2)?.trim().parse().ok()).collect()
 }
 
-/// The values in a list of ffmpeg's filter `psnr`.
+/// Parses the values in the output of ffmpeg's filter `psnr`.
 fn psnr_values(list: &str) -> Vec<f64> {
     let values = list.lines().filter_map(|line| {
         let value = line.split_whitespace().find_map(|word| word.strip_prefix("psnr_avg:"))?;
@@ -120,7 +129,8 @@ fn psnr_values(list: &str) -> Vec<f64> {
     values.map(|value| value.min(PSNR_MAX_DB)).collect()
 }
 
-/// One value for each frame of the original: the filter has none as long as there is no picture.
+/// Returns one PSNR value for each frame of the original. ffmpeg reports none before the first
+/// picture; these frames get [`NO_PICTURE_DB`].
 fn aligned(values: Vec<f64>, frames: u32) -> Vec<f64> {
     let frames = frames as usize;
     let missing = frames.saturating_sub(values.len());

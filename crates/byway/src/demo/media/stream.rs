@@ -1,4 +1,4 @@
-//! A constant-rate MPEG transport stream (ISO/IEC 13818-1) as datagrams, each of which is unlike all others.
+//! A constant-rate MPEG transport stream (ISO/IEC 13818-1) as datagrams, all of them different.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ pub(crate) const SYNC_BYTE: u8 = 0x47;
 /// Bytes of a packet of a transport stream.
 const PACKET_BYTES: usize = 188;
 
-/// Packets in a datagram: as many as fit into an Ethernet frame, as everybody does it.
+/// Packets in a datagram: as many as fit into an Ethernet frame, as usual.
 const PACKETS_PER_DATAGRAM: usize = 7;
 
-/// Bytes of a datagram.
+/// Bytes of each datagram of the video.
 pub(crate) const DATAGRAM_BYTES: usize = PACKETS_PER_DATAGRAM * PACKET_BYTES;
 
 /// The packet identifier of null packets, which fill up the rate and which decoders skip.
@@ -22,16 +22,16 @@ const NULL_PACKET: u16 = 0x1fff;
 /// Bytes before the payload of a null packet.
 const HEADER_BYTES: usize = 4;
 
-/// Cuts a transport stream into datagrams, filling up the last one with null packets; and writes a running number into
-/// all null packets, so that even datagrams of nothing else can be told apart.
+/// Cuts a transport stream into datagrams, and fills up the last one with null packets. Each null
+/// packet gets a number, because even datagrams of null packets alone must differ.
 pub(crate) fn datagrams(mut stream: Vec<u8>) -> anyhow::Result<Vec<Vec<u8>>> {
-    ensure!(!stream.is_empty(), "ffmpeg made an empty transport stream");
-    ensure!(stream.len().is_multiple_of(PACKET_BYTES), "the transport stream ends within a packet");
+    ensure!(!stream.is_empty(), "ffmpeg wrote an empty transport stream");
+    ensure!(stream.len().is_multiple_of(PACKET_BYTES), "transport stream truncated within a packet");
     while !stream.len().is_multiple_of(DATAGRAM_BYTES) {
         stream.extend_from_slice(&null_packet());
     }
     for (packet, number) in stream.chunks_exact_mut(PACKET_BYTES).zip(0_u64..) {
-        ensure!(packet[0] == SYNC_BYTE, "packet {number} of the transport stream has no sync byte");
+        ensure!(packet[0] == SYNC_BYTE, "packet {number} of the transport stream without sync byte");
         if u16::from_be_bytes([packet[1] & 0x1f, packet[2]]) == NULL_PACKET {
             packet[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&number.to_be_bytes());
         }
@@ -39,31 +39,33 @@ pub(crate) fn datagrams(mut stream: Vec<u8>) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(stream.chunks_exact(DATAGRAM_BYTES).map(<[u8]>::to_vec).collect())
 }
 
-/// A null packet without a number.
+/// Returns a null packet of the transport stream, whose payload does not contain a number yet.
 fn null_packet() -> [u8; PACKET_BYTES] {
     let mut packet = [0xff; PACKET_BYTES];
     packet[..HEADER_BYTES].copy_from_slice(&[SYNC_BYTE, 0x1f, 0xff, 0x10]);
     packet
 }
 
-/// Finds the place of a datagram in the stream by its content.
+/// Map from a datagram's content to its index in the stream.
 #[derive(Debug)]
-pub(crate) struct Places<'a>(BTreeMap<&'a [u8], u32>);
+pub(crate) struct DatagramIndex<'a>(BTreeMap<&'a [u8], u32>);
 
-impl<'a> Places<'a> {
+impl<'a> DatagramIndex<'a> {
+    /// Indexes the video's datagrams by their content.
+    ///
     /// # Errors
-    /// If two datagrams are alike: they could not be told apart.
+    /// If two datagrams are equal: a receiver could not distinguish them.
     pub(crate) fn new(datagrams: &'a [Vec<u8>]) -> anyhow::Result<Self> {
-        let places: BTreeMap<_, _> = datagrams.iter().map(Vec::as_slice).zip(0..).collect();
+        let indices: BTreeMap<_, _> = datagrams.iter().map(Vec::as_slice).zip(0..).collect();
         ensure!(
-            places.len() == datagrams.len(),
-            "{} of the video's datagrams are like others: give another video",
-            datagrams.len() - places.len()
+            indices.len() == datagrams.len(),
+            "{} of the video's datagrams are duplicates, so losses cannot be told apart: use another video",
+            datagrams.len() - indices.len()
         );
-        Ok(Self(places))
+        Ok(Self(indices))
     }
 
-    pub(crate) fn of(&self, datagram: &[u8]) -> Option<u32> {
+    pub(crate) fn index_of(&self, datagram: &[u8]) -> Option<u32> {
         self.0.get(datagram).copied()
     }
 }
@@ -89,10 +91,10 @@ mod tests {
         let cut = datagrams(stream).expect("a stream");
         assert_eq!(cut.len(), 3);
         assert_eq!(cut[0][3 * PACKET_BYTES..4 * PACKET_BYTES], packet(0x100, 9));
-        let places = Places::new(&cut).expect("all differ");
-        let found: Vec<_> = cut.iter().map(|datagram| places.of(datagram)).collect();
+        let places = DatagramIndex::new(&cut).expect("all differ");
+        let found: Vec<_> = cut.iter().map(|datagram| places.index_of(datagram)).collect();
         assert_eq!(found, [Some(0), Some(1), Some(2)]);
-        assert_eq!(places.of(b"another"), None);
+        assert_eq!(places.index_of(b"another"), None);
     }
 
     #[test]
@@ -112,7 +114,7 @@ mod tests {
     #[test]
     fn a_stream_that_repeats_itself_is_refused() {
         let datagram = vec![1; DATAGRAM_BYTES];
-        let error = Places::new(&[datagram.clone(), datagram]).expect_err("they are alike");
+        let error = DatagramIndex::new(&[datagram.clone(), datagram]).expect_err("they are alike");
         assert!(error.to_string().starts_with("1 of the video's datagrams"), "{error}");
     }
 }

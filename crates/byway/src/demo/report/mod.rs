@@ -1,16 +1,16 @@
-//! What the demo has found, for people: a table in the terminal and a page to show around.
+//! Report of the demo: a table in the terminal, and an HTML page to pass on.
 //!
-//! All of it is made from a [`Story`], which needs no network and no ffmpeg.
+//! Both are made from a [`ReportData`], without network or ffmpeg.
 
 mod charts;
+mod data;
+mod format;
 mod page;
 mod spoiled;
-mod story;
 mod terminal;
 #[cfg(test)]
 mod tests;
-mod words;
 
+pub(crate) use data::{AddedDelay, ReportData, RunReport, bins};
 pub(crate) use page::page;
-pub(crate) use story::{AddedDelay, RunStory, Story, bins};
 pub(crate) use terminal::{seeds_table, table};

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
+use super::data::ReportData;
+use super::format::{count, megabytes, number, percent, share, title};
 use super::spoiled::{is_spoiled, spoiled};
-use super::story::Story;
-use super::words::{count, megabytes, number, percent, share, title};
 use crate::demo::results::{FailedRun, RunKind};
 use crate::table::aligned;
 
-/// What a reader without a browser sees.
-pub(crate) fn table(story: &Story) -> String {
+/// Returns the table for the terminal.
+pub(crate) fn table(report: &ReportData) -> String {
     let heads = [
         "run",
         "lost",
@@ -24,7 +24,7 @@ pub(crate) fn table(story: &Story) -> String {
         "relays send",
     ];
     let mut rows = vec![heads.map(String::from)];
-    for (result, run) in story.runs() {
+    for (result, run) in report.runs() {
         let frozen = run.score.frozen_seconds();
         let mark = if is_spoiled(result, run) { " *" } else { "" };
         rows.push([
@@ -41,39 +41,43 @@ pub(crate) fn table(story: &Story) -> String {
             megabytes(result.relay_egress_bytes),
         ]);
     }
-    for failed in &story.result.failed {
+    for failed in &report.result.failed {
         let mut row = heads.map(|_| "–".to_owned());
         (row[0], row[1]) = (title(failed.service).into(), "failed".into());
         rows.push(row);
     }
     let mut text = aligned(&rows);
     // Writing to a string cannot fail.
-    let _ = write!(text, "{}", closing(story));
+    let _ = write!(text, "{}", closing(report));
     text
 }
 
-fn closing(story: &Story) -> String {
+fn closing(report: &ReportData) -> String {
     let mut text = String::new();
-    let both = story.run(RunKind::Coding).zip(story.run(RunKind::Forwarding));
+    let both = report.run(RunKind::Coding).zip(report.run(RunKind::Forwarding));
     let bytes =
         both.and_then(|((coding, _), (whole, _))| share(coding.relay_egress_bytes, whole.relay_egress_bytes));
     if let Some(bytes) = bytes {
-        let _ = writeln!(text, "Coding: relays send {} of what forwarding makes them send.", percent(bytes));
+        let _ = writeln!(
+            text,
+            "Coding: relays send {} of the bytes that they send with forwarding.",
+            percent(bytes)
+        );
     }
-    if let Some(delay) = story.added_delay {
+    if let Some(delay) = report.added_delay {
         let added = delay.byway_p99 - delay.plain_p99;
         let _ = writeln!(
             text,
-            "Without losses, Byway adds {added:.2} ms to the delay (p99 {:.2} ms, plain UDP {:.2} ms).",
+            "Without loss, Byway adds {added:.2} ms to the delay (p99 {:.2} ms, plain UDP {:.2} ms).",
             delay.byway_p99, delay.plain_p99
         );
     }
-    if let Some(after) = story.after_kill() {
+    if let Some(after) = report.after_kill() {
         let missed = after.late + after.unrepaired;
         let verdict = if after.is_no_worse() {
             "no more than on the Internet alone".into()
         } else {
-            format!("MORE than on the Internet alone, {} of {} pairs", after.pairs_worse, story.pairs)
+            format!("MORE than on the Internet alone, {} of {} pairs", after.pairs_worse, report.pairs)
         };
         let _ = writeln!(
             text,
@@ -84,17 +88,20 @@ fn closing(story: &Story) -> String {
             count(missed),
         );
     }
-    if let Some((_, lone)) = story.run(RunKind::Lone) {
+    if let Some((_, lone)) = report.run(RunKind::Lone) {
         for note in &lone.notes {
             let _ = writeln!(text, "One pair alone, byway status: {note}");
         }
     }
-    for FailedRun { service, error } in &story.result.failed {
+    for FailedRun { service, error } in &report.result.failed {
         let _ = writeln!(text, "{} failed: {error}", title(*service));
     }
-    let spoiled = spoiled(story);
+    let spoiled = spoiled(report);
     if !spoiled.is_empty() {
-        text.push_str("* This machine was too busy to keep time well: expect better numbers on an idle one. What it spoiled:\n");
+        text.push_str(
+            "* This machine was too busy to send packets on time: expect better numbers on an idle \
+             one. Affected figures:\n",
+        );
     }
     for words in spoiled {
         let _ = writeln!(text, "  {words}");
@@ -102,7 +109,8 @@ fn closing(story: &Story) -> String {
     text
 }
 
-/// A seed's numbers: seed, share repaired within one round trip, 95th percentile of repair times in milliseconds.
+/// Renders the table of `--seeds` for the terminal: seed, share repaired within one round trip,
+/// 95th percentile of repair times in milliseconds.
 pub(crate) fn seeds_table(seeds: &[(u64, Option<f64>, Option<f64>)]) -> String {
     let mut rows = vec![["seed", "in 1 RTT", "repair p95 ms"].map(String::from)];
     for &(seed, within, p95) in seeds {

@@ -1,12 +1,12 @@
+use super::data::{AddedDelay, LossBin, ReportData, RunReport, bins};
 use super::page::page;
-use super::story::{AddedDelay, Bin, RunStory, Story, bins};
 use super::terminal::table;
-use crate::demo::measure::{Fate, Traffic};
+use crate::demo::measure::{DatagramOutcome, Traffic};
 use crate::demo::media::{Freeze, Score};
 use crate::demo::results::{
     AfterKill, DemoResult, FailedRun, Psnr, RepairTimes, RepairedBy, RunKind, RunResult,
 };
-use byway_lab::lateness::LatenessSummary;
+use byway_lab::timer_lateness::LatenessSummary;
 
 const AFTER_KILL: AfterKill = AfterKill {
     killed_ms: 10_012.3,
@@ -42,11 +42,11 @@ fn result(service: RunKind) -> RunResult {
     }
 }
 
-fn run(service: RunKind) -> RunStory {
+fn run(service: RunKind) -> RunReport {
     let is_alone = service == RunKind::Internet;
     let frame = |frame: u32| if is_alone && (100..225).contains(&frame) { 17.0 } else { 38.0 };
     let freezes = if is_alone { vec![Freeze { from: 4.0, seconds: 5.2 }] } else { Vec::new() };
-    RunStory {
+    RunReport {
         traffic: Traffic {
             direct: 31_000_000,
             senders_to_relays: 32_000_000,
@@ -57,7 +57,7 @@ fn run(service: RunKind) -> RunStory {
         score: Score { psnr_db: (0..500).map(frame).collect(), shown: (0..500).collect(), freezes },
         picture: (!is_alone).then(|| vec![0xff, 0xd8, 0xff]),
         bins: (0..40)
-            .map(|place| Bin { repaired: place, late: 1, missing: u32::from(is_alone) * 30 })
+            .map(|position| LossBin { repaired: position, late: 1, missing: u32::from(is_alone) * 30 })
             .collect(),
         repairs_ms: (30..90).map(f64::from).collect(),
         within_rtt: Some(0.99),
@@ -67,9 +67,9 @@ fn run(service: RunKind) -> RunStory {
     }
 }
 
-fn story() -> Story {
+fn report() -> ReportData {
     let runs = RunKind::ALL.map(result).to_vec();
-    Story {
+    ReportData {
         result: DemoResult { seed: 1, rtt_ms: 100.0, floor_ms: 42.0, runs, failed: Vec::new() },
         footage: "made up".into(),
         has_real_footage: true,
@@ -86,7 +86,7 @@ fn story() -> Story {
 
 #[test]
 fn the_page_needs_nothing_else() {
-    let page = page(&story());
+    let page = page(&report());
     for outside in ["http:", "https:", "<script", "<link", "url(", "@import"] {
         assert!(!page.contains(outside), "{outside} in the page");
     }
@@ -95,7 +95,7 @@ fn the_page_needs_nothing_else() {
 
 #[test]
 fn the_page_tells_every_run_and_escapes_what_programs_say() {
-    let page = page(&story());
+    let page = page(&report());
     for words in
         ["Internet alone", "Coding, relays killed", "frozen for 3.0 s", "99.0 %", "25.0 %", "0.25 ms"]
     {
@@ -108,16 +108,16 @@ fn the_page_tells_every_run_and_escapes_what_programs_say() {
 
 #[test]
 fn a_test_picture_is_never_taken_for_a_video() {
-    let warning = "<p class=\"notice\">This is a test picture";
-    assert!(!page(&story()).contains(warning));
-    assert!(page(&Story { has_real_footage: false, ..story() }).contains(warning));
+    let warning = "<p class=\"notice\">No real footage found";
+    assert!(!page(&report()).contains(warning));
+    assert!(page(&ReportData { has_real_footage: false, ..report() }).contains(warning));
 }
 
 #[test]
 fn a_story_without_repairs_or_pictures_can_be_told() {
-    let mut story = story();
-    for run in &mut story.runs {
-        *run = RunStory {
+    let mut report = report();
+    for run in &mut report.runs {
+        *run = RunReport {
             bins: Vec::new(),
             repairs_ms: Vec::new(),
             within_rtt: None,
@@ -126,28 +126,28 @@ fn a_story_without_repairs_or_pictures_can_be_told() {
         };
         run.score = Score::default();
     }
-    assert!(page(&story).contains("no picture"));
-    assert!(!page(&story).contains("NaN"));
+    assert!(page(&report).contains("no picture"));
+    assert!(!page(&report).contains("NaN"));
 }
 
 #[test]
 fn the_table_has_a_row_for_each_run_and_what_a_lone_pair_is_told() {
-    let table = table(&story());
+    let table = table(&report());
     assert_eq!(table.lines().count(), 2 + 7 + 4);
-    assert!(table.contains("Coding: relays send 25.0 % of what forwarding"), "{table}");
+    assert!(table.contains("Coding: relays send 25.0 % of the bytes"), "{table}");
     assert!(table.contains("adds 0.25 ms") && table.contains("byway status: nobody <here>"), "{table}");
 }
 
 #[test]
 fn a_run_that_fails_is_a_row_with_its_reason() {
-    let mut story = story();
-    let place =
-        story.result.runs.iter().position(|run| run.service == RunKind::Caching).expect("there is one");
-    story.result.runs.remove(place);
-    story.runs.remove(place);
+    let mut report = report();
+    let position =
+        report.result.runs.iter().position(|run| run.service == RunKind::Caching).expect("there is one");
+    report.result.runs.remove(position);
+    report.runs.remove(position);
     let error = "pair <2> was not heard".to_owned();
-    story.result.failed.push(FailedRun { service: RunKind::Caching, error });
-    let (table, page) = (table(&story), page(&story));
+    report.result.failed.push(FailedRun { service: RunKind::Caching, error });
+    let (table, page) = (table(&report), page(&report));
     assert!(table.lines().any(|line| line.starts_with("Caching ") && line.contains(" failed ")), "{table}");
     assert!(table.contains("Caching failed: pair <2> was not heard"), "{table}");
     assert!(page.contains("<tr><th>Caching</th><td>failed</td>"));
@@ -156,44 +156,44 @@ fn a_run_that_fails_is_a_row_with_its_reason() {
 
 #[test]
 fn figures_that_the_machine_spoiled_are_named() {
-    let mut story = story();
-    assert!(!table(&story).contains('*'));
-    story.pairs = 4;
-    story.runs[2].lateness.p99_us = 8_000;
-    story.runs[3].lateness.p99_us = 2_000;
-    story.result.runs[3].lost_by_machine = 3;
-    story.runs[3].drops = vec![("the agent of sender 2 from its application".to_owned(), 3)];
-    let table = table(&story);
+    let mut report = report();
+    assert!(!table(&report).contains('*'));
+    report.pairs = 4;
+    report.runs[2].lateness.p99_us = 8_000;
+    report.runs[3].lateness.p99_us = 2_000;
+    report.result.runs[3].lost_by_machine = 3;
+    report.runs[3].drops = vec![("the agent of sender 2, from its application".to_owned(), 3)];
+    let table = table(&report);
     for words in [
         "Coding * ",
         "Caching * ",
-        "does not keep time with 8 calls: there are 4",
-        "Coding: the emulator was up to 8 ms late (p99): none of its times count",
+        "is too slow for 8 calls: 4 ran",
+        "Coding: the emulator was up to 8 ms late (p99): its times are invalid",
         "Caching: the emulator was up to 2.0 ms late (p99): repair times",
-        "3 of 22,776 datagrams never reached the network (dropped at full sockets: the agent of sender 2 from its application: 3)",
+        "3 of 22,776 datagrams never reached the network (dropped at full sockets: the agent of sender 2, from its application: 3)",
     ] {
         assert!(table.contains(words), "{words:?} is not in {table}");
     }
-    assert!(page(&story).contains("3 of 22,776 datagrams never reached the network"));
+    assert!(page(&report).contains("3 of 22,776 datagrams never reached the network"));
     assert!(!table.contains("Forwarding *") && !table.contains("Forwarding: "), "{table}");
 }
 
 #[test]
 fn relays_that_die_are_judged_for_better_and_for_worse() {
-    let mut story = story();
+    let mut report = report();
     let good = "the direct paths lost 112 and the applications 109: no more than on the Internet alone";
-    assert!(table(&story).contains(good), "{}", table(&story));
-    assert!(page(&story).contains("No application lost more than on the Internet alone"));
-    story.result.runs[5].after_kill = Some(AfterKill { late: 7, pairs_worse: 1, ..AFTER_KILL });
+    assert!(table(&report).contains(good), "{}", table(&report));
+    assert!(page(&report).contains("No application lost more packets than on the Internet alone"));
+    report.result.runs[5].after_kill = Some(AfterKill { late: 7, pairs_worse: 1, ..AFTER_KILL });
     let bad =
         "the direct paths lost 112 and the applications 116: MORE than on the Internet alone, 1 of 8 pairs";
-    assert!(table(&story).contains(bad), "{}", table(&story));
-    assert!(page(&story).contains("1 of 8 pairs lost more than on the Internet alone"));
+    assert!(table(&report).contains(bad), "{}", table(&report));
+    assert!(page(&report).contains("1 of 8 pairs lost more packets than on the Internet alone"));
 }
 
 #[test]
 fn the_result_has_the_keys_that_are_promised() {
-    let written = serde_json::to_value(story().result).expect("JSON");
+    let written = serde_json::to_value(report().result).expect("JSON");
     let keys = |value: &serde_json::Value| -> Vec<String> {
         value.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
     };
@@ -226,13 +226,13 @@ fn the_result_has_the_keys_that_are_promised() {
 
 #[test]
 fn bins_sort_by_the_time_of_sending() {
-    let fate = |sent_ms: f64, is_lost: bool, delivered_ms: Option<f64>| Fate {
+    let fate = |sent_ms: f64, is_lost: bool, delivered_ms: Option<f64>| DatagramOutcome {
         sent_ms,
         due_ms: sent_ms + 50.0,
         is_lost,
         delivered_ms,
         duplicates: 0,
-        way: None,
+        repair_method: None,
         is_spoiled: false,
     };
     let fates = [
@@ -242,6 +242,7 @@ fn bins_sort_by_the_time_of_sending() {
         fate(600.0, false, Some(650.0)),
         fate(9_999.0, true, None),
     ];
-    let expected = [Bin { repaired: 1, late: 1, missing: 0 }, Bin { repaired: 0, late: 0, missing: 1 }];
+    let expected =
+        [LossBin { repaired: 1, late: 1, missing: 0 }, LossBin { repaired: 0, late: 0, missing: 1 }];
     assert_eq!(bins(&[fates.into()], 1.0), expected);
 }

@@ -1,4 +1,4 @@
-//! The applications: they send video at a constant rate, and write down what comes and when.
+//! The applications: they send video at a constant rate and record arrivals.
 
 mod receiver;
 mod sender;
@@ -6,6 +6,7 @@ mod sender;
 pub(crate) use receiver::{Arrival, Receivers};
 pub(crate) use sender::Senders;
 
-/// What senders say before the video, until they are heard: the first datagrams of a new mapping may be lost. It is longer than what goes
-/// as one packet everywhere, so that agents have found out what the paths carry before each datagram of the video is to be one packet.
+/// Datagram that senders repeat before the video until receivers get it, because the first
+/// datagrams of a new mapping may be lost. It exceeds what the minimum path MTU allows, so agents
+/// discover the path MTU, and each video datagram then fits into one packet.
 pub(crate) const HELLO: &[u8] = &[0; 1_200];

@@ -8,57 +8,67 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::HELLO;
 use crate::demo::clock::Instant;
 use crate::demo::limits::RECEIVED_PER_SENT_MAX;
-use crate::demo::media::Places;
-use crate::demo::udp::{Buffers, Port};
+use crate::demo::media::DatagramIndex;
+use crate::demo::udp::{Buffers, TimestampedSocket};
 
-/// How often a receiver looks whether it is told to stop.
-const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Interval at which a receiver checks its stop flag.
+const STOP_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// A datagram of the video that came.
+/// Arrival of a datagram of the video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    pub(crate) place: u32,
+    pub(crate) index: u32,
     pub(crate) at: Instant,
 }
 
-/// The receiving side of every pair.
+/// Receiving applications of all pairs: a socket each, and a flag once its sender's hello has
+/// arrived.
 #[derive(Debug)]
 pub(crate) struct Receivers {
-    ports: Vec<Port>,
-    heard: Vec<AtomicBool>,
+    sockets: Vec<TimestampedSocket>,
+    has_received: Vec<AtomicBool>,
 }
 
 impl Receivers {
     pub(crate) fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Self> {
-        let ports =
-            addresses.iter().map(|&address| Port::bind(address)).collect::<anyhow::Result<Vec<_>>>()?;
-        let heard = ports.iter().map(|_| AtomicBool::new(false)).collect();
-        Ok(Self { ports, heard })
+        let sockets = addresses
+            .iter()
+            .map(|&address| TimestampedSocket::bind(address))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let has_received = sockets.iter().map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { sockets, has_received })
     }
 
-    /// The pairs whose receiver has not heard its sender yet.
-    pub(crate) fn deaf(&self) -> Vec<usize> {
+    /// Returns the indices of pairs whose receiver has received no hello from its sender yet.
+    pub(crate) fn silent_pairs(&self) -> Vec<usize> {
         (0..)
-            .zip(&self.heard)
-            .filter(|(_, heard)| !heard.load(Ordering::Relaxed))
+            .zip(&self.has_received)
+            .filter(|(_, flag)| !flag.load(Ordering::Relaxed))
             .map(|(pair, _)| pair)
             .collect()
     }
 
-    /// Writes down what comes, by pair, until it is told to stop. What is not of the video is left out.
-    pub(crate) fn receive(&self, places: &Places<'_>, count: usize, stop: &AtomicBool) -> Vec<Vec<Arrival>> {
+    /// Records the arrivals of video datagrams by pair until the stop flag is raised. Ignores other
+    /// datagrams, and duplicates beyond [`RECEIVED_PER_SENT_MAX`].
+    pub(crate) fn receive(
+        &self,
+        indices: &DatagramIndex<'_>,
+        count: usize,
+        stop: &AtomicBool,
+    ) -> Vec<Vec<Arrival>> {
         let mut buffers = Buffers::new();
-        let mut arrived = vec![Vec::with_capacity(count); self.ports.len()];
+        let mut arrived = vec![Vec::with_capacity(count); self.sockets.len()];
         while !stop.load(Ordering::Relaxed) {
-            let mut polled: Vec<_> = self.ports.iter().map(|port| PollFd::new(port, PollFlags::IN)).collect();
-            // What goes wrong here shows as silence, which the caller sees.
-            let _ = poll(&mut polled, Some(&GLANCE));
-            for ((port, heard), arrived) in self.ports.iter().zip(&self.heard).zip(&mut arrived) {
-                port.receive(&mut buffers, |received| match places.of(received.payload) {
-                    Some(place) if arrived.len() < RECEIVED_PER_SENT_MAX * count => {
-                        arrived.push(Arrival { place, at: received.at });
+            let mut polled: Vec<_> =
+                self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+            // Errors here appear as silence, which the caller detects.
+            let _ = poll(&mut polled, Some(&STOP_POLL_INTERVAL));
+            for ((socket, flag), arrived) in self.sockets.iter().zip(&self.has_received).zip(&mut arrived) {
+                socket.receive(&mut buffers, |received| match indices.index_of(received.payload) {
+                    Some(index) if arrived.len() < RECEIVED_PER_SENT_MAX * count => {
+                        arrived.push(Arrival { index, at: received.at });
                     }
-                    None if received.payload == HELLO => heard.store(true, Ordering::Relaxed),
+                    None if received.payload == HELLO => flag.store(true, Ordering::Relaxed),
                     _ => {}
                 });
             }

@@ -8,40 +8,41 @@ use byway_wire::Ecn;
 use super::HELLO;
 use crate::demo::clock::{Instant, sharpen_timers, wait_until};
 use crate::demo::media::Video;
-use crate::demo::udp::Port;
+use crate::demo::udp::TimestampedSocket;
 
-/// The sending side of every pair: from where, and to where.
+/// Sending applications of all pairs: the socket and the destination of each.
 #[derive(Debug)]
 pub(crate) struct Senders {
-    pairs: Vec<(Port, SocketAddr)>,
+    pairs: Vec<(TimestampedSocket, SocketAddr)>,
 }
 
 impl Senders {
     pub(crate) fn bind(addresses: &[(SocketAddr, SocketAddr)]) -> anyhow::Result<Self> {
-        let bind = |&(from, to): &(SocketAddr, SocketAddr)| Ok((Port::bind(from)?, to));
+        let bind = |&(from, to): &(SocketAddr, SocketAddr)| Ok((TimestampedSocket::bind(from)?, to));
         Ok(Self { pairs: addresses.iter().map(bind).collect::<anyhow::Result<_>>()? })
     }
 
-    pub(crate) fn hello(&self) {
-        for (port, to) in &self.pairs {
-            port.send(*to, Ecn::NotCapable, HELLO);
+    pub(crate) fn send_hello(&self) {
+        for (socket, to) in &self.pairs {
+            socket.send(*to, Ecn::NotCapable, HELLO);
         }
     }
 
-    /// Sends all datagrams of the video from `start` on, evenly, the pairs one after the other within each interval; when
-    /// each was sent, by pair and place. Ends early when it is told to stop.
+    /// Sends all video datagrams from `start` on at even intervals, one of each pair in each
+    /// interval. Returns the sending times by pair and index; ends early if the stop flag is
+    /// raised.
     pub(crate) fn send(&self, datagrams: &[Vec<u8>], start: Instant, stop: &AtomicBool) -> Vec<Vec<Instant>> {
         sharpen_timers();
         let mut sent = vec![Vec::with_capacity(datagrams.len()); self.pairs.len()];
         let offset = Video::INTERVAL_NANOS / (self.pairs.len() as u64).max(1);
-        for (datagram, place) in datagrams.iter().zip(0..) {
+        for (datagram, index) in datagrams.iter().zip(0..) {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            for ((port, to), (sent, pair)) in self.pairs.iter().zip(sent.iter_mut().zip(0..)) {
-                wait_until(start.plus_nanos(place * Video::INTERVAL_NANOS + pair * offset));
+            for ((socket, to), (sent, pair)) in self.pairs.iter().zip(sent.iter_mut().zip(0..)) {
+                wait_until(start.plus_nanos(index * Video::INTERVAL_NANOS + pair * offset));
                 sent.push(Instant::now());
-                port.send(*to, Ecn::NotCapable, datagram);
+                socket.send(*to, Ecn::NotCapable, datagram);
             }
         }
         sent

@@ -1,4 +1,4 @@
-//! What a wide-area network is made of, as the demo tells its emulator.
+//! Description of a wide-area network, which the demo sends to its emulator.
 
 use std::net::SocketAddr;
 
@@ -7,18 +7,18 @@ use byway_sim::{GilbertElliott, Jitter, Link, Loss, Span};
 use byway_units::{Duration, Probability, Time};
 use serde::{Deserialize, Serialize};
 
-/// A network: nodes by their place, and the one-way links between them.
+/// Emulated network: nodes by index, and the one-way links between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
-    /// From which all chance follows.
+    /// Random seed of the network's jitter and losses.
     pub(crate) seed: u64,
     pub(crate) nodes: Vec<NodeDescription>,
     pub(crate) links: Vec<LinkDescription>,
 }
 
-/// A program on the network. It listens on its real address; others know it by its public one, which is the
-/// emulator's.
+/// Program on the emulated network. It listens at its real address; others know it by its public
+/// one, which is a socket of the emulator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeDescription {
@@ -27,23 +27,23 @@ pub(crate) struct NodeDescription {
     pub(crate) public: SocketAddr,
 }
 
-/// One direction between two nodes, which are named by their place in [`Description::nodes`].
+/// One direction between two nodes, as indices into [`Description::nodes`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkDescription {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) delay_us: u64,
-    /// The longest addition to the delay; packets keep their order.
+    /// Longest random addition to the delay; packets stay in order.
     pub(crate) jitter_us: u64,
-    /// The share of packets that is lost independently of others.
+    /// Probability that the link loses a packet independently of other packets.
     pub(crate) loss: f64,
     pub(crate) bursts: Option<BurstDescription>,
-    /// When the link is dark, in milliseconds since the start: from, until.
+    /// Outages of the link, in milliseconds since the start: begin, end.
     pub(crate) outages_ms: Vec<(u64, u64)>,
 }
 
-/// Losses in bursts: so many packets of those sent at this interval, in bursts of this mean length.
+/// Losses of a link in bursts: loss rate and mean burst length, for packets sent at this interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BurstDescription {
@@ -53,12 +53,12 @@ pub(crate) struct BurstDescription {
 }
 
 impl LinkDescription {
-    /// A link of this delay that does no harm.
+    /// Makes a link of this delay without losses.
     pub(crate) const fn clean(from: usize, to: usize, delay_us: u64, jitter_us: u64) -> Self {
         Self { from, to, delay_us, jitter_us, loss: 0.0, bursts: None, outages_ms: Vec::new() }
     }
 
-    /// The simulated link without its losses: what there is before the start.
+    /// Returns the simulated link without its losses, which the emulator uses before the start.
     pub(crate) fn lossless_link(&self) -> Link {
         Link {
             delay: Duration::from_micros(self.delay_us),
@@ -67,7 +67,7 @@ impl LinkDescription {
         }
     }
 
-    /// The simulated link.
+    /// Returns the simulated link with its losses and outages.
     pub(crate) fn link(&self) -> anyhow::Result<Link> {
         let millis = |millis: u64| Time::START + Duration::from_millis(millis);
         let mut loss = vec![Loss::Independent(Probability::new(self.loss)?)];
@@ -83,6 +83,6 @@ impl LinkDescription {
 impl BurstDescription {
     fn model(self) -> anyhow::Result<GilbertElliott> {
         let (loss, interval) = (Probability::new(self.loss)?, Duration::from_micros(self.interval_us));
-        GilbertElliott::bursts(loss, self.mean_packets, interval).context("losses in bursts")
+        GilbertElliott::bursts(loss, self.mean_packets, interval).context("invalid burst losses")
     }
 }

@@ -1,8 +1,10 @@
-//! The simulated world under real traffic: packets come in at instants, and go out at instants.
+//! The simulated world under real traffic: packets enter and leave it at instants of the shared
+//! clock.
 //!
-//! There are two worlds with the same delays. Before the start nothing is lost, so that setting up takes the same course in
-//! every run. The other begins at the start, with time zero there: every run meets the same losses at the same time since
-//! the start, however long it took to set up. Packets under way at the start end their way in the first world.
+//! There are two worlds with the same delays. In the first, before the start, nothing is lost,
+//! because the setup should be the same in every run. The second begins at the start, as its time
+//! zero. Every run therefore meets the same losses at the same time since the start, regardless of
+//! the duration of the setup. Packets in flight at the start stay in the first world.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
@@ -18,18 +20,18 @@ use super::description::Description;
 use super::log::PacketLog;
 use crate::demo::clock::Instant;
 
-/// A packet that leaves the network.
+/// Packet that leaves the emulated network, with the instant at which the emulator must send it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Departure {
     pub(crate) due: Instant,
-    /// The places of sender and receiver in the description.
+    /// Indices of sender and receiver in the description.
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) ecn: Ecn,
     pub(crate) payload: Vec<u8>,
 }
 
-/// The network at work.
+/// The two simulated worlds, before the start and measured, driven in real time.
 pub(crate) struct Emulation {
     description: Description,
     by_real_ip: BTreeMap<IpAddr, usize>,
@@ -39,7 +41,7 @@ pub(crate) struct Emulation {
 
 impl Emulation {
     pub(crate) fn new(description: Description, now: Instant) -> Self {
-        let by_real_ip = (0..).zip(&description.nodes).map(|(place, node)| (node.real.ip(), place)).collect();
+        let by_real_ip = (0..).zip(&description.nodes).map(|(index, node)| (node.real.ip(), index)).collect();
         let seed = Seed::new(description.seed).named("before the start");
         let mut before = Epoch::new(&description, seed, now, ());
         for link in &description.links {
@@ -48,7 +50,7 @@ impl Emulation {
         Self { description, by_real_ip, before, measured: None }
     }
 
-    /// Begins what is measured: from `origin` on, packets meet the losses of the description.
+    /// Starts the measured world: from `origin` on, packets meet the losses of the description.
     pub(crate) fn start(&mut self, origin: Instant) -> anyhow::Result<()> {
         let log = PacketLog::default();
         let mut epoch = Epoch::new(&self.description, Seed::new(self.description.seed), origin, log);
@@ -59,7 +61,7 @@ impl Emulation {
         Ok(())
     }
 
-    /// Which node has this real IP address, whatever the port.
+    /// Returns the node with this real IP address, on any port.
     pub(crate) fn node_at(&self, real: IpAddr) -> Option<usize> {
         self.by_real_ip.get(&real).copied()
     }
@@ -68,7 +70,8 @@ impl Emulation {
         &self.description
     }
 
-    /// A packet of the node to a public address.
+    /// Sends a packet of node `from` to a public address, in the world of this instant: before the
+    /// start, or measured.
     pub(crate) fn send(&mut self, at: Instant, from: usize, to: SocketAddr, ecn: Ecn, payload: &[u8]) {
         match &mut self.measured {
             Some(measured) if at >= measured.origin => measured.send(at, from, to, ecn, payload),
@@ -76,7 +79,7 @@ impl Emulation {
         }
     }
 
-    /// What has left by `now`.
+    /// Runs both worlds to `now`, and calls `each` with every packet that has left them.
     pub(crate) fn departures(&mut self, now: Instant, mut each: impl FnMut(Departure)) {
         self.before.departures(now, &mut each);
         if let Some(measured) = &mut self.measured {
@@ -84,25 +87,25 @@ impl Emulation {
         }
     }
 
-    /// When something happens next: a packet leaves, as a rule.
+    /// Returns the instant of the worlds' next event, usually a departure.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         let measured = self.measured.as_ref().and_then(Epoch::next_event);
         self.before.next_event().into_iter().chain(measured).min()
     }
 
-    /// The log of what was measured; `None` if it never began.
+    /// Returns the log of the measured world; `None` if it never began.
     pub(crate) fn into_log(self) -> Option<MeasuredLog> {
         let mut measured = self.measured?;
-        let place = |node: NodeId| node.number() as usize;
+        let index = |node: NodeId| node.number() as usize;
         let links = measured.world.links();
-        let links = links.map(|(from, to, counters)| (place(from), place(to), *counters)).collect();
+        let links = links.map(|(from, to, counters)| (index(from), index(to), *counters)).collect();
         let unroutable = measured.world.unroutable();
         let packets = mem::take(measured.world.observer_mut());
         Some(MeasuredLog { links, unroutable, packets })
     }
 }
 
-/// What the emulation has seen since the start.
+/// Log of the emulation since the start.
 #[derive(Debug)]
 pub(crate) struct MeasuredLog {
     pub(crate) links: Vec<(usize, usize, LinkCounters)>,
@@ -110,7 +113,7 @@ pub(crate) struct MeasuredLog {
     pub(crate) packets: PacketLog,
 }
 
-/// A world and the instant at which its time began.
+/// Simulated world, and the instant of the demo's clock at which its time began.
 struct Epoch<O: Observer> {
     origin: Instant,
     world: World<Carrier<O>>,
@@ -121,7 +124,7 @@ impl<O: Observer> Epoch<O> {
     fn new(description: &Description, seed: Seed, origin: Instant, observer: O) -> Self {
         let mut world = World::new(seed, observer);
         let nodes: Vec<_> =
-            description.nodes.iter().map(|node| world.add(Gate::default(), node.public)).collect();
+            description.nodes.iter().map(|node| world.add(EdgeHost::default(), node.public)).collect();
         let by_public = description.nodes.iter().map(|node| node.public).zip(0..).collect();
         let carrier = Carrier { nodes, by_public, departed: VecDeque::new(), observer: PhantomData };
         Self { origin, world, carrier }
@@ -131,7 +134,7 @@ impl<O: Observer> Epoch<O> {
         self.world.connect(self.carrier.nodes[from], self.carrier.nodes[to], link);
     }
 
-    /// The world's time at this instant; it never goes back.
+    /// Returns the world's time at this instant, or its current time if that is later.
     fn time(&self, instant: Instant) -> Time {
         let since = Duration::from_nanos(instant.nanos_since(self.origin));
         (Time::START + since).max(self.world.now())
@@ -160,9 +163,9 @@ impl<O: Observer> Epoch<O> {
     }
 }
 
-/// Where packets enter and leave the world: a host that does nothing by itself.
+/// Passive host of the simulator, at which a node's packets enter and leave the world.
 #[derive(Debug, Default)]
-struct Gate {
+struct EdgeHost {
     to_send: Option<(SocketAddr, Ecn, Vec<u8>)>,
     sending: Vec<u8>,
     arrived: VecDeque<Arrival>,
@@ -175,7 +178,7 @@ struct Arrival {
     payload: Vec<u8>,
 }
 
-impl Host for Gate {
+impl Host for EdgeHost {
     fn receive(&mut self, datagram: Datagram<'_>, _now: Time) {
         let Datagram { source: from, ecn, payload, .. } = datagram;
         self.arrived.push_back(Arrival { from, ecn, payload: payload.to_vec() });
@@ -194,7 +197,7 @@ impl Host for Gate {
     }
 }
 
-/// Takes what arrives at the gates.
+/// Collector of the packets that arrive at the simulated hosts.
 struct Carrier<O> {
     nodes: Vec<NodeId>,
     by_public: BTreeMap<SocketAddr, usize>,
@@ -203,7 +206,7 @@ struct Carrier<O> {
 }
 
 impl<O: Observer> Scenario for Carrier<O> {
-    type Host = Gate;
+    type Host = EdgeHost;
     type Event = ();
     type Observer = O;
 
@@ -216,7 +219,8 @@ impl<O: Observer> Scenario for Carrier<O> {
     }
 }
 
-/// Which packets the link from one node to another would lose, if it carried some at these times since the start.
+/// Predicts the losses of the link from one node to another for packets at these times since the
+/// start.
 pub(crate) fn losses_at(
     description: &Description,
     from: usize,

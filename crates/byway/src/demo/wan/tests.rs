@@ -6,7 +6,7 @@ use byway_units::Time;
 
 use super::description::{BurstDescription, Description, LinkDescription, NodeDescription};
 use super::emulation::{Departure, Emulation, losses_at};
-use super::log::Kind;
+use super::log::PacketKind;
 use crate::demo::clock::Instant;
 
 const ORIGIN: Instant = Instant::from_nanos(5_000_000_000);
@@ -23,14 +23,14 @@ fn node(name: &str, last: u8) -> NodeDescription {
 
 fn description(seed: u64) -> Description {
     let bursts = BurstDescription { loss: 0.05, mean_packets: 3.0, interval_us: INTERVAL_NS / 1_000 };
-    let there = LinkDescription {
+    let forth = LinkDescription {
         loss: 0.01,
         bursts: Some(bursts),
         outages_ms: vec![(2_000, 3_000)],
         ..LinkDescription::clean(0, 1, 50_000, 5_000)
     };
     let back = LinkDescription::clean(1, 0, 50_000, 0);
-    Description { seed, nodes: vec![node("alice", 1), node("bob", 2)], links: vec![there, back] }
+    Description { seed, nodes: vec![node("alice", 1), node("bob", 2)], links: vec![forth, back] }
 }
 
 fn payload(number: u64) -> Vec<u8> {
@@ -40,7 +40,8 @@ fn payload(number: u64) -> Vec<u8> {
     payload
 }
 
-/// Sends packets at these times after the origin, in steps of `tick` as a process wakes up; what leaves.
+/// Sends packets at these times after the origin, in steps of `tick` like a process that wakes up;
+/// returns the departures.
 fn emulated(emulation: &mut Emulation, times_ns: &[u64]) -> Vec<Departure> {
     let mut left = Vec::new();
     for (&time, number) in times_ns.iter().zip(0..) {
@@ -62,7 +63,7 @@ fn started(description: &Description) -> Emulation {
     emulation
 }
 
-/// The same packets through a world in virtual time: when each arrives.
+/// Sends the same packets through a world in virtual time, and returns their arrival times.
 fn simulated(description: &Description, times_ns: &[u64]) -> BTreeMap<u32, u64> {
     #[derive(Default)]
     struct Sink {
@@ -183,7 +184,9 @@ fn the_log_has_each_packet_once_and_links_add_up() {
     let log = emulation.into_log().expect("it was started");
     let (packets, left_out) = log.packets.into_parts();
     assert_eq!((packets.len(), left_out, log.unroutable), (times().len(), 0, 1));
-    assert!(packets.iter().all(|packet| packet.kind == Kind::Source && (packet.from, packet.to) == (0, 1)));
+    assert!(
+        packets.iter().all(|packet| packet.kind == PacketKind::Source && (packet.from, packet.to) == (0, 1))
+    );
     assert_eq!(packets.iter().filter(|packet| packet.delivered_ns.is_some()).count(), left.len());
     let (_, _, counters) = log.links[0];
     assert_eq!((counters.sent, counters.delivered), (PACKETS, left.len() as u64));

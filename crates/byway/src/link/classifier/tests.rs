@@ -1,4 +1,5 @@
-//! The program for the kernel, run by the kernel on single packets; and whether it is what its source says.
+//! Runs of the eBPF program in the kernel on single packets, and a check that the object matches
+//! its source.
 
 #![allow(clippy::disallowed_methods, reason = "compares files")]
 #![allow(clippy::print_stderr, reason = "says what is skipped")]
@@ -16,7 +17,7 @@ use super::*;
 const SECRET: [u8; 16] = *b"a secret of tens";
 const CLASSES: [u32; 2] = [0x6277_0010, 0x6277_0020];
 
-/// The bytes of the kernel's `__sk_buff`, and where the priority is in it.
+/// Length of the kernel's `__sk_buff` in bytes, and the offset of the priority in it.
 const CONTEXT_BYTES: usize = 192;
 const PRIORITY_AT: usize = 32;
 
@@ -24,7 +25,7 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const UDP: u8 = 17;
 
-/// The program, loaded; `None` where this process may not.
+/// Loads the program; `None` without the right to do so.
 fn loaded(marking: Marking) -> Option<Classifier> {
     match Classifier::load(marking, CLASSES, &SECRET) {
         Ok(classifier) => Some(classifier),
@@ -36,7 +37,7 @@ fn loaded(marking: Marking) -> Option<Classifier> {
     }
 }
 
-/// The class that a frame gets.
+/// Returns the class of a frame.
 fn class_of(classifier: &Classifier, frame: &[u8]) -> Class {
     let program = classifier.program.program(PROGRAM).expect("it is there");
     let program: &SchedClassifier = program.try_into().expect("it is a classifier");
@@ -50,20 +51,21 @@ fn class_of(classifier: &Classifier, frame: &[u8]) -> Class {
     let ran = ran.expect("the kernel runs it");
     assert_eq!(ran.return_value.cast_signed(), -1, "other filters have their turn");
     let priority = u32::from_ne_bytes(context[PRIORITY_AT..PRIORITY_AT + 4].try_into().expect("four bytes"));
-    let place = CLASSES.iter().position(|class| *class == priority).expect("one of both");
-    Class::ALL[place]
+    let index = CLASSES.iter().position(|class| *class == priority).expect("one of both");
+    Class::ALL[index]
 }
 
 fn ethernet(kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
     [&[2; 12][..], &kind, packet].concat()
 }
 
-/// A tag of a VLAN, as it stands before what it tags.
+/// Builds a frame with a VLAN tag before the packet.
 fn tagged(tag: [u8; 2], kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
     ethernet(tag, &[&[0, 7][..], &kind, packet].concat())
 }
 
-/// Header of a packet in a `PPPoE` session: version and type, code, session, length, and the protocol of PPP.
+/// Builds a packet of a `PPPoE` session. Its header has version and type, code, session, length,
+/// and the protocol of PPP.
 fn session(code: u8, protocol: u16, packet: &[u8]) -> Vec<u8> {
     let length = u16::try_from(packet.len() + 2).expect("it is short").to_be_bytes();
     [&[0x11, code, 0, 42][..], &length, &protocol.to_be_bytes(), packet].concat()
@@ -81,7 +83,8 @@ fn ipv4(traffic_class: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     header
 }
 
-/// With extension headers, if any: the number of each, and its length in bytes, a multiple of eight.
+/// Builds an IPv6 packet with extension headers: the number of each, and its length in bytes, a
+/// multiple of eight.
 fn ipv6(traffic_class: u8, extensions: &[(u8, usize)], payload: &[u8]) -> Vec<u8> {
     let numbers: Vec<u8> = extensions.iter().map(|(number, _)| *number).chain([UDP]).collect();
     let mut packet = vec![0x60 | traffic_class >> 4, traffic_class << 4, 0, 0, 0, 0, numbers[0], 64];
@@ -183,7 +186,8 @@ fn what_cannot_be_read_is_of_high_rate_and_no_flow() {
     let whole = [(IPV4, ipv4(45 << 2, 0, &[])), (IPV6, ipv6(45 << 2, &[], &[]))];
     for (kind, packet) in &whole {
         for length in 1..packet.len() {
-            // Behind a tag, as the kernel runs nothing on what it knows to be cut.
+            // The tag is needed because the kernel does not run the program on a packet that it
+            // knows to be truncated.
             let found = class_of(&classifier, &tagged([0x81, 0], *kind, &packet[..length]));
             assert_eq!(found, Class::HighRate, "{length} bytes of {packet:02x?}");
         }
@@ -195,7 +199,7 @@ fn what_cannot_be_read_is_of_high_rate_and_no_flow() {
         assert_eq!(class_of(&classifier, &frame), Class::HighRate, "{frame:02x?}");
     }
     assert_eq!(flows(&mut classifier), [0, 0]);
-    // A whole header without what follows is enough.
+    // The header alone, without payload, is sufficient.
     for (kind, packet) in &whole {
         assert_eq!(class_of(&classifier, &ethernet(*kind, packet)), Class::LowDelay);
     }
@@ -213,7 +217,7 @@ fn flows_are_told_apart_by_ports_also_behind_extension_headers() {
         }
     }
     assert_eq!(flows(&mut classifier), [5, 0], "extensions are no part of what names a flow");
-    // Longer chains than anything real has are one flow for each pair of addresses.
+    // Longer header chains than any real packet has count as one flow for each pair of addresses.
     for port in 1..=5 {
         class_of(&classifier, &ethernet(IPV6, &ipv6(0, &[(60, 8); 7], &ports(port, 9))));
     }
@@ -228,7 +232,7 @@ fn fragments_are_one_flow_whatever_seems_to_be_their_ports() {
         class_of(&classifier, &ethernet(IPV6, &ipv6(0, &[(44, 8)], &ports(port, 9))));
     }
     assert_eq!(flows(&mut classifier), [2, 0], "one of each version");
-    // Not to be fragmented is no fragment.
+    // A packet with the Don't Fragment flag is no fragment.
     for port in 1..=3 {
         class_of(&classifier, &ethernet(IPV4, &ipv4(0, 0x4000, &ports(port, 9))));
     }
@@ -256,7 +260,7 @@ fn a_flow_has_the_slot_that_byways_own_scheduler_gives_it() {
         let number = u32::try_from(CLASS_ROWS + row).expect("there are few");
         let slots = classifier.flows.get(&number, 0).expect("the kernel says");
         let touched = slots.iter().enumerate().filter(|(_, at)| **at != 0);
-        found.extend(touched.map(|(place, _)| row * ROW_SLOTS + place));
+        found.extend(touched.map(|(index, _)| row * ROW_SLOTS + index));
     }
     assert_eq!(found, expected);
 }
@@ -268,10 +272,10 @@ fn the_longest_packet_is_noted_until_it_is_read() {
         let payload = [ports(1, 2), vec![0; length]].concat();
         class_of(&classifier, &ethernet(IPV4, &ipv4(45 << 2, 0, &payload)));
     }
-    let none = Seen::default();
-    let longest = Seen { joined: 0, longest: 14 + 20 + 8 + 900 };
-    assert_eq!(classifier.take_seen().expect("the kernel says"), [none, longest]);
-    assert_eq!(classifier.take_seen().expect("the kernel says"), [none, none]);
+    let none = PacketStats::default();
+    let longest = PacketStats { gso_packets: 0, max_packet_bytes: 14 + 20 + 8 + 900 };
+    assert_eq!(classifier.read_stats().expect("the kernel says"), [none, longest]);
+    assert_eq!(classifier.read_stats().expect("the kernel says"), [none, none]);
 }
 
 #[test]
@@ -294,7 +298,7 @@ fn flows_that_have_ended_are_forgotten_before_their_time_comes_again() {
     let Some(mut classifier) = loaded(Marking::default()) else { return };
     class_of(&classifier, &ethernet(IPV4, &ipv4(45 << 2, 0, &ports(1, 2))));
     let mut row = [0; ROW_SLOTS];
-    // Of two seconds ago, and of half a minute.
+    // Two seconds old, and half a minute.
     (row[3], row[1_999]) = (milliseconds().wrapping_sub(2_000) | 1, milliseconds().wrapping_sub(30_000) | 1);
     classifier.flows.set(0, row, 0).expect("the kernel takes it");
     assert_eq!(flows(&mut classifier), [0, 1]);

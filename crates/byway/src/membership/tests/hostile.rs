@@ -1,4 +1,4 @@
-//! What strangers, and members that lie, make of the controller: nothing.
+//! Attacks on the controller by strangers, and by members that send false data. None has an effect.
 
 use std::cell::RefCell;
 
@@ -20,8 +20,8 @@ fn code(error: &MembershipError) -> Option<ErrorCode> {
     }
 }
 
-impl World {
-    /// A client that shows the administrator's secret, or another one.
+impl TestNetwork {
+    /// Creates a client with the administrator's secret, or another one.
     fn client(&self, bearer: Option<&str>) -> Client {
         let token =
             files::read(&self.state("controller").join("admin.token")).expect("a text").expect("a file");
@@ -33,7 +33,7 @@ impl World {
 
 #[tokio::test]
 async fn strangers_are_told_nothing() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let alice = world.node(Role::Agent, "alice").await;
     for bearer in ["", "1.00", "wrong", &format!("{}.{}", alice.number(), "0".repeat(64))] {
         let mut stranger = world.client(Some(bearer));
@@ -61,7 +61,7 @@ async fn strangers_are_told_nothing() {
 
 #[tokio::test]
 async fn what_is_not_there_and_what_is_too_long_is_said() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let mut client = world.client(None);
     for path in ["/", "/v1", "/v1/join", "/v1/nodes/x/y"] {
         let error = client.get::<Value>(path).await.expect_err("nothing is there");
@@ -82,9 +82,9 @@ async fn what_is_not_there_and_what_is_too_long_is_said() {
 
 #[tokio::test]
 async fn a_member_waits_for_news_twice_at_most() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let alice = world.node(Role::Agent, "alice").await;
-    contact(&alice, |contact| *contact == Contact::Answers).await;
+    contact(&alice, |contact| *contact == ControllerContact::Answers).await;
     let membership =
         files::read(&world.state("alice").join("membership.json")).expect("a text").expect("a file");
     let membership: Value = serde_json::from_str(&membership).expect("JSON");
@@ -95,10 +95,9 @@ async fn a_member_waits_for_news_twice_at_most() {
         let (mut client, path) = (world.client(Some(bearer)), path.clone());
         waiting.spawn(async move { client.get::<Value>(&path).await });
     }
-    // Of three besides its own, two are refused at once; the third waits.
+    // In addition to its own poll, one of three waits, and two are refused at once.
     for _ in 0..2 {
-        let refused =
-            timeout(PATIENCE, waiting.join_next()).await.expect("at once").expect("three are asked");
+        let refused = timeout(TIMEOUT, waiting.join_next()).await.expect("at once").expect("three are asked");
         let error = refused.expect("no panic").expect_err("too many");
         assert_eq!(code(&error), Some(ErrorCode::TooManyRequests));
     }
@@ -106,7 +105,7 @@ async fn a_member_waits_for_news_twice_at_most() {
 
 #[tokio::test]
 async fn guesses_of_tokens_and_of_bearer_secrets_are_limited_and_valid_ones_go_on() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let mut stranger = world.client(Some("1.00"));
     let until_limited = async |stranger: &mut Client, path: &str, most: usize| {
         for guess in 1..=most {
@@ -124,7 +123,7 @@ async fn guesses_of_tokens_and_of_bearer_secrets_are_limited_and_valid_ones_go_o
         }
         panic!("{path}: no limit within {most} guesses");
     };
-    // A few more are let in while they are counted.
+    // The limiter admits a few more while the test counts.
     assert!(until_limited(&mut stranger, "/v1/join", 40).await > 30);
     assert!(until_limited(&mut stranger, "/v1/map", 140).await > 120);
     assert!(until_limited(&mut stranger, "/v1/nodes", 10).await <= 2, "they count together");
@@ -151,7 +150,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Requests of the right shape with anything in one of their fields.
+/// Returns valid requests with one field of any value.
 fn almost_right() -> impl Strategy<Value = (usize, Value)> {
     let right = [
         json!({"token": "00", "role": "agent", "name": "a", "key": "00", "proof": "00", "addresses": [],
@@ -164,8 +163,8 @@ fn almost_right() -> impl Strategy<Value = (usize, Value)> {
     (0..right.len(), any::<prop::sample::Index>(), any_json()).prop_map(move |(which, field, value)| {
         let mut request: Map<String, Value> = right[which].as_object().expect("an object").clone();
         let field = field.index(request.len());
-        let slot = request.values_mut().nth(field).expect("within");
-        *slot = value;
+        let field_value = request.values_mut().nth(field).expect("within");
+        *field_value = value;
         (which, Value::Object(request))
     })
 }
@@ -173,7 +172,7 @@ fn almost_right() -> impl Strategy<Value = (usize, Value)> {
 #[test]
 fn no_body_makes_the_controller_panic() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let world = runtime.block_on(World::new());
+    let world = runtime.block_on(TestNetwork::new());
     let alice = runtime.block_on(world.node(Role::Agent, "alice"));
     let membership =
         files::read(&world.state("alice").join("membership.json")).expect("a text").expect("a file");
@@ -193,7 +192,7 @@ fn no_body_makes_the_controller_panic() {
                     client.post::<Value>(PATHS[which], &body).await.map(drop)
                 }
             });
-            // What a panic leaves is a closed connection, or a status without a reason.
+            // A panic results in a closed connection, or a status without a reason.
             if let Err(error) = answer {
                 prop_assert!(code(&error) != Some(ErrorCode::Unknown), "{}", error);
                 prop_assert!(!matches!(error, MembershipError::Unreachable { .. }), "{}", error);

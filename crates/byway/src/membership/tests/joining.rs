@@ -1,4 +1,4 @@
-//! Who gets in, and what those are told who do not.
+//! Joins that succeed, and the errors of those that do not.
 
 use byway_api::ErrorCode;
 use data_encoding::HEXLOWER;
@@ -6,14 +6,14 @@ use data_encoding::HEXLOWER;
 use super::*;
 use crate::exit::Cause;
 
-/// Tries to join, which fails.
-async fn refused(world: &World, settings: MembershipSettings) -> MembershipError {
+/// Joins, and returns the error.
+async fn refused(world: &TestNetwork, settings: MembershipSettings) -> MembershipError {
     world.join(settings).await.expect_err("it is not let in")
 }
 
 #[tokio::test]
 async fn who_joins_has_a_number_a_tenant_and_the_networks_name() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let relay = world.node(Role::Relay, "fra").await;
     let agent = world.node(Role::Agent, "alice").await;
     assert_eq!((relay.number(), relay.tenant()), (1, None));
@@ -32,7 +32,7 @@ async fn who_joins_has_a_number_a_tenant_and_the_networks_name() {
 
 #[tokio::test]
 async fn a_node_that_lost_its_membership_joins_again_with_its_key() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let token = world.token_for(Role::Agent, Some(1), None).await;
     let settings = world.settings(Role::Agent, "alice", Some(token.clone()));
     let number = world.join(settings.clone()).await.expect("it joins").number();
@@ -40,13 +40,13 @@ async fn a_node_that_lost_its_membership_joins_again_with_its_key() {
     assert_eq!(world.join(settings).await.expect("it joins again").number(), number);
     let replayed = refused(&world, world.settings(Role::Agent, "eve", Some(token))).await;
     assert!(matches!(replayed, MembershipError::Token(_)), "{replayed}");
-    assert!(replayed.to_string().contains("as many nodes as the token was for"), "{replayed}");
+    assert!(replayed.to_string().contains("token used up"), "{replayed}");
     assert_eq!(replayed.cause(), Cause::Refused);
 }
 
 #[tokio::test]
 async fn another_name_is_told_by_joining_again() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let mut settings = world.settings(Role::Agent, "alice", Some(world.token(Role::Agent).await));
     let number = world.join(settings.clone()).await.expect("it joins").number();
     settings.name = "renamed".to_owned();
@@ -57,7 +57,7 @@ async fn another_name_is_told_by_joining_again() {
 
 #[tokio::test]
 async fn a_token_is_good_for_its_role_and_its_time() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let relays = world.token(Role::Relay).await;
     let wrong = refused(&world, world.settings(Role::Agent, "alice", Some(relays))).await;
     assert!(matches!(wrong, MembershipError::WrongRole(_)), "{wrong}");
@@ -65,7 +65,7 @@ async fn a_token_is_good_for_its_role_and_its_time() {
     world.unix_seconds.fetch_add(60, Ordering::Relaxed);
     let late = refused(&world, world.settings(Role::Agent, "alice", Some(short))).await;
     assert!(matches!(&late, MembershipError::Token(_)), "{late}");
-    assert!(late.to_string().contains("ended at 2027-01-15T08:01:00Z"), "{late}");
+    assert!(late.to_string().contains("expired at 2027-01-15T08:01:00Z"), "{late}");
     let listed = world.administration().tokens().await.expect("an administrator asks").tokens;
     world.administration().revoke_token(listed[0].number).await.expect("there is one");
     let twice = world.administration().revoke_token(listed[0].number).await.expect_err("there is none");
@@ -74,7 +74,7 @@ async fn a_token_is_good_for_its_role_and_its_time() {
 
 #[tokio::test]
 async fn a_token_that_was_never_made_lets_nobody_in() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let good = world.token(Role::Agent).await;
     let made_up = Token::new(good.addresses().to_vec(), *good.pin(), [1; 32]).expect("it looks good");
     let error = refused(&world, world.settings(Role::Agent, "eve", Some(made_up))).await;
@@ -83,7 +83,7 @@ async fn a_token_that_was_never_made_lets_nobody_in() {
 
 #[tokio::test]
 async fn a_node_gives_nothing_to_another_controller() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let good = world.token(Role::Agent).await;
     let other = Token::new(good.addresses().to_vec(), [1; 32], [2; 32]).expect("it looks good");
     let error = refused(&world, world.settings(Role::Agent, "alice", Some(other))).await;
@@ -94,7 +94,7 @@ async fn a_node_gives_nothing_to_another_controller() {
 
 #[tokio::test]
 async fn a_controller_that_is_away_is_named_with_what_was_tried() {
-    let mut world = World::new().await;
+    let mut world = TestNetwork::new().await;
     let token = world.token(Role::Agent).await;
     let settings = world.settings(Role::Agent, "alice", Some(token.clone()));
     world.stop().await;
@@ -103,7 +103,7 @@ async fn a_controller_that_is_away_is_named_with_what_was_tried() {
     assert_eq!(error.cause(), Cause::Network);
     assert!(error.to_string().contains(&world.listen.to_string()), "{error}");
 
-    // One address that does not answer does not matter.
+    // An address that does not answer has no effect.
     world.start().await;
     let dead = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let dead_address = dead.local_addr().expect("an address").to_string();
@@ -117,7 +117,7 @@ async fn a_controller_that_is_away_is_named_with_what_was_tried() {
 
 #[tokio::test]
 async fn a_clock_that_is_off_is_told_with_both_times() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let settings = world.settings(Role::Agent, "alice", Some(world.token(Role::Agent).await));
     let clock = WallClock::new(|| (1_800_000_000 - 3_600) * 1_000_000);
     let error = Membership::start_with(settings, &world.key("alice"), &clock, PACE).await;
@@ -132,7 +132,7 @@ async fn a_clock_that_is_off_is_told_with_both_times() {
 
 #[tokio::test]
 async fn a_key_is_one_nodes_and_shown_only_by_who_has_its_secret() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let (agents, relays) = (world.token(Role::Agent).await, world.token(Role::Relay).await);
     let key = world.key("alice");
     let start = |role, token| {
@@ -145,7 +145,7 @@ async fn a_key_is_one_nodes_and_shown_only_by_who_has_its_secret() {
     let error = start(Role::Relay, relays).await.expect_err("it is an agent's key");
     assert!(matches!(error, MembershipError::Key(_)), "{error}");
 
-    // Who has a token and knows the public key of a member does not become that member.
+    // A token together with the public key of a member does not suffice to become that member.
     let mut client = Client::new(agents.addresses().to_vec(), *agents.pin());
     let network: byway_api::NetworkAnswer = client.get("/v1/network").await.expect("anybody may ask");
     let mut request = byway_api::JoinRequest {
@@ -162,22 +162,22 @@ async fn a_key_is_one_nodes_and_shown_only_by_who_has_its_secret() {
     let thief = NodeKey::generate();
     request.proof = proof::proof(thief.bytes(), join_key.bytes(), &request.proved()).expect("a proof");
     let error = client.post::<byway_api::JoinAnswer>("/v1/join", &request).await.expect_err("no proof");
-    assert!(matches!(&error, MembershipError::Key(message) if message.contains("does not prove")), "{error}");
+    assert!(matches!(&error, MembershipError::Key(message) if message.contains("cannot prove")), "{error}");
 }
 
 #[tokio::test]
 async fn without_token_or_membership_it_is_said_what_to_do() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let error = refused(&world, world.settings(Role::Relay, "fra", None)).await;
     assert!(error.to_string().contains("byway token create --role relay"), "{error}");
     assert_eq!(error.cause(), Cause::Settings);
-    let error = Administration::open(&world.state("nowhere")).expect_err("no controller was here");
+    let error = AdminClient::open(&world.state("nowhere")).expect_err("no controller was here");
     assert!(error.to_string().contains("nowhere/admin.token"), "{error}");
 }
 
 #[tokio::test]
 async fn joins_from_one_address_are_limited_and_who_comes_too_early_waits() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let token = world.token(Role::Agent).await;
     let mut client = Client::new(token.addresses().to_vec(), *token.pin());
     let request = byway_api::JoinRequest {
@@ -194,13 +194,13 @@ async fn joins_from_one_address_are_limited_and_who_comes_too_early_waits() {
     let error = loop {
         let refused = client.post::<byway_api::JoinAnswer>("/v1/join", &request).await;
         match refused.expect_err("it has no key") {
-            // Some are let through meanwhile: one each second.
+            // The limiter admits some meanwhile: one each second.
             MembershipError::Refused { code: ErrorCode::BadRequest, .. } if attempts < 1_000 => attempts += 1,
             other => break other,
         }
     };
     assert!(attempts >= 30, "{attempts}");
-    let told = error.retry_after().expect("it is told how long to wait");
-    assert!((1..=2).contains(&told.as_secs()), "{told:?}");
+    let pause = error.retry_after().expect("the answer has a pause");
+    assert!((1..=2).contains(&pause.as_secs()), "{pause:?}");
     assert!(world.join(world.settings(Role::Agent, "alice", Some(token))).await.is_ok());
 }

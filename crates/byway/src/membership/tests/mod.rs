@@ -1,4 +1,4 @@
-//! Nodes and a controller, over TLS on the loopback interface.
+//! Tests of nodes and a controller, over TLS on the loopback interface.
 
 mod hostile;
 mod joining;
@@ -18,23 +18,23 @@ use data_encoding::BASE64;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use super::backoff::Pace;
+use super::backoff::RetryPolicy;
 use super::*;
-use crate::controller::{Administration, Controller, ControllerSettings, Quotas};
+use crate::controller::{AdminClient, Controller, ControllerSettings, Quotas};
 use crate::token::Token;
 
-/// What is not there by then is not coming.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of an expected event.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Fast, as nothing but the test waits.
-const PACE: Pace = Pace {
+/// Short intervals, because only the test waits.
+const PACE: RetryPolicy = RetryPolicy {
     retry_min: Duration::from_millis(10),
     retry_max: Duration::from_millis(40),
-    collected_for: Duration::from_millis(10),
+    batch_delay: Duration::from_millis(10),
 };
 
-/// A controller, with a clock that stands still unless it is set.
-struct World {
+/// A controller with a clock that advances only if the test sets it.
+struct TestNetwork {
     folder: TempDir,
     unix_seconds: Arc<AtomicU64>,
     listen: SocketAddr,
@@ -42,7 +42,7 @@ struct World {
     quotas: Quotas,
 }
 
-impl World {
+impl TestNetwork {
     async fn new() -> Self {
         let mut world = Self {
             folder: tempfile::tempdir().expect("a folder"),
@@ -72,7 +72,7 @@ impl World {
     }
 
     async fn stop(&mut self) {
-        // Nothing stops and starts again within one microsecond.
+        // A real controller never restarts within one microsecond.
         self.unix_seconds.fetch_add(1, Ordering::Relaxed);
         self.controller.take().expect("it runs").stop().await;
     }
@@ -86,8 +86,8 @@ impl World {
         WallClock::new(move || unix_seconds.load(Ordering::Relaxed) * 1_000_000)
     }
 
-    fn administration(&self) -> Administration {
-        Administration::open(&self.state("controller")).expect("the controller has written its token")
+    fn administration(&self) -> AdminClient {
+        AdminClient::open(&self.state("controller")).expect("the controller has written its token")
     }
 
     async fn token_for(&self, role: Role, uses: Option<u32>, lifetime: Option<Duration>) -> Token {
@@ -112,7 +112,7 @@ impl World {
             addresses: vec![SocketAddr::from(([192, 0, 2, 1], 4600))],
             shards: 1,
             relay: None,
-            mark: Mark::default(),
+            mark: FirewallMark::default(),
         }
     }
 
@@ -131,7 +131,7 @@ impl World {
         self.join(self.settings(role, name, None)).await.expect("it is a member")
     }
 
-    /// A relay and two agents that are paired.
+    /// Starts a relay and two paired agents.
     async fn paired(&self) -> [Membership; 3] {
         let relay = self.node(Role::Relay, "fra").await;
         let [alice, bob] = [self.node(Role::Agent, "alice").await, self.node(Role::Agent, "bob").await];
@@ -144,17 +144,17 @@ impl World {
     }
 }
 
-/// The node's map, once it is as wanted.
+/// Returns the node's map, once it satisfies a condition.
 async fn map(node: &Membership, wanted: impl FnMut(&Arc<NetworkMap>) -> bool) -> Arc<NetworkMap> {
     let mut maps = node.maps();
-    let found = timeout(PATIENCE, maps.wait_for(wanted)).await.expect("the map comes");
+    let found = timeout(TIMEOUT, maps.wait_for(wanted)).await.expect("the map comes");
     Arc::clone(&found.expect("the node waits for maps"))
 }
 
-/// Waits until the controller answers or does not.
-async fn contact(node: &Membership, wanted: impl FnMut(&Contact) -> bool) {
+/// Waits until the contact with the controller satisfies a condition.
+async fn contact(node: &Membership, wanted: impl FnMut(&ControllerContact) -> bool) {
     let mut contact = node.contact();
-    drop(timeout(PATIENCE, contact.wait_for(wanted)).await.expect("it changes").expect("the node asks"));
+    drop(timeout(TIMEOUT, contact.wait_for(wanted)).await.expect("it changes").expect("the node asks"));
 }
 
 fn pairing<'a>(map: &'a NetworkMap, sender: &Membership, receiver: &Membership) -> Option<&'a Pairing> {
@@ -162,7 +162,7 @@ fn pairing<'a>(map: &'a NetworkMap, sender: &Membership, receiver: &Membership) 
     pairings.find(|pairing| pairing.sender == sender.number() && pairing.receiver == receiver.number())
 }
 
-/// The grants of a pairing, verified as a relay does.
+/// Returns the grants of a pairing, verified as by a relay.
 fn grants(map: &NetworkMap, sender: &Membership, receiver: &Membership) -> Vec<Grant> {
     let pairing = pairing(map, sender, receiver).expect("they are paired");
     let grants = pairing.paths.iter().map(|path| {

@@ -1,4 +1,4 @@
-//! The controller's grants are what relays ask for: the state machines that run in production say so.
+//! Relays accept the controller's grants, shown with the state machines that run in production.
 
 use byway_aws_lc::AwsLc;
 use byway_code::Engine;
@@ -22,7 +22,7 @@ fn at(address: &str) -> SocketAddr {
     address.parse().expect("an address")
 }
 
-fn relay(world: &World, node: &Membership, authority: VerifyingKey) -> Relay {
+fn relay(world: &TestNetwork, node: &Membership, authority: VerifyingKey) -> Relay {
     let settings = RelaySettings {
         follows_up: true,
         memory: byway_proto::limits::RELAY_MEMORY,
@@ -39,8 +39,8 @@ fn relay(world: &World, node: &Membership, authority: VerifyingKey) -> Relay {
     Relay::new(settings, Engine::fastest(), &PROVIDER, [1; 32], Time::START)
 }
 
-/// An agent that sends a flow to another one by the paths of its map.
-fn agent(world: &World, alice: &Membership, bob: &Membership) -> Agent {
+/// Creates an agent that sends a flow to another one on the paths of its map.
+fn agent(world: &TestNetwork, alice: &Membership, bob: &Membership) -> Agent {
     let map = alice.maps().borrow().clone();
     let identity = AgentIdentity {
         number: AgentId::new(alice.number()),
@@ -58,10 +58,10 @@ fn agent(world: &World, alice: &Membership, bob: &Membership) -> Agent {
     let key = map.agents[0].key.parse().expect("a key");
     let peer = Peer { number: receiver, key, pre_shared: PreSharedKey::default(), addresses: vec![] };
     agent.add_peer(peer, Time::START);
-    let place = |place: byway_api::RelayShard| (RelayId::new(place.relay), Shard::new(place.shard));
+    let shard_id = |at: byway_api::RelayShard| (RelayId::new(at.relay), Shard::new(at.shard));
     let paths = pairing(&map, alice, bob).expect("they are paired").paths.iter().map(|path| RelayPath {
-        ingress: place(path.ingress),
-        egress: place(path.egress),
+        ingress: shard_id(path.ingress),
+        egress: shard_id(path.egress),
         grant: BASE64.decode(path.grant.as_bytes()).expect("Base64"),
     });
     let settings =
@@ -71,8 +71,8 @@ fn agent(world: &World, alice: &Membership, bob: &Membership) -> Agent {
     agent
 }
 
-/// Carries packets between the two for two seconds.
-fn carry(agent: &mut Agent, relay: &mut Relay) {
+/// Exchanges packets between the two for two seconds.
+fn exchange_packets(agent: &mut Agent, relay: &mut Relay) {
     for step in 0..40 {
         let now = Time::START + Duration::from_millis(50 * step);
         agent.handle(AgentInput::Deadline, now);
@@ -108,11 +108,11 @@ fn carry(agent: &mut Agent, relay: &mut Relay) {
 
 #[tokio::test]
 async fn a_relay_serves_whom_the_controller_lets() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let [fra, alice, bob] = world.paired().await;
     let mut agent = agent(&world, &alice, &bob);
     let mut relay = relay(&world, &fra, fra.verifying_key());
-    carry(&mut agent, &mut relay);
+    exchange_packets(&mut agent, &mut relay);
     assert_eq!(relay.sessions(), 1);
     let counters = relay.counters();
     assert_eq!((counters.registrations_refused, counters.strangers_refused), (0, 0));
@@ -120,12 +120,12 @@ async fn a_relay_serves_whom_the_controller_lets() {
 
 #[tokio::test]
 async fn a_relay_of_another_controller_serves_nobody_of_this_one() {
-    let [world, elsewhere] = [World::new().await, World::new().await];
+    let [world, elsewhere] = [TestNetwork::new().await, TestNetwork::new().await];
     let [fra, alice, bob] = world.paired().await;
     let stranger = elsewhere.node(Role::Agent, "stranger").await;
     let mut agent = agent(&world, &alice, &bob);
     let mut relay = relay(&world, &fra, stranger.verifying_key());
-    carry(&mut agent, &mut relay);
+    exchange_packets(&mut agent, &mut relay);
     assert_eq!(relay.sessions(), 0);
     assert!(relay.counters().strangers_refused > 0);
 }

@@ -1,4 +1,4 @@
-//! What members hear of each other, with and without the controller.
+//! Members' knowledge of each other, with and without the controller.
 
 use byway_api::{RoundTrip, SelfUpdate};
 
@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_pairing_appears_in_both_maps_with_grants() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let [relay, alice, bob] = world.paired().await;
     let (of_alice, of_bob) = (alice.maps().borrow().clone(), bob.maps().borrow().clone());
     assert_eq!(of_alice.agents[0].name, "bob");
@@ -25,12 +25,12 @@ async fn a_pairing_appears_in_both_maps_with_grants() {
 
 #[tokio::test]
 async fn what_a_node_reports_reaches_its_peers_and_its_paths() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let [fra, alice, bob] = world.paired().await;
     let nyc = world.node(Role::Relay, "nyc").await;
-    let seen: SocketAddr = "203.0.113.9:31337".parse().expect("an address");
+    let observed: SocketAddr = "203.0.113.9:31337".parse().expect("an address");
     let trip = |relay: &Membership, microseconds| RoundTrip { relay: relay.number(), microseconds };
-    bob.report(SelfUpdate { addresses: Some(vec![seen]), ..SelfUpdate::default() });
+    bob.report(SelfUpdate { addresses: Some(vec![observed]), ..SelfUpdate::default() });
     bob.report(SelfUpdate {
         round_trips: Some(vec![trip(&fra, 90_000), trip(&nyc, 4_000)]),
         ..SelfUpdate::default()
@@ -40,7 +40,8 @@ async fn what_a_node_reports_reaches_its_peers_and_its_paths() {
         let first = pairing.paths.first().map(|path| (path.ingress.relay, path.egress.relay));
         first == Some((ingress.number(), egress.number()))
     };
-    let of_alice = map(&alice, |map| map.agents[0].addresses == [seen] && leads_by(map, &fra, &nyc)).await;
+    let of_alice =
+        map(&alice, |map| map.agents[0].addresses == [observed] && leads_by(map, &fra, &nyc)).await;
     assert_eq!(grants(&of_alice, &alice, &bob).len(), 3, "a path by each relay alone stands by");
     map(&fra, |map| map.relays.iter().any(|relay| relay.name == "nyc")).await;
     map(&nyc, |map| map.relays.iter().any(|relay| relay.name == "fra")).await;
@@ -50,18 +51,18 @@ async fn what_a_node_reports_reaches_its_peers_and_its_paths() {
 
 #[tokio::test]
 async fn a_controller_that_starts_again_knows_everybody_and_gives_the_same_grants() {
-    let mut world = World::new().await;
+    let mut world = TestNetwork::new().await;
     let token = world.token(Role::Agent).await;
     let [_relay, alice, bob] = world.paired().await;
     let before = grants(&alice.maps().borrow(), &alice, &bob);
     let revision = alice.maps().borrow().revision;
     world.stop().await;
-    contact(&alice, |contact| matches!(contact, Contact::Fails(_))).await;
+    contact(&alice, |contact| matches!(contact, ControllerContact::Fails(_))).await;
     world.start().await;
     let after = map(&alice, |map| map.revision != revision).await;
     assert_eq!(grants(&after, &alice, &bob), before);
-    contact(&alice, |contact| *contact == Contact::Answers).await;
-    // Its certificate is the one that tokens from before name, and it takes them.
+    contact(&alice, |contact| *contact == ControllerContact::Answers).await;
+    // Earlier tokens contain its certificate, and it accepts them.
     let carol = world.join(world.settings(Role::Agent, "carol", Some(token))).await.expect("it joins");
     assert_eq!(carol.number(), bob.number() + 1);
     carol.pair_with("alice").await.expect("one tenant");
@@ -70,7 +71,7 @@ async fn a_controller_that_starts_again_knows_everybody_and_gives_the_same_grant
 
 #[tokio::test]
 async fn nodes_start_without_the_controller_and_hear_of_it_when_it_is_back() {
-    let mut world = World::new().await;
+    let mut world = TestNetwork::new().await;
     let [relay, alice, bob] = world.paired().await;
     let number = alice.number();
     let known = alice.maps().borrow().clone();
@@ -79,22 +80,22 @@ async fn nodes_start_without_the_controller_and_hear_of_it_when_it_is_back() {
     let alice = world.again(Role::Agent, "alice").await;
     assert_eq!(alice.number(), number);
     assert_eq!(*alice.maps().borrow(), known);
-    // With its token, and even with another name, it starts: what it is called can wait.
+    // With its token, and even with another name, the node starts: the rename can wait.
     let token = Token::new(vec![world.listen.to_string()], [0; 32], [0; 32]).expect("a token");
     let renamed =
         MembershipSettings { name: "renamed".to_owned(), ..world.settings(Role::Agent, "bob", Some(token)) };
     assert_eq!(world.join(renamed).await.expect("it is a member").number(), bob.number());
     world.start().await;
-    contact(&alice, |contact| *contact == Contact::Answers).await;
+    contact(&alice, |contact| *contact == ControllerContact::Answers).await;
 }
 
 #[tokio::test]
 async fn grants_are_renewed_in_the_map() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let [_relay, alice, bob] = world.paired().await;
     let before = grants(&alice.maps().borrow(), &alice, &bob)[0].not_after_unix_seconds;
     world.unix_seconds.fetch_add(86_400, Ordering::Relaxed);
-    // Any change has the maps looked through; without one, the next poll does.
+    // Any change triggers a check of the maps. Without one, the next poll does.
     alice.report(SelfUpdate { addresses: Some(vec![]), ..SelfUpdate::default() });
     let renewed = map(&bob, |map| {
         map.pairings
@@ -107,14 +108,15 @@ async fn grants_are_renewed_in_the_map() {
 
 #[tokio::test]
 async fn who_leaves_or_is_removed_is_in_no_map_and_asks_in_vain() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let [relay, alice, bob] = world.paired().await;
     alice.leave().await.expect("it was a member");
     map(&bob, |map| map.agents.is_empty()).await;
     let error = world.join(world.settings(Role::Agent, "alice", None)).await.expect_err("it has left");
     assert!(matches!(error, MembershipError::NoToken(Role::Agent)), "{error}");
     world.administration().remove_node(relay.number()).await.expect("it was a member");
-    contact(&relay, |contact| matches!(contact, Contact::Fails(why) if why.contains("any more"))).await;
+    contact(&relay, |contact| matches!(contact, ControllerContact::Fails(why) if why.contains("no longer")))
+        .await;
     let left = map(&bob, |map| map.relays.is_empty()).await;
     assert!(left.pairings.iter().all(|pairing| pairing.paths.is_empty()));
     let nodes = world.administration().nodes().await.expect("an administrator asks").nodes;
@@ -123,7 +125,7 @@ async fn who_leaves_or_is_removed_is_in_no_map_and_asks_in_vain() {
 
 #[tokio::test]
 async fn agents_of_two_tenants_are_paired_by_an_administrator() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let alice = world.node(Role::Agent, "alice").await;
     let office =
         world.administration().create_token(Role::Agent, Some("office".to_owned()), None, None).await;
@@ -139,17 +141,17 @@ async fn agents_of_two_tenants_are_paired_by_an_administrator() {
 
 #[tokio::test]
 async fn a_map_that_somebody_else_signed_is_not_believed() {
-    let mut world = World::new().await;
+    let mut world = TestNetwork::new().await;
     let [_relay, alice, bob] = world.paired().await;
     drop((alice, bob));
     let path = world.state("alice").join("map.json");
     let text = files::read(&path).expect("a text").expect("a file");
-    files::replace(&path, &text.replace("bob", "eve")).expect("room for it");
-    // It is asked for anew.
+    files::replace(&path, &text.replace("bob", "eve")).expect("the disk has space");
+    // The node requests it again.
     let alice = world.again(Role::Agent, "alice").await;
     assert_eq!(alice.maps().borrow().agents[0].name, "bob");
     drop(alice);
-    files::replace(&path, &text.replace("bob", "eve")).expect("room for it");
+    files::replace(&path, &text.replace("bob", "eve")).expect("the disk has space");
     world.stop().await;
     let error = world.join(world.settings(Role::Agent, "alice", None)).await.expect_err("no map");
     assert!(matches!(error, MembershipError::Unreachable { .. }), "{error}");
@@ -157,18 +159,18 @@ async fn a_map_that_somebody_else_signed_is_not_believed() {
 
 #[tokio::test]
 async fn a_relay_that_is_named_before_it_joins_serves_once_it_has() {
-    let world = World::new().await;
+    let world = TestNetwork::new().await;
     let [_fra, bob] = [world.node(Role::Relay, "fra").await, world.node(Role::Agent, "bob").await];
     let token = Some(world.token(Role::Agent).await);
     let settings =
         MembershipSettings { relay: Some("nyc".to_owned()), ..world.settings(Role::Agent, "alice", token) };
     let alice = world.join(settings).await.expect("it joins");
     alice.pair_with("bob").await.expect("one tenant");
-    // What is said together with the name of no relay is taken all the same.
-    let seen: SocketAddr = "203.0.113.9:31337".parse().expect("an address");
+    // The rest of a report is accepted despite the name of an unknown relay.
+    let observed: SocketAddr = "203.0.113.9:31337".parse().expect("an address");
     let relay = Some("nyc".to_owned());
-    alice.report(SelfUpdate { addresses: Some(vec![seen]), relay, ..SelfUpdate::default() });
-    map(&bob, |map| map.agents.iter().any(|agent| agent.addresses == [seen])).await;
+    alice.report(SelfUpdate { addresses: Some(vec![observed]), relay, ..SelfUpdate::default() });
+    map(&bob, |map| map.agents.iter().any(|agent| agent.addresses == [observed])).await;
     let nyc = world.node(Role::Relay, "nyc").await;
     map(&alice, |map| {
         let path = pairing(map, &alice, &bob).and_then(|pairing| pairing.paths.first());

@@ -1,11 +1,11 @@
-//! Two agents and a relay that does only what it is told, in a network of fixed delays.
+//! Test harness: two agents and a scripted relay, in a network of fixed delays.
 
-mod asking;
 mod closing;
+mod cooperative_recovery;
 mod dscp;
 mod early;
-mod helping;
 mod mixture;
+mod nack;
 mod offering;
 mod ordering;
 mod paths;
@@ -14,7 +14,7 @@ mod registering;
 mod relay_delivery;
 mod sending;
 mod totals;
-mod weighing;
+mod uplink_probing;
 mod work;
 
 use alloc::boxed::Box;
@@ -25,12 +25,13 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Duration, FlowId, Rate, RelayId, Time};
 use byway_wire::messages::{
-    FlowRole, InStreamHead, InStreamRepair, Mask, Refusal, Register, Registered, Unregister, Unregistered,
+    FlowRole, InStreamHead, InStreamRepair, Mask, Refusal, Register, RegisterReply, Unregister,
+    UnregisterReply,
 };
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
+use byway_wire::seal::{PortableProvider, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{
-    Alias, Capabilities, Ecn, FlowKey, GrantedRelay, Message, Messages, Place, RangeSet, Ranges,
+    Alias, Capabilities, Ecn, FlowKey, GrantedRelay, Message, Messages, RangeSet, Ranges, RepairIndex,
     SequenceNumber, Service, Shard, TrafficClass,
 };
 
@@ -38,23 +39,23 @@ use super::{
     Agent, AgentIdentity, AgentInput, AgentOutput, Delivery, Event, FlowSettings, Offer, Peer, ReceiveFlowId,
     RelayPath, RelayPeer, SendFlowId, flow_between,
 };
-use crate::agent::weighing::on_the_line;
+use crate::agent::uplink_probing::uplink_bytes;
 use crate::limits::CODED_START;
 use crate::network_path::LocalAddress;
-use crate::outbox::Urgency;
+use crate::outbox::Priority;
 use crate::random::Generator;
-use crate::session::{Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
+use crate::session::{EnvelopeContents, Inbound, LocalIdentity, RemoteIdentity, Route, SessionId, Sessions};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The sending and the receiving agent.
+/// Indices of the sending and the receiving agent.
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 const RELAY: usize = 2;
 
-/// What the relay calls the flow, at its sender and at its receiver.
+/// Returns the relay's alias for the flow, at its sender and at its receiver.
 fn alias_of(who: usize) -> Alias {
     Alias::new(if who == SENDER { 1 } else { 2 }).expect("not zero")
 }
@@ -80,188 +81,189 @@ fn path() -> RelayPath {
     RelayPath { ingress: relay, egress: relay, grant: Vec::new() }
 }
 
-/// The relay at both ends of that path.
+/// Returns the relay at both ends of that path.
 fn far_relay() -> GrantedRelay {
     path().far_relay(FlowRole::Sender)
 }
 
-/// A flow with one path through the relay.
+/// Returns the settings of a flow with one path through the relay.
 fn settings(service: Service) -> FlowSettings {
     FlowSettings { service, paths: alloc::vec![path()], ..FlowSettings::default() }
 }
 
-/// What an agent said to the relay.
+/// Message of an agent that the relay received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Said {
+enum ObservedMessage {
     Register { role: FlowRole, selective: bool },
     Nack { open_from: Option<u32>, by_timer: bool, confirms: bool, ranges: Vec<(u32, u16)> },
     Ack(u32),
-    Lost(Vec<(u32, u16)>),
+    CooperativeRefusal(Vec<(u32, u16)>),
     Unregister(FlowRole),
     Envelope { role: EnvelopeRole, sequence: u32, coded: Vec<u8> },
     Other,
 }
 
-/// A NACK for what later packets showed to be missing.
-fn nack(ranges: &[(u32, u16)]) -> Said {
-    Said::Nack { open_from: None, by_timer: false, confirms: false, ranges: ranges.to_vec() }
+/// Returns a NACK for gaps that later packets revealed.
+fn nack(ranges: &[(u32, u16)]) -> ObservedMessage {
+    ObservedMessage::Nack { open_from: None, by_timer: false, confirms: false, ranges: ranges.to_vec() }
 }
 
 fn all(ranges: &Ranges<'_>) -> Vec<(u32, u16)> {
     ranges.iter().map(|range| (range.first_low(), range.length())).collect()
 }
 
-/// A relay with sessions and no mind of its own, but that it registers flows.
-struct Relay {
+/// Scripted relay with sessions, which registers flows by itself.
+struct TestRelay {
     sessions: Sessions,
     agents: BTreeMap<usize, SessionId>,
-    heard: Vec<(Time, usize, Said)>,
-    /// How long a repair was of use, as the last NACK had it.
-    patience: Duration,
+    observed: Vec<(Time, usize, ObservedMessage)>,
+    /// Repair lifetime in the latest NACK.
+    repair_lifetime: Duration,
     answer: Option<Result<(), Refusal>>,
 }
 
-impl Relay {
+impl TestRelay {
     fn new(seed: u8, now: Time) -> Self {
-        let local = Local {
+        let local = LocalIdentity {
             secret: secret(RELAY),
             suite: Suite::ChaCha20Poly1305,
             shard: Shard::new(0),
             capabilities: Capabilities::NONE,
             started_unix_nanos: 1_000,
         };
-        let sessions = Sessions::new(local, &Portable, Generator::new([seed; 32]), now);
+        let sessions = Sessions::new(local, &PortableProvider, Generator::new([seed; 32]), now);
         Self {
             sessions,
             agents: BTreeMap::new(),
-            heard: Vec::new(),
-            patience: Duration::ZERO,
+            observed: Vec::new(),
+            repair_lifetime: Duration::ZERO,
             answer: Some(Ok(())),
         }
     }
 
     fn receive(&mut self, who: usize, bytes: &mut [u8], now: Time) {
-        let from = Origin::Address(address(who).into());
+        let from = Route::Direct(address(who).into());
         match self.sessions.receive_from(bytes, from, now) {
-            Received::Stranger { initiation, origin } => {
-                let remote = Remote {
+            Inbound::Stranger { initiation, origin } => {
+                let remote = RemoteIdentity {
                     key: initiation.peer,
                     purpose: Purpose::AgentToRelay,
                     shard: Shard::new(0),
                     pre_shared: PreSharedKey::default(),
                     addresses: Vec::new(),
-                    keep: false,
+                    is_persistent: false,
                 };
                 let session = self.sessions.add(remote, now);
                 self.agents.insert(who, session);
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Initiation { session, initiation, origin } => {
+            Inbound::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Messages { session, messages } => {
+            Inbound::Messages { session, messages } => {
                 let messages = messages.to_vec();
                 for message in Messages::new(&messages) {
                     let message = message.expect("agents speak properly");
                     if !self.sessions.handle_message(session, &message, from, now) {
-                        self.hear(who, &message, now);
+                        self.on_message(who, &message, now);
                     }
                 }
             }
-            Received::Envelope { header, datagram, .. } => {
+            Inbound::Envelope { header, datagram, .. } => {
                 let coded = datagram[CODED_START..datagram.len() - 16].to_vec();
-                let said = Said::Envelope { role: header.role, sequence: header.sequence_low, coded };
-                self.heard.push((now, who, said));
+                let observed =
+                    ObservedMessage::Envelope { role: header.role, sequence: header.sequence_low, coded };
+                self.observed.push((now, who, observed));
             }
-            Received::Nothing | Received::Response { .. } | Received::Source { .. } => {}
+            Inbound::Nothing | Inbound::Response { .. } | Inbound::Source { .. } => {}
         }
     }
 
-    fn hear(&mut self, who: usize, message: &Message<'_>, now: Time) {
-        let said = match message {
+    fn on_message(&mut self, who: usize, message: &Message<'_>, now: Time) {
+        let observed = match message {
             Message::Register(register) => {
                 self.register(who, register, now);
-                Said::Register { role: register.role, selective: register.options.selective }
+                ObservedMessage::Register { role: register.role, selective: register.options.selective }
             }
             Message::Nack(nack) => {
-                self.patience = nack.patience.duration();
-                Said::Nack {
+                self.repair_lifetime = nack.repair_lifetime.duration();
+                ObservedMessage::Nack {
                     open_from: nack.open_from_low,
                     by_timer: nack.noticed_by_timer,
                     confirms: nack.answers_confirm,
                     ranges: all(&nack.ranges),
                 }
             }
-            Message::Ack(ack) => Said::Ack(ack.from_low),
-            Message::Lost(lost) => Said::Lost(all(&lost.ranges)),
+            Message::Ack(ack) => ObservedMessage::Ack(ack.from_low),
+            Message::CooperativeRefusal(lost) => ObservedMessage::CooperativeRefusal(all(&lost.ranges)),
             Message::Unregister(unregister) => {
                 let Unregister { flow_key, role, far_relay } = *unregister;
-                let answer = Message::Unregistered(Unregistered { flow_key, role, far_relay });
-                self.sessions.say(self.agents[&who], &answer, now);
-                Said::Unregister(role)
+                let answer = Message::UnregisterReply(UnregisterReply { flow_key, role, far_relay });
+                self.sessions.queue_message(self.agents[&who], &answer, now);
+                ObservedMessage::Unregister(role)
             }
-            _ => Said::Other,
+            _ => ObservedMessage::Other,
         };
-        self.heard.push((now, who, said));
+        self.observed.push((now, who, observed));
     }
 
     fn register(&mut self, who: usize, register: &Register<'_>, now: Time) {
         if let Some(answer) = self.answer {
             let outcome = answer.map(|()| alias_of(who));
             let Register { flow_key, role, revision, far_relay, .. } = *register;
-            let answer = Registered { flow_key, role, revision, far_relay, outcome };
-            self.sessions.say(self.agents[&who], &Message::Registered(answer), now);
+            let answer = RegisterReply { flow_key, role, revision, far_relay, outcome };
+            self.sessions.queue_message(self.agents[&who], &Message::RegisterReply(answer), now);
         }
     }
 }
 
-/// What an application got.
+/// Datagram that an application received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Got {
+struct DeliveredDatagram {
     bytes: Vec<u8>,
     ecn: Ecn,
     delivery: Delivery,
 }
 
-/// A datagram on its way.
+/// Datagram in flight.
 #[derive(Clone, Debug)]
 struct Datagram {
     at: Time,
     from: usize,
     to: usize,
-    urgency: Urgency,
+    priority: Priority,
     ecn: Ecn,
     bytes: Vec<u8>,
 }
 
 impl Datagram {
-    /// The sequence number of an original.
-    fn original(&self) -> Option<u32> {
+    /// Returns the sequence number of a source packet.
+    fn source_sequence(&self) -> Option<u32> {
         let low = self.bytes.get(7..11).filter(|_| self.bytes[0] == 7)?;
         low.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
     }
 }
 
-/// All of it.
-struct Hall {
+/// Simulated network with all nodes.
+struct TestNetwork {
     agents: [Agent; 2],
-    relay: Relay,
+    relay: TestRelay,
     now: Time,
     flying: BTreeMap<(Time, u64), Datagram>,
-    /// Everything that was sent, lost or not.
+    /// All datagrams sent, lost or not.
     sent: Vec<Datagram>,
-    got: Vec<Got>,
-    /// The DSCP of each of them.
+    got: Vec<DeliveredDatagram>,
+    /// DSCP of each delivered datagram.
     dscps: Vec<u8>,
     events: Vec<(usize, Event)>,
     offers: Vec<(usize, AgentId, FlowId, Offer)>,
     flow: SendFlowId,
     received: ReceiveFlowId,
-    /// One way between agents, and between an agent and the relay.
+    /// One-way delay between agents, and between an agent and the relay.
     direct: Duration,
     relayed: Duration,
     loses: Box<dyn FnMut(&Datagram) -> bool>,
-    /// What the line carries by which the sender sends, if that is limited, and until when it is busy.
+    /// Rate of the sender's uplink, if it is limited, and the time until which it is busy.
     uplink: Option<Rate>,
     busy_until: Time,
 }
@@ -269,7 +271,7 @@ struct Hall {
 fn agent(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Agent {
     let (number_here, suite) = (number(who), Suite::ChaCha20Poly1305);
     let identity = AgentIdentity { number: number_here, secret: secret(who), suite, started_unix_nanos };
-    let mut agent = Agent::new(identity, Engine::fastest(), &Portable, [seed; 32], now);
+    let mut agent = Agent::new(identity, Engine::fastest(), &PortableProvider, [seed; 32], now);
     agent.add_relay(
         &RelayPeer {
             number: RelayId::new(9),
@@ -292,13 +294,14 @@ fn agent(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Agent {
     agent
 }
 
-impl Hall {
-    /// A flow that is registered at both ends, and a session between them.
+impl TestNetwork {
+    /// Returns a network with a session between the agents, and a flow that both ends have
+    /// registered.
     fn new(settings: &FlowSettings) -> Self {
-        let mut hall = Self::unregistered(settings);
-        hall.run(ms(500));
-        hall.forget();
-        hall
+        let mut network = Self::unregistered(settings);
+        network.run(ms(500));
+        network.forget();
+        network
     }
 
     fn unregistered(settings: &FlowSettings) -> Self {
@@ -308,9 +311,9 @@ impl Hall {
         let received =
             agents[RECEIVER].accept_flow(key(), settings.clone(), now).expect("the peer was added");
         let flow = agents[SENDER].open_flow(key(), settings.clone(), now).expect("the peer was added");
-        let mut hall = Self {
+        let mut network = Self {
             agents,
-            relay: Relay::new(50, now),
+            relay: TestRelay::new(50, now),
             now,
             flying: BTreeMap::new(),
             sent: Vec::new(),
@@ -326,28 +329,30 @@ impl Hall {
             uplink: None,
             busy_until: now,
         };
-        hall.drain(SENDER);
-        hall.drain(RECEIVER);
-        hall
+        network.drain(SENDER);
+        network.drain(RECEIVER);
+        network
     }
 
-    /// Forgets what was recorded.
+    /// Clears the records.
     fn forget(&mut self) {
         self.sent.clear();
         self.got.clear();
         self.events.clear();
         self.offers.clear();
-        self.relay.heard.clear();
+        self.relay.observed.clear();
     }
 
     fn loses(&mut self, loses: impl FnMut(&Datagram) -> bool + 'static) {
         self.loses = Box::new(loses);
     }
 
-    /// The direct path loses the originals with these numbers.
-    fn loses_originals(&mut self, numbers: impl IntoIterator<Item = u32>) {
+    /// Makes the direct path lose the source packets with these numbers.
+    fn lose_source_packets(&mut self, numbers: impl IntoIterator<Item = u32>) {
         let numbers: BTreeSet<u32> = numbers.into_iter().collect();
-        self.loses(move |datagram| datagram.original().is_some_and(|number| numbers.contains(&number)));
+        self.loses(move |datagram| {
+            datagram.source_sequence().is_some_and(|number| numbers.contains(&number))
+        });
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -361,7 +366,7 @@ impl Hall {
         self.drain(SENDER);
     }
 
-    /// So many datagrams, 10 ms apart, each of its number's low byte.
+    /// Sends datagrams at intervals of 10 ms, each with the low byte of its number.
     fn stream(&mut self, count: u8) {
         for number in 0..count {
             self.send(&[number; 50]);
@@ -374,13 +379,17 @@ impl Hall {
             match output {
                 AgentOutput::Transmit(transmit) => {
                     let to = (0..3).find(|to| address(*to) == transmit.to).expect("there are three nodes");
-                    let (urgency, ecn) = (transmit.urgency, transmit.ecn);
+                    let (urgency, ecn) = (transmit.priority, transmit.ecn);
                     let bytes = transmit.bytes.to_vec();
-                    self.fly(Datagram { at: self.now, from: who, to, urgency, ecn, bytes });
+                    self.fly(Datagram { at: self.now, from: who, to, priority: urgency, ecn, bytes });
                 }
                 AgentOutput::Deliver { datagram, traffic_class, delivery, .. } => {
                     self.dscps.push(traffic_class.dscp());
-                    self.got.push(Got { bytes: datagram.to_vec(), ecn: traffic_class.ecn(), delivery });
+                    self.got.push(DeliveredDatagram {
+                        bytes: datagram.to_vec(),
+                        ecn: traffic_class.ecn(),
+                        delivery,
+                    });
                 }
                 AgentOutput::Event(event) => self.events.push((who, event)),
                 AgentOutput::Offered { peer, flow, offer } => self.offers.push((who, peer, flow, *offer)),
@@ -389,15 +398,15 @@ impl Hall {
     }
 
     fn drain_relay(&mut self) {
-        self.relay.sessions.changes.clear();
+        self.relay.sessions.events.clear();
         self.relay.sessions.flush_all(self.now);
-        while let Some((heading, bytes)) = self.relay.sessions.outbox.take() {
+        while let Some((heading, bytes)) = self.relay.sessions.outbox.pop() {
             let to = (0..3).find(|to| address(*to) == heading.path.remote).expect("there are three nodes");
             let datagram = Datagram {
                 at: self.now,
                 from: RELAY,
                 to,
-                urgency: heading.urgency,
+                priority: heading.priority,
                 ecn: heading.ecn,
                 bytes: bytes.to_vec(),
             };
@@ -409,7 +418,7 @@ impl Hall {
         let mut delay =
             if datagram.from == RELAY || datagram.to == RELAY { self.relayed } else { self.direct };
         if let Some(uplink) = self.uplink.filter(|_| datagram.from == SENDER) {
-            let takes = uplink.time_for(on_the_line(datagram.bytes.len())).expect("some rate");
+            let takes = uplink.time_for(uplink_bytes(datagram.bytes.len())).expect("some rate");
             self.busy_until = self.busy_until.max(self.now) + takes;
             delay += self.busy_until.saturating_since(self.now);
         }
@@ -429,7 +438,7 @@ impl Hall {
         }
     }
 
-    /// Time passes, with all that is due meanwhile.
+    /// Advances the time, and handles everything that is due.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -458,33 +467,39 @@ impl Hall {
         self.now = end;
     }
 
-    /// The relay says something to an agent.
-    fn relay_says(&mut self, who: usize, message: &Message<'_>) {
-        self.relay.sessions.say(self.relay.agents[&who], message, self.now);
+    /// Sends a message from the relay to an agent.
+    fn send_from_relay(&mut self, who: usize, message: &Message<'_>) {
+        self.relay.sessions.queue_message(self.relay.agents[&who], message, self.now);
         self.drain_relay();
     }
 
-    /// The relay gives the receiver a packet.
-    fn gives(&mut self, role: EnvelopeRole, sequence: u32, coded: &[u8]) {
+    /// Sends a packet in an envelope from the relay to the receiver.
+    fn send_envelope_from_relay(&mut self, role: EnvelopeRole, sequence: u32, coded: &[u8]) {
         let session = self.relay.agents[&RECEIVER];
-        let (alias, urgency) = (alias_of(RECEIVER), Urgency::Scavenger);
-        let contents =
-            Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable, owner: None };
+        let (alias, urgency) = (alias_of(RECEIVER), Priority::Scavenger);
+        let contents = EnvelopeContents {
+            role,
+            alias,
+            sequence_low: sequence,
+            coded,
+            ecn: Ecn::NotCapable,
+            owner: None,
+        };
         self.relay.sessions.send_envelope(session, &contents, urgency, self.now);
         self.drain_relay();
     }
 
-    /// The relay delivers the newest copies that it has.
+    /// Forwards the newest copies from the relay.
     fn forward_copies(&mut self, count: usize) {
         let copies = self.enveloped(EnvelopeRole::Copy);
         for number in &copies[copies.len().saturating_sub(count)..] {
             let coded = self.copy(*number);
-            self.gives(EnvelopeRole::Forwarded, *number, &coded);
+            self.send_envelope_from_relay(EnvelopeRole::Forwarded, *number, &coded);
         }
     }
 
-    /// The relay gives the receiver a repair packet over these packets of the flow, of which it has copies.
-    fn gives_own_repair(&mut self, first: u32, count: u8) {
+    /// Sends the receiver a repair packet over these packets of the flow, from the relay's copies.
+    fn send_in_stream_repair(&mut self, first: u32, count: u8) {
         let packets: Vec<Vec<u8>> =
             (first..).take(usize::from(count)).map(|number| self.copy(number)).collect();
         let views: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
@@ -495,47 +510,51 @@ impl Hall {
             alias: alias_of(RECEIVER),
             first_low: first,
             mask: Mask::new((1 << count) - 1).expect("a short block"),
-            place: Place::new(0, 1).expect("one of one"),
+            repair_index: RepairIndex::new(0, 1).expect("one of one"),
             length_symbol: repair.length_symbol,
         };
         let message = Message::InStreamRepair(InStreamRepair { head, payload: repair.payload });
-        self.relay.sessions.send_alone(self.relay.agents[&RECEIVER], &message, Urgency::Scavenger, self.now);
+        self.relay.sessions.send_alone(self.relay.agents[&RECEIVER], &message, Priority::Scavenger, self.now);
         self.drain_relay();
     }
 
-    /// The coded bytes of a packet, as the relay got them in a copy.
+    /// Returns the coded bytes of a packet from the copy at the relay.
     fn copy(&self, number: u32) -> Vec<u8> {
-        let copies = self.relay.heard.iter().filter_map(|(_, _, said)| match said {
-            Said::Envelope { role: EnvelopeRole::Copy | EnvelopeRole::ResentCopy, sequence, coded } => {
-                Some((sequence, coded))
-            }
+        let copies = self.relay.observed.iter().filter_map(|(_, _, message)| match message {
+            ObservedMessage::Envelope {
+                role: EnvelopeRole::Copy | EnvelopeRole::ResentCopy,
+                sequence,
+                coded,
+            } => Some((sequence, coded)),
             _ => None,
         });
         let mut copies = copies.filter(|(sequence, _)| **sequence == number);
         copies.next().expect("the relay has a copy").1.clone()
     }
 
-    /// What an agent said to the relay, with when; not what it registered or copied.
-    fn said(&self, by: usize) -> Vec<(Time, Said)> {
-        let heard = self.relay.heard.iter().filter(|(_, who, said)| *who == by && !is_routine(said));
-        heard.map(|(at, _, said)| (*at, said.clone())).collect()
+    /// Returns the messages of an agent to the relay with their times, without registrations and
+    /// copies.
+    fn observed(&self, by: usize) -> Vec<(Time, ObservedMessage)> {
+        let observed =
+            self.relay.observed.iter().filter(|(_, who, message)| *who == by && !is_routine(message));
+        observed.map(|(at, _, message)| (*at, message.clone())).collect()
     }
 
-    /// The same, without when.
-    fn words(&self, by: usize) -> Vec<Said> {
-        self.said(by).into_iter().map(|(_, said)| said).collect()
+    /// Returns the messages of an agent to the relay, without registrations and copies.
+    fn observed_messages(&self, by: usize) -> Vec<ObservedMessage> {
+        self.observed(by).into_iter().map(|(_, message)| message).collect()
     }
 
-    /// The numbers that the relay got in envelopes of this role.
+    /// Returns the sequence numbers that the relay received in envelopes of this role.
     fn enveloped(&self, wanted: EnvelopeRole) -> Vec<u32> {
-        let heard = self.relay.heard.iter().filter_map(|(_, _, said)| match said {
-            Said::Envelope { role, sequence, .. } if *role == wanted => Some(*sequence),
+        let observed = self.relay.observed.iter().filter_map(|(_, _, message)| match message {
+            ObservedMessage::Envelope { role, sequence, .. } if *role == wanted => Some(*sequence),
             _ => None,
         });
-        heard.collect()
+        observed.collect()
     }
 
-    /// The first bytes of what was delivered this way.
+    /// Returns the first bytes of the datagrams that were delivered like this.
     fn delivered(&self, delivery: Delivery) -> Vec<u8> {
         self.got.iter().filter(|got| got.delivery == delivery).map(|got| got.bytes[0]).collect()
     }
@@ -545,10 +564,10 @@ impl Hall {
     }
 }
 
-fn is_routine(said: &Said) -> bool {
-    match said {
-        Said::Register { .. } | Said::Unregister(_) | Said::Other => true,
-        Said::Envelope { role, .. } => *role != EnvelopeRole::CooperativeAnswer,
+fn is_routine(message: &ObservedMessage) -> bool {
+    match message {
+        ObservedMessage::Register { .. } | ObservedMessage::Unregister(_) | ObservedMessage::Other => true,
+        ObservedMessage::Envelope { role, .. } => *role != EnvelopeRole::CooperativeAnswer,
         _ => false,
     }
 }
@@ -563,12 +582,12 @@ fn fly(
     let is_lost = loses(&datagram);
     sent.push(datagram.clone());
     if !is_lost {
-        let place = flying.keys().map(|(_, place)| place + 1).max().unwrap_or(0);
-        flying.insert((datagram.at + delay, place), datagram);
+        let index = flying.keys().map(|(_, index)| index + 1).max().unwrap_or(0);
+        flying.insert((datagram.at + delay, index), datagram);
     }
 }
 
-/// Ranges for a message.
+/// Returns ranges for a message.
 fn ranges(numbers: impl IntoIterator<Item = u64>) -> RangeSet {
     let mut ranges = RangeSet::new();
     assert!(numbers.into_iter().all(|number| ranges.insert(SequenceNumber::new(number))), "they fit");

@@ -1,4 +1,4 @@
-//! Paths, relays and addresses change, and relays are visited.
+//! Tests of changes of paths, relays and addresses, and of relay probing.
 
 use super::*;
 use crate::agent::{Flow, PathState};
@@ -6,25 +6,32 @@ use crate::agent::{Flow, PathState};
 const NEARBY: (RelayId, Shard) = (RelayId::new(9), Shard::new(0));
 const ELSEWHERE: (RelayId, Shard) = (RelayId::new(10), Shard::new(0));
 
-/// A path through a relay that nobody has heard of.
+/// Returns a path through an unknown relay.
 fn elsewhere() -> RelayPath {
     RelayPath { ingress: ELSEWHERE, egress: ELSEWHERE, grant: Vec::new() }
 }
 
-fn registrations(hall: &Hall, by: usize) -> usize {
-    let heard = hall.relay.heard.iter();
-    heard.filter(|(_, who, said)| *who == by && matches!(said, Said::Register { .. })).count()
+fn registrations(network: &TestNetwork, by: usize) -> usize {
+    let observed = network.relay.observed.iter();
+    observed
+        .filter(|(_, who, message)| *who == by && matches!(message, ObservedMessage::Register { .. }))
+        .count()
 }
 
-fn ends(hall: &Hall) -> usize {
-    hall.relay.heard.iter().filter(|(_, _, said)| matches!(said, Said::Unregister(_))).count()
+fn ends(network: &TestNetwork) -> usize {
+    network
+        .relay
+        .observed
+        .iter()
+        .filter(|(_, _, message)| matches!(message, ObservedMessage::Unregister(_)))
+        .count()
 }
 
-fn states(hall: &Hall) -> Vec<PathState> {
-    hall.agents[SENDER].flow_status(hall.flow).expect("the flow is open").paths
+fn states(network: &TestNetwork) -> Vec<PathState> {
+    network.agents[SENDER].flow_status(network.flow).expect("the flow is open").paths
 }
 
-impl Hall {
+impl TestNetwork {
     fn changes_paths(&mut self, paths: Vec<RelayPath>) {
         self.agents[SENDER].set_paths(self.flow, paths.clone(), self.now);
         self.agents[RECEIVER].set_received_paths(self.received, paths, self.now);
@@ -35,90 +42,90 @@ impl Hall {
 
 #[test]
 fn a_path_that_stays_goes_on_and_one_that_goes_is_ended() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.changes_paths(alloc::vec![elsewhere(), path()]);
-    hall.run(ms(1_000));
-    assert_eq!([registrations(&hall, SENDER), registrations(&hall, RECEIVER), ends(&hall)], [0; 3]);
-    assert_eq!(states(&hall), [PathState::Asking, PathState::Accepted]);
-    let status = hall.agents[SENDER].flow_status(hall.flow).expect("it is open");
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    network.changes_paths(alloc::vec![elsewhere(), path()]);
+    network.run(ms(1_000));
+    assert_eq!([registrations(&network, SENDER), registrations(&network, RECEIVER), ends(&network)], [0; 3]);
+    assert_eq!(states(&network), [PathState::Registering, PathState::Accepted]);
+    let status = network.agents[SENDER].flow_status(network.flow).expect("it is open");
     assert_eq!(status.path_in_use, Some(1), "it is the one that works");
-    hall.stream(5);
-    hall.run(ms(50));
-    assert_eq!(hall.agents[SENDER].counters().copies, 5);
+    network.stream(5);
+    network.run(ms(50));
+    assert_eq!(network.agents[SENDER].counters().copies, 5);
 
-    hall.changes_paths(alloc::vec![elsewhere()]);
-    hall.run(ms(200));
-    assert_eq!(ends(&hall), 0, "the last packets may be repaired");
-    hall.run(ms(200));
-    assert_eq!(ends(&hall), 2);
-    hall.stream(5);
-    hall.run(ms(50));
-    assert_eq!((hall.agents[SENDER].counters().copies, hall.got.len()), (5, 10));
-    hall.run(ms(10_000));
-    assert_eq!(ends(&hall), 2, "who has heard it is told no more");
+    network.changes_paths(alloc::vec![elsewhere()]);
+    network.run(ms(200));
+    assert_eq!(ends(&network), 0, "the last packets may be repaired");
+    network.run(ms(200));
+    assert_eq!(ends(&network), 2);
+    network.stream(5);
+    network.run(ms(50));
+    assert_eq!((network.agents[SENDER].counters().copies, network.got.len()), (5, 10));
+    network.run(ms(10_000));
+    assert_eq!(ends(&network), 2, "a relay that acknowledged the message receives no other");
 
-    hall.changes_paths(alloc::vec![path()]);
-    hall.run(ms(100));
-    assert_eq!(states(&hall), [PathState::Accepted]);
-    hall.stream(5);
-    hall.run(ms(50));
-    assert_eq!(hall.agents[SENDER].counters().copies, 10);
+    network.changes_paths(alloc::vec![path()]);
+    network.run(ms(100));
+    assert_eq!(states(&network), [PathState::Accepted]);
+    network.stream(5);
+    network.run(ms(50));
+    assert_eq!(network.agents[SENDER].counters().copies, 10);
 }
 
 #[test]
 fn a_path_that_comes_back_at_once_is_not_ended() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.changes_paths(alloc::vec![]);
-    hall.run(ms(100));
-    hall.changes_paths(alloc::vec![path()]);
-    hall.run(ms(20_000));
-    assert_eq!((ends(&hall), states(&hall)), (0, alloc::vec![PathState::Accepted]));
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    network.changes_paths(alloc::vec![]);
+    network.run(ms(100));
+    network.changes_paths(alloc::vec![path()]);
+    network.run(ms(20_000));
+    assert_eq!((ends(&network), states(&network)), (0, alloc::vec![PathState::Accepted]));
 }
 
 #[test]
 fn a_newer_grant_is_shown_until_the_relay_answers_and_copies_go_on_meanwhile() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.loses(|datagram| datagram.from == SENDER && datagram.to == RELAY);
-    hall.changes_paths(alloc::vec![RelayPath { grant: alloc::vec![7; 173], ..path() }]);
-    hall.run(ms(100));
-    hall.loses(|_| false);
-    assert_eq!(states(&hall), [PathState::Accepted]);
-    hall.stream(3);
-    hall.run(ms(2_000));
-    assert_eq!(registrations(&hall, SENDER), 1, "the first was lost, and one was enough");
-    assert_eq!(hall.agents[SENDER].counters().copies, 3);
-    hall.changes_paths(alloc::vec![RelayPath { grant: alloc::vec![7; 173], ..path() }]);
-    hall.run(ms(2_000));
-    assert_eq!(registrations(&hall, SENDER), 1, "that is the same one");
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    network.loses(|datagram| datagram.from == SENDER && datagram.to == RELAY);
+    network.changes_paths(alloc::vec![RelayPath { grant: alloc::vec![7; 173], ..path() }]);
+    network.run(ms(100));
+    network.loses(|_| false);
+    assert_eq!(states(&network), [PathState::Accepted]);
+    network.stream(3);
+    network.run(ms(2_000));
+    assert_eq!(registrations(&network, SENDER), 1, "the first was lost, and one was enough");
+    assert_eq!(network.agents[SENDER].counters().copies, 3);
+    network.changes_paths(alloc::vec![RelayPath { grant: alloc::vec![7; 173], ..path() }]);
+    network.run(ms(2_000));
+    assert_eq!(registrations(&network, SENDER), 1, "that is the same one");
 }
 
 #[test]
 fn the_first_path_that_works_is_no_change() {
     let settings = FlowSettings { paths: alloc::vec![elsewhere(), path()], ..settings(Service::Coding) };
-    let mut hall = Hall::unregistered(&settings);
-    hall.run(ms(500));
-    assert_eq!(states(&hall)[1], PathState::Accepted);
-    let changes = hall.events.iter().filter(|(_, event)| matches!(event, Event::PathChanged { .. }));
-    assert_eq!(changes.count(), 0, "{:?}", hall.events);
+    let mut network = TestNetwork::unregistered(&settings);
+    network.run(ms(500));
+    assert_eq!(states(&network)[1], PathState::Accepted);
+    let changes = network.events.iter().filter(|(_, event)| matches!(event, Event::PathChanged { .. }));
+    assert_eq!(changes.count(), 0, "{:?}", network.events);
 }
 
 #[test]
 fn a_path_through_a_relay_that_is_added_later_is_asked_for_then() {
-    let mut hall = Hall::new(&settings(Service::Internet));
-    let flow = hall.flow;
-    hall.agents[SENDER].set_paths(flow, alloc::vec![elsewhere()], hall.now);
-    hall.run(ms(3_000));
-    assert_eq!(states(&hall), [PathState::Asking]);
+    let mut network = TestNetwork::new(&settings(Service::Internet));
+    let flow = network.flow;
+    network.agents[SENDER].set_paths(flow, alloc::vec![elsewhere()], network.now);
+    network.run(ms(3_000));
+    assert_eq!(states(&network), [PathState::Registering]);
     let added = RelayPeer {
         number: ELSEWHERE.0,
         shard: ELSEWHERE.1,
         key: secret(5).public_key(),
         address: address(RELAY),
     };
-    hall.agents[SENDER].add_relay(&added, hall.now);
-    let sent = hall.sent.len();
-    hall.drain(SENDER);
-    assert!(hall.sent[sent..].iter().any(|sent| sent.to == RELAY && sent.bytes[0] == 4), "an initiation");
+    network.agents[SENDER].add_relay(&added, network.now);
+    let sent = network.sent.len();
+    network.drain(SENDER);
+    assert!(network.sent[sent..].iter().any(|sent| sent.to == RELAY && sent.bytes[0] == 4), "an initiation");
 }
 
 fn nearby(key: usize, at: usize) -> RelayPeer {
@@ -128,137 +135,142 @@ fn nearby(key: usize, at: usize) -> RelayPeer {
 
 #[test]
 fn a_relay_at_another_address_is_met_there() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    let met_at = |hall: &mut Hall, at: usize| {
-        let sent = hall.sent.len();
-        hall.agents[SENDER].add_relay(&nearby(RELAY, at), hall.now);
-        hall.drain(SENDER);
-        hall.sent[sent..].iter().filter(|sent| sent.to == at && sent.bytes[0] == 4).count()
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    let met_at = |network: &mut TestNetwork, at: usize| {
+        let sent = network.sent.len();
+        network.agents[SENDER].add_relay(&nearby(RELAY, at), network.now);
+        network.drain(SENDER);
+        network.sent[sent..].iter().filter(|sent| sent.to == at && sent.bytes[0] == 4).count()
     };
-    assert_eq!(met_at(&mut hall, RELAY), 0, "it is there already");
-    assert_eq!(met_at(&mut hall, RECEIVER), 1);
-    assert_eq!(met_at(&mut hall, RECEIVER), 0, "it is on its way");
+    assert_eq!(met_at(&mut network, RELAY), 0, "it is there already");
+    assert_eq!(met_at(&mut network, RECEIVER), 1);
+    assert_eq!(met_at(&mut network, RECEIVER), 0, "it is on its way");
 }
 
 #[test]
 fn a_relay_under_another_key_is_another_relay_with_the_same_flows() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.stream(3);
-    assert_eq!(hall.agents[SENDER].sessions(), 2);
-    hall.agents[SENDER].add_relay(&nearby(7, RELAY), hall.now);
-    hall.drain(SENDER);
-    assert_eq!((hall.agents[SENDER].sessions(), states(&hall)), (2, alloc::vec![PathState::Asking]));
-    hall.agents[SENDER].add_relay(&nearby(RELAY, RELAY), hall.now);
-    hall.drain(SENDER);
-    hall.run(ms(200));
-    assert_eq!(states(&hall), [PathState::Accepted]);
-    hall.stream(3);
-    hall.run(ms(50));
-    assert_eq!(hall.agents[SENDER].counters().copies, 6);
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    network.stream(3);
+    assert_eq!(network.agents[SENDER].sessions(), 2);
+    network.agents[SENDER].add_relay(&nearby(7, RELAY), network.now);
+    network.drain(SENDER);
+    assert_eq!(
+        (network.agents[SENDER].sessions(), states(&network)),
+        (2, alloc::vec![PathState::Registering])
+    );
+    network.agents[SENDER].add_relay(&nearby(RELAY, RELAY), network.now);
+    network.drain(SENDER);
+    network.run(ms(200));
+    assert_eq!(states(&network), [PathState::Accepted]);
+    network.stream(3);
+    network.run(ms(50));
+    assert_eq!(network.agents[SENDER].counters().copies, 6);
 }
 
 #[test]
 fn new_addresses_of_a_peer_are_tried() {
-    let mut hall = Hall::unregistered(&settings(Service::Internet));
-    hall.loses(|_| true);
+    let mut network = TestNetwork::unregistered(&settings(Service::Internet));
+    network.loses(|_| true);
     let peer = |addresses| Peer {
         number: number(RECEIVER),
         key: secret(RECEIVER).public_key(),
         pre_shared: PreSharedKey::default(),
         addresses,
     };
-    hall.agents[SENDER].add_peer(peer(alloc::vec![address(RELAY)]), hall.now);
-    hall.send(b"begins a session");
-    let sent = hall.sent.len();
-    hall.run(ms(1_000));
+    network.agents[SENDER].add_peer(peer(alloc::vec![address(RELAY)]), network.now);
+    network.send(b"begins a session");
+    let sent = network.sent.len();
+    network.run(ms(1_000));
     let tried: BTreeSet<usize> =
-        hall.sent[sent..].iter().filter(|sent| sent.from == SENDER).map(|sent| sent.to).collect();
+        network.sent[sent..].iter().filter(|sent| sent.from == SENDER).map(|sent| sent.to).collect();
     assert_eq!(tried, BTreeSet::from([RECEIVER, RELAY]));
     for _ in 0..3 {
         let many = (3..200_u8).map(|last| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 4_600));
-        hall.agents[SENDER].add_peer(peer(many.collect()), hall.now);
+        network.agents[SENDER].add_peer(peer(many.collect()), network.now);
     }
-    let session = hall.agents[SENDER].peers[&number(RECEIVER)];
-    let known = hall.agents[SENDER].sessions.get(session).map(|session| session.remote.addresses.len());
+    let session = network.agents[SENDER].peers[&number(RECEIVER)];
+    let known = network.agents[SENDER].sessions.get(session).map(|session| session.remote.addresses.len());
     assert_eq!(known, Some(crate::limits::CANDIDATES_MAX));
 }
 
-/// Agents that know their relay and each other, without flows.
-fn visitors() -> Hall {
-    let mut hall = Hall::unregistered(&settings(Service::Internet));
-    let (flow, received) = (hall.flow, hall.received);
-    hall.run(ms(100));
-    hall.agents[SENDER].close_flow(flow, hall.now);
-    hall.agents[RECEIVER].close_received_flow(received, hall.now);
-    hall.drain(SENDER);
-    hall.drain(RECEIVER);
-    hall.run(ms(10_000));
-    hall.agents[SENDER].leave_relay(NEARBY, hall.now);
-    hall.drain(SENDER);
-    hall.run(ms(100));
-    hall.forget();
-    hall
+/// Returns a network of agents that know their relay and each other, without flows.
+fn visitors() -> TestNetwork {
+    let mut network = TestNetwork::unregistered(&settings(Service::Internet));
+    let (flow, received) = (network.flow, network.received);
+    network.run(ms(100));
+    network.agents[SENDER].close_flow(flow, network.now);
+    network.agents[RECEIVER].close_received_flow(received, network.now);
+    network.drain(SENDER);
+    network.drain(RECEIVER);
+    network.run(ms(10_000));
+    network.agents[SENDER].stop_relay_probing(NEARBY, network.now);
+    network.drain(SENDER);
+    network.run(ms(100));
+    network.forget();
+    network
 }
 
-fn relay_status(hall: &Hall) -> Option<crate::agent::RelayStatus> {
-    hall.agents[SENDER].relay_status(NEARBY.0, NEARBY.1, hall.now)
+fn relay_status(network: &TestNetwork) -> Option<crate::agent::RelayStatus> {
+    network.agents[SENDER].relay_status(NEARBY.0, NEARBY.1, network.now)
 }
 
 #[test]
 fn a_visit_measures_the_way_to_a_relay_within_a_second_and_goes_on() {
-    let mut hall = visitors();
-    assert_eq!(relay_status(&hall), None, "it was left");
-    hall.agents[SENDER].add_relay(&nearby(RELAY, RELAY), hall.now);
-    hall.agents[SENDER].visit(path(), hall.now);
-    hall.drain(SENDER);
-    // The first probe gets lost.
+    let mut network = visitors();
+    assert_eq!(relay_status(&network), None, "it was left");
+    network.agents[SENDER].add_relay(&nearby(RELAY, RELAY), network.now);
+    network.agents[SENDER].probe_relay(path(), network.now);
+    network.drain(SENDER);
+    // The first probe is lost.
     let mut lost = 0;
-    hall.loses(move |datagram| {
+    network.loses(move |datagram| {
         let is_probe = datagram.from == RELAY && datagram.bytes[0] == 8;
         lost += usize::from(is_probe);
         is_probe && lost == 1
     });
-    hall.run(ms(999));
-    let status = relay_status(&hall).expect("it was added");
+    network.run(ms(999));
+    let status = relay_status(&network).expect("it was added");
     assert!(status.established && status.is_alive);
     assert_eq!((status.round_trip, status.address), (Some(ms(20)), Some(address(RELAY))));
-    hall.relayed = ms(40);
-    hall.run(ms(120_000));
-    let later = relay_status(&hall).and_then(|status| status.round_trip).expect("it is there");
+    network.relayed = ms(40);
+    network.run(ms(120_000));
+    let later = relay_status(&network).and_then(|status| status.round_trip).expect("it is there");
     assert!(later > ms(30), "keepalives measure too: {later:?}");
-    assert_eq!(hall.agents[SENDER].all_flows(), [Flow::Visits]);
+    assert_eq!(network.agents[SENDER].all_flows(), [Flow::RelayProbing]);
 }
 
 #[test]
 fn a_relay_that_restarts_is_visited_again() {
-    let mut hall = visitors();
-    hall.agents[SENDER].add_relay(&nearby(RELAY, RELAY), hall.now);
-    hall.agents[SENDER].visit(path(), hall.now);
-    hall.drain(SENDER);
-    hall.run(ms(1_000));
-    hall.relay = Relay::new(51, hall.now);
-    hall.run(ms(60_000));
-    assert!(registrations(&hall, SENDER) >= 1 && relay_status(&hall).is_some_and(|status| status.is_alive));
-    hall.loses(|datagram| datagram.to == RELAY || datagram.from == RELAY);
-    hall.run(ms(30_000));
-    assert!(relay_status(&hall).is_some_and(|status| !status.is_alive), "its silence is noticed");
+    let mut network = visitors();
+    network.agents[SENDER].add_relay(&nearby(RELAY, RELAY), network.now);
+    network.agents[SENDER].probe_relay(path(), network.now);
+    network.drain(SENDER);
+    network.run(ms(1_000));
+    network.relay = TestRelay::new(51, network.now);
+    network.run(ms(60_000));
+    assert!(
+        registrations(&network, SENDER) >= 1 && relay_status(&network).is_some_and(|status| status.is_alive)
+    );
+    network.loses(|datagram| datagram.to == RELAY || datagram.from == RELAY);
+    network.run(ms(30_000));
+    assert!(relay_status(&network).is_some_and(|status| !status.is_alive), "its silence is noticed");
 }
 
 #[test]
 fn a_relay_that_is_of_use_is_not_left() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.agents[SENDER].visit(path(), hall.now);
-    hall.drain(SENDER);
-    hall.run(ms(1_000));
-    hall.agents[SENDER].leave_relay(NEARBY, hall.now);
-    hall.drain(SENDER);
-    hall.run(ms(1_000));
-    assert_eq!(ends(&hall), 1, "the visit has ended");
-    hall.stream(3);
-    hall.run(ms(50));
-    assert_eq!(hall.agents[SENDER].counters().copies, 3);
-    let flow = hall.flow;
-    hall.agents[SENDER].close_flow(flow, hall.now);
-    hall.agents[SENDER].leave_relay(NEARBY, hall.now);
-    assert_eq!((relay_status(&hall), hall.agents[SENDER].sessions()), (None, 1));
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    network.agents[SENDER].probe_relay(path(), network.now);
+    network.drain(SENDER);
+    network.run(ms(1_000));
+    network.agents[SENDER].stop_relay_probing(NEARBY, network.now);
+    network.drain(SENDER);
+    network.run(ms(1_000));
+    assert_eq!(ends(&network), 1, "the visit has ended");
+    network.stream(3);
+    network.run(ms(50));
+    assert_eq!(network.agents[SENDER].counters().copies, 3);
+    let flow = network.flow;
+    network.agents[SENDER].close_flow(flow, network.now);
+    network.agents[SENDER].stop_relay_probing(NEARBY, network.now);
+    assert_eq!((relay_status(&network), network.agents[SENDER].sessions()), (None, 1));
 }

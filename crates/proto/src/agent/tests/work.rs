@@ -1,5 +1,5 @@
-//! Work that relays and peers make an agent do: each input costs a bounded number of units, however much the agent
-//! knows.
+//! Tests of work limits: the messages of relays and peers cost an agent a bounded number of units
+//! for each input, with any amount of state.
 
 use super::*;
 use crate::limits::{DATAGRAM_WORK_MAX, INPUT_WORK_MAX, REQUESTS_MAX};
@@ -8,13 +8,13 @@ use byway_wire::messages::{
 };
 use byway_wire::{Microseconds, Writer};
 
-/// Bytes of the messages of a datagram that no peer of this version exceeds.
+/// Bytes of messages that a datagram of a peer of this version does not exceed.
 const PLAINTEXT_BYTES: usize = 1_175;
 
-/// The longest datagram.
+/// Length of the longest datagram.
 const LONGEST_BYTES: usize = 65_000;
 
-/// As many of these messages as there are bytes for, and how many these are.
+/// Returns as many of these messages as fit the bytes, and their number.
 fn filled<'a>(bytes: usize, messages: impl IntoIterator<Item = Message<'a>>) -> (Vec<u8>, u64) {
     let mut buffer = alloc::vec![0; bytes];
     let mut writer = Writer::new(&mut buffer);
@@ -36,10 +36,10 @@ fn of_peer(agent: &Agent, peer: usize) -> SessionId {
     agent.peers[&number(peer)]
 }
 
-/// Units that a datagram of these messages costs an agent.
+/// Returns the work units of a datagram with these messages at an agent.
 fn work_of(agent: &mut Agent, session: SessionId, messages: &[u8], now: Time) -> u64 {
     let before = agent.work().units();
-    agent.messages(session, messages, Origin::Address(address(RELAY).into()), now);
+    agent.on_messages(session, messages, Route::Direct(address(RELAY).into()), now);
     agent.finish(now);
     while agent.poll().is_some() {}
     agent.work().units() - before
@@ -49,11 +49,12 @@ fn flow(nth: u16) -> FlowKey {
     flow_between(number(SENDER), number(RECEIVER), FlowId::new(nth))
 }
 
-/// A sender or receiver that has met the relay and the other agent, with so many flows in all.
+/// Returns a sender or receiver with sessions to the relay and the other agent, and with this
+/// number of flows.
 fn with_flows(who: usize, flows: u16) -> (Agent, Time) {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.run(ms(1_000));
-    let Hall { agents, now, .. } = hall;
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    network.run(ms(1_000));
+    let TestNetwork { agents, now, .. } = network;
     let [sender, receiver] = agents;
     let mut agent = if who == SENDER { sender } else { receiver };
     for nth in 2..=flows {
@@ -68,18 +69,18 @@ fn with_flows(who: usize, flows: u16) -> (Agent, Time) {
 }
 
 fn request(numbers: &RangeSet) -> Message<'_> {
-    let patience = Microseconds::from_duration(ms(2_000));
-    let request = CooperativeRequest { alias: alias_of(RECEIVER), patience, ranges: numbers.ranges() };
+    let repair_lifetime = Microseconds::from_duration(ms(2_000));
+    let request = CooperativeRequest { alias: alias_of(RECEIVER), repair_lifetime, ranges: numbers.ranges() };
     Message::CooperativeRequest(request)
 }
 
 #[test]
 fn a_request_beside_as_many_as_are_remembered_costs_what_it_names() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.stream(5);
-    hall.run(ms(100));
-    let now = hall.now;
-    let agent = &mut hall.agents[RECEIVER];
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    network.stream(5);
+    network.run(ms(100));
+    let now = network.now;
+    let agent = &mut network.agents[RECEIVER];
     let session = of_relay(agent);
     let count = REQUESTS_MAX as u64;
     for from in [1_000, 2_000, 3_000] {
@@ -93,12 +94,12 @@ fn a_request_beside_as_many_as_are_remembered_costs_what_it_names() {
 
 #[test]
 fn a_datagram_costs_what_one_may_and_the_rest_of_its_messages_is_refused() {
-    let mut hall = Hall::new(&settings(Service::Coding));
-    hall.stream(20);
-    hall.run(ms(100));
-    let now = hall.now;
+    let mut network = TestNetwork::new(&settings(Service::Coding));
+    network.stream(20);
+    network.run(ms(100));
+    let now = network.now;
     let (of_flow, unknown) = (ranges(0..8_000), ranges(1_000..9_000));
-    let [at_sender, at_receiver] = [SENDER, RECEIVER].map(|who| of_relay(&hall.agents[who]));
+    let [at_sender, at_receiver] = [SENDER, RECEIVER].map(|who| of_relay(&network.agents[who]));
     let confirm = Confirm { alias: alias_of(RECEIVER), ranges: unknown.ranges() };
     let nack = CopyNack { alias: alias_of(SENDER), ranges: of_flow.ranges() };
     let floods = [
@@ -108,7 +109,7 @@ fn a_datagram_costs_what_one_may_and_the_rest_of_its_messages_is_refused() {
     ];
     for (who, session, message) in floods {
         let (messages, count) = filled(LONGEST_BYTES, core::iter::repeat_n(message, 10_000));
-        let agent = &mut hall.agents[who];
+        let agent = &mut network.agents[who];
         let refused = agent.counters().work_refused;
         let work = work_of(agent, session, &messages, now);
         assert!(work >= DATAGRAM_WORK_MAX, "{work} units for {count} messages: {message:?}");
@@ -142,7 +143,7 @@ fn a_datagram_that_accepts_many_flows_has_all_flows_looked_at_once() {
     let registered = |nth: u16| {
         let alias = Alias::new(100 + nth).expect("not zero");
         let (role, far_relay) = (FlowRole::Sender, far_relay());
-        Message::Registered(Registered {
+        Message::RegisterReply(RegisterReply {
             flow_key: flow(nth),
             role,
             revision: None,

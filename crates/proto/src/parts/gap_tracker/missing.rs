@@ -1,4 +1,4 @@
-//! Which numbers are missing, as ranges of equal fate.
+//! Missing sequence numbers, stored as ranges that share the same NACK state.
 
 use alloc::collections::VecDeque;
 
@@ -8,34 +8,35 @@ use byway_units::{Duration, Time};
 use super::NumberRange;
 use crate::limits::{MISSING_MAX, RANGES_MAX};
 
-/// How often the time doubles after which is asked again.
+/// Largest number of doublings of the time between NACKs.
 const DOUBLINGS_MAX: u8 = 8;
 
-/// Numbers that were noticed to be missing together, and asked for together since.
+/// Range of missing sequence numbers with the same detection time and the same NACKs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
     first: u64,
     end: u64,
     noticed: Time,
-    /// When to ask; `Time::MAX`: no more.
+    /// Time of the next NACK; `Time::MAX` if none follows.
     due: Time,
-    asked: u8,
-    /// Whether it is asked for never.
-    is_left: bool,
+    nacks: u8,
+    /// True if no NACK may request it.
+    is_excluded: bool,
 }
 
 impl Gap {
     pub(super) const fn new(first: u64, end: u64, noticed: Time) -> Self {
-        Self { first, end, noticed, due: Time::MAX, asked: 0, is_left: false }
+        Self { first, end, noticed, due: Time::MAX, nacks: 0, is_excluded: false }
     }
 
     pub(super) const fn due_at(self, due: Time) -> Self {
         Self { due, ..self }
     }
 
-    /// An open-ended request covers it: that was the first, and at `due` follows the second.
-    pub(super) const fn asked(self, due: Time) -> Self {
-        Self { due, asked: 1, ..self }
+    /// Marks a gap as requested once, by an open-ended NACK that covers it; the second NACK is due
+    /// at `due`.
+    pub(super) const fn nacked(self, due: Time) -> Self {
+        Self { due, nacks: 1, ..self }
     }
 
     const fn count(&self) -> u64 {
@@ -43,18 +44,19 @@ impl Gap {
     }
 }
 
-/// All gaps of a flow, in order; at most [`MISSING_MAX`] numbers.
+/// All gaps of a flow by sequence number, with at most [`MISSING_MAX`] sequence numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Missing {
+pub(super) struct MissingRanges {
     gaps: VecDeque<Gap>,
     count: usize,
-    /// No gap is due before.
+    /// Lower bound on the times of the next NACKs of all gaps.
     soonest: Time,
-    /// What lies below is no mere reordering any more.
+    /// Sequence number below which gaps count as losses at once, because packets far enough above
+    /// have arrived.
     ripe_below: u64,
 }
 
-impl Missing {
+impl MissingRanges {
     pub(super) const fn new() -> Self {
         Self { gaps: VecDeque::new(), count: 0, soonest: Time::MAX, ripe_below: 0 }
     }
@@ -75,26 +77,27 @@ impl Missing {
         self.find(number).is_some()
     }
 
-    /// Returns the time at which a number was passed over that is missing still.
+    /// Returns the detection time of a sequence number; `None` if it is not missing.
     pub(super) fn noticed(&self, number: u64) -> Option<Time> {
         self.find(number).map(|index| self.gaps[index].noticed)
     }
 
-    /// Whether a number is missing, and was asked for.
-    pub(super) fn was_asked(&self, number: u64) -> bool {
-        self.find(number).is_some_and(|index| self.gaps[index].asked > 0)
+    /// True if a sequence number is missing, and a NACK has requested it.
+    pub(super) fn was_nacked(&self, number: u64) -> bool {
+        self.find(number).is_some_and(|index| self.gaps[index].nacks > 0)
     }
 
-    /// Adds a gap beyond all others; how many numbers are forgotten for it.
+    /// Adds a gap above all others. If there are too many missing sequence numbers, the lowest are
+    /// forgotten; returns their number.
     pub(super) fn add(&mut self, gap: Gap) -> u64 {
         if gap.count() == 0 {
             return 0;
         }
         let newest = Gap { first: gap.first.max(gap.end.saturating_sub(MISSING_MAX as u64)), ..gap };
         let mut forgotten = gap.count() - newest.count();
-        let room = MISSING_MAX - usize_of(newest.count());
-        while self.count > room {
-            let excess = self.count - room;
+        let capacity = MISSING_MAX - usize_of(newest.count());
+        while self.count > capacity {
+            let excess = self.count - capacity;
             forgotten += self.trim_front(excess as u64);
         }
         self.count += usize_of(newest.count());
@@ -103,7 +106,8 @@ impl Missing {
         forgotten
     }
 
-    /// Takes a number out; whether it was in.
+    /// Removes a sequence number that has arrived; returns true if it was missing. Its gap shrinks
+    /// or splits.
     pub(super) fn remove(&mut self, number: u64, now: Time) -> bool {
         let Some(index) = self.find(number) else {
             return false;
@@ -126,7 +130,7 @@ impl Missing {
         true
     }
 
-    /// Forgets all numbers below `oldest`; how many.
+    /// Removes all sequence numbers below `oldest`, and returns their number.
     pub(super) fn forget_below(&mut self, oldest: u64) -> u64 {
         let mut forgotten = 0;
         while let Some(front) = self.gaps.front().filter(|front| front.first < oldest) {
@@ -135,7 +139,8 @@ impl Missing {
         forgotten
     }
 
-    /// What lies `packets` or more below the highest number is due.
+    /// Makes the first NACK due for gaps that are `packets` or more below the highest sequence
+    /// number.
     pub(super) fn ripen(&mut self, highest: u64, packets: u64, now: Time) {
         let ripe_before = self.ripe_below;
         self.ripe_below = (highest + 1).saturating_sub(packets).max(ripe_before);
@@ -149,16 +154,17 @@ impl Missing {
 
     fn ripen_one(&mut self, index: usize, now: Time) {
         let gap = &mut self.gaps[index];
-        if gap.end <= self.ripe_below && gap.asked == 0 && !gap.is_left {
+        if gap.end <= self.ripe_below && gap.nacks == 0 && !gap.is_excluded {
             gap.due = gap.due.min(now);
             self.soonest = self.soonest.min(now);
         }
     }
 
-    /// The ranges that are due, which are next due after `again`, if ever, and then twice as late each time.
-    pub(super) fn ask(
+    /// Returns the ranges for a NACK now, as many as fit, and counts it. They are due again after
+    /// `again`, and then after twice as long each time, up to `nacks_max` NACKs.
+    pub(super) fn pop_due(
         &mut self,
-        asks_max: u8,
+        nacks_max: u8,
         again: Duration,
         now: Time,
     ) -> ArrayVec<NumberRange, RANGES_MAX> {
@@ -169,9 +175,9 @@ impl Missing {
         self.soonest = Time::MAX;
         for gap in &mut self.gaps {
             if gap.due <= now && append(&mut ranges, gap) {
-                let later = again.as_nanos().saturating_mul(1 << gap.asked.min(DOUBLINGS_MAX));
-                gap.asked = gap.asked.saturating_add(1);
-                gap.due = if gap.asked < asks_max {
+                let later = again.as_nanos().saturating_mul(1 << gap.nacks.min(DOUBLINGS_MAX));
+                gap.nacks = gap.nacks.saturating_add(1);
+                gap.due = if gap.nacks < nacks_max {
                     now.saturating_add(Duration::from_nanos(later))
                 } else {
                     Time::MAX
@@ -182,29 +188,30 @@ impl Missing {
         ranges
     }
 
-    /// Has what is due for the first time never be asked for; how many numbers.
-    pub(super) fn leave_due(&mut self, now: Time) -> u64 {
-        let mut left = 0;
+    /// Excludes the gaps whose first NACK is due from all NACKs, and returns the number of their
+    /// sequence numbers.
+    pub(super) fn exclude_due(&mut self, now: Time) -> u64 {
+        let mut excluded = 0;
         if self.soonest > now {
-            return left;
+            return excluded;
         }
         self.soonest = Time::MAX;
         for gap in &mut self.gaps {
-            if gap.due <= now && gap.asked == 0 {
-                (gap.due, gap.is_left) = (Time::MAX, true);
-                left += gap.count();
+            if gap.due <= now && gap.nacks == 0 {
+                (gap.due, gap.is_excluded) = (Time::MAX, true);
+                excluded += gap.count();
             }
             self.soonest = self.soonest.min(gap.due);
         }
-        left
+        excluded
     }
 
-    /// Whether a number is missing, and may be asked for.
+    /// True if a sequence number is missing, and a NACK may request it.
     pub(super) fn is_wanted(&self, number: u64) -> bool {
-        self.find(number).is_some_and(|index| !self.gaps[index].is_left)
+        self.find(number).is_some_and(|index| !self.gaps[index].is_excluded)
     }
 
-    /// Takes out the lowest range, if it was noticed before this.
+    /// Removes and returns the lowest gap, if it was detected before `noticed`.
     pub(super) fn pop_noticed_before(&mut self, noticed: Time) -> Option<NumberRange> {
         self.gaps.front().filter(|gap| gap.noticed < noticed)?;
         let gap = self.gaps.pop_front()?;
@@ -212,18 +219,18 @@ impl Missing {
         Some(NumberRange { first: gap.first, length: length_of(&gap) })
     }
 
-    /// Takes up to `count` numbers out of the first gap; how many.
+    /// Removes up to `count` sequence numbers from the lowest gap, and returns their number.
     fn trim_front(&mut self, count: u64) -> u64 {
         let Some(front) = self.gaps.front_mut() else {
             return 0;
         };
-        let taken = count.min(front.count());
-        front.first += taken;
+        let removed = count.min(front.count());
+        front.first += removed;
         if front.count() == 0 {
             self.gaps.pop_front();
         }
-        self.count -= usize_of(taken);
-        taken
+        self.count -= usize_of(removed);
+        removed
     }
 
     fn find(&self, number: u64) -> Option<usize> {
@@ -232,7 +239,7 @@ impl Missing {
     }
 }
 
-/// Adds a gap to what is asked for; whether there was room.
+/// Adds a gap to the ranges of a NACK; returns false if they are full.
 fn append(ranges: &mut ArrayVec<NumberRange, RANGES_MAX>, gap: &Gap) -> bool {
     if let Some(last) = ranges.last_mut().filter(|last| last.end() == gap.first) {
         last.length += length_of(gap);
@@ -241,7 +248,7 @@ fn append(ranges: &mut ArrayVec<NumberRange, RANGES_MAX>, gap: &Gap) -> bool {
     ranges.try_push(NumberRange { first: gap.first, length: length_of(gap) }).is_ok()
 }
 
-/// Gaps hold no more numbers than are missing at most.
+/// Returns the length of a gap as 32 bits; [`MISSING_MAX`] bounds it.
 fn length_of(gap: &Gap) -> u32 {
     u32::try_from(gap.count()).unwrap_or(u32::MAX)
 }

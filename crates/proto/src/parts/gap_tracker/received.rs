@@ -1,35 +1,38 @@
-//! Which numbers have arrived.
+//! Window of received sequence numbers.
 
 use alloc::boxed::Box;
 
-use super::Arrival;
+use super::ArrivalOrder;
 use crate::limits::{FIRST_NUMBERS, NUMBER_WINDOW, NUMBER_WINDOW_WORDS as WORDS};
 
-/// The numbers that have arrived, within a window below the highest.
+/// Bit set of a flow's received sequence numbers, within a window below the highest.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
-    /// While there are no bits: all from here on have arrived.
+pub(super) struct ReceivedWindow {
+    /// First sequence number of the flow. While `bits` is `None`, all from it to `end` are
+    /// received.
     first: u64,
-    /// One more than the highest; 0 if none has arrived.
+    /// One more than the highest received; 0 before the first.
     end: u64,
-    /// One bit for each number of the window, at its place modulo the window; from the first gap on.
+    /// One bit for each sequence number of the window, at its index modulo the window. `None` until
+    /// the first gap.
     bits: Option<Box<[u64; WORDS]>>,
-    /// Whether the numbers are known to begin at 0, so that a first one not far from it passed others over.
+    /// True if the flow begins at 0: then a first packet with a low sequence number shows that
+    /// those before it are missing.
     begins_at_zero: bool,
 }
 
-impl Received {
+impl ReceivedWindow {
     pub(super) const fn new() -> Self {
         Self { first: 0, end: 0, bits: None, begins_at_zero: false }
     }
 
-    /// All numbers up to this one have arrived, as far as anybody knows.
+    /// Creates a window in which all sequence numbers up to this one count as received.
     pub(super) const fn up_to(highest: u64) -> Self {
         Self { first: 0, end: highest.saturating_add(1), bits: None, begins_at_zero: false }
     }
 
-    /// Whether this number would be new.
-    pub(super) fn lacks(&self, number: u64) -> bool {
+    /// True if this sequence number is in or above the window, and not received.
+    pub(super) fn is_new(&self, number: u64) -> bool {
         if self.end == 0 || number >= self.end {
             return number < u64::MAX;
         }
@@ -39,13 +42,14 @@ impl Received {
         match &self.bits {
             None => number < self.first,
             Some(bits) => {
-                let (word, bit) = place(number);
+                let (word, bit) = bit_position(number);
                 bits[word] & bit == 0
             }
         }
     }
 
-    /// None has arrived, and the first is 0.
+    /// Creates the window of a flow that begins at 0: packets before the first to arrive are
+    /// missing.
     pub(super) fn from_zero() -> Self {
         Self { begins_at_zero: true, ..Self::new() }
     }
@@ -58,22 +62,22 @@ impl Received {
         self.end.checked_sub(1)
     }
 
-    /// The lowest number of the window.
+    /// Returns the lowest sequence number of the window; lower ones are not remembered.
     pub(super) const fn oldest(&self) -> u64 {
         self.end.saturating_sub(NUMBER_WINDOW)
     }
 
-    /// A number has arrived.
-    pub(super) fn note(&mut self, number: u64) -> Arrival {
+    /// Marks a sequence number as received, and returns its order relative to the others.
+    pub(super) fn insert(&mut self, number: u64) -> ArrivalOrder {
         if self.end == 0 && number < u64::MAX {
             return self.begin(number);
         }
         // No flow sends so many packets; and there would be no number after it.
         if number < self.oldest() || number == u64::MAX {
-            return Arrival::TooOld;
+            return ArrivalOrder::TooOld;
         }
         if number < self.end {
-            return if self.fill(number) { Arrival::Filling } else { Arrival::Duplicate };
+            return if self.fill(number) { ArrivalOrder::Filling } else { ArrivalOrder::Duplicate };
         }
         let is_next = number == self.end;
         if !is_next {
@@ -83,23 +87,24 @@ impl Received {
             set(bits, number);
         }
         self.end = number + 1;
-        if is_next { Arrival::Next } else { Arrival::Ahead }
+        if is_next { ArrivalOrder::Next } else { ArrivalOrder::Ahead }
     }
 
-    /// The first number has arrived.
-    fn begin(&mut self, number: u64) -> Arrival {
-        let passes_over = self.begins_at_zero && (1..FIRST_NUMBERS).contains(&number);
-        if passes_over {
+    /// Marks the first sequence number of the flow as received, and lower ones as missing if the
+    /// flow begins at 0.
+    fn begin(&mut self, number: u64) -> ArrivalOrder {
+        let reveals_gap = self.begins_at_zero && (1..FIRST_NUMBERS).contains(&number);
+        if reveals_gap {
             self.skip_to(number);
             set(self.bits_from_now_on(), number);
         } else {
             self.first = number;
         }
         self.end = number + 1;
-        if passes_over { Arrival::Ahead } else { Arrival::Next }
+        if reveals_gap { ArrivalOrder::Ahead } else { ArrivalOrder::Next }
     }
 
-    /// Notes a number below the highest; whether it is new.
+    /// Marks a sequence number below the highest as received; returns false if it was before.
     fn fill(&mut self, number: u64) -> bool {
         if self.bits.is_none() && number >= self.first {
             return false;
@@ -107,7 +112,7 @@ impl Received {
         set(self.bits_from_now_on(), number)
     }
 
-    /// None of the numbers from the end to before `number` have arrived.
+    /// Marks the sequence numbers from the end to before `number` as not received.
     fn skip_to(&mut self, number: u64) {
         let end = self.end;
         let bits = self.bits_from_now_on();
@@ -128,26 +133,27 @@ impl Received {
     }
 }
 
-/// The word of a number, and its bit there.
+/// Returns the index of a sequence number's word in the window, and a mask of its bit.
 #[allow(clippy::cast_possible_truncation, reason = "a place within the window")]
-const fn place(number: u64) -> (usize, u64) {
+const fn bit_position(number: u64) -> (usize, u64) {
     ((number % NUMBER_WINDOW / 64) as usize, 1 << (number % 64))
 }
 
-/// Sets the bit of a number; whether it was not set.
+/// Sets the bit of a sequence number; returns true if it was not set.
 fn set(bits: &mut [u64; WORDS], number: u64) -> bool {
-    let (word, bit) = place(number);
+    let (word, bit) = bit_position(number);
     let was_set = bits[word] & bit != 0;
     bits[word] |= bit;
     !was_set
 }
 
-/// Clears the bits of the numbers from `first` to before `end`, fewer than a window, a word at a time.
+/// Clears the bits of the sequence numbers from `first` to before `end`, fewer than a window, a
+/// word at a time.
 fn clear(bits: &mut [u64; WORDS], first: u64, end: u64) {
     let mut number = first;
     while number < end {
         let next = (number / 64 + 1) * 64;
-        let (word, bit) = place(number);
+        let (word, bit) = bit_position(number);
         let mut mask = !(bit - 1);
         if next > end {
             mask &= (1 << (end % 64)) - 1;
@@ -168,41 +174,41 @@ mod tests {
 
     use super::*;
 
-    /// The naive way: a set of all numbers.
+    /// A reference window: a set of all sequence numbers.
     #[derive(Default)]
-    struct Naive {
+    struct NaiveWindow {
         numbers: BTreeSet<u64>,
     }
 
-    impl Naive {
-        fn note(&mut self, number: u64) -> Arrival {
+    impl NaiveWindow {
+        fn note(&mut self, number: u64) -> ArrivalOrder {
             let end = self.numbers.last().map_or(number, |highest| highest + 1);
             if number + NUMBER_WINDOW < end {
-                return Arrival::TooOld;
+                return ArrivalOrder::TooOld;
             }
             if !self.numbers.insert(number) {
-                return Arrival::Duplicate;
+                return ArrivalOrder::Duplicate;
             }
             match number.cmp(&end) {
-                core::cmp::Ordering::Less => Arrival::Filling,
-                core::cmp::Ordering::Equal => Arrival::Next,
-                core::cmp::Ordering::Greater => Arrival::Ahead,
+                core::cmp::Ordering::Less => ArrivalOrder::Filling,
+                core::cmp::Ordering::Equal => ArrivalOrder::Next,
+                core::cmp::Ordering::Greater => ArrivalOrder::Ahead,
             }
         }
     }
 
-    fn note_all(numbers: impl IntoIterator<Item = u64>) -> Vec<Arrival> {
-        let mut received = Received::new();
-        numbers.into_iter().map(|number| received.note(number)).collect()
+    fn note_all(numbers: impl IntoIterator<Item = u64>) -> Vec<ArrivalOrder> {
+        let mut received = ReceivedWindow::new();
+        numbers.into_iter().map(|number| received.insert(number)).collect()
     }
 
     #[test]
     fn in_order_nothing_is_allocated_and_duplicates_are_seen() {
-        let mut received = Received::new();
-        assert!((7..20_000).all(|number| received.note(number) == Arrival::Next));
-        assert_eq!(received.note(19_999), Arrival::Duplicate);
-        assert_eq!(received.note(20_000 - NUMBER_WINDOW), Arrival::Duplicate);
-        assert_eq!(received.note(19_999 - NUMBER_WINDOW), Arrival::TooOld);
+        let mut received = ReceivedWindow::new();
+        assert!((7..20_000).all(|number| received.insert(number) == ArrivalOrder::Next));
+        assert_eq!(received.insert(19_999), ArrivalOrder::Duplicate);
+        assert_eq!(received.insert(20_000 - NUMBER_WINDOW), ArrivalOrder::Duplicate);
+        assert_eq!(received.insert(19_999 - NUMBER_WINDOW), ArrivalOrder::TooOld);
         assert!(received.bits.is_none());
     }
 
@@ -210,7 +216,7 @@ mod tests {
     fn what_was_sent_before_the_first_packet_is_new() {
         assert_eq!(
             note_all([5, 3, 5, 3]),
-            [Arrival::Next, Arrival::Filling, Arrival::Duplicate, Arrival::Duplicate]
+            [ArrivalOrder::Next, ArrivalOrder::Filling, ArrivalOrder::Duplicate, ArrivalOrder::Duplicate]
         );
     }
 
@@ -219,12 +225,12 @@ mod tests {
         let leap = 10 + 2 * NUMBER_WINDOW;
         let arrivals = note_all([0, 1, leap, leap - NUMBER_WINDOW + 1, leap - NUMBER_WINDOW, 1]);
         let expected = [
-            Arrival::Next,
-            Arrival::Next,
-            Arrival::Ahead,
-            Arrival::Filling,
-            Arrival::TooOld,
-            Arrival::TooOld,
+            ArrivalOrder::Next,
+            ArrivalOrder::Next,
+            ArrivalOrder::Ahead,
+            ArrivalOrder::Filling,
+            ArrivalOrder::TooOld,
+            ArrivalOrder::TooOld,
         ];
         assert_eq!(arrivals, expected);
     }
@@ -233,7 +239,7 @@ mod tests {
     fn the_last_number_of_all_is_refused() {
         assert_eq!(
             note_all([u64::MAX, 0, u64::MAX - 1, u64::MAX]),
-            [Arrival::TooOld, Arrival::Next, Arrival::Ahead, Arrival::TooOld]
+            [ArrivalOrder::TooOld, ArrivalOrder::Next, ArrivalOrder::Ahead, ArrivalOrder::TooOld]
         );
     }
 
@@ -243,7 +249,7 @@ mod tests {
             start in 0_u64..20_000,
             steps in proptest::collection::vec((0_u8..10, 0_u64..9_000), 0..400),
         ) {
-            let (mut received, mut naive, mut highest) = (Received::new(), Naive::default(), start);
+            let (mut received, mut naive, mut highest) = (ReceivedWindow::new(), NaiveWindow::default(), start);
             for (kind, by) in steps {
                 let number = match kind {
                     0..6 => highest + 1,
@@ -252,7 +258,7 @@ mod tests {
                     8 => highest.saturating_sub(by),
                     _ => highest + by / 8,
                 };
-                prop_assert_eq!(received.note(number), naive.note(number), "{}", number);
+                prop_assert_eq!(received.insert(number), naive.note(number), "{}", number);
                 highest = highest.max(number);
             }
         }

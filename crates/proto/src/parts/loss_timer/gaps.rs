@@ -1,29 +1,29 @@
-//! How the silences between packets are distributed.
+//! Distribution of a flow's silences between packets.
 
 use byway_units::Duration;
 
-/// Counts of recent silences by length, in steps of 14 to 25 %, from 1 ms to 4 s.
+/// Histogram of a flow's recent silences by length, in steps of 14 to 25 %, from 1 ms to 4 s.
 ///
-/// Counts are halved from time to time, so that the last two hundred or so silences decide.
+/// Counts are halved from time to time, so about the last two hundred silences decide.
 #[derive(Clone, Debug)]
 pub(super) struct Gaps {
     counts: [u16; BUCKETS],
     total: u16,
 }
 
-/// Four to each doubling, from 2^10 to 2^22 microseconds, one below, one above.
+/// Number of buckets: four for each doubling from 2^10 to 2^22 microseconds, one below, one above.
 const BUCKETS: usize = 4 * 12 + 2;
 
-/// The end of the first bucket: shorter silences make no difference to any timeout.
+/// End of the first bucket: shorter silences do not affect any timeout.
 const FIRST_MICROS: u64 = 1 << 10;
 
-/// Counts are halved at this many: twice as many as the rarest silence that matters is one of.
+/// Total at which counts are halved: twice the inverse of the rarest frequency that matters.
 const TOTAL_MAX: u16 = 256;
 
-/// Of so many silences, one that stands out is not learned from: applications pause, and machines are busy.
+/// One outlier in this number of silences is ignored: applications pause, and machines are busy.
 const OUTLIER_OF: u16 = 64;
 
-/// But of few silences no more than so many, or frames would be taken for outliers.
+/// Largest number of outliers, because frames would count as outliers otherwise.
 const OUTLIERS_MAX: u16 = 3;
 
 impl Gaps {
@@ -39,12 +39,12 @@ impl Gaps {
         }
     }
 
-    /// How many silences count.
+    /// Returns the number of silences in the histogram, after halvings.
     pub(super) const fn total(&self) -> u16 {
         self.total
     }
 
-    /// Forgets silences that were longer than this, and not about as long.
+    /// Removes silences that are longer than this by at least a bucket.
     pub(super) fn forget_above(&mut self, gap: Duration) {
         self.counts[bucket(gap) + 1..].fill(0);
         self.total = self.counts.iter().sum();
@@ -57,10 +57,11 @@ impl Gaps {
         self.total = self.counts.iter().sum();
     }
 
-    /// A length that no more than one in `part` of the silences exceed; `None` before the first silence.
+    /// Returns a length that no more than one in `part` of the silences exceed; `None` before the
+    /// first silence.
     ///
-    /// Where more than that exceed `bound`, a length that hardly more exceed than do `bound`: if waiting longer
-    /// does not help, it is no use to wait.
+    /// If more silences exceed `bound`, returns a length that hardly more silences exceed than
+    /// `bound`: a longer timeout would not help.
     pub(super) fn exceeded_by_one_in(&self, part: u32, bound: Duration) -> Option<Duration> {
         let outliers = u32::from((self.total / OUTLIER_OF).min(OUTLIERS_MAX));
         let beyond: u32 = self.counts[bucket(bound) + 1..].iter().copied().map(u32::from).sum();
@@ -75,7 +76,7 @@ impl Gaps {
     }
 }
 
-/// Which bucket a silence belongs in: the leading three bits of its microseconds decide.
+/// Returns the bucket of a silence: its doublings, and the two bits after the leading one.
 fn bucket(gap: Duration) -> usize {
     let micros = gap.as_micros();
     if micros < FIRST_MICROS {
@@ -86,7 +87,8 @@ fn bucket(gap: Duration) -> usize {
     (1 + 4 * doublings as usize + usize::try_from(quarter).unwrap_or(0)).min(BUCKETS - 1)
 }
 
-/// What no silence of this bucket exceeds; the last has no bound of its own.
+/// Returns the upper bound of a bucket. The last one, for all longer silences, gets the bound of
+/// its index.
 fn end(bucket: usize) -> Duration {
     let Some(index) = bucket.checked_sub(1) else {
         return Duration::from_micros(FIRST_MICROS);
@@ -185,7 +187,7 @@ mod tests {
             let may_exceed = (lengths.len() / part as usize).max(outliers);
             let exact = sorted.get(sorted.len() - 1 - may_exceed.min(sorted.len() - 1));
             if let Some(exact) = exact.filter(|_| may_exceed < lengths.len()) {
-                // The end of the bucket that the exact answer is in.
+                // End of the bucket with the exact answer.
                 prop_assert_eq!(answer, Some(end(bucket(Duration::from_micros(*exact)))));
             }
         }

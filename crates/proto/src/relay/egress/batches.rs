@@ -1,4 +1,4 @@
-//! Cross-stream batches that wait to be needed.
+//! Stored cross-stream batches and their repair packets, per ingress relay.
 
 use alloc::collections::VecDeque;
 
@@ -6,28 +6,28 @@ use arrayvec::ArrayVec;
 use byway_code::SOURCE_PACKETS_MAX;
 use byway_wire::{Alias, SequenceNumber};
 
+use super::decode_attempts::AttemptId;
 use super::flow::FlowSlot;
-use super::rounds::RoundSlot;
 use crate::limits::{BATCH_REPAIRS_MAX, BATCHES_MAX};
-use crate::parts::packet_log::Handle;
+use crate::parts::packet_buffer::Handle;
 use crate::parts::sequence_ring::{SequenceRing, widen};
 
 /// One packet that a batch covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// The flow, if a receiver of it is registered here.
+pub(crate) struct BatchEntry {
+    /// Flow of the packet; `None` if none of its receivers is registered at this relay.
     pub(crate) flow: Option<FlowSlot>,
-    /// What the ingress relay calls the flow.
+    /// The ingress relay's alias of the flow.
     pub(crate) alias: Alias,
     pub(crate) sequence: SequenceNumber,
-    /// What the packet's coded bytes digest to, where the ingress relay says so.
+    /// Digest of the packet's coded bytes, if the ingress relay sent one.
     pub(crate) digest: Option<[u8; 4]>,
 }
 
-/// The packets a batch covers, in the order of the code.
-pub(crate) type Entries = ArrayVec<Entry, SOURCE_PACKETS_MAX>;
+/// Packets that a batch covers, in the order in which the ingress relay encoded them.
+pub(crate) type BatchEntries = ArrayVec<BatchEntry, SOURCE_PACKETS_MAX>;
 
-/// One repair packet of a batch.
+/// A stored repair packet of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchRepair {
     pub(crate) index: u8,
@@ -38,35 +38,37 @@ pub(crate) struct BatchRepair {
 /// A batch, with the repair packets that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
-    /// Where its entries are kept, in the arena of entries.
+    /// Position of the packets that it covers, in the list of [`Batches`].
     pub(crate) entries: EntryRun,
-    /// How many repair packets were made.
-    pub(crate) made: u8,
+    /// Number of repair packets that the ingress relay made.
+    pub(crate) repair_count: u8,
     pub(crate) repairs: [Option<BatchRepair>; BATCH_REPAIRS_MAX],
-    /// The round that completes it, while there is one.
-    pub(crate) round: Option<RoundSlot>,
+    /// Active decode attempt of the batch, if there is one.
+    pub(crate) attempt: Option<AttemptId>,
 }
 
 impl Batch {
-    pub(crate) const fn new(entries: EntryRun, made: u8) -> Self {
-        Self { entries, made, repairs: [None; BATCH_REPAIRS_MAX], round: None }
+    pub(crate) const fn new(entries: EntryRun, repair_count: u8) -> Self {
+        Self { entries, repair_count, repairs: [None; BATCH_REPAIRS_MAX], attempt: None }
     }
 
-    /// Keeps another repair packet; `false` for a duplicate, or when there is no room.
+    /// Stores another repair packet of the batch. Returns `false` for a duplicate, or if the batch
+    /// has [`BATCH_REPAIRS_MAX`].
     pub(crate) fn add(&mut self, repair: BatchRepair) -> bool {
-        if self.repairs().any(|held| held.index == repair.index) {
+        if self.repairs().any(|stored| stored.index == repair.index) {
             return false;
         }
-        match self.repairs.iter_mut().find(|place| place.is_none()) {
-            Some(place) => {
-                *place = Some(repair);
+        match self.repairs.iter_mut().find(|entry| entry.is_none()) {
+            Some(entry) => {
+                *entry = Some(repair);
                 true
             }
             None => false,
         }
     }
 
-    /// Whether it covers so many packets.
+    /// True if the batch covers exactly this number of packets; otherwise a repair packet with its
+    /// number belongs to another batch.
     pub(crate) fn covers(&self, packets: usize) -> bool {
         usize::from(self.entries.count) == packets
     }
@@ -76,19 +78,21 @@ impl Batch {
     }
 }
 
-/// Where a batch's entries lie.
+/// Position of a batch's entries in the list of all batches' entries: number of the first since the
+/// relay started, and count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryRun {
     start: u64,
     count: u8,
 }
 
-/// The batches of one ingress relay and what they cover, oldest overwritten first.
+/// Ring of the batches of one ingress relay and the packets that they cover. New batches overwrite
+/// the oldest.
 #[derive(Debug)]
 pub(crate) struct Batches {
     by_number: SequenceRing<Batch>,
-    entries: VecDeque<Entry>,
-    /// How many entries were dropped from the front.
+    entries: VecDeque<BatchEntry>,
+    /// Number of entries removed from the front so far.
     dropped: u64,
 }
 
@@ -100,50 +104,56 @@ impl Default for Batches {
 
 impl Batches {
     pub(crate) fn get(&self, number: u32) -> Option<Batch> {
-        self.by_number.get(self.full(number))
+        self.by_number.get(self.full_number(number))
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Batch> {
-        self.by_number.get_mut(self.full(number))
+        self.by_number.get_mut(self.full_number(number))
     }
 
-    /// Batch numbers begin anew after the last one of 32 bits.
-    fn full(&self, number: u32) -> u64 {
+    /// Expands a batch number, which has 32 bits and wraps around, to the full number nearest to
+    /// the newest batch.
+    fn full_number(&self, number: u32) -> u64 {
         widen(number, self.by_number.highest().unwrap_or(0))
     }
 
-    /// Returns the memory that they take, in bytes.
+    /// Returns the memory use of the batches, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.by_number.bytes() + (self.entries.capacity() * size_of::<Entry>()) as u64
+        self.by_number.bytes() + (self.entries.capacity() * size_of::<BatchEntry>()) as u64
     }
 
-    /// Keeps a batch that is new, with its number and how many repair packets were made; `None` if it is too old. Where it may take no more
-    /// memory, older batches give way.
+    /// Stores a new batch, with its number and its number of repair packets. Returns `None` if the
+    /// batch is too old.
+    ///
+    /// If `may_grow` is false, the batch and its entries replace older ones, because memory is
+    /// exhausted.
     pub(crate) fn insert(
         &mut self,
-        (number, made): (u32, u8),
-        entries: &[Entry],
+        (number, repair_count): (u32, u8),
+        entries: &[BatchEntry],
         may_grow: bool,
     ) -> Option<&mut Batch> {
-        let run = self.keep_entries(entries, may_grow);
-        let number = self.full(number);
-        let inserted = self.by_number.insert_over(number, Batch::new(run, made), |_| !may_grow);
+        let run = self.store_entries(entries, may_grow);
+        let number = self.full_number(number);
+        let inserted = self.by_number.insert_over(number, Batch::new(run, repair_count), |_| !may_grow);
         self.by_number.get_mut(number).filter(|_| inserted)
     }
 
-    /// What the batch covers; nothing if that is no longer kept.
-    pub(crate) fn entries(&self, run: EntryRun) -> impl Iterator<Item = &Entry> {
+    /// Returns the entries of a batch; none if newer entries have overwritten them.
+    pub(crate) fn entries(&self, run: EntryRun) -> impl Iterator<Item = &BatchEntry> {
         let start = run.start.checked_sub(self.dropped).and_then(|start| usize::try_from(start).ok());
         start.into_iter().flat_map(move |start| self.entries.range(start..start + usize::from(run.count)))
     }
 
-    /// Whether digests vouch for what the batch covers.
-    pub(crate) fn is_vouched(&self, run: EntryRun) -> bool {
+    /// True if the ingress relay sent digests with the batch, by which answers of receivers are
+    /// verified.
+    pub(crate) fn has_digests(&self, run: EntryRun) -> bool {
         self.entries(run).next().is_some_and(|entry| entry.digest.is_some())
     }
 
-    /// Takes in the digests of what the batch covers: the repair packet that has them was overtaken.
-    pub(crate) fn vouch(&mut self, run: EntryRun, entries: &[Entry]) {
+    /// Adds digests to a batch's entries. A repair packet without digests overtook the one that has
+    /// them.
+    pub(crate) fn set_digests(&mut self, run: EntryRun, entries: &[BatchEntry]) {
         let start = run.start.checked_sub(self.dropped).and_then(|start| usize::try_from(start).ok());
         let Some(start) = start else {
             return;
@@ -155,7 +165,7 @@ impl Batches {
         }
     }
 
-    fn keep_entries(&mut self, entries: &[Entry], may_grow: bool) -> EntryRun {
+    fn store_entries(&mut self, entries: &[BatchEntry], may_grow: bool) -> EntryRun {
         let max = if may_grow { BATCHES_MAX * 10 } else { self.entries.capacity().max(entries.len()) };
         let excess = (self.entries.len() + entries.len()).saturating_sub(max).min(self.entries.len());
         self.entries.drain(..excess);

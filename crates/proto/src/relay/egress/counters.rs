@@ -1,98 +1,105 @@
-//! What happened in the egress half, and every reason why something did not.
+//! Counters of the egress half: its actions, and a reason for each action that it leaves out.
 
 use crate::counters::counters;
 
 counters! {
-/// Counters since the start. Bytes are those of sealed packets and of what is coded from them, without headers.
+/// Counters since the start. Bytes are those of sealed packets and of their repair packets, without
+/// headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EgressCounters {
-    /// Packets asked for by NACK ranges.
-    pub asked: u64,
+    /// Packets that NACK ranges request.
+    pub packets_nacked: u64,
     /// Open-ended NACKs.
-    pub open_ended: u64,
+    pub nacks_open_ended: u64,
     /// In-stream repair packets sent.
     pub in_stream: u64,
-    /// Their bytes.
+    /// Bytes of the packets that [`Self::in_stream`] counts.
     pub in_stream_bytes: u64,
     /// Packets sent from the cache.
     pub cached: u64,
-    /// Their bytes.
+    /// Bytes of the packets that [`Self::cached`] counts.
     pub cached_bytes: u64,
-    /// Packets decoded with others' help and sent.
+    /// Packets that cooperative recovery decoded with the packets of other receivers, and that the
+    /// relay sent.
     pub cooperative: u64,
-    /// Their bytes.
+    /// Bytes of the packets that [`Self::cooperative`] counts.
     pub cooperative_bytes: u64,
-    /// Packets forwarded unasked.
+    /// Relayed copies sent on to receivers without a NACK.
     pub forwarded: u64,
-    /// Their bytes.
+    /// Bytes of the packets that [`Self::forwarded`] counts.
     pub forwarded_bytes: u64,
-    /// Carried copies that did not come and were asked for again.
-    pub carried_asked: u64,
-    /// Carried copies that came twice.
-    pub carried_repeated: u64,
-    /// Cooperative rounds begun.
-    pub rounds: u64,
-    /// Rounds that ended in decoding.
-    pub rounds_decoded: u64,
-    /// Rounds given up because nobody waits any more.
-    pub rounds_expired: u64,
-    /// Rounds whose packets do not decode: something that went in is false.
-    pub rounds_inconsistent: u64,
-    /// Rounds not begun because too many are under way.
-    pub rounds_refused: u64,
-    /// Rounds that lacked more than they could restore alone.
-    pub rounds_widened: u64,
-    /// Packets found by solving several batches and blocks together.
-    pub solved_together: u64,
-    /// Packets asked of ingress relays, as there were too few repair packets for them.
+    /// Relayed copies that did not arrive and that the relay requested again.
+    pub copies_nacked: u64,
+    /// Relayed copies that arrived twice.
+    pub copies_duplicate: u64,
+    /// Decode attempts begun.
+    pub decode_attempts: u64,
+    /// Decode attempts that ended with a decode.
+    pub decode_attempts_decoded: u64,
+    /// Decode attempts that ended at their deadline, because no receiver waits any more.
+    pub decode_attempts_expired: u64,
+    /// Decode attempts that failed although enough packets were there: one is false, or has
+    /// expired.
+    pub decode_attempts_inconsistent: u64,
+    /// Decode attempts not begun because too many are active, or because the flow's session or
+    /// tenant has no memory left.
+    pub decode_attempts_refused: u64,
+    /// Decode attempts that lacked more packets than they could restore alone.
+    pub decode_attempts_expanded: u64,
+    /// Packets restored by joint decoding of several batches and blocks.
+    pub jointly_decoded: u64,
+    /// Packets requested from ingress relays because repair packets were too few.
     pub fetched: u64,
-    /// Packets asked of cooperating receivers.
+    /// Packets requested from cooperating receivers.
     pub requests: u64,
-    /// Requests left out because a receiver has given what it consented to.
+    /// Requests left out because a receiver has sent as much as it consented to.
     pub requests_beyond_consent: u64,
-    /// Answers used.
+    /// Answers of cooperating receivers that the relay used.
     pub answers: u64,
-    /// Answers to nothing, or too late to be of use.
-    pub answers_unasked: u64,
-    /// Answers that do not match the digest of the packet: their receiver is asked no more.
+    /// Answers of receivers that no decode attempt needed: not requested, or too late.
+    pub answers_unsolicited: u64,
+    /// Answers that do not match the packet's digest; each puts its receiver into quarantine for
+    /// the flow.
     pub answers_false: u64,
-    /// Repair packets that arrived.
-    pub repairs_kept: u64,
-    /// Repair packets that arrived twice, or for a batch that has enough.
+    /// Repair packets of ingress relays that the relay stored.
+    pub repairs_stored: u64,
+    /// Repair packets not stored: duplicates, or for a batch that is full, too old or different.
     pub repairs_surplus: u64,
-    /// Repair packets for flows without a receiver here.
+    /// Repair packets and relayed copies for flows without a receiver at this relay.
     pub repairs_unknown: u64,
-    /// Packets, and repair packets, longer than any may be.
+    /// Source and repair packets longer than any may be.
     pub too_long: u64,
-    /// Requests to repair a packet again that was repaired as often as allowed.
+    /// Repairs refused because the packet was repaired as often as allowed.
     pub refused_repeated: u64,
-    /// Repairs left out because the flow's budget is used up.
+    /// Repairs left out because the flow's repair budget is exhausted.
     pub refused_budget: u64,
-    /// NACKs for packets too far from what the flow has sent.
+    /// Requested packets too far from the flow's highest sequence number.
     pub refused_range: u64,
-    /// NACKs without room for another missing packet.
-    pub refused_room: u64,
-    /// NACKs of flows whose packets no relay carries.
+    /// Requested packets and repairs left out because the flow has no memory to record them.
+    pub refused_capacity: u64,
+    /// NACKs of flows whose service has no repair by relays.
     pub refused_service: u64,
-    /// Packets asked for again within a round trip, before anything can have changed.
+    /// Packets that a NACK requested again within a round trip, while the earlier repairs may be in
+    /// flight.
     pub refused_early: u64,
-    /// Missing packets that were given up without a repair.
-    pub given_up: u64,
-    /// Receivers told how far a flow has come whose copies pause.
-    pub tails: u64,
-    /// Receivers asked whether they still miss a packet.
+    /// Missing packets whose deadline passed without a repair.
+    pub abandoned: u64,
+    /// Tail-loss hints: messages to receivers with the last sequence number before a pause of the
+    /// copies.
+    pub tail_loss_hints: u64,
+    /// Confirms: messages that ask a receiver if it still misses a packet.
     pub confirms: u64,
 }
 }
 
-/// What the egress half has not finished.
+/// Unfinished work of the egress half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayBacklog {
-    /// Flows of whose packets something is kept.
+    /// Received flows in use: with recent copies, repair packets or NACKs.
     pub flows: usize,
-    /// Cooperative rounds under way.
-    pub rounds: usize,
-    /// Packets that receivers asked for.
+    /// Active decode attempts.
+    pub decode_attempts: usize,
+    /// Packets that receivers requested and whose deadline is not over.
     pub missing: usize,
 }

@@ -1,104 +1,115 @@
-//! Copies fetched from the ingress relay, where repair packets are too few to restore what is missing.
+//! Fetches copies from the ingress relay if repair packets are too few to restore the missing
+//! packets.
 //!
-//! The way there and back is longer than the one to other receivers, but it asks nobody else for anything and costs bytes only for
-//! what is really lost: the last resort of whoever can wait so long.
+//! The round trip to the ingress relay is longer than the one to other receivers. But a fetch needs
+//! no other receiver, and costs bytes for lost packets only. It is the last resort if the latency
+//! budget allows it.
 
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
-use super::carried::{Feed, Gap};
+use super::decode_attempts::{AttemptId, IndexSet};
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
-use super::rounds::{Places, RoundSlot};
-use super::{Egress, Entry, find};
-use crate::limits::{COPY_REORDERING, LATE_ROUNDS_MAX};
+use super::relayed_copies::{CopyGap, CopySource};
+use super::{BatchEntry, Egress, find_flow};
+use crate::limits::{COPY_REORDERING, LATE_ANSWERS_CHANCE_MAX};
 use crate::parts::lateness::LateShare;
 
 impl Egress {
-    /// Notes how far away an ingress relay is.
-    pub(crate) fn set_feed_round_trip(&mut self, ingress: u16, round_trip: Duration) {
-        let place = usize::from(ingress);
-        if self.feed_round_trips.len() <= place {
-            self.feed_round_trips.resize(place + 1, Duration::ZERO);
+    /// Records the round-trip time to an ingress relay, by its peer number. It decides if a fetch
+    /// can be in time.
+    pub(crate) fn set_ingress_round_trip(&mut self, ingress: u16, round_trip: Duration) {
+        let index = usize::from(ingress);
+        if self.ingress_round_trips.len() <= index {
+            self.ingress_round_trips.resize(index + 1, Duration::ZERO);
         }
-        self.feed_round_trips[place] = round_trip;
+        self.ingress_round_trips[index] = round_trip;
     }
 
-    /// Fetches as many of the packets that receivers still miss in a round as it lacks to restore the others in time, as far as can be
-    /// told: who was asked and has not answered when that was due may never do.
-    pub(super) fn fetch_for(&mut self, round: RoundSlot, now: Time) {
-        let state = self.rounds.get(round);
+    /// Fetches as many missing packets from the ingress relay as a decode attempt lacks to restore
+    /// the others in time. A receiver whose answer is overdue counts as one that will not answer.
+    pub(super) fn fetch_missing(&mut self, attempt: AttemptId, now: Time) {
+        let state = self.attempts.get(attempt);
         let batch = state.batch;
-        // That of a relay which began anew since names other flows.
+        // If the ingress relay restarted since, its aliases name other flows.
         if self.batch(batch).is_none() {
             return;
         }
-        let missed = self.still_missed(round, now);
-        if missed.is_empty() {
+        let awaited = self.awaited_packets(attempt, now);
+        if awaited.is_empty() {
             return;
         }
-        self.note_late(round, now);
-        let mut excess = self.excess(round, now);
+        self.mark_late(attempt, now);
+        let mut excess = self.missing_beyond_repairs(attempt, now);
         if excess > 0 {
-            self.settle_short(round, now);
+            self.record_undecodable(attempt, now);
         }
         if !self.follows_up {
             return;
         }
-        for place in missed.iter() {
-            let entry = self.rounds.get(round).entries[place];
+        for index in awaited.iter() {
+            let entry = self.attempts.get(attempt).entries[index];
             let Some(slot) = entry.flow.filter(|_| excess > 0) else {
                 continue;
             };
-            let feed = Feed { ingress: batch.ingress, alias: entry.alias };
-            let comes =
-                self.is_fetched(slot, entry.sequence) || self.fetch((slot, entry.sequence), feed, now);
-            excess -= usize::from(comes);
+            let source = CopySource { ingress: batch.ingress, alias: entry.alias };
+            let is_coming =
+                self.is_fetched(slot, entry.sequence) || self.fetch_copy((slot, entry.sequence), source, now);
+            excess -= usize::from(is_coming);
         }
-        self.plan_review(round, now);
+        self.schedule_review(attempt, now);
     }
 
-    /// The packets of a round that their receivers wait for, as nothing else repairs them.
-    pub(super) fn still_missed(&self, round: RoundSlot, now: Time) -> Places {
-        let state = self.rounds.get(round);
-        let missed = state.missed();
-        let is_waited_for = |place: usize| {
-            let Entry { flow, sequence, .. } = state.entries[place];
+    /// Returns the missing packets of a decode attempt that their receivers still await: the
+    /// deadline is not over, and the relay sent no other repair.
+    pub(super) fn awaited_packets(&self, attempt: AttemptId, now: Time) -> IndexSet {
+        let state = self.attempts.get(attempt);
+        let missing_packets = state.missing();
+        let is_awaited = |index: usize| {
+            let BatchEntry { flow, sequence, .. } = state.entries[index];
             let missing = flow.and_then(|slot| self.flow(slot)?.active()?.missing.get(sequence));
             missing.is_some_and(|missing| {
-                missing.until > now && !matches!(missing.stage, Stage::InStream | Stage::Given)
+                missing.deadline > now && !matches!(missing.stage, Stage::InStream | Stage::RepairSent)
             })
         };
-        missed.only(is_waited_for)
+        missing_packets.filter(is_awaited)
     }
 
-    /// How many packets a round lacks that repair packets do not make up for; or one, if they may well not: where those who were
-    /// asked are late often, nothing is waited for.
-    fn excess(&self, round: RoundSlot, now: Time) -> usize {
-        let state = self.rounds.get(round);
-        let repairs = self.repairs_due(state.batch, now);
-        let short = state.gone_or_late();
-        if short > repairs {
-            return short - repairs;
+    /// Returns the number of packets of a decode attempt that are unavailable beyond what its
+    /// repair packets can restore.
+    ///
+    /// It returns 1 if repair packets suffice but helpers may well fail to answer: the relay does
+    /// not wait for receivers that are often late.
+    fn missing_beyond_repairs(&self, attempt: AttemptId, now: Time) -> usize {
+        let state = self.attempts.get(attempt);
+        let repairs = self.expected_repair_packets(state.batch, now);
+        let unavailable = state.unavailable_or_late_count();
+        if unavailable > repairs {
+            return unavailable - repairs;
         }
-        let awaited = (0..state.entries.len()).filter(|place| state.is_awaited(*place));
-        let flows = awaited.filter_map(|place| self.flow(state.entries[place].flow?));
-        let may_fail = LateShare::more_than(repairs - short, flows.map(|flow| flow.lateness.share()));
-        usize::from(may_fail > LATE_ROUNDS_MAX)
+        let awaited = (0..state.entries.len()).filter(|index| state.is_awaited(*index));
+        let flows = awaited.filter_map(|index| self.flow(state.entries[index].flow?));
+        let failure_chance =
+            LateShare::more_than(repairs - unavailable, flows.map(|flow| flow.lateness.share()));
+        usize::from(failure_chance > LATE_ANSWERS_CHANCE_MAX)
     }
 
-    /// How many repair packets of a batch are here or will be: those that were sent with one that has just come.
-    pub(super) fn repairs_due(&self, batch: BatchRef, now: Time) -> usize {
-        let is_recent = self.repairs_came(batch).is_some_and(|came| now < came + COPY_REORDERING);
+    /// Returns the number of a batch's repair packets that have arrived or will. The relay expects
+    /// all of them shortly after the first one.
+    pub(super) fn expected_repair_packets(&self, batch: BatchRef, now: Time) -> usize {
+        let is_recent = self
+            .first_repair_received_at(batch)
+            .is_some_and(|received_at| now < received_at + COPY_REORDERING);
         match self.batch(batch).filter(|_| is_recent) {
-            Some(known) => usize::from(known.made),
-            None => self.repairs_of(batch, now),
+            Some(known) => usize::from(known.repair_count),
+            None => self.repair_packet_count(batch, now),
         }
     }
 
-    /// When the first repair packet of a batch came that is kept.
-    pub(super) fn repairs_came(&self, batch: BatchRef) -> Option<Time> {
-        self.log.came(self.batch(batch)?.repairs().next()?.payload)
+    /// Returns the arrival time of a batch's first stored repair packet at this relay.
+    pub(super) fn first_repair_received_at(&self, batch: BatchRef) -> Option<Time> {
+        self.log.stored_at(self.batch(batch)?.repairs().next()?.payload)
     }
 
     fn is_fetched(&self, slot: FlowSlot, sequence: SequenceNumber) -> bool {
@@ -106,27 +117,35 @@ impl Egress {
         missing.is_some_and(|missing| missing.is_fetched)
     }
 
-    /// Asks the ingress relay for a packet that a receiver misses, if it can be there while it is of use.
-    fn fetch(&mut self, (slot, sequence): (FlowSlot, SequenceNumber), feed: Feed, now: Time) -> bool {
-        let Some(flow) = find(&mut self.flows, slot) else {
+    /// Schedules a request for a missing packet's copy at the ingress relay. Returns `false` if the
+    /// loss is not certain, or the copy cannot reach the receiver before the deadline.
+    fn fetch_copy(
+        &mut self,
+        (slot, sequence): (FlowSlot, SequenceNumber),
+        source: CopySource,
+        now: Time,
+    ) -> bool {
+        let Some(flow) = find_flow(&mut self.flows, slot) else {
             return false;
         };
         let to_receiver = flow.round_trip / 2;
         let Some(active) = flow.active_mut() else {
             return false;
         };
-        let round_trip = self.feed_round_trips.get(usize::from(feed.ingress)).copied().unwrap_or_default();
-        let there_at = now + round_trip + to_receiver;
-        let is_of_use =
-            |missing: &&mut super::missing::MissingPacket| missing.until > there_at && missing.certain;
-        let Some(missing) = active.missing.get_mut(sequence).filter(is_of_use) else {
+        let round_trip =
+            self.ingress_round_trips.get(usize::from(source.ingress)).copied().unwrap_or_default();
+        let arrives_at = now + round_trip + to_receiver;
+        let is_useful =
+            |missing: &&mut super::missing::MissingPacket| missing.deadline > arrives_at && missing.certain;
+        let Some(missing) = active.missing.get_mut(sequence).filter(is_useful) else {
             return false;
         };
         let end = sequence.next();
-        let gap = Gap { ask_at: now, flow: slot, feed, first: sequence, end, asked: 0, is_fetch: true };
-        let is_asked = self.gaps.add(gap);
-        missing.is_fetched = is_asked;
-        self.counters.fetched += u64::from(is_asked);
-        is_asked
+        let gap =
+            CopyGap { nack_at: now, flow: slot, source, first: sequence, end, nack_count: 0, is_fetch: true };
+        let is_fetched = self.copy_gaps.add(gap);
+        missing.is_fetched = is_fetched;
+        self.counters.fetched += u64::from(is_fetched);
+        is_fetched
     }
 }

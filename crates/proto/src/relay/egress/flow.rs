@@ -1,4 +1,4 @@
-//! A flow, as the egress relay of its receiver knows it.
+//! State of a flow at the egress relay of its receiver.
 
 use alloc::boxed::Box;
 
@@ -7,62 +7,63 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
 use super::super::flow_memory::{Holder, MemoryUse};
-use super::blocks::{BlockRepair, Blocks};
-use super::carried::Feed;
-use super::missing::{Missing, MissingPacket, Stage};
-use super::nacked::{NackedRange, NackedRanges};
-use super::open_end::OpenEnd;
-use super::tails::Tail;
+use super::blocks::{BlockRepair, InStreamBlocks};
+use super::burst_end::BurstEnd;
+use super::missing::{MissingPacket, MissingPackets, Stage};
+use super::nacked_ranges::{NackedRange, NackedRanges};
+use super::outage::OutageRange;
+use super::relayed_copies::CopySource;
 use crate::limits::{
     COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, MISSING_PACKETS_ALWAYS, NACKED_RANGES_ALWAYS,
-    PATIENCE_MAX, REPAIR_BURST, REPAIR_RETENTION,
+    REPAIR_BURST, REPAIR_LIFETIME_MAX, REPAIR_RETENTION,
 };
 use crate::parts::lateness::Lateness;
-use crate::parts::packet_log::Handle;
+use crate::parts::packet_buffer::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::consent_account;
+use crate::policy::consent_bucket;
 use byway_wire::Service;
 use byway_wire::messages::{Consent, Mask};
 
-/// Which flow, in one egress relay: a place, and which turn of it.
+/// Identifier of a flow in one egress relay: a slot index and a generation.
 ///
-/// Batches and rounds outlive the flows that they name. Each flow that gets a place has a turn of its own, so that nobody
-/// is asked, given or blamed for the packets of whoever was there before.
+/// Batches and decode attempts outlive the flows that they refer to. Each flow in a slot has its
+/// own generation. Therefore no request, repair or quarantine meant for an earlier flow affects its
+/// successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FlowSlot(pub(crate) u32);
 
-/// The bits of a slot that are its place; the others count turns.
-const PLACE_BITS: u32 = EGRESS_FLOWS_MAX.ilog2();
+/// Bits of a [`FlowSlot`] that are its index; the others count generations.
+const INDEX_BITS: u32 = EGRESS_FLOWS_MAX.ilog2();
 
 impl FlowSlot {
-    /// The first turn of a place.
-    pub(crate) fn first_at(place: usize) -> Self {
-        assert!(place < EGRESS_FLOWS_MAX, "the number of flows is limited");
-        Self(u32::try_from(place).expect("a place has few bits"))
+    /// Returns the identifier of the first flow at this index of the flow table.
+    pub(crate) fn first_at(index: usize) -> Self {
+        assert!(index < EGRESS_FLOWS_MAX, "the number of flows is limited");
+        Self(u32::try_from(index).expect("an index has few bits"))
     }
 
-    /// The next turn of the same place; after the last one comes the first.
-    pub(crate) const fn next(self) -> Self {
-        Self(self.0.wrapping_add(1 << PLACE_BITS))
+    /// Returns the identifier of the next flow at the same index. Generations wrap around.
+    pub(crate) const fn next_generation(self) -> Self {
+        Self(self.0.wrapping_add(1 << INDEX_BITS))
     }
 
-    /// Where the flow is kept.
-    pub(crate) const fn place(self) -> usize {
-        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
+    /// Returns the flow's index in the table.
+    pub(crate) const fn index(self) -> usize {
+        (self.0 & ((1 << INDEX_BITS) - 1)) as usize
     }
 }
 
-/// Where a packet of the flow can be had.
+/// Sources from which the relay can repair a packet.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Source {
-    /// The batches that cover it, newest first: by number, in the ring of one ingress relay.
+pub(crate) struct PacketSources {
+    /// The two newest batches that cover the packet, the newest first.
     pub(crate) batches: [Option<BatchRef>; 2],
-    /// The packet itself: cached, decoded for somebody, or given for a wider round.
+    /// The packet itself: cached, decoded for a receiver, or returned by one for a joint decode.
     pub(crate) packet: Option<Handle>,
 }
 
-/// A batch of one ingress relay.
+/// Reference to a batch of one ingress relay, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BatchRef {
     pub(crate) ingress: u16,
@@ -85,57 +86,62 @@ impl PackedBatch {
     }
 }
 
-/// The registered flow.
+/// A flow whose receiver has registered it at this relay.
 #[derive(Debug)]
 pub(crate) struct EgressFlow {
     pub(crate) slot: FlowSlot,
     pub(crate) key: FlowKey,
-    /// Whose memory it takes.
+    /// Session and tenant that the flow's memory is charged to.
     pub(super) holder: Holder,
     pub(crate) service: Service,
-    /// What repairs it may still be given: its registered rate, so that an outage can be repaired and more cannot
-    /// be asked for.
+    /// Repair budget: bytes of repairs that the flow may still receive, refilled at its registered
+    /// rate. It suffices for an outage, and limits the repairs that a receiver can request.
     pub(crate) repair_budget: TokenBucket<Bytes>,
-    /// What its receiver still gives for others.
+    /// Consent: bytes that the relay may still request from the receiver to repair other flows.
     pub(crate) consent: TokenBucket<Bytes>,
-    /// How far away its receiver is.
+    /// Round-trip time to the receiver.
     pub(crate) round_trip: Duration,
-    /// How long its receiver has a use for repairs, as it said last.
-    pub(crate) patience: Duration,
-    /// The length of its packets, as far as repairs tell.
+    /// Repair lifetime of the receiver's last NACK.
+    pub(crate) repair_lifetime: Duration,
+    /// Estimated packet length in bytes: the longest packet of the newest batch that covers the
+    /// flow.
     pub(crate) packet_bytes: u16,
-    /// Whether its receiver has answered falsely: it is asked no more.
-    pub(crate) barred: bool,
-    /// How often its receiver answers late.
+    /// True if the flow is in quarantine, because its receiver returned a false packet: the relay
+    /// requests no packets of the flow.
+    pub(crate) quarantined: bool,
+    /// Statistics of the receiver's late answers.
     pub(crate) lateness: Lateness,
-    /// The class of its packets where they have to wait.
+    /// Class in which the relay's uplink queues packets for the receiver.
     pub(crate) class: Class,
-    /// The highest number of a flow that rests.
-    rested_at: SequenceNumber,
-    /// Packets that its receiver was asked for lately.
-    requested: Option<Requested>,
-    /// Allocated while packets of the flow are known.
-    active: Option<Box<Active>>,
+    /// Highest known sequence number, from when the flow last became idle. It serves to expand the
+    /// low bits of later ones.
+    highest_when_idle: SequenceNumber,
+    /// Range of packets recently requested from the receiver.
+    requested_range: Option<RequestedRange>,
+    /// State of the flow while it is in use; `None` while it is idle.
+    active: Option<Box<EgressFlowState>>,
 }
 
-/// The first and the last number of the packets that a receiver was asked for, and when it was last.
+/// Range from the lowest to the highest sequence number that the relay recently requested from the
+/// flow's receiver, and the time of the last request.
 #[derive(Clone, Copy, Debug)]
-struct Requested {
+struct RequestedRange {
     first: SequenceNumber,
     last: SequenceNumber,
     at: Time,
 }
 
-/// How often a packet was repaired, and when last: in milliseconds modulo 2^16, as there are many of these.
+/// Number of repairs of a packet, and the time of the last one. The time is in milliseconds modulo
+/// 2^16, because there are many records.
 #[derive(Clone, Copy, Debug)]
-struct Repaired {
+struct RepairRecord {
     count: u8,
     last_ms: u16,
 }
 
-impl Repaired {
-    /// Whether whatever repairs the packet is kept no longer. One that is past for a minute may look as if it were not,
-    /// and takes its place for a few seconds more.
+impl RepairRecord {
+    /// True if the packet's repairs have all been discarded. The time wraps around after a minute:
+    /// an old record may then seem recent, and its slot stays occupied for a few seconds more.
     fn is_past(self, now: Time) -> bool {
         u64::from(low_ms(now).wrapping_sub(self.last_ms)) > REPAIR_RETENTION.as_millis()
     }
@@ -146,67 +152,71 @@ const fn low_ms(now: Time) -> u16 {
     (now.as_nanos() / 1_000_000) as u16
 }
 
-/// What most flows never have of any packet.
-type Rare<T> = Option<Box<SequenceRing<T>>>;
+/// Ring of values by sequence number; `None` until the first value, because most flows have none.
+type SparseRing<T> = Option<Box<SequenceRing<T>>>;
 
-fn some_of<T: Copy>(rare: &mut Rare<T>) -> &mut SequenceRing<T> {
-    rare.get_or_insert_with(|| Box::new(SequenceRing::new(COVERED_PACKETS_MAX)))
+fn sparse_ring<T: Copy>(ring: &mut SparseRing<T>) -> &mut SequenceRing<T> {
+    ring.get_or_insert_with(|| Box::new(SequenceRing::new(COVERED_PACKETS_MAX)))
 }
 
-/// Keeps a value for a number; how much more memory that takes, in bytes.
+/// Stores a value for a sequence number. Returns the added memory, in bytes.
 fn insert<T: Copy>(ring: &mut SequenceRing<T>, number: u64, value: T, is_spent: impl Fn(T) -> bool) -> u64 {
     let before = ring.slots();
     ring.insert_over(number, value, is_spent);
     if ring.slots() == before { 0 } else { ring.bytes() - ring.bytes() / ring.slots() as u64 * before as u64 }
 }
 
-/// Above all numbers.
+/// Sequence number above all others: the lowest one of a flow without known packets.
 const NO_NUMBER: SequenceNumber = SequenceNumber::new(u64::MAX);
 
-/// Memory that every flow in use may take beside [`Active`], whatever memory others take: its first packets in each table.
-const ALWAYS_BYTES: u64 = (MISSING_PACKETS_ALWAYS * size_of::<MissingPacket>()
+/// Memory that every flow in use may have beyond [`EgressFlowState`], whatever memory others use:
+/// the first entries of each table.
+const RESERVED_TABLE_BYTES: u64 = (MISSING_PACKETS_ALWAYS * size_of::<MissingPacket>()
     + NACKED_RANGES_ALWAYS * size_of::<NackedRange>()
     + 5 * RING_BYTES_MIN
-    + Blocks::BYTES_ALWAYS) as u64;
+    + InStreamBlocks::RESERVED_BYTES) as u64;
 
-/// The first allocation of a ring: eight slots.
+/// Memory of a sequence ring's first allocation, eight slots, in bytes.
 const RING_BYTES_MIN: usize = 8 * 16;
 
-/// Memory of a slot.
+/// Memory of a slot in the table of received flows, in bytes.
 pub(crate) const SLOT_BYTES: u64 = size_of::<Option<EgressFlow>>() as u64;
 
-/// What is set aside for each flow.
-pub(crate) const SET_ASIDE_BYTES: u64 = SLOT_BYTES + size_of::<Active>() as u64 + ALWAYS_BYTES;
+/// Memory that a registration reserves for a received flow, in bytes.
+pub(crate) const RESERVED_BYTES: u64 =
+    SLOT_BYTES + size_of::<EgressFlowState>() as u64 + RESERVED_TABLE_BYTES;
 
-/// What is kept while the flow is in use.
+/// State of a received flow while it is in use.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct EgressFlowState {
     pub(super) memory: MemoryUse,
-    /// No number below is known.
+    /// Lowest sequence number for which the relay has had a packet or repair packet.
     lowest: SequenceNumber,
     pub(crate) highest: SequenceNumber,
-    /// The batch that covers a packet, and the one that did before: few packets are in two.
+    /// Latest batch that covers each packet. The ring below has the one before, which few packets
+    /// have.
     batches: SequenceRing<PackedBatch>,
-    earlier_batches: Rare<PackedBatch>,
+    earlier_batches: SparseRing<PackedBatch>,
     packets: SequenceRing<Handle>,
-    /// When the receiver was asked for a packet, for a wider round.
-    asked: Rare<Time>,
-    /// How often a packet was repaired: asking again when a request has run out makes it no other packet.
-    repaired: Rare<Repaired>,
-    pub(crate) blocks: Blocks,
-    pub(crate) missing: Missing,
-    /// What the receiver asked for of which nothing is known.
+    /// Time at which the relay last requested each packet from the receiver, for a joint decode.
+    requested_at: SparseRing<Time>,
+    /// Number and last time of each packet's repairs. They outlive the NACK, because a second NACK
+    /// after its deadline means the same packet.
+    repair_records: SparseRing<RepairRecord>,
+    pub(crate) blocks: InStreamBlocks,
+    pub(crate) missing: MissingPackets,
+    /// Ranges that NACKs requested and for which the relay has no repair packets yet.
     pub(crate) nacked: NackedRanges,
-    /// When something of that can be of no use any more, as far as that is watched.
+    /// Earliest scheduled expiry of `missing` or `nacked`, if there is one.
     pub(super) expires_at: Option<Time>,
-    /// Whether somebody looks when the flow is at rest.
+    /// True if an idle check is scheduled.
     pub(super) is_watched: bool,
-    pub(crate) open: Option<OpenEnd>,
-    /// How far its copies have come, where they are kept.
-    pub(super) tail: Tail,
-    /// Where carried copies come from, and the highest that came from there.
-    pub(super) carried: Option<(Feed, SequenceNumber)>,
-    /// Whether the latest carried copy was forwarded.
+    pub(crate) outage: Option<OutageRange>,
+    /// Highest stored copy, for tail-loss hints.
+    pub(super) burst_end: BurstEnd,
+    /// Source of the relayed copies, and the highest sequence number from it.
+    pub(super) highest_copy: Option<(CopySource, SequenceNumber)>,
+    /// True if the relay forwarded the latest relayed copy.
     pub(super) is_forwarded: bool,
     pub(crate) last_used: Time,
 }
@@ -226,48 +236,48 @@ impl EgressFlow {
             holder,
             service,
             repair_budget: TokenBucket::of_bytes(rate, burst(rate, REPAIR_BURST), now),
-            consent: consent_account(reserved(consent), rate, now),
+            consent: consent_bucket(reserved(consent), rate, now),
             round_trip: INITIAL_ROUND_TRIP,
-            patience: Duration::ZERO,
+            repair_lifetime: Duration::ZERO,
             packet_bytes: 0,
-            barred: false,
+            quarantined: false,
             class: Class::HighRate,
             lateness: Lateness::default(),
-            rested_at: SequenceNumber::FIRST,
-            requested: None,
+            highest_when_idle: SequenceNumber::FIRST,
+            requested_range: None,
             active: None,
         }
     }
 
-    pub(crate) fn active(&self) -> Option<&Active> {
+    pub(crate) fn active(&self) -> Option<&EgressFlowState> {
         self.active.as_deref()
     }
 
-    pub(crate) fn active_mut(&mut self) -> Option<&mut Active> {
+    pub(crate) fn active_mut(&mut self) -> Option<&mut EgressFlowState> {
         self.active.as_deref_mut()
     }
 
-    /// What is kept of the flow, from now on at least.
-    pub(crate) fn activate(&mut self, now: Time) -> &mut Active {
-        let (highest, holder) = (self.rested_at, self.holder);
+    /// Returns the flow's state, and allocates it if the flow is idle.
+    pub(crate) fn activate(&mut self, now: Time) -> &mut EgressFlowState {
+        let (highest, holder) = (self.highest_when_idle, self.holder);
         let active = self.active.get_or_insert_with(|| {
-            Box::new(Active {
-                memory: MemoryUse::new(holder, size_of::<Active>() as u64, ALWAYS_BYTES),
+            Box::new(EgressFlowState {
+                memory: MemoryUse::new(holder, size_of::<EgressFlowState>() as u64, RESERVED_TABLE_BYTES),
                 lowest: NO_NUMBER,
                 highest,
                 batches: SequenceRing::new(COVERED_PACKETS_MAX),
                 earlier_batches: None,
                 packets: SequenceRing::new(COVERED_PACKETS_MAX),
-                asked: None,
-                repaired: None,
-                blocks: Blocks::default(),
-                missing: Missing::default(),
+                requested_at: None,
+                repair_records: None,
+                blocks: InStreamBlocks::default(),
+                missing: MissingPackets::default(),
                 nacked: NackedRanges::default(),
                 expires_at: None,
                 is_watched: false,
-                open: None,
-                tail: Tail::new(now),
-                carried: None,
+                outage: None,
+                burst_end: BurstEnd::new(now),
+                highest_copy: None,
                 is_forwarded: false,
                 last_used: now,
             })
@@ -276,66 +286,77 @@ impl EgressFlow {
         active
     }
 
-    /// Notes that its receiver is asked for a packet.
-    pub(super) fn note_request(&mut self, sequence: SequenceNumber, now: Time) {
-        let known = self.requested.filter(|requested| now < requested.at + PATIENCE_MAX);
+    /// Extends the range of recently requested packets by a cooperative request for this packet. An
+    /// old range is replaced.
+    pub(super) fn record_request(&mut self, sequence: SequenceNumber, now: Time) {
+        let known = self.requested_range.filter(|requested| now < requested.at + REPAIR_LIFETIME_MAX);
         let (first, last) = known.map_or((sequence, sequence), |known| (known.first, known.last));
-        self.requested = Some(Requested { first: first.min(sequence), last: last.max(sequence), at: now });
+        self.requested_range =
+            Some(RequestedRange { first: first.min(sequence), last: last.max(sequence), at: now });
     }
 
-    /// The part of a range that its receiver may have been asked for lately.
+    /// Returns the part of a range within the packets recently requested from the receiver. It
+    /// limits the work for a refusal to packets that the relay asked for.
     pub(super) fn requested_within(
         &self,
         (first, last): (SequenceNumber, SequenceNumber),
         now: Time,
     ) -> Option<(SequenceNumber, SequenceNumber)> {
-        let requested = self.requested.filter(|requested| now < requested.at + PATIENCE_MAX)?;
+        let requested = self.requested_range.filter(|requested| now < requested.at + REPAIR_LIFETIME_MAX)?;
         let (first, last) = (first.max(requested.first), last.min(requested.last));
         (first <= last).then_some((first, last))
     }
 
-    /// The full number of a packet whose low bits came in a packet.
-    pub(crate) fn full(&self, low: u32) -> SequenceNumber {
-        let highest = self.active().map_or(self.rested_at, |active| active.highest);
+    /// Expands the low bits of a sequence number to the full number.
+    pub(crate) fn full_sequence(&self, low: u32) -> SequenceNumber {
+        let highest = self.active().map_or(self.highest_when_idle, |active| active.highest);
         SequenceNumber::nearest(low, highest)
     }
 
-    /// Forgets the packets of a flow that rests, but not how far it had come; what was known of it.
-    pub(crate) fn rest(&mut self) -> Option<Box<Active>> {
-        self.rested_at = self.active().map_or(self.rested_at, |active| active.highest);
+    /// Makes the flow idle: removes and returns its state. Only its highest sequence number
+    /// remains.
+    pub(crate) fn deactivate(&mut self) -> Option<Box<EgressFlowState>> {
+        self.highest_when_idle = self.active().map_or(self.highest_when_idle, |active| active.highest);
         self.active.take()
     }
 }
 
-impl Active {
-    /// A missing packet that an open end covers, and the open end.
-    pub(super) fn in_dark(&mut self, sequence: SequenceNumber) -> Option<(&mut OpenEnd, &mut MissingPacket)> {
-        let open = self.open.as_mut().filter(|open| open.covers(sequence))?;
-        Some((open, self.missing.get_mut(sequence)?))
+impl EgressFlowState {
+    /// Returns the flow's outage and the entry of this packet, to count it in the outage's decode
+    /// failure rate. Returns `None` if the packet is not missing in an outage.
+    pub(super) fn missing_in_outage(
+        &mut self,
+        sequence: SequenceNumber,
+    ) -> Option<(&mut OutageRange, &mut MissingPacket)> {
+        let outage = self.outage.as_mut().filter(|outage| outage.covers(sequence))?;
+        Some((outage, self.missing.get_mut(sequence)?))
     }
 
-    /// Whether the receiver has said that it lost this packet, one by one or by an open end.
+    /// True if the receiver misses this packet according to its NACKs, ranges or open-ended, and
+    /// the relay has not sent it since.
     pub(crate) fn is_lost(&self, sequence: SequenceNumber) -> bool {
-        if !self.is_asking() {
+        if !self.has_outstanding_requests() {
             return false;
         }
-        if self.open.is_some_and(|open| open.covers(sequence)) {
+        if self.outage.is_some_and(|outage| outage.covers(sequence)) {
             return true;
         }
         match self.missing.get(sequence) {
-            Some(missing) => missing.stage != Stage::Given,
+            Some(missing) => missing.stage != Stage::RepairSent,
             None => self.nacked.covering(sequence, self.last_used).is_some(),
         }
     }
 
-    /// Whether the receiver misses anything, as far as it has said. Most never do.
+    /// True if a NACK of the receiver is not settled: a packet is missing, a range waits, or an
+    /// outage is recorded. Most receivers never send one.
     #[inline]
-    pub(super) fn is_asking(&self) -> bool {
-        !self.missing.is_empty() || !self.nacked.is_empty() || self.open.is_some()
+    pub(super) fn has_outstanding_requests(&self) -> bool {
+        !self.missing.is_empty() || !self.nacked.is_empty() || self.outage.is_some()
     }
 
-    /// The part of a range of which something may be known.
-    pub(super) fn known_within(
+    /// Returns the part of a range between the lowest and highest known sequence number, for which
+    /// the relay may have repair packets.
+    pub(super) fn known_range(
         &self,
         (first, last): (SequenceNumber, SequenceNumber),
     ) -> Option<(SequenceNumber, SequenceNumber)> {
@@ -345,167 +366,177 @@ impl Active {
         (first <= last).then_some((first, last))
     }
 
-    /// Whether something is known from which a packet may be repaired.
-    pub(super) fn is_known(&self, sequence: SequenceNumber) -> bool {
-        let source = self.source(sequence);
+    /// True if the relay has a source from which it may repair the packet.
+    pub(super) fn is_repairable(&self, sequence: SequenceNumber) -> bool {
+        let source = self.sources(sequence);
         source.packet.is_some() || source.batches[0].is_some() || self.blocks.covering(sequence).is_some()
     }
 
-    /// Notes that something is known of these numbers.
-    pub(super) fn note_known(&mut self, first: SequenceNumber, last: SequenceNumber) {
+    /// Extends the range of sequence numbers for which the relay has packets or repair packets.
+    pub(super) fn extend_known(&mut self, first: SequenceNumber, last: SequenceNumber) {
         self.lowest = self.lowest.min(first);
         self.highest = self.highest.max(last);
     }
 
-    /// Has a packet worked on that waited to be known; whether it did, and there is room.
-    pub(super) fn take_nacked(&mut self, sequence: SequenceNumber, now: Time) -> Option<bool> {
+    /// Moves a packet from `nacked` to `missing`, because it is now repairable. Returns `None` if
+    /// no range waited for it, and `Some(false)` if memory is exhausted.
+    pub(super) fn accept_nacked(&mut self, sequence: SequenceNumber, now: Time) -> Option<bool> {
         if self.nacked.is_empty() || self.missing.get(sequence).is_some() {
             return None;
         }
-        let (until, certain) = self.nacked.take(sequence, now)?;
-        Some(self.ask(sequence, until, certain))
+        let (until, certain) = self.nacked.accept(sequence, now)?;
+        Some(self.add_missing(sequence, until, certain))
     }
 
-    /// Has a packet worked on; whether there is room.
-    pub(super) fn ask(&mut self, sequence: SequenceNumber, until: Time, certain: bool) -> bool {
-        if !self.memory.has_room() && self.missing.is_full() && self.missing.get(sequence).is_none() {
+    /// Adds a packet to `missing`, or extends its deadline. Returns `false` if memory is exhausted
+    /// or the table is full.
+    pub(super) fn add_missing(&mut self, sequence: SequenceNumber, until: Time, certain: bool) -> bool {
+        if !self.memory.has_capacity() && self.missing.is_full() && self.missing.get(sequence).is_none() {
             return false;
         }
         let before = self.missing.bytes();
-        let is_noted = self.missing.ask(sequence, until, certain).is_some();
-        self.memory.grew(before, self.missing.bytes());
-        is_noted
+        let is_added = self.missing.insert_or_extend(sequence, until, certain).is_some();
+        self.memory.on_resize(before, self.missing.bytes());
+        is_added
     }
 
-    /// Has numbers wait until something is known of them; how many do not.
+    /// Adds a requested range to `nacked`. Returns the number of packets that the relay forgets for
+    /// lack of capacity, of this range or of an older one.
     pub(super) fn add_nacked(&mut self, range: NackedRange) -> u64 {
-        if !self.memory.has_room() && self.nacked.is_full() {
+        if !self.memory.has_capacity() && self.nacked.is_full() {
             return range.waiting();
         }
         let before = self.nacked.bytes();
-        let forgotten = self.nacked.add(range);
-        self.memory.grew(before, self.nacked.bytes());
-        forgotten
+        let displaced = self.nacked.add(range);
+        self.memory.on_resize(before, self.nacked.bytes());
+        displaced
     }
 
-    /// Gives up what is of no use any more; how many packets were never known of.
+    /// Removes missing packets and requested ranges past their deadline. Calls `unrepaired` for
+    /// missing packets without a repair, and returns the number of packets that never became
+    /// repairable.
     pub(super) fn expire(
         &mut self,
         now: Time,
-        unrepaired: impl FnMut(&mut MissingPacket, Option<&mut OpenEnd>),
+        unrepaired: impl FnMut(&mut MissingPacket, Option<&mut OutageRange>),
     ) -> u64 {
         let mut unrepaired = unrepaired;
         let before = self.missing.bytes() + self.nacked.bytes();
-        let open = &mut self.open;
-        self.missing.expire(now, |packet| unrepaired(packet, open.as_mut()));
-        let waited = self.nacked.expire(now);
-        self.memory.grew(before, self.missing.bytes() + self.nacked.bytes());
-        waited
+        let outage = &mut self.outage;
+        self.missing.expire(now, |packet| unrepaired(packet, outage.as_mut()));
+        let unrepairable = self.nacked.expire(now);
+        self.memory.on_resize(before, self.missing.bytes() + self.nacked.bytes());
+        unrepairable
     }
 
-    /// The full number of a packet whose low bits came in a packet.
-    pub(crate) fn full(&self, low: u32) -> SequenceNumber {
+    /// Expands the low bits of a sequence number to the full number.
+    pub(crate) fn full_sequence(&self, low: u32) -> SequenceNumber {
         SequenceNumber::nearest(low, self.highest)
     }
 
-    /// Notes another batch that covers a packet; those that are spent give way.
+    /// Records another batch that covers a packet. Entries that satisfy `is_spent` may be
+    /// overwritten.
     pub(crate) fn add_batch(
         &mut self,
         sequence: SequenceNumber,
         batch: BatchRef,
         is_spent: impl Fn(BatchRef) -> bool,
     ) {
-        self.note_known(sequence, sequence);
+        self.extend_known(sequence, sequence);
         let (number, batch) = (sequence.number(), PackedBatch::new(batch));
         let is_spent = |batch: PackedBatch| is_spent(batch.batch());
         let before = self.batches.get(number).filter(|before| *before != batch);
         if let Some(before) = before {
-            let grown = insert(some_of(&mut self.earlier_batches), number, before, is_spent);
-            self.memory.grew(0, grown);
+            let grown = insert(sparse_ring(&mut self.earlier_batches), number, before, is_spent);
+            self.memory.on_resize(0, grown);
         }
         let grown = insert(&mut self.batches, number, batch, is_spent);
-        self.memory.grew(0, grown);
+        self.memory.on_resize(0, grown);
     }
 
-    /// Notes where a packet itself is kept; those that are gone give way.
+    /// Records the handle of a stored packet. Entries that satisfy `is_expired` may be overwritten.
     pub(crate) fn add_packet(
         &mut self,
         sequence: SequenceNumber,
         packet: Handle,
-        is_gone: impl Fn(Handle) -> bool,
+        is_expired: impl Fn(Handle) -> bool,
     ) {
-        self.note_known(sequence, sequence);
-        let grown = insert(&mut self.packets, sequence.number(), packet, is_gone);
-        self.memory.grew(0, grown);
+        self.extend_known(sequence, sequence);
+        let grown = insert(&mut self.packets, sequence.number(), packet, is_expired);
+        self.memory.on_resize(0, grown);
     }
 
-    /// Where the packet itself is kept, or was.
+    /// Returns the handle of the packet itself, if the relay stored it. Its bytes may have expired.
     pub(super) fn packet(&self, sequence: SequenceNumber) -> Option<Handle> {
         self.packets.get(sequence.number())
     }
 
-    /// Notes that the receiver is asked for a packet, for a wider round.
-    pub(crate) fn add_asked(&mut self, sequence: SequenceNumber, now: Time) {
-        let has_room = self.memory.has_room();
-        let is_past = |asked| !has_room || now.saturating_since(asked) > REPAIR_RETENTION;
-        let grown = insert(some_of(&mut self.asked), sequence.number(), now, is_past);
-        self.memory.grew(0, grown);
+    /// Records the time of a request to the receiver for this packet, for a joint decode.
+    pub(crate) fn record_requested(&mut self, sequence: SequenceNumber, now: Time) {
+        let has_capacity = self.memory.has_capacity();
+        let is_past = |requested_at| !has_capacity || now.saturating_since(requested_at) > REPAIR_RETENTION;
+        let grown = insert(sparse_ring(&mut self.requested_at), sequence.number(), now, is_past);
+        self.memory.on_resize(0, grown);
     }
 
-    /// When the receiver was asked for this packet last, for a wider round.
-    pub(crate) fn asked(&self, sequence: SequenceNumber) -> Option<Time> {
-        self.asked.as_ref()?.get(sequence.number())
+    /// Returns the time at which the relay last requested this packet from the receiver for a joint
+    /// decode.
+    pub(crate) fn requested_at(&self, sequence: SequenceNumber) -> Option<Time> {
+        self.requested_at.as_ref()?.get(sequence.number())
     }
 
-    /// Whether it can be noted that the packet is repaired once more.
-    pub(super) fn may_repair(&self, sequence: SequenceNumber, now: Time) -> bool {
-        let is_past = |before: Repaired| before.is_past(now);
-        let has_place = |ring: &SequenceRing<Repaired>| ring.has_place(sequence.number(), is_past);
-        self.memory.has_room() || self.repaired.as_deref().is_none_or(has_place)
+    /// True if there is memory to record another repair of the packet.
+    pub(super) fn can_record_repair(&self, sequence: SequenceNumber, now: Time) -> bool {
+        let is_past = |before: RepairRecord| before.is_past(now);
+        let has_slot = |ring: &SequenceRing<RepairRecord>| ring.has_slot(sequence.number(), is_past);
+        self.memory.has_capacity() || self.repair_records.as_deref().is_none_or(has_slot)
     }
 
-    /// Adds a repair packet of one of the flow's blocks.
+    /// Stores a repair packet of one of the flow's in-stream blocks, and updates the flow's memory
+    /// use.
     pub(super) fn add_block_repair(&mut self, first: SequenceNumber, mask: Mask, repair: BlockRepair) {
         let before = self.blocks.bytes();
-        self.blocks.add(first, mask, repair, self.memory.has_room());
-        self.memory.grew(before, self.blocks.bytes());
+        self.blocks.add(first, mask, repair, self.memory.has_capacity());
+        self.memory.on_resize(before, self.blocks.bytes());
     }
 
-    /// Notes that the packet is repaired once more.
-    pub(crate) fn add_repair(&mut self, sequence: SequenceNumber, now: Time) {
-        let count = self.repairs_of(sequence).saturating_add(1);
-        let repaired = Repaired { count, last_ms: low_ms(now) };
-        // How often a packet was repaired is never forgotten for want of memory: it would be repaired again.
-        let is_past = |before: Repaired| before.is_past(now);
-        let grown = insert(some_of(&mut self.repaired), sequence.number(), repaired, is_past);
-        self.memory.grew(0, grown);
+    /// Counts a repair of the packet, towards the limit of repairs per packet.
+    pub(crate) fn record_repair(&mut self, sequence: SequenceNumber, now: Time) {
+        let count = self.repair_count(sequence).saturating_add(1);
+        let record = RepairRecord { count, last_ms: low_ms(now) };
+        // A repair count is recorded even without memory: otherwise the packet would be repaired
+        // again.
+        let is_past = |before: RepairRecord| before.is_past(now);
+        let grown = insert(sparse_ring(&mut self.repair_records), sequence.number(), record, is_past);
+        self.memory.on_resize(0, grown);
     }
 
-    /// How often the packet was repaired, one way or another.
-    pub(crate) fn repairs_of(&self, sequence: SequenceNumber) -> u8 {
-        let repaired = self.repaired.as_ref().and_then(|repaired| repaired.get(sequence.number()));
-        repaired.map_or(0, |repaired| repaired.count)
+    /// Returns the number of times that the relay has repaired the packet, by any means.
+    pub(crate) fn repair_count(&self, sequence: SequenceNumber) -> u8 {
+        let record = self.repair_records.as_ref().and_then(|records| records.get(sequence.number()));
+        record.map_or(0, |record| record.count)
     }
 
-    /// Where the packet can be had.
-    pub(crate) fn source(&self, sequence: SequenceNumber) -> Source {
+    /// Returns the sources from which the relay may repair a packet. What they refer to may have
+    /// expired.
+    pub(crate) fn sources(&self, sequence: SequenceNumber) -> PacketSources {
         let number = sequence.number();
         let batches =
             [self.batches.get(number), self.earlier_batches.as_ref().and_then(|earlier| earlier.get(number))];
-        Source {
+        PacketSources {
             batches: batches.map(|batch| batch.map(PackedBatch::batch)),
             packet: self.packets.get(number),
         }
     }
 }
 
-/// What is asked of a receiver at once is a little less than it gives: its own account is ahead of what is noted here, and behind,
-/// as packets to it and from it take their time.
+/// Returns the consent with a burst reduced by an eighth. The receiver's own account may differ
+/// from the relay's, because packets take time in both directions.
 fn reserved(consent: Consent) -> Consent {
     Consent { burst_percent: consent.burst_percent - consent.burst_percent / 8, ..consent }
 }
 
-/// The bytes that `rate` carries in `time`.
+/// Returns the bytes that `rate` transmits in `time`.
 fn burst(rate: Rate, time: Duration) -> Bytes {
     rate.bytes_in(time).unwrap_or(Bytes::MAX)
 }

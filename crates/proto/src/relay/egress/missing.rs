@@ -1,4 +1,4 @@
-//! What a receiver has asked for, and what became of it.
+//! Missing packets of a flow, as reported by its receiver, and the state of their repair.
 
 use alloc::collections::VecDeque;
 
@@ -7,22 +7,22 @@ use byway_wire::SequenceNumber;
 
 use crate::limits::{MISSING_PACKETS_ALWAYS, MISSING_PACKETS_MAX};
 
-/// What is being done about a missing packet.
+/// State of the repair of a missing packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Nothing can be done yet: no repair packet covers it.
+    /// No repair is under way: no repair packet covers the packet yet, or the NACK is new.
     Waiting,
-    /// The receiver was asked whether it still misses the packet.
+    /// The relay has sent a confirm, which asks if the receiver still misses the packet.
     Confirming,
-    /// The flow's own repair packets were sent.
+    /// The relay has sent the receiver repair packets of the flow's own block.
     InStream,
-    /// Other receivers were asked.
+    /// The relay has requested other packets of a batch from their receivers.
     Cooperating,
-    /// The packet was sent.
-    Given,
+    /// The relay has sent the packet itself to the receiver.
+    RepairSent,
 }
 
-/// A packet that the receiver asked for.
+/// A packet that its receiver reported missing by a NACK.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each of them is true of some stages of a packet, and none follows from another"
@@ -31,40 +31,42 @@ pub(crate) enum Stage {
 pub(crate) struct MissingPacket {
     pub(crate) sequence: SequenceNumber,
     pub(crate) stage: Stage,
-    /// After this a repair is of no use.
-    pub(crate) until: Time,
-    /// Whether the receiver saw a later packet or said so twice; a timer alone proves nothing.
+    /// Time after which a repair is useless.
+    pub(crate) deadline: Time,
+    /// True if the receiver has received a later packet, or has repeated its NACK. A timeout alone
+    /// proves no loss.
     pub(crate) certain: bool,
-    /// Since when the stage is what it is.
+    /// Time at which the packet entered its stage.
     pub(crate) since: Time,
-    /// Whether it was repaired since it was asked for.
+    /// True if the relay has sent this packet or repair packets for it since the NACK.
     pub(crate) is_repaired: bool,
-    /// Whether the ingress relay was asked for it.
+    /// True if the relay fetches the packet's copy from the ingress relay.
     pub(crate) is_fetched: bool,
-    /// Whether it is counted as restored by others or not, if its path is dark.
-    pub(crate) is_settled: bool,
+    /// True if the decode failure rate of an outage already includes it.
+    pub(crate) is_counted: bool,
 }
 
 impl MissingPacket {
-    /// Notes what is being done from now on.
-    pub(crate) const fn enter(&mut self, stage: Stage, now: Time) {
+    /// Enters a stage, and records the time.
+    pub(crate) const fn enter_stage(&mut self, stage: Stage, now: Time) {
         self.stage = stage;
         self.since = now;
     }
 
-    /// Whether a repair that was sent should have arrived: a request that crossed it says nothing.
+    /// True if a repair that the relay sent should have reached the receiver, so that a new NACK
+    /// means its loss. An earlier NACK may have crossed the repair.
     pub(crate) fn is_overdue(&self, round_trip: Duration, now: Time) -> bool {
         self.since + round_trip <= now
     }
 }
 
-/// The packets of one flow that its receiver asked for, in rising order.
+/// Packets of one flow that its receiver requested, in rising order.
 #[derive(Debug, Default)]
-pub(crate) struct Missing {
+pub(crate) struct MissingPackets {
     packets: VecDeque<MissingPacket>,
 }
 
-impl Missing {
+impl MissingPackets {
     pub(crate) fn get(&self, sequence: SequenceNumber) -> Option<&MissingPacket> {
         self.position(sequence).ok().map(|position| &self.packets[position])
     }
@@ -73,14 +75,15 @@ impl Missing {
         self.position(sequence).ok().map(|position| &mut self.packets[position])
     }
 
-    /// The first packet from this number on.
+    /// Returns the lowest sequence number of a missing packet that is at least this one.
     pub(crate) fn next_from(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
-        let place = self.packets.partition_point(|packet| packet.sequence < sequence);
-        self.packets.get(place).map(|packet| packet.sequence)
+        let position = self.packets.partition_point(|packet| packet.sequence < sequence);
+        self.packets.get(position).map(|packet| packet.sequence)
     }
 
-    /// The account of this packet, opened if there is none; `None` if there is no room.
-    pub(crate) fn ask(
+    /// Inserts a missing packet, or extends the deadline of a known one, and returns its entry.
+    /// Returns `None` if [`MISSING_PACKETS_MAX`] packets are missing.
+    pub(crate) fn insert_or_extend(
         &mut self,
         sequence: SequenceNumber,
         until: Time,
@@ -89,7 +92,7 @@ impl Missing {
         let position = match self.position(sequence) {
             Ok(position) => {
                 let packet = &mut self.packets[position];
-                packet.until = packet.until.max(until);
+                packet.deadline = packet.deadline.max(until);
                 packet.certain |= certain;
                 position
             }
@@ -98,12 +101,12 @@ impl Missing {
                 let packet = MissingPacket {
                     sequence,
                     stage: Stage::Waiting,
-                    until,
+                    deadline: until,
                     certain,
                     since: Time::START,
                     is_repaired: false,
                     is_fetched: false,
-                    is_settled: false,
+                    is_counted: false,
                 };
                 self.packets.insert(position, packet);
                 position
@@ -112,18 +115,19 @@ impl Missing {
         self.packets.get_mut(position)
     }
 
-    /// The receiver saw a later packet than these, from the first to before the end: nobody has to ask whether they are missing.
-    pub(crate) fn make_certain(&mut self, first: SequenceNumber, end: SequenceNumber, now: Time) {
+    /// Marks packets from `first` to before `end` as certainly lost, because the receiver has
+    /// received a later packet. They need no confirm.
+    pub(crate) fn confirm_lost(&mut self, first: SequenceNumber, end: SequenceNumber, now: Time) {
         let start = self.packets.partition_point(|packet| packet.sequence < first);
         for packet in self.packets.range_mut(start..).take_while(|packet| packet.sequence < end) {
             packet.certain = true;
             if packet.stage == Stage::Confirming {
-                packet.enter(Stage::Waiting, now);
+                packet.enter_stage(Stage::Waiting, now);
             }
         }
     }
 
-    /// The packets among these numbers, in rising order.
+    /// Returns the missing packets within this range, in rising order.
     pub(crate) fn within(
         &self,
         first: SequenceNumber,
@@ -133,10 +137,10 @@ impl Missing {
         self.packets.range(start..).take_while(move |packet| packet.sequence <= last)
     }
 
-    /// Forgets what can be of no use any more, and says which of that never got a repair.
+    /// Removes packets past their deadline, and calls `unrepaired` for those without a repair.
     pub(crate) fn expire(&mut self, now: Time, mut unrepaired: impl FnMut(&mut MissingPacket)) {
         self.packets.retain_mut(|packet| {
-            let keep = packet.until > now;
+            let keep = packet.deadline > now;
             if !keep && !packet.is_repaired {
                 unrepaired(packet);
             }
@@ -147,13 +151,14 @@ impl Missing {
         }
     }
 
-    /// When the next packet can be of no use any more.
+    /// Returns the earliest deadline of a missing packet.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
-        self.packets.iter().map(|packet| packet.until).min()
+        self.packets.iter().map(|packet| packet.deadline).min()
     }
 
-    /// Forgets what only the open end asked for and nothing covers yet, from this packet on.
-    pub(crate) fn forget_waiting(&mut self, from: SequenceNumber) {
+    /// Removes missing packets from `from` on for which no repair is under way, because the
+    /// receiver's ACK shows that they arrived.
+    pub(crate) fn remove_waiting(&mut self, from: SequenceNumber) {
         self.packets.retain(|packet| {
             packet.sequence < from || !matches!(packet.stage, Stage::Waiting | Stage::Confirming)
         });
@@ -163,12 +168,12 @@ impl Missing {
         self.packets.len()
     }
 
-    /// How much memory they take, in bytes.
+    /// Returns the memory use of the table, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.packets.capacity() * size_of::<MissingPacket>()) as u64
     }
 
-    /// Whether another packet would take more memory than every flow may have.
+    /// True if another packet would need more memory than every flow may have.
     pub(crate) fn is_full(&self) -> bool {
         self.packets.len() >= self.packets.capacity().max(MISSING_PACKETS_ALWAYS)
     }

@@ -1,34 +1,59 @@
-//! The egress half of a relay: keeps repair packets and copies for receivers nearby, and answers their requests,
-//! cheapest repair first.
+//! The egress half of a relay: stores repair packets and copies for nearby receivers, and answers
+//! their NACKs with the cheapest repair.
 //!
-//! It speaks in flows, sequence numbers and coded bytes; sessions, aliases and the wire are the relay's business.
-//! Every entry point appends what is to be done to a list of [`Action`]s.
+//! It works on flows, sequence numbers and coded bytes; the relay handles sessions, aliases and
+//! messages. Every entry point appends [`Action`]s to a list, which the relay executes.
 //!
 //! The order of preference (J-QoS 3.2, CASPR 3.3.1):
-//! 1. the packet itself, if it is cached or was decoded for somebody;
-//! 2. repair packets of the flow's own block, if they suffice for what this receiver reported missing in it;
-//! 3. a cooperative round for a batch that covers the packet;
-//! 4. the copy that the ingress relay has, where a round cannot succeed and the packet is still of use when that comes.
+//! 1. the packet itself, if the relay cached it or decoded it for another purpose;
+//! 2. repair packets of the flow's own block, if they suffice for the packets that this receiver
+//!    misses in it;
+//! 3. a decode attempt: the receivers of other flows return packets of a batch that covers the
+//!    packet;
+//! 4. a copy from the ingress relay, if decoding cannot succeed and the copy can arrive before the
+//!    packet's deadline.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `action` | actions that the relay executes: repairs, requests, reports |
+//! | `arrivals` | repair packets from ingress relays, and the repairs that they make possible |
+//! | `batches` | cross-stream batches and their repair packets, per ingress relay |
+//! | `blocks` | in-stream blocks of a flow and their repair packets |
+//! | `burst_end` | tail-loss hints: the last sequence number before a pause |
+//! | `counters` | counters of the egress half, and its backlog |
+//! | `decode_attempts` | active decode attempts, and their timers |
+//! | `decode_failure_rate` | failure rate of cooperative recovery during an outage |
+//! | `feedback` | NACKs, answers, refusals, quarantine |
+//! | `fetching` | copies fetched from the ingress relay |
+//! | `flow` | state of a flow: sources of its packets, budgets, requests |
+//! | `joint_decode` | joint decoding of several batches and blocks |
+//! | `missing` | missing packets, and the state of their repair |
+//! | `nacked_ranges` | requested ranges that are not repairable yet |
+//! | `outage` | open-ended NACKs, and packets that may be in flight |
+//! | `relayed_copies` | copies that ingress relays forward, and NACKs for their gaps |
+//! | `repair` | choice of the cheapest repair, cooperative requests, decoding |
+//! | `sweep` | expiry of requests, decode attempts and idle flows |
+//! | `timeouts` | reviews on timers: late answers, retries |
 
 mod action;
 mod arrivals;
 mod batches;
 mod blocks;
-mod carried;
+mod burst_end;
 mod counters;
+mod decode_attempts;
+mod decode_failure_rate;
+mod feedback;
 mod fetching;
 mod flow;
+mod joint_decode;
 mod missing;
-mod nacked;
-mod open_end;
+mod nacked_ranges;
+mod outage;
+mod relayed_copies;
 mod repair;
-mod requests;
-mod review;
-mod rounds;
-mod shortfall;
 mod sweep;
-mod tails;
-mod widen;
+mod timeouts;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -39,22 +64,22 @@ use byway_sched::Class;
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{FlowKey, SequenceNumber, TenantId};
 
-pub(crate) use action::{Action, Given};
-pub(crate) use arrivals::CrossStream;
-pub(crate) use batches::Entry;
-pub(crate) use carried::{CarriedCopy, Feed};
+pub(crate) use action::{Action, RepairSource};
+pub(crate) use arrivals::CrossStreamPacket;
+pub(crate) use batches::BatchEntry;
 pub use counters::{EgressCounters, RelayBacklog};
+pub(crate) use feedback::NackRequest;
 pub(crate) use flow::FlowSlot;
-pub(crate) use requests::Request;
+pub(crate) use relayed_copies::{CopySource, RelayedCopy};
 
 use batches::{Batch, Batches};
-use carried::Gaps;
-use flow::{Active, BatchRef, EgressFlow};
-pub(crate) use flow::{SET_ASIDE_BYTES, SLOT_BYTES};
-use open_end::InFlight;
-use rounds::{RoundSlot, Rounds};
+use burst_end::BurstEndTimers;
+use decode_attempts::{AttemptId, DecodeAttempts};
+use flow::{BatchRef, EgressFlow, EgressFlowState};
+pub(crate) use flow::{RESERVED_BYTES, SLOT_BYTES};
+use outage::InFlightPackets;
+use relayed_copies::CopyGaps;
 use sweep::Sweeps;
-use tails::Tails;
 
 use super::flow_memory::FlowMemory;
 pub(crate) use super::flow_memory::Holder;
@@ -62,50 +87,58 @@ use super::work::RelayWork;
 use crate::growth;
 use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, REPAIR_RETENTION};
 use crate::outbox::Owner;
-use crate::parts::packet_log::{Handle, PacketLog};
+use crate::parts::packet_buffer::{Handle, PacketBuffer};
 use byway_wire::Service;
 use byway_wire::messages::Consent;
 
-/// The egress half of a relay.
+/// The egress half of a relay: stores repair packets and copies, and answers the NACKs of nearby
+/// receivers.
 #[derive(Debug)]
 pub(crate) struct Egress {
     engine: Engine,
-    /// Whether it asks again, and ingress relays, for what does not come.
+    /// True if the relay retries unanswered requests, and fetches copies from ingress relays.
     follows_up: bool,
     flows: Vec<Option<EgressFlow>>,
     memory: FlowMemory,
-    /// For the next flows, those that have been free for longest first.
+    /// Slots of `flows` without a flow. The slot that has been free for longest is used first.
     free: VecDeque<FlowSlot>,
-    /// Flows that answered falsely, and may have left since; the oldest give way.
-    barred: VecDeque<FlowKey>,
-    /// The batches of each ingress relay.
+    /// Flows whose receivers are in quarantine, even after they leave. New entries replace the
+    /// oldest.
+    quarantined: VecDeque<FlowKey>,
+    /// Stored cross-stream batches of each ingress relay, by its peer number.
     batches: Vec<Batches>,
-    rounds: Rounds,
-    /// Repair payloads, cached packets, answers and decoded packets.
-    log: PacketLog,
-    /// Rounds that do not succeed alone.
-    stuck: Vec<RoundSlot>,
-    /// What solves several batches together; `None` only while it is in use.
-    joint: Option<Box<JointDecoder>>,
-    /// The block of which repair packets were sent last, and when: they may be for several of its packets.
-    block_sent: Option<(FlowSlot, SequenceNumber, Time)>,
-    /// Where decoding writes.
+    attempts: DecodeAttempts,
+    /// Bytes of repair packets, copies, answers of receivers and decoded packets, for
+    /// [`REPAIR_RETENTION`].
+    log: PacketBuffer,
+    /// Decode attempts whose batch has fewer repair packets than lost packets. Joint decoding
+    /// retries them after each arrival.
+    undecodable: Vec<AttemptId>,
+    /// Decoder for joint decoding; `None` only while it is in use.
+    joint_decoder: Option<Box<JointDecoder>>,
+    /// Flow and first packet of the block whose repair packets were sent last, and the time. Other
+    /// packets that one NACK requests in this block need no further repair packets.
+    last_block_sent: Option<(FlowSlot, SequenceNumber, Time)>,
+    /// Buffers into which the decoder writes restored packets.
     decoded: Vec<AlignedBuffer>,
-    /// When what is to be given up.
+    /// Timers for the expiry of receivers' requests, and for idle checks of flows.
     sweeps: Sweeps,
-    /// What did not come of what ingress relays carried here.
-    gaps: Gaps,
-    /// How far away ingress relays are, by number; those that are not measured, or this one, are near.
-    feed_round_trips: Vec<Duration>,
-    /// What open ends cover that may only be in flight.
-    in_flight: InFlight,
-    tails: Tails,
+    /// Gaps in the copies that ingress relays forward, with the time of the next copy NACK for
+    /// each.
+    copy_gaps: CopyGaps,
+    /// Round-trip time to each ingress relay, by its peer number. It is zero for this relay itself,
+    /// and for relays without a measurement.
+    ingress_round_trips: Vec<Duration>,
+    /// Packets that an open-ended NACK covers and that may be in flight.
+    in_flight: InFlightPackets,
+    burst_ends: BurstEndTimers,
     pub(crate) counters: EgressCounters,
     pub(crate) work: RelayWork,
 }
 
 impl Egress {
-    /// Packets and flows may take so much memory.
+    /// Creates the egress half. `packets` and `flows` limit the memory of stored packets and of
+    /// flow state.
     pub(crate) fn new(engine: Engine, follows_up: bool, packets: Bytes, flows: Bytes) -> Self {
         Self {
             engine,
@@ -113,27 +146,28 @@ impl Egress {
             flows: Vec::new(),
             memory: FlowMemory::new(flows),
             free: VecDeque::new(),
-            barred: VecDeque::new(),
+            quarantined: VecDeque::new(),
             batches: Vec::new(),
-            rounds: Rounds::new(),
-            log: PacketLog::new(packets, REPAIR_RETENTION),
+            attempts: DecodeAttempts::new(),
+            log: PacketBuffer::new(packets, REPAIR_RETENTION),
             decoded: (0..byway_code::REPAIR_PACKETS_MAX)
                 .map(|_| AlignedBuffer::new(CODED_BYTES_MAX))
                 .collect(),
-            stuck: Vec::new(),
-            block_sent: None,
-            joint: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
+            undecodable: Vec::new(),
+            last_block_sent: None,
+            joint_decoder: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
             sweeps: Sweeps::default(),
-            gaps: Gaps::default(),
-            feed_round_trips: Vec::new(),
-            in_flight: InFlight::default(),
-            tails: Tails::default(),
+            copy_gaps: CopyGaps::default(),
+            ingress_round_trips: Vec::new(),
+            in_flight: InFlightPackets::default(),
+            burst_ends: BurstEndTimers::default(),
             counters: EgressCounters::default(),
             work: RelayWork::default(),
         }
     }
 
-    /// Registers a flow of which a receiver is nearby.
+    /// Registers a flow whose receiver is an agent at this relay, and returns its slot. A flow that
+    /// was quarantined before stays in quarantine.
     pub(crate) fn register(
         &mut self,
         (key, holder): (FlowKey, Holder),
@@ -147,84 +181,87 @@ impl Egress {
             FlowSlot::first_at(self.flows.len() - 1)
         });
         let mut flow = EgressFlow::new(slot, (key, holder), service, rate, consent, now);
-        flow.barred = self.barred.contains(&key);
-        self.flows[slot.place()] = Some(flow);
+        flow.quarantined = self.quarantined.contains(&key);
+        self.flows[slot.index()] = Some(flow);
         slot
     }
 
-    /// Whether another flow may be registered.
-    pub(crate) fn has_room(&self) -> bool {
+    /// True if the table has capacity for another received flow.
+    pub(crate) fn has_capacity(&self) -> bool {
         self.flows.len() - self.free.len() < EGRESS_FLOWS_MAX
     }
 
-    /// Forgets a flow.
+    /// Removes a flow, releases its memory and frees its slot. A slot of an earlier generation is
+    /// ignored.
     pub(crate) fn unregister(&mut self, slot: FlowSlot) {
         if self.flow(slot).is_some() {
-            if let Some(active) = self.flows[slot.place()].take().and_then(|mut flow| flow.rest()) {
+            if let Some(active) = self.flows[slot.index()].take().and_then(|mut flow| flow.deactivate()) {
                 self.memory.release(&active.memory);
             }
-            self.free.push_back(slot.next());
+            self.free.push_back(slot.next_generation());
         }
     }
 
-    /// How many slots there are, in use or not.
+    /// Returns the number of slots for received flows, in use or free.
     pub(crate) const fn slots(&self) -> usize {
         self.flows.len()
     }
 
-    /// The key of a flow.
+    /// Returns the key of a received flow; `None` if the flow was removed.
     pub(crate) fn key(&self, slot: FlowSlot) -> Option<FlowKey> {
         self.flow(slot).map(|flow| flow.key)
     }
 
-    /// Whose memory the flows of a session take.
+    /// Returns the accounts of a session and its tenant, to which the session's flows are charged.
     pub(crate) fn holder(&mut self, session: u32, tenant: TenantId) -> Holder {
         self.memory.holder(session, tenant)
     }
 
-    /// The memory that is taken by what is known of flows.
-    pub(crate) const fn flows_held(&self) -> Bytes {
+    /// Returns the memory of flow state, batches and decode attempts, beyond the memory that
+    /// registrations reserve.
+    pub(crate) const fn flow_state_bytes(&self) -> Bytes {
         self.memory.used()
     }
 
-    /// The service of a flow.
+    /// Returns the service of a received flow; `None` if the flow was removed.
     pub(crate) fn service(&self, slot: FlowSlot) -> Option<Service> {
         self.flow(slot).map(|flow| flow.service)
     }
 
-    /// Gives the packets of a flow a class where they have to wait.
+    /// Sets the class in which the relay's uplink queues packets for this flow's receiver.
     pub(crate) fn set_class(&mut self, slot: FlowSlot, class: Class) {
         if let Some(flow) = self.flow_mut(slot) {
             flow.class = class;
         }
     }
 
-    /// Whose the packets of a flow are.
+    /// Returns the owner of a flow's packets, for the uplink's scheduler.
     pub(crate) fn owner(&self, slot: FlowSlot) -> Option<Owner> {
         self.flow(slot).map(|flow| Owner::Flow(flow.key, flow.class))
     }
 
-    /// A packet to be sent.
+    /// Returns the bytes of a stored packet or repair packet; `None` if they have expired.
     pub(crate) fn packet(&self, handle: Handle, now: Time) -> Option<&[u8]> {
         self.log.get(handle, now)
     }
 
-    /// The memory of the packets that are kept.
-    pub(crate) fn packets_held(&self) -> Bytes {
+    /// Returns the memory of all stored copies, answers and repair packets.
+    pub(crate) fn buffered_bytes(&self) -> Bytes {
         self.log.held()
     }
 
-    /// What is not finished.
+    /// Counts the flows in use, the active decode attempts and the missing packets, for the relay's
+    /// status.
     pub(crate) fn backlog(&self) -> RelayBacklog {
         let active = || self.flows.iter().flatten().filter_map(EgressFlow::active);
         RelayBacklog {
             flows: active().count(),
-            rounds: self.rounds.under_way(),
+            decode_attempts: self.attempts.active_count(),
             missing: active().map(|active| active.missing.count() + active.nacked.waiting()).sum(),
         }
     }
 
-    /// Notes how far away the flow's receiver is.
+    /// Sets the round-trip time to the flow's receiver.
     pub(crate) fn set_round_trip(&mut self, slot: FlowSlot, round_trip: Duration) {
         if let Some(flow) = self.flow_mut(slot) {
             flow.round_trip = round_trip;
@@ -232,11 +269,11 @@ impl Egress {
     }
 
     fn flow(&self, slot: FlowSlot) -> Option<&EgressFlow> {
-        self.flows.get(slot.place())?.as_ref().filter(|flow| flow.slot == slot)
+        self.flows.get(slot.index())?.as_ref().filter(|flow| flow.slot == slot)
     }
 
     fn flow_mut(&mut self, slot: FlowSlot) -> Option<&mut EgressFlow> {
-        find(&mut self.flows, slot)
+        find_flow(&mut self.flows, slot)
     }
 
     fn batches_of(&mut self, ingress: u16) -> &mut Batches {
@@ -247,52 +284,56 @@ impl Egress {
         &mut self.batches[index]
     }
 
-    /// A batch, while it is kept.
+    /// Returns a cross-stream batch; `None` if newer batches have overwritten it.
     fn batch(&self, batch: BatchRef) -> Option<Batch> {
-        kept(&self.batches, batch)
+        find_batch(&self.batches, batch)
     }
 
     fn batch_mut(&mut self, batch: BatchRef) -> Option<&mut Batch> {
         self.batches.get_mut(usize::from(batch.ingress))?.get_mut(batch.number)
     }
 
-    /// Forgets what came from an ingress relay and how far away it is: it restarted and numbers batches anew, or is another one.
-    pub(crate) fn forget_ingress(&mut self, ingress: u16) {
-        let place = usize::from(ingress);
-        if let Some(batches) = self.batches.get_mut(place) {
-            self.memory.settle_shared(batches.bytes(), 0);
+    /// Forgets an ingress relay's batches and round-trip time, because it restarted and numbers
+    /// batches anew, or is another relay.
+    pub(crate) fn reset_ingress(&mut self, ingress: u16) {
+        let index = usize::from(ingress);
+        if let Some(batches) = self.batches.get_mut(index) {
+            self.memory.resize_shared(batches.bytes(), 0);
             *batches = Batches::default();
         }
-        if let Some(round_trip) = self.feed_round_trips.get_mut(place) {
+        if let Some(round_trip) = self.ingress_round_trips.get_mut(index) {
             *round_trip = Duration::ZERO;
         }
     }
 
-    /// How long after a request its answer is missed.
-    fn ask_again_after(round_trip: Duration) -> Duration {
+    /// Returns the time after which the relay repeats an unanswered request: one and a half round
+    /// trips to the agent or relay that it asked.
+    fn retry_timeout(round_trip: Duration) -> Duration {
         round_trip + round_trip / 2
     }
 }
 
-/// A batch, while it is kept.
-fn kept(batches: &[Batches], batch: BatchRef) -> Option<Batch> {
+/// Returns a cross-stream batch; `None` if newer batches have overwritten it.
+fn find_batch(batches: &[Batches], batch: BatchRef) -> Option<Batch> {
     batches.get(usize::from(batch.ingress))?.get(batch.number)
 }
 
-/// What is kept of a flow, which knows whether it may take more memory.
-fn admitted<'a>(
+/// Returns the state of a flow; `None` if the flow is idle or removed. Updates the flow's
+/// permission to use more memory.
+fn find_active<'a>(
     flows: &'a mut [Option<EgressFlow>],
     memory: &FlowMemory,
     slot: FlowSlot,
-) -> Option<&'a mut Active> {
-    let active = find(flows, slot)?.active_mut()?;
-    memory.admit(&mut active.memory);
+) -> Option<&'a mut EgressFlowState> {
+    let active = find_flow(flows, slot)?.active_mut()?;
+    memory.refresh_capacity(&mut active.memory);
     Some(active)
 }
 
-/// The flow of this slot, while it is that of the slot's turn.
-fn find(flows: &mut [Option<EgressFlow>], slot: FlowSlot) -> Option<&mut EgressFlow> {
-    flows.get_mut(slot.place())?.as_mut().filter(|flow| flow.slot == slot)
+/// Returns the flow of a slot; `None` if the flow was removed, even if another flow has the same
+/// index now.
+fn find_flow(flows: &mut [Option<EgressFlow>], slot: FlowSlot) -> Option<&mut EgressFlow> {
+    flows.get_mut(slot.index())?.as_mut().filter(|flow| flow.slot == slot)
 }
 
 #[cfg(test)]

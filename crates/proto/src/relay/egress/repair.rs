@@ -1,28 +1,29 @@
-//! Choosing the cheapest repair, and carrying it out.
+//! Repair of missing packets: choice of the cheapest repair, cooperative requests and decoding.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
-use byway_code::{REPAIR_PACKETS_MAX, Recovered, Repair, SOURCE_PACKETS_MAX, decode};
+use byway_code::{REPAIR_PACKETS_MAX, RecoveredPackets, Repair, SOURCE_PACKETS_MAX, decode};
 use byway_units::{BatchId, Bytes, Time};
 use byway_wire::{Ecn, SequenceNumber};
 
 use super::Holder;
-use super::action::{Action, Given};
-use super::arrivals::entries_of;
+use super::action::{Action, RepairSource};
+use super::arrivals::collect_entries;
 use super::batches::BatchRepair;
+use super::decode_attempts::{AttemptId, DecodeAttempt};
+use super::feedback::batch_index;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::{MissingPacket, Stage};
-use super::requests::place_of;
-use super::review::answers_within;
-use super::rounds::{Round, RoundSlot};
-use super::{Egress, admitted, find};
+use super::timeouts::answer_timeout;
+use super::{Egress, find_active, find_flow};
 use crate::limits::REPAIRS_PER_PACKET_MAX;
-use crate::parts::packet_log::Handle;
+use crate::parts::packet_buffer::Handle;
 
 impl Egress {
-    /// Repairs a missing packet in the cheapest way there is now.
+    /// Repairs a missing packet by the cheapest means: a stored packet, repair packets of its
+    /// block, or else cooperative recovery.
     pub(super) fn repair(
         &mut self,
         slot: FlowSlot,
@@ -36,49 +37,51 @@ impl Egress {
         let Some(missing) = active.missing.get(sequence).copied() else {
             return;
         };
-        if active.repairs_of(sequence) >= REPAIRS_PER_PACKET_MAX {
+        if active.repair_count(sequence) >= REPAIRS_PER_PACKET_MAX {
             self.counters.refused_repeated += 1;
             return;
         }
-        let source = active.source(sequence);
-        if let Some(packet) = source.packet.filter(|packet| self.log.get(*packet, now).is_some()) {
-            let is_decoded = source.batches[0].is_some() && !missing.is_fetched;
-            let given = if is_decoded { Given::Cooperative } else { Given::Cached };
-            self.give(slot, sequence, packet, given, now, actions);
+        let sources = active.sources(sequence);
+        if let Some(packet) = sources.packet.filter(|packet| self.log.get(*packet, now).is_some()) {
+            let is_decoded = sources.batches[0].is_some() && !missing.is_fetched;
+            let source = if is_decoded { RepairSource::Cooperative } else { RepairSource::Cached };
+            self.send_repair(slot, sequence, packet, source, now, actions);
         } else if missing.stage == Stage::InStream || !self.repair_in_stream(slot, sequence, now, actions) {
-            self.cooperate(slot, sequence, now, actions);
+            self.request_cooperation(slot, sequence, now, actions);
         }
     }
 
-    /// Sends a packet to its receiver, if its account allows.
-    pub(super) fn give(
+    /// Queues a source packet for its receiver and counts it by its source. It does nothing if the
+    /// flow's repair budget is exhausted.
+    pub(super) fn send_repair(
         &mut self,
         slot: FlowSlot,
         sequence: SequenceNumber,
         packet: Handle,
-        given: Given,
+        source: RepairSource,
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        if !self.charge(slot, sequence, packet.bytes(), Stage::Given, now) {
+        if !self.charge(slot, sequence, packet.bytes(), Stage::RepairSent, now) {
             return;
         }
-        if matches!(given, Given::Cooperative) {
-            self.settle_restored(slot, sequence, now);
+        if matches!(source, RepairSource::Cooperative) {
+            self.record_restored(slot, sequence, now);
         }
         let counters = &mut self.counters;
-        let (packets, bytes) = match given {
-            Given::Cooperative => (&mut counters.cooperative, &mut counters.cooperative_bytes),
-            Given::Cached => (&mut counters.cached, &mut counters.cached_bytes),
-            Given::Forwarded => (&mut counters.forwarded, &mut counters.forwarded_bytes),
+        let (packets, bytes) = match source {
+            RepairSource::Cooperative => (&mut counters.cooperative, &mut counters.cooperative_bytes),
+            RepairSource::Cached => (&mut counters.cached, &mut counters.cached_bytes),
+            RepairSource::Forwarded => (&mut counters.forwarded, &mut counters.forwarded_bytes),
         };
         *packets += 1;
         *bytes += packet.bytes() as u64;
         let ecn = Ecn::NotCapable;
-        actions.push(Action::Give { flow: slot, sequence, packet, given, ecn });
+        actions.push(Action::SendRepair { flow: slot, sequence, packet, source, ecn });
     }
 
-    /// Takes a repair's bytes from the flow's budget and notes what becomes of the packet.
+    /// Charges the bytes of a repair to the flow's repair budget, and enters the packet's new
+    /// stage. Returns `false` if budget or memory is exhausted.
     fn charge(
         &mut self,
         slot: FlowSlot,
@@ -87,31 +90,32 @@ impl Egress {
         stage: Stage,
         now: Time,
     ) -> bool {
-        let is_noted = admitted(&mut self.flows, &self.memory, slot);
-        if is_noted.is_some_and(|active| !active.may_repair(sequence, now)) {
-            // Of a repair that is not noted, nobody could tell that it is not the first.
-            self.counters.refused_room += 1;
+        let active = find_active(&mut self.flows, &self.memory, slot);
+        if active.is_some_and(|active| !active.can_record_repair(sequence, now)) {
+            // A repair without a record would not count against the limit of repairs per packet.
+            self.counters.refused_capacity += 1;
             return false;
         }
         let Some(flow) = self.flow_mut(slot) else {
             return false;
         };
-        if !flow.repair_budget.take(Bytes::from(bytes), now) {
+        if !flow.repair_budget.try_consume(Bytes::from(bytes), now) {
             self.counters.refused_budget += 1;
             return false;
         }
-        if let Some(active) = admitted(&mut self.flows, &self.memory, slot) {
-            active.add_repair(sequence, now);
-            self.memory.settle(&mut active.memory);
+        if let Some(active) = find_active(&mut self.flows, &self.memory, slot) {
+            active.record_repair(sequence, now);
+            self.memory.update_charge(&mut active.memory);
             if let Some(missing) = active.missing.get_mut(sequence) {
-                missing.enter(stage, now);
+                missing.enter_stage(stage, now);
                 missing.is_repaired = true;
             }
         }
         true
     }
 
-    /// Sends repair packets of the flow's own block, if they suffice for all that is missing in it.
+    /// Sends repair packets of the flow's own block, if those stored restore all missing packets of
+    /// the block. Returns `false` if they do not suffice.
     pub(super) fn repair_in_stream(
         &mut self,
         slot: FlowSlot,
@@ -119,29 +123,29 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let Some((needed, bytes)) = self.own_repairs_needed(slot, sequence, now) else {
+        let Some((needed, bytes)) = self.in_stream_repairs_needed(slot, sequence, now) else {
             return false;
         };
         if !self.charge(slot, sequence, bytes, Stage::InStream, now) {
             return true;
         }
-        self.settle_restored(slot, sequence, now);
-        let active = find(&mut self.flows, slot).and_then(|flow| flow.active_mut());
+        self.record_restored(slot, sequence, now);
+        let active = find_flow(&mut self.flows, slot).and_then(|flow| flow.active_mut());
         let Some(blocks) = active.map(|active| &mut active.blocks) else {
             return false;
         };
-        let Some(block) = blocks.send(sequence, needed) else {
+        let Some(block) = blocks.mark_sent(sequence, needed) else {
             return false;
         };
-        self.block_sent = Some((slot, block.first, now));
+        self.last_block_sent = Some((slot, block.first, now));
         for repair in blocks.unsent(&block).take(needed) {
             self.counters.in_stream += 1;
             self.counters.in_stream_bytes += repair.payload.bytes() as u64;
-            actions.push(Action::InStream {
+            actions.push(Action::SendInStreamRepair {
                 flow: slot,
                 first: block.first,
                 mask: block.mask,
-                place: repair.place,
+                repair_index: repair.repair_index,
                 length_symbol: repair.length_symbol,
                 payload: repair.payload,
             });
@@ -149,9 +153,10 @@ impl Egress {
         true
     }
 
-    /// How many more repair packets of a packet's block restore all that is missing in it, and their bytes: none
-    /// if those that were sent just now for another packet do. `None` if they cannot.
-    fn own_repairs_needed(
+    /// Returns the number of the block's repair packets to send, and their bytes. They restore all
+    /// missing packets of the block. The number is 0 if repair packets just sent for another packet
+    /// suffice. Returns `None` if they cannot suffice.
+    fn in_stream_repairs_needed(
         &self,
         slot: FlowSlot,
         sequence: SequenceNumber,
@@ -159,25 +164,27 @@ impl Egress {
     ) -> Option<(usize, usize)> {
         let active = self.flow(slot)?.active()?;
         let block = active.blocks.covering(sequence)?;
-        let asked = active.missing.within(block.first, block.last());
-        let mut lost =
-            asked.filter(|missing| missing.stage != Stage::Given && block.covers(missing.sequence)).count();
-        if let Some(open) = active.open {
+        let missing = active.missing.within(block.first, block.last());
+        let mut missing_count = missing
+            .filter(|missing| missing.stage != Stage::RepairSent && block.covers(missing.sequence))
+            .count();
+        if let Some(outage) = active.outage {
             let covered = block.mask.offsets().map(|offset| block.first.plus(u64::from(offset)));
-            lost = lost.max(covered.filter(|sequence| open.covers(*sequence)).count());
+            missing_count = missing_count.max(covered.filter(|sequence| outage.covers(*sequence)).count());
         }
         let repairs = active.blocks.repairs(block);
-        let held = repairs.filter(|repair| self.log.get(repair.payload, now).is_some()).count();
-        let needed = lost.saturating_sub(block.sent());
-        if lost > held || (needed == 0 && self.block_sent != Some((slot, block.first, now))) {
+        let stored = repairs.filter(|repair| self.log.get(repair.payload, now).is_some()).count();
+        let needed = missing_count.saturating_sub(block.sent());
+        if missing_count > stored || (needed == 0 && self.last_block_sent != Some((slot, block.first, now))) {
             return None;
         }
         let unsent = active.blocks.unsent(block).take(needed);
         Some((needed, unsent.map(|repair| repair.payload.bytes()).sum()))
     }
 
-    /// Repairs a packet for which others were asked with what has come here since, if that is enough.
-    pub(super) fn overtake(
+    /// Repairs a packet under a decode attempt by what arrived since: the packet itself, or repair
+    /// packets of its own block.
+    pub(super) fn repair_from_arrivals(
         &mut self,
         slot: FlowSlot,
         sequence: SequenceNumber,
@@ -193,93 +200,105 @@ impl Egress {
         }
     }
 
-    /// Begins or joins a cooperative round for the packet.
-    fn cooperate(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time, actions: &mut Vec<Action>) {
+    /// Begins a decode attempt for a batch that covers the packet, or joins the active one, and
+    /// requests the batch's other packets.
+    fn request_cooperation(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(active) = self.flow(slot).and_then(|flow| flow.active()) else {
             return;
         };
-        let (batches, holder) = (active.source(sequence).batches, active.memory.holder());
-        let Some(until) = active.missing.get(sequence).map(|missing| missing.until) else {
+        let (batches, holder) = (active.sources(sequence).batches, active.memory.holder());
+        let Some(until) = active.missing.get(sequence).map(|missing| missing.deadline) else {
             return;
         };
         for batch in batches.into_iter().flatten() {
-            let Some(round) = self.round_of(batch, holder) else {
+            let Some(attempt) = self.attempt_for(batch, holder) else {
                 continue;
             };
-            self.rounds.extend(round, now);
-            let state = self.rounds.get_mut(round);
-            let Some(place) = place_of(state.entries.iter(), slot, sequence) else {
+            self.attempts.extend(attempt, now);
+            let state = self.attempts.get_mut(attempt);
+            let Some(index) = batch_index(state.entries.iter(), slot, sequence) else {
                 continue;
             };
-            state.wanted.add(place);
-            self.rounds.extend(round, until);
-            self.enter(slot, sequence, Stage::Cooperating, now);
-            self.ask(round, now, actions);
-            if !self.complete(round, now, actions) {
-                self.widen(round, now, actions);
+            state.requested.insert(index);
+            self.attempts.extend(attempt, until);
+            self.enter_stage(slot, sequence, Stage::Cooperating, now);
+            self.request_helpers(attempt, now, actions);
+            if !self.try_decode(attempt, now, actions) {
+                self.expand(attempt, now, actions);
             }
             return;
         }
     }
 
-    /// The round under way for a batch, begun if need be and if the flow that asks may take its memory.
-    fn round_of(&mut self, batch: BatchRef, holder: Holder) -> Option<RoundSlot> {
+    /// Returns a batch's decode attempt. It begins one if there is none and the requesting flow may
+    /// use the memory.
+    fn attempt_for(&mut self, batch: BatchRef, holder: Holder) -> Option<AttemptId> {
         let batches = self.batches.get_mut(usize::from(batch.ingress))?;
         let known = batches.get(batch.number)?;
-        if let Some(round) = known.round {
-            return Some(round);
+        if let Some(attempt) = known.attempt {
+            return Some(attempt);
         }
-        let entries = entries_of(batches.entries(known.entries));
+        let entries = collect_entries(batches.entries(known.entries));
         if entries.is_empty() {
             return None;
         }
-        let has_memory = self.memory.take(holder, Round::BYTES);
-        let round = has_memory.then(|| self.rounds.begin(Round::new(holder, batch, entries))).flatten();
-        if round.is_none() {
-            self.memory.give_back(holder, if has_memory { Round::BYTES } else { 0 });
-            self.counters.rounds_refused += 1;
+        let has_memory = self.memory.try_charge(holder, DecodeAttempt::BYTES);
+        let attempt =
+            has_memory.then(|| self.attempts.begin(DecodeAttempt::new(holder, batch, entries))).flatten();
+        if attempt.is_none() {
+            self.memory.refund(holder, if has_memory { DecodeAttempt::BYTES } else { 0 });
+            self.counters.decode_attempts_refused += 1;
         } else {
-            self.counters.rounds += 1;
-            batches.get_mut(batch.number)?.round = round;
+            self.counters.decode_attempts += 1;
+            batches.get_mut(batch.number)?.attempt = attempt;
         }
-        round
+        attempt
     }
 
-    /// Ends a round.
-    pub(super) fn end_round(&mut self, slot: RoundSlot) -> Box<Round> {
-        let round = self.rounds.end(slot);
-        self.memory.give_back(round.holder, Round::BYTES);
-        self.stuck.retain(|stuck| *stuck != slot);
-        round
+    /// Removes a decode attempt from the tables, refunds its memory to the holder, and returns its
+    /// state.
+    pub(super) fn end_attempt(&mut self, attempt: AttemptId) -> Box<DecodeAttempt> {
+        let state = self.attempts.end(attempt);
+        self.memory.refund(state.holder, DecodeAttempt::BYTES);
+        self.undecodable.retain(|undecodable| *undecodable != attempt);
+        state
     }
 
-    fn enter(&mut self, slot: FlowSlot, sequence: SequenceNumber, stage: Stage, now: Time) {
-        let active = find(&mut self.flows, slot).and_then(|flow| flow.active_mut());
+    fn enter_stage(&mut self, slot: FlowSlot, sequence: SequenceNumber, stage: Stage, now: Time) {
+        let active = find_flow(&mut self.flows, slot).and_then(|flow| flow.active_mut());
         if let Some(missing) = active.and_then(|active| active.missing.get_mut(sequence)) {
-            missing.enter(stage, now);
+            missing.enter_stage(stage, now);
         }
     }
 
-    /// Asks the receivers of the batch's other flows for their packets, if enough of them may be asked.
-    fn ask(&mut self, slot: RoundSlot, now: Time, actions: &mut Vec<Action>) {
-        let willing = self.willing(slot, now);
-        let round = self.rounds.get(slot);
-        if round.gone() > self.repairs_due(round.batch, now) {
+    /// Requests the batch's other packets from their receivers, unless more packets are unavailable
+    /// than repair packets are expected.
+    fn request_helpers(&mut self, attempt: AttemptId, now: Time, actions: &mut Vec<Action>) {
+        let helpers = self.eligible_helpers(attempt, now);
+        let state = self.attempts.get(attempt);
+        if state.unavailable_count() > self.expected_repair_packets(state.batch, now) {
             return;
         }
-        let (until, bytes) = (round.until, self.longest_of(round.batch));
-        for (place, flow, sequence) in willing {
-            // Entries of one batch that name one flow twice may have been more than it consents to.
-            if self.request((flow, sequence), bytes, until, now, actions) {
-                self.rounds.get_mut(slot).asked[place] = Some(now);
+        let (until, bytes) = (state.deadline, self.max_packet_bytes(state.batch));
+        for (index, flow, sequence) in helpers {
+            // If a batch names one flow twice, the second packet may exceed its receiver's consent.
+            if self.request_packet((flow, sequence), bytes, until, now, actions) {
+                self.attempts.get_mut(attempt).requested_at[index] = Some(now);
             } else {
-                self.rounds.get_mut(slot).withheld.add(place);
+                self.attempts.get_mut(attempt).not_asked.insert(index);
             }
         }
     }
 
-    /// Asks a receiver for a packet of so many bytes at most; whether it consents.
-    pub(super) fn request(
+    /// Requests a packet of at most `bytes` bytes from the receiver of its flow. Returns `false` if
+    /// that would exceed the receiver's consent.
+    pub(super) fn request_packet(
         &mut self,
         (slot, sequence): (FlowSlot, SequenceNumber),
         bytes: usize,
@@ -287,119 +306,133 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let Some(flow) = find(&mut self.flows, slot) else {
+        let Some(flow) = find_flow(&mut self.flows, slot) else {
             return false;
         };
-        if !flow.consent.take(Bytes::from(bytes), now) {
+        if !flow.consent.try_consume(Bytes::from(bytes), now) {
             self.counters.requests_beyond_consent += 1;
             return false;
         }
-        flow.lateness.asked(sequence.number(), now + answers_within(flow.round_trip), now);
-        flow.note_request(sequence, now);
+        flow.lateness.on_request(sequence.number(), now + answer_timeout(flow.round_trip), now);
+        flow.record_request(sequence, now);
         self.counters.requests += 1;
-        actions.push(Action::Ask { flow: slot, sequence, patience: until.saturating_since(now) });
+        actions.push(Action::RequestPacket {
+            flow: slot,
+            sequence,
+            repair_lifetime: until.saturating_since(now),
+        });
         true
     }
 
-    /// The places of a round whose receivers may be asked now; takes what is at hand, and notes who is not to be asked.
-    fn willing(
+    /// Returns the packets that the relay may request now for a decode attempt: index, flow and
+    /// sequence number. Adds stored packets to the attempt, and marks those not to request.
+    fn eligible_helpers(
         &mut self,
-        slot: RoundSlot,
+        attempt: AttemptId,
         now: Time,
     ) -> ArrayVec<(usize, FlowSlot, SequenceNumber), SOURCE_PACKETS_MAX> {
-        let round = self.rounds.get(slot);
-        let (entries, bytes) = (round.entries.clone(), Bytes::from(self.longest_of(round.batch)));
-        // Whoever had given enough may give again.
-        let withheld = core::mem::take(&mut self.rounds.get_mut(slot).withheld);
-        let mut willing = ArrayVec::new();
-        for (place, entry) in entries.iter().enumerate() {
-            let found = entry.flow.and_then(|flow| Some((flow, find(&mut self.flows, flow)?)));
-            let round = self.rounds.get_mut(slot);
-            let Some((name, flow)) = found else {
-                round.withheld.add(place);
+        let state = self.attempts.get(attempt);
+        let (entries, bytes) = (state.entries.clone(), Bytes::from(self.max_packet_bytes(state.batch)));
+        // Receivers that had reached their consent may have budget again.
+        let excluded_before = core::mem::take(&mut self.attempts.get_mut(attempt).not_asked);
+        let mut helpers = ArrayVec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let found = entry.flow.and_then(|flow| Some((flow, find_flow(&mut self.flows, flow)?)));
+            let state = self.attempts.get_mut(attempt);
+            let Some((slot, flow)) = found else {
+                state.not_asked.insert(index);
                 continue;
             };
-            let kept = flow.active().and_then(|active| active.source(entry.sequence).packet);
-            let again_after = Self::ask_again_after(flow.round_trip);
-            let asked = flow.active().and_then(|active| active.asked(entry.sequence));
-            let asked_lately = asked.is_some_and(|asked| asked + again_after > now);
-            let may_be_asked = !asked_lately && round.may_ask(place, again_after, now);
-            if let Some(packet) = kept.filter(|packet| self.log.get(*packet, now).is_some()) {
-                round.take(place, packet);
-            } else if may_be_asked && flow.barred {
-                round.withheld.add(place);
-            } else if may_be_asked && flow.consent.available(now) < bytes {
-                self.counters.requests_beyond_consent += u64::from(!withheld.contains(place));
-                round.withheld.add(place);
-            } else if may_be_asked {
-                willing.push((place, name, entry.sequence));
+            let stored = flow.active().and_then(|active| active.sources(entry.sequence).packet);
+            let again_after = Self::retry_timeout(flow.round_trip);
+            let requested_at = flow.active().and_then(|active| active.requested_at(entry.sequence));
+            let is_requested_lately =
+                requested_at.is_some_and(|requested_at| requested_at + again_after > now);
+            let may_request = !is_requested_lately && state.may_request(index, again_after, now);
+            if let Some(packet) = stored.filter(|packet| self.log.get(*packet, now).is_some()) {
+                state.add_packet(index, packet);
+            } else if may_request && flow.quarantined {
+                state.not_asked.insert(index);
+            } else if may_request && flow.consent.available(now) < bytes {
+                self.counters.requests_beyond_consent += u64::from(!excluded_before.contains(index));
+                state.not_asked.insert(index);
+            } else if may_request {
+                helpers.push((index, slot, entry.sequence));
             }
         }
-        willing
+        helpers
     }
 
-    /// The bytes of the longest packet of a batch: those of its repair packets.
-    pub(super) fn longest_of(&self, batch: BatchRef) -> usize {
+    /// Returns the length of a batch's repair packets in bytes, an upper bound for its source
+    /// packets. Returns 0 without repair packets.
+    pub(super) fn max_packet_bytes(&self, batch: BatchRef) -> usize {
         self.batch(batch)
             .and_then(|batch| batch.repairs().next().map(|repair| repair.payload.bytes()))
             .unwrap_or(0)
     }
 
-    /// Decodes the batch as soon as what is at hand suffices, and gives everybody what they miss; whether the round
-    /// is over.
-    pub(super) fn complete(&mut self, slot: RoundSlot, now: Time, actions: &mut Vec<Action>) -> bool {
-        let round = self.rounds.get(slot);
-        let batch = round.batch;
+    /// Decodes the batch if its packets suffice, and sends the missing packets to their receivers.
+    /// Returns `true` if the attempt ended.
+    pub(super) fn try_decode(&mut self, attempt: AttemptId, now: Time, actions: &mut Vec<Action>) -> bool {
+        let state = self.attempts.get(attempt);
+        let batch = state.batch;
         let Some(known) = self.batch(batch) else {
             return false;
         };
         let repairs: ArrayVec<BatchRepair, REPAIR_PACKETS_MAX> =
             known.repairs().filter(|repair| self.log.get(repair.payload, now).is_some()).copied().collect();
-        if round.short() > repairs.len() {
+        if state.missing_count() > repairs.len() {
             return false;
         }
-        let round = self.end_round(slot);
+        let ended = self.end_attempt(attempt);
         if let Some(batch) = self.batch_mut(batch) {
-            batch.round = None;
+            batch.attempt = None;
         }
-        match self.restore(&round, &repairs, now) {
+        match self.decode_missing(&ended, &repairs, now) {
             Some(restored) => {
-                self.counters.rounds_decoded += 1;
-                self.hand_out(&round, &restored, now, actions);
+                self.counters.decode_attempts_decoded += 1;
+                self.deliver_decoded(&ended, &restored, now, actions);
             }
-            None => self.counters.rounds_inconsistent += 1,
+            None => self.counters.decode_attempts_inconsistent += 1,
         }
-        self.rounds.recycle(round);
+        self.attempts.recycle(ended);
         true
     }
 
-    /// Decodes the packets that are not at hand; `None` if something that went in is false.
-    fn restore(
+    /// Decodes a batch and stores the restored packets, with their indices. Returns `None` if a
+    /// packet or repair packet has expired, or if the inputs are inconsistent.
+    fn decode_missing(
         &mut self,
-        round: &Round,
+        attempt: &DecodeAttempt,
         repairs: &[BatchRepair],
         now: Time,
     ) -> Option<ArrayVec<(usize, Handle), REPAIR_PACKETS_MAX>> {
-        let recovered = self.decode(round, repairs, now)?;
+        let recovered = self.decode_into_buffers(attempt, repairs, now)?;
         let packets = recovered.packets(&self.decoded);
-        Some(packets.filter_map(|(place, packet)| Some((place, self.log.push(packet, now)?))).collect())
+        Some(packets.filter_map(|(index, packet)| Some((index, self.log.push(packet, now)?))).collect())
     }
 
-    /// Decodes into the buffers kept for that.
-    fn decode(&mut self, round: &Round, repairs: &[BatchRepair], now: Time) -> Option<Recovered> {
+    /// Decodes a batch into `self.decoded`. Returns `None` if an input has expired or the inputs
+    /// are inconsistent.
+    fn decode_into_buffers(
+        &mut self,
+        attempt: &DecodeAttempt,
+        repairs: &[BatchRepair],
+        now: Time,
+    ) -> Option<RecoveredPackets> {
         self.work.decodings += 1;
         let mut sources: ArrayVec<Option<&[u8]>, SOURCE_PACKETS_MAX> =
-            round.entries.iter().map(|_| None).collect();
-        for (place, packet) in &round.answers {
-            sources[*place] = Some(self.log.get(*packet, now)?);
+            attempt.entries.iter().map(|_| None).collect();
+        for (index, packet) in &attempt.answers {
+            sources[*index] = Some(self.log.get(*packet, now)?);
         }
         let repairs: ArrayVec<Repair<'_>, REPAIR_PACKETS_MAX> = repairs
             .iter()
             .filter_map(|repair| {
                 Some(Repair {
-                    batch: BatchId::new(round.batch.number),
+                    batch: BatchId::new(attempt.batch.number),
                     index: usize::from(repair.index),
-                    source_packets: round.entries.len(),
+                    source_packets: attempt.entries.len(),
                     length_symbol: repair.length_symbol,
                     payload: self.log.get(repair.payload, now)?,
                 })
@@ -408,45 +441,48 @@ impl Egress {
         decode(self.engine, &sources, &repairs, &mut self.decoded).ok()
     }
 
-    /// Keeps what was restored, and sends it to whoever misses it.
-    fn hand_out(
+    /// Stores the packets that a decode attempt restored, and sends each to its receiver if that
+    /// misses it.
+    fn deliver_decoded(
         &mut self,
-        round: &Round,
+        attempt: &DecodeAttempt,
         restored: &[(usize, Handle)],
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        for (place, packet) in restored {
-            let entry = round.entries[*place];
+        for (index, packet) in restored {
+            let entry = attempt.entries[*index];
             if let Some(slot) = entry.flow {
-                self.found((slot, entry.sequence), *packet, now, actions);
+                self.on_decoded((slot, entry.sequence), *packet, now, actions);
             }
         }
     }
 
-    /// Keeps a packet that was restored, and gives it to its receiver if that misses it.
-    pub(super) fn found(
+    /// Stores a decoded packet, and sends it to its receiver if that still misses it.
+    pub(super) fn on_decoded(
         &mut self,
         (slot, sequence): (FlowSlot, SequenceNumber),
         packet: Handle,
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let flow = find(&mut self.flows, slot);
+        let flow = find_flow(&mut self.flows, slot);
         let Some(active) = flow.and_then(|flow| flow.active_mut()) else {
             return;
         };
         let (log, memory, holder) = (&self.log, &self.memory, active.memory.holder());
         active.add_packet(sequence, packet, |packet| {
-            log.get(packet, now).is_none() || !memory.has_room(holder)
+            log.get(packet, now).is_none() || !memory.has_capacity(holder)
         });
-        self.memory.settle(&mut active.memory);
-        let may_be_repaired = active.repairs_of(sequence) < REPAIRS_PER_PACKET_MAX;
-        let missed = active.missing.get(sequence);
-        // Where the flow's own repair packets were sent, the receiver may still wait for others of their block.
-        let is_missed = |missing: &MissingPacket| missing.until > now && missing.stage != Stage::Given;
-        if may_be_repaired && missed.is_some_and(is_missed) {
-            self.give(slot, sequence, packet, Given::Cooperative, now, actions);
+        self.memory.update_charge(&mut active.memory);
+        let may_be_repaired = active.repair_count(sequence) < REPAIRS_PER_PACKET_MAX;
+        let missing = active.missing.get(sequence);
+        // If the relay sent the flow's own repair packets, the receiver may still wait for others
+        // of the block.
+        let is_needed =
+            |missing: &MissingPacket| missing.deadline > now && missing.stage != Stage::RepairSent;
+        if may_be_repaired && missing.is_some_and(is_needed) {
+            self.send_repair(slot, sequence, packet, RepairSource::Cooperative, now, actions);
         }
     }
 }

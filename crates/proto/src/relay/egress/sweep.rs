@@ -1,36 +1,38 @@
-//! Giving up what nobody can use any more.
+//! Expiry of requests, decode attempts and idle flows.
 //!
-//! Flows and rounds wait in line by when that is: a sweep looks at those whose time has come, however many others there are.
+//! Flows and attempts are ordered by expiry time. A sweep examines only those that are due, however
+//! many others there are.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
 use byway_units::Time;
 
-use super::flow::{Active, FlowSlot};
-use super::{Egress, find};
-use crate::limits::{DATAGRAM_WORK_MAX, FLOW_REST, SWEEP_INTERVAL};
+use super::flow::{EgressFlowState, FlowSlot};
+use super::{Egress, find_flow};
+use crate::limits::{DATAGRAM_WORK_MAX, FLOW_IDLE_TIMEOUT, SWEEP_INTERVAL};
 
-/// The flows that are looked at when their time comes.
+/// Timers of the egress half's flows, ordered by time.
 #[derive(Debug, Default)]
 pub(super) struct Sweeps {
-    /// Flows of which a question runs out.
+    /// Expiry timers of flows with missing packets or requested ranges.
     expiries: BinaryHeap<Reverse<(Time, FlowSlot)>>,
-    /// Flows in use, once each, which may be at rest by then.
-    rests: BinaryHeap<Reverse<(Time, FlowSlot)>>,
+    /// Idle checks of flows in use, one for each flow.
+    idle_checks: BinaryHeap<Reverse<(Time, FlowSlot)>>,
 }
 
 impl Sweeps {
-    /// Has a flow in use looked at when it may be at rest.
-    pub(super) fn watch_rest(&mut self, active: &mut Active, slot: FlowSlot, now: Time) {
+    /// Schedules an idle check for a flow in use, unless one is scheduled.
+    pub(super) fn watch_idle(&mut self, active: &mut EgressFlowState, slot: FlowSlot, now: Time) {
         if !active.is_watched {
             active.is_watched = true;
-            self.rests.push(Reverse((now + FLOW_REST, slot)));
+            self.idle_checks.push(Reverse((now + FLOW_IDLE_TIMEOUT, slot)));
         }
     }
 
-    /// Has a flow looked at when a question runs out, unless it is looked at by then.
-    pub(super) fn watch_expiry(&mut self, active: &mut Active, slot: FlowSlot, until: Time) {
+    /// Schedules the removal of a flow's expired requests at the sweep after `until`, unless an
+    /// earlier one is scheduled.
+    pub(super) fn watch_expiry(&mut self, active: &mut EgressFlowState, slot: FlowSlot, until: Time) {
         let at = swept_at(until);
         if active.expires_at.is_none_or(|known| at < known) {
             active.expires_at = Some(at);
@@ -39,57 +41,60 @@ impl Sweeps {
     }
 
     fn next(&self) -> Option<Time> {
-        let next = [&self.expiries, &self.rests].map(|line| line.peek().map(|Reverse((at, _))| *at));
+        let next = [&self.expiries, &self.idle_checks].map(|queue| queue.peek().map(|Reverse((at, _))| *at));
         next.into_iter().flatten().min()
     }
 }
 
-fn pop(line: &mut BinaryHeap<Reverse<(Time, FlowSlot)>>, now: Time) -> Option<(Time, FlowSlot)> {
-    line.peek().filter(|Reverse((at, _))| *at <= now)?;
-    line.pop().map(|Reverse(due)| due)
+fn pop(queue: &mut BinaryHeap<Reverse<(Time, FlowSlot)>>, now: Time) -> Option<(Time, FlowSlot)> {
+    queue.peek().filter(|Reverse((at, _))| *at <= now)?;
+    queue.pop().map(|Reverse(due)| due)
 }
 
-/// When what is of use until then is given up: what ends within one interval is, together.
+/// Rounds a deadline up to a multiple of [`SWEEP_INTERVAL`], because deadlines within one interval
+/// share a sweep.
 pub(super) const fn swept_at(until: Time) -> Time {
     let interval = SWEEP_INTERVAL.as_nanos();
     Time::from_nanos(until.as_nanos().div_ceil(interval).saturating_mul(interval))
 }
 
 impl Egress {
-    /// When [`Egress::sweep`] is due.
+    /// Returns the time at which the relay has to call [`Egress::sweep`]; `None` if nothing can
+    /// expire.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        [self.sweeps.next(), self.rounds.expires_at()].into_iter().flatten().min()
+        [self.sweeps.next(), self.attempts.expires_at()].into_iter().flatten().min()
     }
 
-    /// Has a flow in use looked at when it may be at rest.
-    pub(super) fn watch_rest(&mut self, slot: FlowSlot, now: Time) {
-        if let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) {
-            self.sweeps.watch_rest(active, slot, now);
-            self.memory.settle(&mut active.memory);
+    /// Schedules an idle check for a flow in use, unless one is scheduled.
+    pub(super) fn watch_idle(&mut self, slot: FlowSlot, now: Time) {
+        if let Some(active) = find_flow(&mut self.flows, slot).and_then(|flow| flow.active_mut()) {
+            self.sweeps.watch_idle(active, slot, now);
+            self.memory.update_charge(&mut active.memory);
         }
     }
 
-    /// Has a flow looked at when a question runs out.
+    /// Schedules the removal of a flow's expired requests at the sweep after `until`.
     pub(super) fn watch_expiry(&mut self, slot: FlowSlot, until: Time) {
-        if let Some(active) = find(&mut self.flows, slot).and_then(|flow| flow.active_mut()) {
+        if let Some(active) = find_flow(&mut self.flows, slot).and_then(|flow| flow.active_mut()) {
             self.sweeps.watch_expiry(active, slot, until);
         }
     }
 
-    /// Gives up rounds and requests past their time, and forgets the packets of flows at rest, until that has cost as much
-    /// work as one datagram may; the rest stays due, and packets that wait come first.
+    /// Removes requests and decode attempts past their deadline, and deactivates idle flows. It
+    /// stops after the work of one datagram, because datagrams that wait come first. The rest
+    /// remains due.
     pub(crate) fn sweep(&mut self, now: Time) {
         let end = self.work.units() + DATAGRAM_WORK_MAX;
         while self.work.units() < end
-            && let Some(slot) = self.rounds.next_expired(now)
+            && let Some(attempt) = self.attempts.next_expired(now)
         {
             self.work.entries += 1;
-            let round = self.end_round(slot);
-            self.counters.rounds_expired += 1;
-            if let Some(batch) = self.batch_mut(round.batch).filter(|batch| batch.round == Some(slot)) {
-                batch.round = None;
+            let ended = self.end_attempt(attempt);
+            self.counters.decode_attempts_expired += 1;
+            if let Some(batch) = self.batch_mut(ended.batch).filter(|batch| batch.attempt == Some(attempt)) {
+                batch.attempt = None;
             }
-            self.rounds.recycle(round);
+            self.attempts.recycle(ended);
         }
         while self.work.units() < end
             && let Some((at, slot)) = pop(&mut self.sweeps.expiries, now)
@@ -97,55 +102,57 @@ impl Egress {
             self.expire(slot, at, now);
         }
         while self.work.units() < end
-            && let Some((_, slot)) = pop(&mut self.sweeps.rests, now)
+            && let Some((_, slot)) = pop(&mut self.sweeps.idle_checks, now)
         {
-            self.let_rest(slot, now);
+            self.deactivate_if_idle(slot, now);
         }
     }
 
-    /// Gives up a flow's requests past their time.
+    /// Removes a flow's missing packets and requested ranges past their deadline, and counts those
+    /// without a repair as abandoned.
     fn expire(&mut self, slot: FlowSlot, at: Time, now: Time) {
         self.work.entries += 1;
-        let active = find(&mut self.flows, slot).and_then(|flow| flow.active_mut());
+        let active = find_flow(&mut self.flows, slot).and_then(|flow| flow.active_mut());
         let Some(active) = active.filter(|active| active.expires_at == Some(at)) else {
             return;
         };
         active.expires_at = None;
         self.work.numbers += active.missing.count() as u64;
-        let given_up = &mut self.counters.given_up;
-        let waited = active.expire(now, |packet, open| {
-            *given_up += 1;
-            // What only a timer asked for may have come.
-            let of_dark_path = open.filter(|open| packet.certain && open.covers(packet.sequence));
-            if let Some(open) = of_dark_path {
-                open.shortfall.settle(packet, false);
+        let abandoned = &mut self.counters.abandoned;
+        let unrepairable = active.expire(now, |packet, outage| {
+            *abandoned += 1;
+            // A packet that only the receiver's timer reported missing may have arrived.
+            let outage = outage.filter(|outage| packet.certain && outage.covers(packet.sequence));
+            if let Some(outage) = outage {
+                outage.decode_failures.record(packet, false);
             }
         });
-        *given_up += waited;
-        self.memory.settle(&mut active.memory);
+        *abandoned += unrepairable;
+        self.memory.update_charge(&mut active.memory);
         let next = [active.missing.next_expiry(), active.nacked.next_expiry()];
         if let Some(next) = next.into_iter().flatten().min() {
             self.sweeps.watch_expiry(active, slot, next);
         }
     }
 
-    /// Forgets the packets of a flow that is at rest, or looks at it again when it may be.
-    fn let_rest(&mut self, slot: FlowSlot, now: Time) {
+    /// Releases a flow's state if the flow is idle and its receiver misses nothing; otherwise
+    /// schedules the next idle check.
+    fn deactivate_if_idle(&mut self, slot: FlowSlot, now: Time) {
         self.work.entries += 1;
-        let Some(flow) = find(&mut self.flows, slot) else {
+        let Some(flow) = find_flow(&mut self.flows, slot) else {
             return;
         };
         let Some(active) = flow.active_mut() else {
             return;
         };
-        let is_asking = !active.missing.is_empty() || !active.nacked.is_empty();
-        if active.last_used + FLOW_REST <= now && !is_asking {
-            if let Some(active) = flow.rest() {
+        let has_requests = !active.missing.is_empty() || !active.nacked.is_empty();
+        if active.last_used + FLOW_IDLE_TIMEOUT <= now && !has_requests {
+            if let Some(active) = flow.deactivate() {
                 self.memory.release(&active.memory);
             }
         } else {
-            let again = (active.last_used + FLOW_REST).max(now + SWEEP_INTERVAL);
-            self.sweeps.rests.push(Reverse((again, slot)));
+            let again = (active.last_used + FLOW_IDLE_TIMEOUT).max(now + SWEEP_INTERVAL);
+            self.sweeps.idle_checks.push(Reverse((again, slot)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A flow, as the ingress relay of its sender knows it.
+//! State of a flow at the ingress relay of its sender.
 
 use alloc::boxed::Box;
 
@@ -9,152 +9,164 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{Alias, FlowKey, TenantId};
 
 use super::super::flow_memory::{FlowMemory, Holder, MemoryUse};
-use super::EgressPort;
-use super::carried::Carried;
-use super::ceilings::{Ceiling, CeilingSlot};
-use super::copies::Copies;
-use super::group::GroupKey;
-use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_PORTS_MAX};
+use super::copies::CopyTracker;
+use super::grant_policers::{GrantPolicer, PolicerSlot};
+use super::group::{GroupKey, RelayPeerId};
+use super::relayed_copies::RelayedCopies;
+use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_RELAYS_MAX};
 use crate::outbox::Owner;
+use crate::parts::batcher::{BatchedFlow, CodingClass};
 use crate::parts::block_encoder::BlockEncoder;
-use crate::parts::placement::{CodingClass, PlacedFlow};
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::CodingRates;
 use byway_wire::Service;
 
-/// Which flow, in one ingress relay.
+/// Index of a flow in the ingress half of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowSlot(pub(crate) u32);
 
-/// How a flow is registered.
+/// Registration of a flow by its sender, as its grant permits it.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) key: FlowKey,
-    /// Whose memory it takes.
+    /// Session and tenant that the flow's memory is charged to.
     pub(crate) holder: Holder,
     pub(crate) service: Service,
     pub(crate) rates: CodingRates,
     pub(crate) rate: Rate,
-    /// From sending to delivery.
+    /// Latency budget, from sending to delivery.
     pub(crate) latency_budget: Duration,
-    /// What the flows of its grant may send together.
-    pub(crate) ceiling: Ceiling,
-    /// `None` without cross-stream coding.
+    /// Policer of the grant: limits the sum of its flows.
+    pub(crate) policer: GrantPolicer,
+    /// Coding group; `None` without cross-stream coding.
     pub(crate) group: Option<GroupKey>,
-    pub(crate) placed: PlacedFlow,
-    /// The class of its tenant: of packets that no digest vouches for, whoever agreed to what.
-    pub(crate) tenant: CodingClass,
-    /// Its tenant, which a group counts for that it begins.
-    pub(crate) owned_by: TenantId,
-    /// Whether this relay sends copies on to receivers, instead of the sender.
+    pub(crate) batching: BatchedFlow,
+    /// Coding class of the flow's tenant. Packets without a digest use it, because agreements to
+    /// share batches with other tenants do not apply to them.
+    pub(crate) tenant_class: CodingClass,
+    /// Tenant of the flow's grant. It counts as the owner of a coding group that the flow begins.
+    pub(crate) tenant: TenantId,
+    /// True if this relay sends copies to receivers on behalf of the sender.
     pub(crate) duplicates: bool,
-    /// Whether the sender makes the in-stream repair packets, and sends these instead of copies.
-    pub(crate) makes_repairs: bool,
-    /// Whether the sender copies only some packets: gaps are then no losses.
+    /// True if the sender makes the in-stream repair packets, and sends these instead of copies.
+    pub(crate) sender_fec: bool,
+    /// True if the sender copies only some packets. A gap in the copies is then no loss.
     pub(crate) is_selective: bool,
-    /// The class of its packets where they have to wait.
+    /// Class in which the relay's uplink queues packets of the flow.
     pub(crate) class: Class,
 }
 
 impl Registration {
-    /// Whose its packets are.
+    /// Returns the owner of its packets, for the uplink's scheduler.
     pub(crate) const fn owner(&self) -> Owner {
         Owner::Flow(self.key, self.class)
     }
 }
 
-/// A way on from here: an egress relay, and what it calls the flow.
+/// Next hop of a flow: an egress relay, and its alias of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Onward {
-    pub(crate) port: EgressPort,
+pub(crate) struct NextHop {
+    pub(crate) peer: RelayPeerId,
     pub(crate) alias: Alias,
-    /// Whether the egress relay knows the alias, and has a receiver.
-    pub(crate) known: bool,
+    /// True if the egress relay knows the alias and has a receiver of the flow.
+    pub(crate) has_receiver: bool,
 }
 
-/// Memory of a slot.
+/// Memory of a slot in the table of sent flows, in bytes.
 pub(crate) const SLOT_BYTES: u64 = size_of::<Option<IngressFlow>>() as u64;
 
-/// What is set aside for each flow.
-pub(crate) const SET_ASIDE_BYTES: u64 = SLOT_BYTES + size_of::<Active>() as u64;
+/// Memory that a registration reserves for a sent flow, in bytes.
+pub(crate) const RESERVED_BYTES: u64 = SLOT_BYTES + size_of::<IngressFlowState>() as u64;
 
-/// The registered flow.
+/// A flow that its sender has registered at this relay.
 #[derive(Debug)]
 pub(crate) struct IngressFlow {
     pub(crate) registration: Registration,
-    /// The egress relays: one, and more for a group of receivers.
-    pub(crate) onward: ArrayVec<Onward, EGRESS_PORTS_MAX>,
+    /// Egress relays: one, or several for a group of receivers.
+    pub(crate) next_hops: ArrayVec<NextHop, EGRESS_RELAYS_MAX>,
     pub(crate) budget: TokenBucket<Bytes>,
-    pub(crate) ceiling: CeilingSlot,
+    pub(crate) policer: PolicerSlot,
     pub(crate) round_trip: Duration,
-    /// Allocated while copies arrive.
-    active: Option<Box<Active>>,
+    /// State of the flow while copies arrive; `None` while it is idle.
+    active: Option<Box<IngressFlowState>>,
 }
 
-/// What is kept while the flow is in use.
+/// State of a sent flow while it is in use.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct IngressFlowState {
     pub(super) memory: MemoryUse,
-    pub(crate) copies: Copies,
+    pub(crate) copies: CopyTracker,
     pub(crate) block: Option<BlockEncoder>,
-    /// Allocated when something is kept for another relay.
-    pub(crate) carried: Option<Box<Carried>>,
+    /// Copies stored for requests of egress relays; allocated at first use.
+    pub(crate) relayed_copies: Option<Box<RelayedCopies>>,
     pub(crate) last_used: Time,
 }
 
 impl IngressFlow {
-    pub(crate) fn new(registration: Registration, ceiling: CeilingSlot, now: Time) -> Self {
+    pub(crate) fn new(registration: Registration, policer: PolicerSlot, now: Time) -> Self {
         let rate = registration.rate;
         let burst = rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX);
         Self {
             registration,
-            onward: ArrayVec::new(),
+            next_hops: ArrayVec::new(),
             budget: TokenBucket::of_bytes(rate, burst, now),
-            ceiling,
+            policer,
             round_trip: crate::limits::INITIAL_ROUND_TRIP,
             active: None,
         }
     }
 
-    pub(crate) fn active_mut(&mut self) -> Option<&mut Active> {
+    pub(crate) fn active_mut(&mut self) -> Option<&mut IngressFlowState> {
         self.active.as_deref_mut()
     }
 
-    /// What is kept of the flow, from now on at least.
-    /// It has a block only if there is memory for one.
-    pub(super) fn activate(&mut self, engine: Engine, memory: &mut FlowMemory, now: Time) -> &mut Active {
+    /// Returns the flow's state, and allocates it if the flow is idle. The state has an in-stream
+    /// block only if there is memory for one.
+    pub(super) fn activate(
+        &mut self,
+        engine: Engine,
+        memory: &mut FlowMemory,
+        now: Time,
+    ) -> &mut IngressFlowState {
         let rates = self.registration.rates;
-        let slot = self.registration.placed.slot;
+        let slot = self.registration.batching.slot;
         let shape = rates.in_stream.filter(|_| self.registration.service == Service::Coding);
         let holder = self.registration.holder;
         let active = self.active.get_or_insert_with(|| {
-            let memory = MemoryUse::new(holder, size_of::<Active>() as u64, 0);
-            Box::new(Active { memory, copies: Copies::new(), block: None, carried: None, last_used: now })
+            let memory = MemoryUse::new(holder, size_of::<IngressFlowState>() as u64, 0);
+            Box::new(IngressFlowState {
+                memory,
+                copies: CopyTracker::new(),
+                block: None,
+                relayed_copies: None,
+                last_used: now,
+            })
         });
         active.last_used = now;
         if active.block.is_none()
             && let Some(shape) = shape
         {
-            memory.admit(&mut active.memory);
-            active.block = active.memory.has_room().then(|| BlockEncoder::new(engine, shape, slot));
+            memory.refresh_capacity(&mut active.memory);
+            active.block = active.memory.has_capacity().then(|| BlockEncoder::new(engine, shape, slot));
             let bytes = active.block.as_ref().map_or(0, BlockEncoder::bytes);
-            active.memory.grew(0, bytes);
-            memory.settle(&mut active.memory);
+            active.memory.on_resize(0, bytes);
+            memory.update_charge(&mut active.memory);
         }
         active
     }
 
-    /// Forgets the packets of a flow that rests; what was kept of it.
-    pub(crate) fn rest(&mut self) -> Option<Box<Active>> {
+    /// Makes the flow idle: removes and returns its state, for the caller to refund the memory.
+    pub(crate) fn deactivate(&mut self) -> Option<Box<IngressFlowState>> {
         self.active.take()
     }
 }
 
-impl Active {
-    /// When something of the flow is due: a block, a request, or rest.
+impl IngressFlowState {
+    /// Returns the time of the flow's next timer: a block's deadline, a copy NACK, or the idle
+    /// check.
     pub(crate) fn wake_at(&self) -> Time {
         let block = self.block.as_ref().and_then(BlockEncoder::due);
-        let rest = self.last_used + COPY_RETENTION;
-        [block, self.copies.deadline()].into_iter().flatten().fold(rest, Time::min)
+        let idle_at = self.last_used + COPY_RETENTION;
+        [block, self.copies.deadline()].into_iter().flatten().fold(idle_at, Time::min)
     }
 }

@@ -1,4 +1,4 @@
-//! A coding group: the flows whose packets are coded together towards one egress relay.
+//! Coding group: the flows whose packets share batches towards one egress relay.
 
 use alloc::vec::Vec;
 
@@ -10,167 +10,179 @@ use byway_wire::messages::Entry;
 use byway_wire::{Alias, SequenceNumber, TenantId};
 
 use super::super::flow_memory::{FlowMemory, Holder};
-use super::EgressPort;
 use crate::limits::{
     BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
     PACKET_BYTES_MAX, RESERVE_TIME,
 };
 use crate::outbox::Owner;
-use crate::parts::placement::{Closed, CodingClass, FullestFirst, Packet, Placement, Settings, Spending};
+use crate::parts::batcher::{
+    BatchPacket, Batcher, BatcherSettings, ClosedQueue, CodingClass, FullestFirst, RedundancyPolicy,
+};
 
-/// A packet in a batch.
+/// Index of a peer relay: another relay, reached by a session, or this relay itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RelayPeerId(pub(crate) u16);
+
+/// A source packet that a batch covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Covered {
+pub(crate) struct CoveredPacket {
     pub(crate) alias: Alias,
     pub(crate) sequence: SequenceNumber,
     pub(crate) digest: Option<[u8; 4]>,
-    /// Whose packet it is: who would suffer from a false answer.
-    pub(crate) tenant: CodingClass,
-    /// The class of its flow where packets have to wait.
-    pub(crate) wait: Class,
+    /// Tenant of the packet's flow, as a coding class. A false answer for the batch would harm this
+    /// tenant.
+    pub(crate) tenant_class: CodingClass,
+    /// Class in which the relay's uplink queues packets of its flow.
+    pub(crate) class: Class,
 }
 
-/// A batch that is being filled.
+/// An open batch: collects packets and encodes each as it arrives.
 #[derive(Debug)]
 struct OpenBatch {
-    /// Whose memory it takes: the flow's for whose packet it was begun.
+    /// Session and tenant that the batch's memory is charged to: those of the first packet's flow.
     holder: Holder,
     encoder: Encoder<AlignedBuffer>,
-    covered: ArrayVec<Covered, SOURCE_PACKETS_MAX>,
+    covered: ArrayVec<CoveredPacket, SOURCE_PACKETS_MAX>,
 }
 
-/// A batch that was closed, with as many repair packets as it deserves.
+/// A closed batch. Its redundancy budget determines the number of repair packets.
 #[derive(Debug)]
 pub(crate) struct ClosedBatch<'a> {
-    pub(crate) egress: EgressPort,
-    /// The coding group of the grants.
+    pub(crate) egress: RelayPeerId,
+    /// Number of the coding group, which the grants of its flows name.
     group: u32,
     pub(crate) batch: BatchId,
-    pub(crate) covered: &'a [Covered],
+    pub(crate) covered: &'a [CoveredPacket],
     encoder: &'a Encoder<AlignedBuffer>,
     repairs: usize,
 }
 
 impl ClosedBatch<'_> {
-    /// The repair packets to be sent.
+    /// Returns the repair packets of the batch to send.
     pub(crate) fn repairs(&self) -> impl Iterator<Item = Repair<'_>> {
         self.encoder.repairs(self.batch).take(self.repairs)
     }
 
-    /// Whether it covers packets of one tenant only.
+    /// True if all covered packets belong to one tenant.
     pub(crate) fn is_of_one_tenant(&self) -> bool {
-        self.covered.windows(2).all(|two| two[0].tenant == two[1].tenant)
+        self.covered.windows(2).all(|two| two[0].tenant_class == two[1].tenant_class)
     }
 
-    /// Whose the repair packets are: as urgent as the most urgent packet that they cover.
+    /// Returns the owner of the repair packets. Their class is the most urgent one of the covered
+    /// packets.
     pub(crate) fn owner(&self) -> Owner {
-        let class = self.covered.iter().map(|covered| covered.wait).max();
+        let class = self.covered.iter().map(|covered| covered.class).max();
         Owner::Group(self.egress.0, self.group, class.unwrap_or(Class::HighRate))
     }
 
-    /// How many there are.
+    /// Returns the number of the batch's repair packets to send.
     pub(crate) const fn repair_count(&self) -> usize {
         self.repairs
     }
 }
 
-/// What sets one group apart from another.
+/// Key of a coding group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GroupKey {
-    pub(crate) egress: EgressPort,
-    /// The coding group of the grants.
+    pub(crate) egress: RelayPeerId,
+    /// Number of the coding group, which the grants of its flows name.
     pub(crate) group: u32,
-    /// Most source packets of a batch, k, and repair packets of a full one, `r_c`.
+    /// Shape of a batch: number of source packets if it is full, k, and of repair packets, `r_c`.
     pub(crate) shape: (u8, u8),
 }
 
 impl GroupKey {
-    /// How long packets may be whose repair packets have room for digests, in full batches.
+    /// Returns the longest packet length for which a full batch's repair packets can include
+    /// digests.
     pub(crate) fn digested_bytes_max(self) -> usize {
         let digested = usize::from(self.shape.0) * (Entry::BYTES + 4);
         PACKET_BYTES_MAX.saturating_sub(CROSS_STREAM_OVERHEAD + digested)
     }
 }
 
-/// The numbers of batches: all groups towards an egress relay share a row, as it tells batches apart by number.
+/// Next batch number for each egress relay. All groups towards an egress relay share its sequence,
+/// because it identifies batches by their number.
 #[derive(Debug, Default)]
 pub(crate) struct BatchNumbers {
     next: Vec<u32>,
 }
 
 impl BatchNumbers {
-    fn take(&mut self, egress: EgressPort) -> BatchId {
-        let place = usize::from(egress.0);
-        if self.next.len() <= place {
-            self.next.resize(place + 1, 0);
+    fn allocate(&mut self, egress: RelayPeerId) -> BatchId {
+        let index = usize::from(egress.0);
+        if self.next.len() <= index {
+            self.next.resize(index + 1, 0);
         }
-        let number = self.next[place];
-        self.next[place] = number.wrapping_add(1);
+        let number = self.next[index];
+        self.next[index] = number.wrapping_add(1);
         BatchId::new(number)
     }
 }
 
-/// The batches of one group.
+/// A coding group with its open batches: flows whose packets may share batches.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct CodingGroup {
     pub(crate) key: GroupKey,
-    /// The tenant whose flow began it.
+    /// Tenant whose flow began the group.
     pub(crate) tenant: TenantId,
-    /// Memory of its table of flows, and whose it is.
+    /// Holder and bytes of the charge for the group's table of flows.
     table: (Holder, u64),
-    placement: Placement<FullestFirst>,
+    batcher: Batcher<FullestFirst>,
     open: Vec<OpenBatch>,
     engine: Engine,
-    /// How many flows are registered with it, and what they send at most.
+    /// Number of the group's registered flows; `rate_sum` is the sum of their rates in bit/s.
     flows: u32,
-    income: u128,
+    rate_sum: u128,
 }
 
-impl Group {
-    /// An empty group.
+impl CodingGroup {
+    /// Creates an empty group.
     pub(crate) fn new(engine: Engine, key: GroupKey, tenant: TenantId) -> Self {
-        let settings = Settings {
+        let settings = BatcherSettings {
             batch_packets: key.shape.0,
             batch_repairs: key.shape.1,
             queues: CODING_QUEUES,
-            spending: Spending::Budget { percent: OVERHEAD_PERCENT, reserve: Bytes::new(OVERHEAD_RESERVE) },
+            redundancy: RedundancyPolicy::TokenBucket {
+                percent: OVERHEAD_PERCENT,
+                reserve: Bytes::new(OVERHEAD_RESERVE),
+            },
         };
-        let placement = Placement::new(settings, FullestFirst);
+        let batcher = Batcher::new(settings, FullestFirst);
         Self {
             key,
             tenant,
             table: (Holder::default(), 0),
-            placement,
+            batcher,
             open: Vec::new(),
             engine,
             flows: 0,
-            income: 0,
+            rate_sum: 0,
         }
     }
 
-    /// Puts a packet of a flow with this holder into a batch; closed batches, before and after, go to `close`. `false` if its holder may take no
-    /// memory for it.
+    /// Adds a packet to a batch of the group. Calls `close` for the batches that close before and
+    /// after. Returns `false` if the packet's holder has no memory left for the batch.
     pub(crate) fn add(
         &mut self,
-        (packet, holder): (&Packet, Holder),
-        covered: Covered,
+        (packet, holder): (&BatchPacket, Holder),
+        covered: CoveredPacket,
         coded: &[u8],
         (numbers, memory): (&mut BatchNumbers, &mut FlowMemory),
         now: Time,
         mut close: impl FnMut(&ClosedBatch<'_>),
     ) -> bool {
         self.expire(numbers, now, &mut close);
-        let is_known = self.placement.knows(packet.flow.slot);
-        if !is_known && !memory.has_room(holder) {
+        let is_known = self.batcher.has_flow_slot(packet.flow.slot);
+        if !is_known && !memory.has_capacity(holder) {
             return false;
         }
-        let decision = self.placement.place(packet, BATCH_WAIT, now);
-        if let Some(closed) = decision.closed_before {
-            self.close(closed, numbers, &mut close);
+        let decision = self.batcher.add(packet, BATCH_WAIT, now);
+        if let Some(closed_queue) = decision.closed_before {
+            self.close(closed_queue, numbers, &mut close);
         }
         // The tables grow for new flows and for new queues.
         if !is_known || self.open.len() <= decision.queue {
-            self.settle_table(holder, memory);
+            self.update_table_charge(holder, memory);
         }
         let batch = self.batch(decision.queue, holder, memory);
         let is_covered = batch.is_some();
@@ -178,85 +190,88 @@ impl Group {
             batch.encoder.add(coded).expect("the length of copies is checked, and a full batch is closed");
             batch.covered.push(covered);
         }
-        if let Some(closed) = decision.closed_after {
-            self.close(closed, numbers, &mut close);
+        if let Some(closed_queue) = decision.closed_after {
+            self.close(closed_queue, numbers, &mut close);
         }
         is_covered
     }
 
-    /// Charges the holder whose flow the table of flows last grew for.
-    fn settle_table(&mut self, holder: Holder, memory: &mut FlowMemory) {
-        let bytes = self.placement.bytes();
+    /// Charges the table of flows to the holder whose flow it last grew for.
+    fn update_table_charge(&mut self, holder: Holder, memory: &mut FlowMemory) {
+        let bytes = self.batcher.bytes();
         if bytes != self.table.1 {
-            memory.give_back(self.table.0, self.table.1);
+            memory.refund(self.table.0, self.table.1);
             memory.charge(holder, bytes);
             self.table = (holder, bytes);
         }
     }
 
-    /// Gives back the memory of a group that ends.
+    /// Refunds the memory of a group without flows to its holders, and discards its open batches.
     pub(crate) fn release(&mut self, memory: &mut FlowMemory) {
         let bytes = self.batch_bytes();
         for batch in self.open.drain(..) {
-            memory.give_back(batch.holder, bytes);
+            memory.refund(batch.holder, bytes);
         }
-        memory.give_back(self.table.0, core::mem::take(&mut self.table.1));
+        memory.refund(self.table.0, core::mem::take(&mut self.table.1));
     }
 
-    /// Memory of one open batch.
+    /// Returns the memory of one open batch with its repair packets, in bytes.
     fn batch_bytes(&self) -> u64 {
         let buffers = usize::from(self.key.shape.1) * (CODED_BYTES_MAX + size_of::<AlignedBuffer>());
         (size_of::<OpenBatch>() + buffers) as u64
     }
 
-    /// Closes the batches whose time has come.
+    /// Closes the batches whose deadline has passed, and calls `close` for each.
     pub(crate) fn expire(
         &mut self,
         numbers: &mut BatchNumbers,
         now: Time,
         mut close: impl FnMut(&ClosedBatch<'_>),
     ) {
-        while let Some(closed) = self.placement.expire(now) {
-            self.close(closed, numbers, &mut close);
+        while let Some(closed_queue) = self.batcher.expire(now) {
+            self.close(closed_queue, numbers, &mut close);
         }
     }
 
-    /// When the next batch's time comes.
+    /// Returns the earliest deadline of the group's open batches.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.placement.deadline()
+        self.batcher.deadline()
     }
 
-    /// Takes in a flow that sends so much at most.
+    /// Counts a registered flow with this rate, and adapts the reserve of redundancy.
     pub(crate) fn join(&mut self, rate: Rate) {
         self.flows += 1;
-        self.income += u128::from(rate.bits_per_second());
+        self.rate_sum += u128::from(rate.bits_per_second());
         self.set_reserve();
     }
 
-    /// Lets such a flow go.
+    /// Removes a registered flow with this rate from the counts, and adapts the reserve of
+    /// redundancy.
     pub(crate) fn leave(&mut self, rate: Rate) {
         self.flows -= 1;
-        self.income -= u128::from(rate.bits_per_second());
+        self.rate_sum -= u128::from(rate.bits_per_second());
         self.set_reserve();
     }
 
-    /// Whether no flow is registered with it.
+    /// True if the group has no registered flows.
     pub(crate) const fn is_empty(&self) -> bool {
         self.flows == 0
     }
 
-    /// As much is kept in reserve for repair packets as an eighth of a second earns.
+    /// Sets the batcher's reserve to the redundancy that the group's flows earn in [`RESERVE_TIME`]
+    /// at their rates.
     fn set_reserve(&mut self) {
-        let income = Rate::from_bits_per_second(u64::try_from(self.income).unwrap_or(u64::MAX));
+        let income = Rate::from_bits_per_second(u64::try_from(self.rate_sum).unwrap_or(u64::MAX));
         let (packets, repairs) = (u64::from(self.key.shape.0), u64::from(self.key.shape.1));
-        let second = income.bytes_in(RESERVE_TIME).unwrap_or(Bytes::MAX).count();
-        let reserve = second.saturating_mul(repairs * u64::from(OVERHEAD_PERCENT)) / (packets * 100);
-        self.placement.set_reserve(Bytes::new(reserve.max(OVERHEAD_RESERVE)));
+        let earned = income.bytes_in(RESERVE_TIME).unwrap_or(Bytes::MAX).count();
+        let reserve = earned.saturating_mul(repairs * u64::from(OVERHEAD_PERCENT)) / (packets * 100);
+        self.batcher.set_reserve(Bytes::new(reserve.max(OVERHEAD_RESERVE)));
     }
 
-    /// The batch that a packet goes into, begun if its holder may take the memory.
+    /// Returns the open batch of a queue, and allocates it if the holder has the memory; `None`
+    /// without memory.
     fn batch(&mut self, queue: usize, holder: Holder, memory: &mut FlowMemory) -> Option<&mut OpenBatch> {
-        while self.open.len() <= queue && memory.take(holder, self.batch_bytes()) {
+        while self.open.len() <= queue && memory.try_charge(holder, self.batch_bytes()) {
             let encoder = encoder(self.engine, self.key.shape.1);
             self.open.reserve_exact(1);
             self.open.push(OpenBatch { holder, encoder, covered: ArrayVec::new() });
@@ -264,14 +279,20 @@ impl Group {
         self.open.get_mut(queue)
     }
 
-    fn close(&mut self, closed: Closed, numbers: &mut BatchNumbers, mut close: impl FnMut(&ClosedBatch<'_>)) {
+    fn close(
+        &mut self,
+        closed_queue: ClosedQueue,
+        numbers: &mut BatchNumbers,
+        mut close: impl FnMut(&ClosedBatch<'_>),
+    ) {
         let GroupKey { egress, group, .. } = self.key;
-        // Of a batch whose packets were left out, nothing is sent.
-        let Some(batch) = self.open.get_mut(closed.queue).filter(|batch| !batch.covered.is_empty()) else {
+        // A batch without packets is discarded: its packets were left out for lack of memory.
+        let Some(batch) = self.open.get_mut(closed_queue.queue).filter(|batch| !batch.covered.is_empty())
+        else {
             return;
         };
-        let number = numbers.take(egress);
-        let repairs = usize::from(closed.repairs);
+        let number = numbers.allocate(egress);
+        let repairs = usize::from(closed_queue.repairs);
         let covered = core::mem::take(&mut batch.covered);
         let encoder = &mut batch.encoder;
         close(&ClosedBatch { egress, group, batch: number, covered: &covered, encoder, repairs });

@@ -1,19 +1,30 @@
-//! The ingress half of a relay: takes copies from senders nearby, and makes of them what their flows ask for.
+//! The ingress half of a relay: receives copies from nearby senders, and codes, stores or forwards
+//! them as each flow's service requires.
 //!
-//! It speaks in flows, sequence numbers and coded bytes; sessions and the wire are the relay's business, behind
-//! [`Sink`].
+//! It works on flows, sequence numbers and coded bytes. A [`Sink`] sends its outputs on sessions.
 //!
-//! A copy goes through two coders (J-QoS 3.1): the *in-stream* block of its flow, and a *cross-stream* batch with
-//! packets of other flows towards the same egress relay. Or it is carried on whole, to be cached or forwarded: also beside both
-//! coders, while the direct path of its flow is dark.
+//! Two coders cover a copy (J-QoS 3.1): the *in-stream* block of its flow, and a *cross-stream*
+//! batch with packets of other flows towards the same egress relay. For other services, the relay
+//! forwards the copy whole, for an egress relay that stores or forwards it. During an outage of a
+//! coded flow's direct path, it does both.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `copies` | sequence numbers of a flow's copies, and NACKs to the sender |
+//! | `counters` | counters of the ingress half |
+//! | `flow` | registration and state of a flow |
+//! | `grant_policers` | rate limit of the flows of one grant together |
+//! | `group` | coding groups and their batches |
+//! | `path_outage` | flows with an outage of their direct path |
+//! | `relayed_copies` | copies forwarded to egress relays, and their retransmission |
 
-mod carried;
-mod ceilings;
 mod copies;
 mod counters;
-mod dark;
 mod flow;
+mod grant_policers;
 mod group;
+mod path_outage;
+mod relayed_copies;
 
 use alloc::vec::Vec;
 
@@ -21,116 +32,120 @@ use arrayvec::ArrayVec;
 use byway_code::{Engine, prefetch_value};
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair, Refusal};
-use byway_wire::{Alias, CODED_OVERHEAD, Ecn, FlowKey, SequenceNumber, TenantId};
+use byway_wire::{Alias, CODED_OVERHEAD, Ecn, FlowKey, SequenceNumber, Service, TenantId};
 
-pub(crate) use ceilings::Ceiling;
-pub(crate) use copies::Copy;
+pub(crate) use copies::CopyStatus;
 pub use counters::IngressCounters;
-pub(crate) use flow::{FlowSlot, Onward, Registration, SET_ASIDE_BYTES, SLOT_BYTES};
-pub(crate) use group::{ClosedBatch, Covered, GroupKey};
+pub(crate) use flow::{FlowSlot, NextHop, RESERVED_BYTES, Registration, SLOT_BYTES};
+pub(crate) use grant_policers::GrantPolicer;
+pub(crate) use group::{ClosedBatch, CoveredPacket, GroupKey, RelayPeerId};
 
 use super::flow_memory::{FlowMemory, Holder};
-use ceilings::Ceilings;
-use dark::DarkPaths;
-pub(crate) use dark::PathOutage;
 use flow::IngressFlow;
-use group::{BatchNumbers, Group};
+use grant_policers::GrantPolicers;
+use group::{BatchNumbers, CodingGroup};
+pub(crate) use path_outage::PathOutage;
+use path_outage::PathOutages;
 
 use crate::growth;
 use crate::limits::{
-    CARRIED_RETENTION, CODED_BYTES_MAX, COPY_RETENTION, EGRESS_PORTS_MAX, GROUP_SHAPES_MAX, GROUPS_MAX,
-    INGRESS_FLOWS_MAX,
+    CODED_BYTES_MAX, COPY_RETENTION, EGRESS_RELAYS_MAX, GROUP_SHAPES_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX,
+    RELAYED_COPY_RETENTION,
 };
 use crate::outbox::Owner;
+use crate::parts::batcher::{BatchPacket, BatchedFlow};
 use crate::parts::block_encoder::BlockEncoder;
-use crate::parts::packet_log::PacketLog;
-use crate::parts::placement::{Packet, PlacedFlow};
+use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::timers::{TimerKey, Timers};
-use byway_wire::Service;
 
-/// A way to an egress relay, by number: a session with another relay, or this relay itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EgressPort(pub(crate) u16);
-
-/// A copy as it comes from its sender.
+/// A copy that arrives from its sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivingCopy<'a> {
     pub(crate) sequence_low: u32,
     pub(crate) coded: &'a [u8],
-    /// Whether it was asked for again.
+    /// True if its sender marked it as sent again after a copy NACK.
     pub(crate) is_resent: bool,
-    /// The ECN field that it arrived with.
+    /// ECN field of the IP packet in which it arrived.
     pub(crate) ecn: Ecn,
 }
 
-/// Where the ingress half puts what it makes.
+/// Outputs of the ingress half, which the relay implements.
 pub(crate) trait Sink {
-    /// The digest that vouches for a packet, if the egress relay wants digests.
+    /// Returns the digest of a packet's coded bytes, if the egress relay wants digests.
     fn digest(
         &mut self,
-        port: EgressPort,
+        peer: RelayPeerId,
         alias: Alias,
         sequence: SequenceNumber,
         coded: &[u8],
     ) -> Option<[u8; 4]>;
-    /// Sends the repair packets of a batch.
-    fn cross_stream(&mut self, batch: &ClosedBatch<'_>);
-    /// Sends a repair packet of a flow's block.
-    fn in_stream(&mut self, port: EgressPort, owner: Owner, repair: &InStreamRepair<'_>);
-    /// Carries a copy on, with the mark that it came with; to be delivered, or to be kept. Whether it may get lost on its
-    /// way: it goes to another relay.
-    fn carry(
+    /// Sends a closed batch's repair packets to its egress relay.
+    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>);
+    /// Sends a repair packet of a flow's in-stream block to an egress relay.
+    fn send_in_stream(&mut self, peer: RelayPeerId, owner: Owner, repair: &InStreamRepair<'_>);
+    /// Forwards a copy to a next hop, with its ECN mark. With `is_forwarded`, the next hop delivers
+    /// the copy; otherwise it stores it. Returns `true` if the copy may be lost, because it goes to
+    /// another relay.
+    fn relay_copy(
         &mut self,
-        onward: Onward,
+        next_hop: NextHop,
         owner: Owner,
         sequence: SequenceNumber,
         coded: &[u8],
         ecn: Ecn,
         is_forwarded: bool,
     ) -> bool;
-    /// Sends a copy to the flow's receivers that are registered here, as the direct path would; how many there are.
-    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], ecn: Ecn) -> u64;
-    /// Asks the flow's sender for copies again.
-    fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
+    /// Sends a copy to the flow's receivers at this relay, in place of their sender. Returns their
+    /// number.
+    fn send_duplicates(
+        &mut self,
+        flow: &Registration,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        ecn: Ecn,
+    ) -> u64;
+    /// Sends a copy NACK for one sequence number to the flow's sender.
+    fn request_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
 }
 
-/// The ingress half of a relay.
+/// The ingress half of a relay: codes, stores or forwards copies from nearby senders.
 #[derive(Debug)]
 pub(crate) struct Ingress {
     engine: Engine,
     flows: Vec<Option<IngressFlow>>,
     free: Vec<FlowSlot>,
-    groups: Vec<Group>,
-    ceilings: Ceilings,
+    groups: Vec<CodingGroup>,
+    policers: GrantPolicers,
     batch_numbers: BatchNumbers,
-    dark: DarkPaths,
-    /// When something of a flow is due.
+    outages: PathOutages,
+    /// Timers of the flows: blocks, copy NACKs and idle checks.
     timers: Timers,
-    /// What egress relays may ask for.
-    log: PacketLog,
+    /// Stored copies, which egress relays may request by copy NACKs.
+    log: PacketBuffer,
     memory: FlowMemory,
     pub(crate) counters: IngressCounters,
 }
 
 impl Ingress {
-    /// Packets and flows may take so much memory.
+    /// Creates the ingress half. `packets` and `flows` limit the memory of stored packets and of
+    /// flow state.
     pub(crate) fn new(engine: Engine, packets: Bytes, flows: Bytes) -> Self {
         Self {
             engine,
             flows: Vec::new(),
             free: Vec::new(),
             groups: Vec::new(),
-            ceilings: Ceilings::default(),
+            policers: GrantPolicers::default(),
             batch_numbers: BatchNumbers::default(),
-            dark: DarkPaths::default(),
+            outages: PathOutages::default(),
             timers: Timers::new(),
-            log: PacketLog::new(packets, CARRIED_RETENTION),
+            log: PacketBuffer::new(packets, RELAYED_COPY_RETENTION),
             memory: FlowMemory::new(flows),
             counters: IngressCounters::default(),
         }
     }
 
-    /// Registers a flow; `register` is told the slot that it gets.
+    /// Registers a flow of a sender. `register` makes the registration for the given slot.
     pub(crate) fn register(
         &mut self,
         register: impl FnOnce(FlowSlot) -> Registration,
@@ -142,53 +157,55 @@ impl Ingress {
         });
         let registration = register(slot);
         if let Some(key) = registration.group {
-            let group = self.group(key, registration.owned_by);
+            let group = self.group_index(key, registration.tenant);
             self.groups[group].join(registration.rate);
         }
-        let ceiling = self.ceilings.join(&registration.ceiling, now);
-        self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, ceiling, now));
+        let policer = self.policers.join(&registration.policer, now);
+        self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, policer, now));
         slot
     }
 
-    /// Checks that another flow of a tenant may be registered, with this group. A tenant begins as many groups as are left beside.
-    pub(crate) fn check_room(&self, group: Option<GroupKey>, tenant: TenantId) -> Result<(), Refusal> {
+    /// Returns a refusal if there is no capacity for another flow of a tenant, with this coding
+    /// group. A tenant may begin a group if it has begun fewer groups than remain free.
+    pub(crate) fn check_capacity(&self, group: Option<GroupKey>, tenant: TenantId) -> Result<(), Refusal> {
         let is_known = group.is_none_or(|key| self.groups.iter().any(|group| group.key == key));
         let shapes = |key: GroupKey| {
-            let of_flows = |group: &&Group| (group.key.egress, group.key.group) == (key.egress, key.group);
-            self.groups.iter().filter(of_flows).count()
+            let has_same_flows =
+                |group: &&CodingGroup| (group.key.egress, group.key.group) == (key.egress, key.group);
+            self.groups.iter().filter(has_same_flows).count()
         };
         let may_begin =
             self.groups.len() < GROUPS_MAX && group.is_none_or(|key| shapes(key) < GROUP_SHAPES_MAX);
         if self.flows.len() - self.free.len() == INGRESS_FLOWS_MAX || !(is_known || may_begin) {
-            return Err(Refusal::NoRoom);
+            return Err(Refusal::Full);
         }
         let own = self.groups.iter().filter(|group| group.tenant == tenant).count();
         if is_known || own < GROUPS_MAX - self.groups.len() { Ok(()) } else { Err(Refusal::QuotaReached) }
     }
 
-    /// Charges a flow's copies to another grant from now on.
-    pub(crate) fn set_ceiling(&mut self, slot: FlowSlot, ceiling: &Ceiling, now: Time) {
+    /// Charges a flow's copies to the policer of a new grant from now on.
+    pub(crate) fn set_policer(&mut self, slot: FlowSlot, policer: &GrantPolicer, now: Time) {
         let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        let joined = self.ceilings.join(ceiling, now);
-        self.ceilings.leave(core::mem::replace(&mut flow.ceiling, joined), now);
+        let policer_slot = self.policers.join(policer, now);
+        self.policers.leave(core::mem::replace(&mut flow.policer, policer_slot), now);
     }
 
-    /// Whose memory the flows of a session take.
+    /// Returns the accounts of a session and its tenant, to which its flows are charged.
     pub(crate) fn holder(&mut self, session: u32, tenant: TenantId) -> Holder {
         self.memory.holder(session, tenant)
     }
 
-    /// The memory that is taken by what is known of flows.
-    pub(crate) const fn flows_held(&self) -> Bytes {
+    /// Returns the memory of sent flows' state, beyond what registrations reserve.
+    pub(crate) const fn flow_state_bytes(&self) -> Bytes {
         self.memory.used()
     }
 
-    /// Forgets a flow.
+    /// Removes a flow with its timer and state, and its coding group if the flow was the last one.
     pub(crate) fn unregister(&mut self, slot: FlowSlot, now: Time) {
         if let Some(mut flow) = self.flows[slot.0 as usize].take() {
-            if let Some(active) = flow.rest() {
+            if let Some(active) = flow.deactivate() {
                 self.memory.release(&active.memory);
             }
             self.timers.disarm(TimerKey::new(slot.0));
@@ -201,83 +218,84 @@ impl Ingress {
                 }
                 self.groups.retain(|group| !group.is_empty());
             }
-            self.ceilings.leave(flow.ceiling, now);
-            self.dark.forget(flow.registration.group, slot);
+            self.policers.leave(flow.policer, now);
+            self.outages.forget(flow.registration.group, slot);
             self.free.push(slot);
         }
     }
 
-    /// Adds a way on for a flow's copies.
-    pub(crate) fn add_onward(&mut self, slot: FlowSlot, onward: Onward) {
-        if let Some(flow) = self.flow_mut(slot).filter(|flow| !flow.onward.is_full()) {
-            flow.onward.push(onward);
+    /// Adds an egress relay for a flow's copies, unless there are [`EGRESS_RELAYS_MAX`].
+    pub(crate) fn add_next_hop(&mut self, slot: FlowSlot, next_hop: NextHop) {
+        if let Some(flow) = self.flow_mut(slot).filter(|flow| !flow.next_hops.is_full()) {
+            flow.next_hops.push(next_hop);
         }
     }
 
-    /// Removes the way on through a port.
-    pub(crate) fn remove_onward(&mut self, slot: FlowSlot, port: EgressPort) {
+    /// Removes a peer relay from the next hops of a flow.
+    pub(crate) fn remove_next_hop(&mut self, slot: FlowSlot, peer: RelayPeerId) {
         if let Some(flow) = self.flow_mut(slot) {
-            flow.onward.retain(|onward| onward.port != port);
+            flow.next_hops.retain(|next_hop| next_hop.peer != peer);
         }
     }
 
-    /// Brings a flow into the cache.
+    /// Prefetches a flow's state into the processor's cache.
     pub(crate) fn prefetch(&self, slot: FlowSlot) {
         if let Some(flow) = self.flow(slot) {
             prefetch_value(flow);
         }
     }
 
-    /// The key of a flow.
+    /// Returns the key of a sent flow; `None` if the slot is free.
     pub(crate) fn key(&self, slot: FlowSlot) -> Option<FlowKey> {
         self.flow(slot).map(|flow| flow.registration.key)
     }
 
-    /// The ways on of a flow.
-    pub(crate) fn onward(&self, slot: FlowSlot) -> ArrayVec<Onward, EGRESS_PORTS_MAX> {
-        self.flow(slot).map(|flow| flow.onward.clone()).unwrap_or_default()
+    /// Returns the next hops of a flow's copies: one egress relay, or several for a group.
+    pub(crate) fn next_hops(&self, slot: FlowSlot) -> ArrayVec<NextHop, EGRESS_RELAYS_MAX> {
+        self.flow(slot).map(|flow| flow.next_hops.clone()).unwrap_or_default()
     }
 
-    /// Notes whether the flow has a receiver behind a port.
-    pub(crate) fn set_known(&mut self, slot: FlowSlot, port: EgressPort, known: bool) {
-        let onward = self.flow_mut(slot).map(|flow| flow.onward.as_mut_slice()).unwrap_or_default();
-        for onward in onward.iter_mut().filter(|onward| onward.port == port) {
-            onward.known = known;
+    /// Records if a flow has a receiver at a peer relay. Without one, nothing is sent there.
+    pub(crate) fn set_has_receiver(&mut self, slot: FlowSlot, peer: RelayPeerId, has_receiver: bool) {
+        let next_hops = self.flow_mut(slot).map(|flow| flow.next_hops.as_mut_slice()).unwrap_or_default();
+        for next_hop in next_hops.iter_mut().filter(|next_hop| next_hop.peer == peer) {
+            next_hop.has_receiver = has_receiver;
         }
     }
 
-    /// Notes how far away the flow's sender is.
+    /// Sets the round-trip time to the flow's sender.
     pub(crate) fn set_round_trip(&mut self, slot: FlowSlot, round_trip: Duration) {
         if let Some(flow) = self.flow_mut(slot) {
             flow.round_trip = round_trip;
         }
     }
 
-    /// Notes that the direct path of a flow is dark, or not any more.
-    pub(crate) fn set_dark(&mut self, slot: FlowSlot, outage: PathOutage, now: Time) {
-        let flow = self.flow(slot).filter(|flow| flow.onward.len() == 1);
+    /// Records the begin or end of an outage of a flow's direct path. A flow with several next hops
+    /// is never forwarded for that.
+    pub(crate) fn set_outage(&mut self, slot: FlowSlot, outage: PathOutage, now: Time) {
+        let flow = self.flow(slot).filter(|flow| flow.next_hops.len() == 1);
         if let Some(group) = flow.map(|flow| flow.registration.group) {
-            self.dark.set(group, slot, outage, now);
+            self.outages.set(group, slot, outage, now);
         }
     }
 
-    /// The service and the rate of a flow.
+    /// Returns the service and the rate of a registered flow.
     pub(crate) fn service_of(&self, slot: FlowSlot) -> Option<(Service, Rate)> {
         self.flow(slot).map(|flow| (flow.registration.service, flow.registration.rate))
     }
 
-    /// Whether the sender of a flow copies only some packets.
+    /// True if the sender of a flow copies only some packets.
     pub(crate) fn is_selective(&self, slot: FlowSlot) -> bool {
         self.flow(slot).is_some_and(|flow| flow.registration.is_selective)
     }
 
-    /// How many slots there are, in use or not.
+    /// Returns the number of slots for sent flows, in use or free.
     pub(crate) const fn slots(&self) -> usize {
         self.flows.len()
     }
 
-    /// The memory of the packets that are kept.
-    pub(crate) fn packets_held(&self) -> Bytes {
+    /// Returns the memory of all stored copies.
+    pub(crate) fn buffered_bytes(&self) -> Bytes {
         self.log.held()
     }
 
@@ -289,41 +307,48 @@ impl Ingress {
         self.flows.get_mut(slot.0 as usize)?.as_mut()
     }
 
-    /// Takes a copy of a packet.
-    pub(crate) fn copy(&mut self, slot: FlowSlot, copy: &ArrivingCopy<'_>, sink: &mut impl Sink, now: Time) {
-        let Some(sequence) = self.take(slot, copy, now) else {
+    /// Handles a copy from a sender: codes, stores or forwards it, as the flow's service requires.
+    pub(crate) fn on_copy(
+        &mut self,
+        slot: FlowSlot,
+        copy: &ArrivingCopy<'_>,
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        let Some(sequence) = self.accept_copy(slot, copy, now) else {
             return;
         };
         let ArrivingCopy { coded, ecn, .. } = *copy;
-        let flow = self.flows[slot.0 as usize].as_ref().expect("the copy was taken for a flow");
+        let flow = self.flows[slot.0 as usize].as_ref().expect("the flow of an accepted copy exists");
         if flow.registration.duplicates {
-            let receivers = sink.duplicate(&flow.registration, sequence, coded, ecn);
+            let receivers = sink.send_duplicates(&flow.registration, sequence, coded, ecn);
             self.counters.duplicated += receivers;
             self.counters.duplicated_bytes += receivers * coded.len() as u64;
         }
         match flow.registration.service {
             Service::Internet => {}
             Service::Coding => {
-                // A packet that is lost for certain takes one repair packet of its batch from the others: whole, it costs no
-                // more than one for the batch, and leaves them all.
-                let is_known = flow.onward.iter().any(|onward| onward.known);
-                if is_known && self.dark.carries(flow.registration.group, slot, now) {
-                    self.carry(slot, sequence, (coded, ecn), sink, now);
-                } else if is_known {
-                    self.keep(slot, sequence, coded, false, now);
+                // A packet that is certainly lost would use up one repair packet of its batch.
+                // Forwarding it whole costs no more bytes, and leaves all repair packets to the
+                // other flows.
+                let has_receiver = flow.next_hops.iter().any(|next_hop| next_hop.has_receiver);
+                if has_receiver && self.outages.relays_flow(flow.registration.group, slot, now) {
+                    self.relay_copy(slot, sequence, (coded, ecn), sink, now);
+                } else if has_receiver {
+                    self.buffer_copy(slot, sequence, coded, false, now);
                 }
                 self.add_to_block(slot, sequence, coded, sink, now);
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }
             Service::Caching | Service::Forwarding | Service::Both => {
-                self.carry(slot, sequence, (coded, ecn), sink, now);
+                self.relay_copy(slot, sequence, (coded, ecn), sink, now);
             }
         }
-        self.plan(slot);
+        self.schedule(slot);
     }
 
-    /// Checks a copy against the flow's rate, and against those that came before.
-    fn take(&mut self, slot: FlowSlot, copy: &ArrivingCopy<'_>, now: Time) -> Option<SequenceNumber> {
+    /// Charges a copy to its flow and grant. Returns its sequence number; `None` to discard it.
+    fn accept_copy(&mut self, slot: FlowSlot, copy: &ArrivingCopy<'_>, now: Time) -> Option<SequenceNumber> {
         let ArrivingCopy { sequence_low, coded, is_resent, .. } = *copy;
         let engine = self.engine;
         let flow = self.flows.get_mut(slot.0 as usize)?.as_mut()?;
@@ -332,35 +357,35 @@ impl Ingress {
             return None;
         }
         let bytes = Bytes::from(coded.len());
-        if !flow.budget.take(bytes, now) || !self.ceilings.take(flow.ceiling, bytes, now) {
+        if !flow.budget.try_consume(bytes, now) || !self.policers.try_charge(flow.policer, bytes, now) {
             self.counters.copies_beyond_rate += 1;
             return None;
         }
         let active = flow.activate(engine, &mut self.memory, now);
-        let sequence = active.copies.full(sequence_low);
-        match active.copies.arrived(sequence, now) {
-            Copy::New => {
+        let sequence = active.copies.full_sequence(sequence_low);
+        match active.copies.on_copy(sequence, now) {
+            CopyStatus::New => {
                 self.counters.copies += 1;
                 self.counters.copies_bytes += coded.len() as u64;
-                self.counters.copies_resent += u64::from(is_resent);
+                self.counters.copies_retransmitted += u64::from(is_resent);
                 Some(sequence)
             }
-            Copy::Repeated => {
-                self.counters.copies_repeated += 1;
+            CopyStatus::Duplicate => {
+                self.counters.copies_duplicate += 1;
                 None
             }
-            Copy::TooOld => {
+            CopyStatus::TooOld => {
                 self.counters.copies_too_old += 1;
                 None
             }
         }
     }
 
-    /// Passes on a repair packet that the flow's sender made itself.
+    /// Forwards a repair packet that the flow's sender made.
     ///
-    /// It stands for as many bytes of source packets as blocks of the registered shape cover for each of theirs, and
-    /// counts as those do against the flow's rate.
-    pub(crate) fn own_repair(
+    /// It is charged to the flow's rate as the source packets that it represents: the bytes of
+    /// source packets for each repair packet in a block of the registered shape.
+    pub(crate) fn on_sender_repair(
         &mut self,
         slot: FlowSlot,
         repair: &InStreamRepair<'_>,
@@ -370,9 +395,9 @@ impl Ingress {
         let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        let is_owed = flow.registration.makes_repairs && repair.payload.len() >= CODED_OVERHEAD;
-        let Some(shape) = flow.registration.rates.in_stream.filter(|_| is_owed) else {
-            self.counters.own_repairs_refused += 1;
+        let is_permitted = flow.registration.sender_fec && repair.payload.len() >= CODED_OVERHEAD;
+        let Some(shape) = flow.registration.rates.in_stream.filter(|_| is_permitted) else {
+            self.counters.sender_fec_refused += 1;
             return;
         };
         if repair.payload.len() > CODED_BYTES_MAX {
@@ -381,16 +406,16 @@ impl Ingress {
         }
         let covered = repair.payload.len() * usize::from(shape.source_packets());
         let bytes = Bytes::from(covered / usize::from(shape.repair_packets()));
-        if !flow.budget.take(bytes, now) || !self.ceilings.take(flow.ceiling, bytes, now) {
+        if !flow.budget.try_consume(bytes, now) || !self.policers.try_charge(flow.policer, bytes, now) {
             self.counters.copies_beyond_rate += 1;
             return;
         }
-        for onward in flow.onward.iter().filter(|onward| onward.known) {
-            let head = InStreamHead { alias: onward.alias, ..repair.head };
-            self.counters.own_repairs += 1;
-            self.counters.own_repairs_bytes += repair.payload.len() as u64;
-            let own = InStreamRepair { head, payload: repair.payload };
-            sink.in_stream(onward.port, flow.registration.owner(), &own);
+        for next_hop in flow.next_hops.iter().filter(|next_hop| next_hop.has_receiver) {
+            let head = InStreamHead { alias: next_hop.alias, ..repair.head };
+            self.counters.sender_fec += 1;
+            self.counters.sender_fec_bytes += repair.payload.len() as u64;
+            let onward_repair = InStreamRepair { head, payload: repair.payload };
+            sink.send_in_stream(next_hop.peer, flow.registration.owner(), &onward_repair);
         }
     }
 
@@ -402,11 +427,11 @@ impl Ingress {
         sink: &mut impl Sink,
         now: Time,
     ) {
-        let flow = self.flows[slot.0 as usize].as_mut().expect("the copy was taken for a flow");
+        let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
         let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
             return;
         };
-        if block.leaves_out() {
+        if block.skip_packet() {
             return;
         }
         if !block.follows(sequence) {
@@ -416,20 +441,21 @@ impl Ingress {
         if block.is_beyond(sequence) {
             self.close_block(slot, sink, now);
         }
-        let flow = self.flows[slot.0 as usize].as_mut().expect("the copy was taken for a flow");
+        let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
         let block = flow.active_mut().and_then(|active| active.block.as_mut()).expect("the flow has a block");
         if block.add(sequence, coded, now) {
             self.close_block(slot, sink, now);
         }
     }
 
-    /// Sends the repair packets of a flow's block, and begins the next.
+    /// Sends the repair packets of a flow's block, except while the relay forwards packets of its
+    /// group in an outage. Begins the next block.
     fn close_block(&mut self, slot: FlowSlot, sink: &mut impl Sink, now: Time) {
         let Some(flow) = self.flow(slot) else {
             return;
         };
-        let onward = flow.onward.clone();
-        let is_dark = self.dark.carries_one_of(flow.registration.group, slot, now);
+        let next_hops = flow.next_hops.clone();
+        let is_out = self.outages.relays_any_of_group(flow.registration.group, slot, now);
         let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
             return;
         };
@@ -437,14 +463,14 @@ impl Ingress {
         let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
             return;
         };
-        if is_dark {
-            self.counters.in_stream_saved += block.made() as u64;
+        if is_out {
+            self.counters.in_stream_saved += block.repair_count() as u64;
         } else {
-            for onward in onward.iter().filter(|onward| onward.known) {
-                for repair in block.repairs(onward.alias) {
+            for next_hop in next_hops.iter().filter(|next_hop| next_hop.has_receiver) {
+                for repair in block.repairs(next_hop.alias) {
                     self.counters.in_stream += 1;
                     self.counters.in_stream_bytes += repair.payload.len() as u64;
-                    sink.in_stream(onward.port, owner, &repair);
+                    sink.send_in_stream(next_hop.peer, owner, &repair);
                 }
             }
         }
@@ -459,27 +485,29 @@ impl Ingress {
         sink: &mut impl Sink,
         now: Time,
     ) {
-        let flow = self.flows[slot.0 as usize].as_ref().expect("the copy was taken for a flow");
-        let Some(onward) = flow.onward.first().filter(|onward| onward.known).copied() else {
+        let flow = self.flows[slot.0 as usize].as_ref().expect("the flow of an accepted copy exists");
+        let Some(next_hop) = flow.next_hops.first().filter(|next_hop| next_hop.has_receiver).copied() else {
             self.counters.uncovered_unknown += 1;
             return;
         };
         let Some(key) = flow.registration.group else {
             return;
         };
-        let (placed, tenant) = (flow.registration.placed, flow.registration.tenant);
-        let wait = flow.registration.class;
+        let (flow_identity, tenant_class) = (flow.registration.batching, flow.registration.tenant_class);
+        let scheduling_class = flow.registration.class;
         let bytes = u16::try_from(coded.len()).expect("the length of copies is checked");
-        let digest = sink.digest(onward.port, onward.alias, sequence, coded);
-        let covered = Covered { alias: onward.alias, sequence, digest, tenant, wait };
-        // A false answer to what no digest vouches for is not told from a true one: that stays within a tenant.
-        let is_vouched = digest.is_some() && coded.len() <= key.digested_bytes_max();
-        let class = if is_vouched { placed.class } else { tenant };
-        let placed = PlacedFlow { class, ..placed };
-        let (holder, owned_by) = (flow.registration.holder, flow.registration.owned_by);
-        let group = self.group(key, owned_by);
+        let digest = sink.digest(next_hop.peer, next_hop.alias, sequence, coded);
+        let covered =
+            CoveredPacket { alias: next_hop.alias, sequence, digest, tenant_class, class: scheduling_class };
+        // Without a digest, the egress relay cannot detect a false answer. Such a packet shares
+        // batches only with packets of its tenant.
+        let has_digest = digest.is_some() && coded.len() <= key.digested_bytes_max();
+        let class = if has_digest { flow_identity.class } else { tenant_class };
+        let flow_identity = BatchedFlow { class, ..flow_identity };
+        let (holder, tenant) = (flow.registration.holder, flow.registration.tenant);
+        let group = self.group_index(key, tenant);
         let Self { counters, batch_numbers: numbers, memory, groups, .. } = self;
-        let packet = Packet { flow: placed, bytes };
+        let packet = BatchPacket { flow: flow_identity, bytes };
         let is_covered =
             groups[group].add((&packet, holder), covered, coded, (numbers, memory), now, |batch| {
                 close_batch(batch, counters, sink);
@@ -487,20 +515,20 @@ impl Ingress {
         self.counters.uncovered_memory += u64::from(!is_covered);
     }
 
-    fn group(&mut self, key: GroupKey, tenant: TenantId) -> usize {
+    fn group_index(&mut self, key: GroupKey, tenant: TenantId) -> usize {
         if let Some(known) = self.groups.iter().position(|group| group.key == key) {
             return known;
         }
-        self.groups.push(Group::new(self.engine, key, tenant));
+        self.groups.push(CodingGroup::new(self.engine, key, tenant));
         self.groups.len() - 1
     }
 
-    /// When [`Ingress::handle_timeout`] is due.
+    /// Returns the time at which [`Ingress::handle_timeout`] is due; `None` without a timer.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.groups.iter().filter_map(Group::deadline).chain(self.timers.not_before()).min()
+        self.groups.iter().filter_map(CodingGroup::deadline).chain(self.timers.not_before()).min()
     }
 
-    /// Closes what waited long enough, and asks for copies that did not come.
+    /// Closes blocks and batches past their deadline, and sends NACKs for missing copies.
     pub(crate) fn handle_timeout(&mut self, sink: &mut impl Sink, now: Time) {
         let (counters, numbers) = (&mut self.counters, &mut self.batch_numbers);
         for group in &mut self.groups {
@@ -516,34 +544,34 @@ impl Ingress {
             return;
         };
         let again_after = flow.round_trip + flow.round_trip / 2;
-        let asks = !flow.registration.is_selective;
+        let sends_nacks = !flow.registration.is_selective;
         let Some(active) = flow.active_mut() else {
             return;
         };
         let block_is_due = active.block.as_ref().and_then(BlockEncoder::due).is_some_and(|due| due <= now);
-        let mut asked = 0;
-        active.copies.ask(again_after, now, |sequence| {
-            if asks {
-                asked += 1;
-                sink.ask_copy(slot, sequence);
+        let mut nack_count = 0;
+        active.copies.poll_nacks(again_after, now, |sequence| {
+            if sends_nacks {
+                nack_count += 1;
+                sink.request_copy(slot, sequence);
             }
         });
-        let rests = active.last_used + COPY_RETENTION <= now;
-        if rests {
+        let is_idle = active.last_used + COPY_RETENTION <= now;
+        if is_idle {
             self.log.release(now);
         }
-        self.counters.copies_asked += asked;
+        self.counters.copies_nacked += nack_count;
         if block_is_due {
             self.close_block(slot, sink, now);
         }
-        if rests && let Some(active) = self.flow_mut(slot).and_then(IngressFlow::rest) {
+        if is_idle && let Some(active) = self.flow_mut(slot).and_then(IngressFlow::deactivate) {
             self.memory.release(&active.memory);
         }
-        self.plan(slot);
+        self.schedule(slot);
     }
 
-    /// Makes sure that the flow is looked at in time.
-    fn plan(&mut self, slot: FlowSlot) {
+    /// Sets the flow's timer to its next block, copy NACK or idle check.
+    fn schedule(&mut self, slot: FlowSlot) {
         if let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) {
             let at = active.wake_at();
             self.timers.arm(TimerKey::new(slot.0), at);
@@ -551,7 +579,7 @@ impl Ingress {
     }
 }
 
-/// Sends a batch's repair packets, and counts what it covers.
+/// Sends a closed batch's repair packets, and counts its packets as covered or not.
 fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &mut impl Sink) {
     let packets = batch.covered.len() as u64;
     match (batch.repair_count(), packets) {
@@ -562,7 +590,7 @@ fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &m
             counters.cross_stream += repairs as u64;
             counters.cross_stream_bytes +=
                 batch.repairs().map(|repair| repair.payload.len() as u64).sum::<u64>();
-            sink.cross_stream(batch);
+            sink.send_cross_stream(batch);
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Conversations with a whole relay: agents and another relay are sessions that say what they are told to.
+//! Tests of a whole relay: agents and another relay are sessions that send scripted messages.
 
 mod admission;
 mod cooperation;
 mod floods;
 mod grants;
 mod groups;
-mod hops;
 mod memory;
-mod others;
+mod peer_relays;
 mod quotas;
-mod reach;
+mod reachability;
 mod registration;
+mod relay_hops;
 mod relaying;
 mod uplink;
 
@@ -20,24 +20,24 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
 use byway_wire::messages::{
-    AliasAnnouncement, AliasAnnouncements, AliasKnowledge, AliasKnowledges, Aliases, AliasesKnown, Consent,
-    Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole, Lost, Nack, Refusal,
-    Register,
+    AliasAnnouncement, AliasAnnouncements, AliasStatus, AliasStatuses, Aliases, AliasesReply, Consent,
+    CooperativeRefusal, Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole,
+    Nack, Refusal, Register,
 };
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
+use byway_wire::seal::{PortableProvider, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{
     Alias, BlockShape, Capabilities, CodingGroupId, Ecn, FlowKey, Grant, GrantedRelay, KilobitsPerSecond,
-    Message, Messages, Microseconds, Place, RangeSet, Receiver, SIGNATURE_BYTES, SequenceNumber, Service,
-    Services, Shard, TenantId,
+    Message, Messages, Microseconds, RangeSet, Receiver, RepairIndex, SIGNATURE_BYTES, SequenceNumber,
+    Service, Services, Shard, TenantId,
 };
 
-use super::{Authority, OtherRelay, Relay, RelayInput, RelaySettings, TenantLimits, UplinkSettings};
+use super::{Authority, PeerRelay, Relay, RelayInput, RelaySettings, TenantLimits, UplinkSettings};
 use crate::limits::{CODED_START, CONSENT, RELAY_MEMORY};
 use crate::network_path::LocalAddress;
-use crate::outbox::Urgency;
+use crate::outbox::Priority;
 use crate::random::Generator;
-use crate::session::{Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
+use crate::session::{EnvelopeContents, Inbound, LocalIdentity, RemoteIdentity, Route, SessionId, Sessions};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -55,15 +55,15 @@ fn secret(who: u8) -> StaticSecret {
     StaticSecret::from_bytes([who; 32])
 }
 
-/// The flow with this number between two agents.
+/// Returns the flow with this number between two agents.
 fn flow(sender: u8, receiver: u8, number: u16) -> FlowKey {
     let (sender, receiver) = (AgentId::new(sender.into()), AgentId::new(receiver.into()));
     FlowKey::new(sender, Receiver::Agent(receiver), FlowId::new(number))
 }
 
-/// What a client heard.
+/// Event at a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Heard {
+enum ClientEvent {
     Registered(Result<u16, Refusal>),
     Known(u16, bool),
     Request(u16, Vec<u32>),
@@ -77,30 +77,31 @@ enum Heard {
 }
 
 /// An agent, or the other relay.
-struct Client {
+struct TestClient {
     who: u8,
     sessions: Sessions,
     session: SessionId,
-    heard: Vec<Heard>,
-    /// How many flows each message announced.
+    events: Vec<ClientEvent>,
+    /// Number of flows in each advertisement.
     announced: Vec<usize>,
 }
 
 /// A relay and its clients.
-struct Desk {
+struct RelayHarness {
     relay: Relay,
-    clients: Vec<Client>,
+    clients: Vec<TestClient>,
     now: Time,
-    /// Whether thousands of sessions, flows or aliases are there: the tables that hold them double now and then.
+    /// True if there are thousands of sessions, flows or aliases. Their tables then double
+    /// occasionally, which is a large allocation.
     has_thousands: bool,
-    /// What the relay sent, and when.
+    /// Packets that the relay sent, with times and destinations.
     sent: Vec<(Time, SocketAddr, Vec<u8>)>,
 }
 
-/// For the relay at the other end of a path: whichever the grant names.
+/// Far relay of a registration: the one that the grant names.
 const AS_GRANTED: GrantedRelay = GrantedRelay { relay: RelayId::new(0), shard: Shard::new(0) };
 
-/// A grant for all flows from an agent to another, from the other relay to this one.
+/// Returns a grant for all flows from an agent to another, from the other relay to this one.
 fn grant(sender: u8, receiver: u8) -> Grant {
     let shard = Shard::new(0);
     Grant {
@@ -122,58 +123,58 @@ fn grant(sender: u8, receiver: u8) -> Grant {
     }
 }
 
-/// The same, from this relay to itself.
+/// Returns the same grant, from this relay to itself.
 fn grant_here(sender: u8, receiver: u8) -> Grant {
     let grant = grant(sender, receiver);
     Grant { ingress: grant.egress, ..grant }
 }
 
-impl Client {
+impl TestClient {
     fn new(who: u8, seed: u8, now: Time) -> Self {
         let purpose = if who == OTHER { Purpose::RelayToRelay } else { Purpose::AgentToRelay };
-        let local = Local {
+        let local = LocalIdentity {
             secret: secret(who),
             suite: Suite::ChaCha20Poly1305,
             shard: Shard::new(0),
             capabilities: Capabilities::DIGESTS,
             started_unix_nanos: u64::from(seed) * 1_000_000_000_000,
         };
-        let mut sessions = Sessions::new(local, &Portable, Generator::new([seed; 32]), now);
-        let remote = Remote {
+        let mut sessions = Sessions::new(local, &PortableProvider, Generator::new([seed; 32]), now);
+        let remote = RemoteIdentity {
             key: secret(RELAY).public_key(),
             purpose,
             shard: Shard::new(0),
             pre_shared: PreSharedKey::default(),
             addresses: alloc::vec![address(RELAY)],
-            keep: true,
+            is_persistent: true,
         };
         let session = sessions.add(remote, now);
-        Self { who, sessions, session, heard: Vec::new(), announced: Vec::new() }
+        Self { who, sessions, session, events: Vec::new(), announced: Vec::new() }
     }
 
     fn receive(&mut self, mut bytes: Vec<u8>, now: Time) {
-        let from = Origin::Address(address(RELAY).into());
+        let from = Route::Direct(address(RELAY).into());
         match self.sessions.receive_from(&mut bytes, from, now) {
-            Received::Initiation { session, initiation, origin } => {
+            Inbound::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Response { messages, .. } => {
+            Inbound::Response { messages, .. } => {
                 for message in Messages::new(&messages) {
-                    self.hear(&message.expect("the relay speaks properly"));
+                    self.on_message(&message.expect("the relay sends valid messages"));
                 }
             }
-            Received::Messages { session, messages } => {
+            Inbound::Messages { session, messages } => {
                 let messages = messages.to_vec();
                 for message in Messages::new(&messages) {
-                    let message = message.expect("the relay speaks properly");
+                    let message = message.expect("the relay sends valid messages");
                     if !self.sessions.handle_message(session, &message, from, now) {
-                        self.hear(&message);
+                        self.on_message(&message);
                     }
                 }
             }
-            Received::Envelope { header, datagram, .. } => {
+            Inbound::Envelope { header, datagram, .. } => {
                 let coded = datagram[CODED_START..datagram.len() - 16].to_vec();
-                self.heard.push(Heard::Envelope(
+                self.events.push(ClientEvent::Envelope(
                     header.role,
                     header.alias.number(),
                     header.sequence_low,
@@ -184,47 +185,53 @@ impl Client {
         }
     }
 
-    fn hear(&mut self, message: &Message<'_>) {
+    fn on_message(&mut self, message: &Message<'_>) {
         if let Message::Aliases(aliases) = message {
             self.announced.push(aliases.flows.iter().count());
         }
-        self.heard.push(match message {
-            Message::Registered(registered) => Heard::Registered(registered.outcome.map(Alias::number)),
-            Message::AliasesKnown(known) => {
+        self.events.push(match message {
+            Message::RegisterReply(registered) => {
+                ClientEvent::Registered(registered.outcome.map(Alias::number))
+            }
+            Message::AliasesReply(known) => {
                 let known = known.aliases.iter().next().expect("one at least");
-                Heard::Known(known.alias.number(), known.has_receiver)
+                ClientEvent::Known(known.alias.number(), known.has_receiver)
             }
             Message::CooperativeRequest(request) => {
-                Heard::Request(request.alias.number(), request.ranges.numbers_low().collect())
+                ClientEvent::Request(request.alias.number(), request.ranges.numbers_low().collect())
             }
             Message::CopyNack(nack) => {
-                Heard::CopyNack(nack.alias.number(), nack.ranges.numbers_low().collect())
+                ClientEvent::CopyNack(nack.alias.number(), nack.ranges.numbers_low().collect())
             }
-            Message::Unregistered(unregistered) => Heard::Unregistered(unregistered.flow_key.flow().number()),
-            Message::Outage(outage) => Heard::Outage(outage.alias.number(), outage.is_dark),
-            Message::Relayed(relayed) => Heard::Relayed(relayed.agent().number(), relayed.packet().len()),
-            Message::RelayedOn(relayed) => {
-                Heard::RelayedOn(relayed.from().number(), relayed.to().number(), relayed.packet().len())
+            Message::UnregisterReply(unregistered) => {
+                ClientEvent::Unregistered(unregistered.flow_key.flow().number())
             }
-            _ => Heard::Other,
+            Message::Outage(outage) => ClientEvent::Outage(outage.alias.number(), outage.is_active),
+            Message::RelayedPacket(relayed) => {
+                ClientEvent::Relayed(relayed.agent().number(), relayed.packet().len())
+            }
+            Message::InterRelayPacket(relayed) => {
+                ClientEvent::RelayedOn(relayed.from().number(), relayed.to().number(), relayed.packet().len())
+            }
+            _ => ClientEvent::Other,
         });
     }
 }
 
-/// What may be allocated for one packet, in bytes, whatever it says.
+/// Most bytes that the relay may allocate for one packet, whatever its contents.
 const PACKET_COST_MAX: u64 = 64 << 10;
 
-impl Desk {
+impl RelayHarness {
     fn new(grants: Vec<Grant>) -> Self {
         Self::of(Authority::Static(grants), 1_000, 1)
     }
 
-    /// A relay that began at this time, with so many others, of which the first is there.
+    /// A relay started at this time, with `others` other relays; the first one is reachable.
     fn of(authority: Authority, started_unix_nanos: u64, others: u8) -> Self {
         Self::with(authority, started_unix_nanos, others, None)
     }
 
-    /// The same, with an uplink.
+    /// The same relay, with an uplink.
     fn with(
         authority: Authority,
         started_unix_nanos: u64,
@@ -234,7 +241,7 @@ impl Desk {
         Self::within(RELAY_MEMORY, TenantLimits::default(), authority, started_unix_nanos, others, uplink)
     }
 
-    /// The same, with so much memory, and limits of tenants.
+    /// The same relay, with this memory and these tenant limits.
     fn within(
         memory: byway_units::Bytes,
         tenant_limits: TenantLimits,
@@ -243,7 +250,7 @@ impl Desk {
         others: u8,
         uplink: Option<UplinkSettings>,
     ) -> Self {
-        let relays = (OTHER..OTHER + others).map(|who| OtherRelay {
+        let relays = (OTHER..OTHER + others).map(|who| PeerRelay {
             number: RelayId::new(who.into()),
             shard: Shard::new(0),
             key: secret(who).public_key(),
@@ -262,43 +269,43 @@ impl Desk {
             relays: relays.collect(),
             uplink,
         };
-        let relay = Relay::new(settings, Engine::fastest(), &Portable, [7; 32], Time::START);
+        let relay = Relay::new(settings, Engine::fastest(), &PortableProvider, [7; 32], Time::START);
         let (clients, sent) = (Vec::new(), Vec::new());
-        let mut desk = Self { relay, clients, now: Time::START, has_thousands: false, sent };
-        desk.enter(OTHER);
-        desk
+        let mut harness = Self { relay, clients, now: Time::START, has_thousands: false, sent };
+        harness.enter(OTHER);
+        harness
     }
 
-    /// A client comes and begins a session.
+    /// Adds a client, which begins a session.
     fn enter(&mut self, who: u8) {
-        self.enter_saying(who, &[]);
+        self.enter_with_messages(who, &[]);
     }
 
-    /// A client comes, with messages in its initiation.
-    fn enter_saying(&mut self, who: u8, greeting: &[u8]) {
+    /// Adds a client, with messages in its initiation.
+    fn enter_with_messages(&mut self, who: u8, greeting: &[u8]) {
         let seed = u8::try_from(self.clients.len() + 1).expect("few clients");
-        let mut client = Client::new(who, seed, self.now);
+        let mut client = TestClient::new(who, seed, self.now);
         client.sessions.connect(client.session, greeting, self.now);
         self.clients.retain(|client| client.who != who);
         self.clients.push(client);
         self.exchange();
     }
 
-    fn client(&mut self, who: u8) -> &mut Client {
+    fn client(&mut self, who: u8) -> &mut TestClient {
         self.clients.iter_mut().find(|client| client.who == who).expect("it entered")
     }
 
-    /// All that is due is done, and all that was sent arrives, until everybody is silent.
+    /// Handles all due timers and delivers all packets, until no one sends any more.
     fn exchange(&mut self) {
         loop {
             let mut is_silent = true;
-            for place in 0..self.clients.len() {
-                let client = &mut self.clients[place];
+            for index in 0..self.clients.len() {
+                let client = &mut self.clients[index];
                 client.sessions.handle_timeout(self.now);
                 client.sessions.flush_all(self.now);
                 let from = address(client.who);
                 let mut sent = Vec::new();
-                while let Some((_, bytes)) = client.sessions.outbox.take() {
+                while let Some((_, bytes)) = client.sessions.outbox.pop() {
                     sent.push(bytes.to_vec());
                 }
                 for mut bytes in sent {
@@ -325,7 +332,7 @@ impl Desk {
         }
     }
 
-    /// What the relay sends arrives; whether there was anything.
+    /// Delivers the packets that the relay sends. Returns `false` if there were none.
     fn drain(&mut self) -> bool {
         let mut sent = Vec::new();
         while let Some(transmit) = self.relay.poll() {
@@ -341,14 +348,14 @@ impl Desk {
         is_any
     }
 
-    fn says(&mut self, who: u8, message: &Message<'_>) {
+    fn send_message(&mut self, who: u8, message: &Message<'_>) {
         let now = self.now;
         let client = self.client(who);
-        client.sessions.send_alone(client.session, message, Urgency::Original, now);
+        client.sessions.send_alone(client.session, message, Priority::Source, now);
         self.exchange();
     }
 
-    /// Registers a flow, and hears what the relay says to that.
+    /// Registers a flow, and returns the relay's reply.
     fn registers(&mut self, who: u8, key: FlowKey, role: FlowRole) -> Result<u16, Refusal> {
         self.registers_for(who, key, role, Service::Coding)
     }
@@ -360,10 +367,10 @@ impl Desk {
         role: FlowRole,
         service: Service,
     ) -> Result<u16, Refusal> {
-        self.asks(who, &register(key, role, service, CONSENT))
+        self.request_registration(who, &register(key, role, service, CONSENT))
     }
 
-    /// The registration, towards the relay that the first grant for it names.
+    /// Returns the registration with the far relay that the first matching grant names.
     fn as_granted<'a>(&self, register: &Register<'a>) -> Register<'a> {
         let shown = Grant::parse(register.grant).ok();
         let configured = match &self.relay.authority {
@@ -383,24 +390,24 @@ impl Desk {
         Register { far_relay, ..*register }
     }
 
-    /// Asks for something to be registered, and hears what the relay says to that.
-    fn asks(&mut self, who: u8, register: &Register<'_>) -> Result<u16, Refusal> {
-        self.client(who).heard.clear();
-        self.says(who, &Message::Register(self.as_granted(register)));
-        let heard = core::mem::take(&mut self.client(who).heard);
-        let mut answers = heard.iter().rev().filter_map(|heard| match heard {
-            Heard::Registered(outcome) => Some(*outcome),
+    /// Sends a registration, and returns the relay's reply.
+    fn request_registration(&mut self, who: u8, register: &Register<'_>) -> Result<u16, Refusal> {
+        self.client(who).events.clear();
+        self.send_message(who, &Message::Register(self.as_granted(register)));
+        let events = core::mem::take(&mut self.client(who).events);
+        let mut answers = events.iter().rev().filter_map(|event| match event {
+            ClientEvent::Registered(outcome) => Some(*outcome),
             _ => None,
         });
         answers.next().expect("the relay answers")
     }
 
-    /// The other relay announces its flows, from alias 1 on.
+    /// Advertises flows as the other relay, from alias 1 on.
     fn announces(&mut self, flows: &[FlowKey]) {
         self.announces_as(flows, false);
     }
 
-    /// The same, of senders that copy only some packets, or all.
+    /// Advertises flows whose senders copy only some packets, or all.
     fn announces_as(&mut self, flows: &[FlowKey], selective: bool) {
         let mut scratch = [[0; AliasAnnouncement::BYTES]; 16];
         let mut announced = (1..).zip(flows).map(|(alias, key)| AliasAnnouncement {
@@ -411,10 +418,10 @@ impl Desk {
             rate: KilobitsPerSecond::new(2_000),
         });
         let flows = AliasAnnouncements::collect(&mut announced, &mut scratch);
-        self.says(OTHER, &Message::Aliases(Aliases { flows }));
+        self.send_message(OTHER, &Message::Aliases(Aliases { flows }));
     }
 
-    /// The other relay sends a repair packet over one packet of each flow that it announced.
+    /// Sends a repair packet as the other relay, over one packet of each flow that it advertised.
     fn repairs(&mut self, batch: u32, sequence: u32, flows: u16) {
         let packets: Vec<Vec<u8>> = (1..=flows).map(|alias| packet(alias, sequence)).collect();
         let views: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
@@ -437,11 +444,14 @@ impl Desk {
         let entries = Entries::collect(&mut entries, &mut scratch);
         let head = CrossStreamHead {
             batch: BatchId::new(batch),
-            place: Place::new(0, 1).expect("one of one"),
+            repair_index: RepairIndex::new(0, 1).expect("one of one"),
             length_symbol: repair.length_symbol,
             cover: Cover::new(entries, Some(&digests)).expect("a small batch"),
         };
-        self.says(OTHER, &Message::CrossStreamRepair(CrossStreamRepair { head, payload: repair.payload }));
+        self.send_message(
+            OTHER,
+            &Message::CrossStreamRepair(CrossStreamRepair { head, payload: repair.payload }),
+        );
     }
 
     fn nacks(&mut self, who: u8, alias: u16, number: u64) {
@@ -452,22 +462,25 @@ impl Desk {
             open_from_low: None,
             noticed_by_timer: false,
             answers_confirm: false,
-            patience: Microseconds::from_duration(ms(200)),
+            repair_lifetime: Microseconds::from_duration(ms(200)),
             ranges: ranges.ranges(),
         };
-        self.says(who, &Message::Nack(nack));
+        self.send_message(who, &Message::Nack(nack));
     }
 
-    /// A receiver does not have packets that it may be asked for.
+    /// Refuses a cooperative request: the receiver has lost the packets itself.
     fn loses<const N: usize>(&mut self, who: u8, alias: u16, numbers: [u64; N]) {
         let mut ranges = RangeSet::new();
         assert!(numbers.into_iter().all(|number| ranges.insert(SequenceNumber::new(number))), "they fit");
         let alias = Alias::new(alias).expect("not zero");
-        self.says(who, &Message::Lost(Lost { alias, ranges: ranges.ranges() }));
+        self.send_message(
+            who,
+            &Message::CooperativeRefusal(CooperativeRefusal { alias, ranges: ranges.ranges() }),
+        );
     }
 
-    /// A receiver gives a packet for somebody else.
-    fn answers(&mut self, who: u8, alias: u16, sequence: u32, coded: &[u8]) {
+    /// Answers a cooperative request with a packet.
+    fn send_answer(&mut self, who: u8, alias: u16, sequence: u32, coded: &[u8]) {
         self.envelops(who, EnvelopeRole::CooperativeAnswer, alias, sequence, coded);
     }
 
@@ -475,37 +488,43 @@ impl Desk {
         let now = self.now;
         let client = self.client(who);
         let alias = Alias::new(alias).expect("not zero");
-        let contents =
-            Enveloped { role, alias, sequence_low: sequence, coded, ecn: Ecn::NotCapable, owner: None };
-        client.sessions.send_envelope(client.session, &contents, Urgency::Scavenger, now);
+        let contents = EnvelopeContents {
+            role,
+            alias,
+            sequence_low: sequence,
+            coded,
+            ecn: Ecn::NotCapable,
+            owner: None,
+        };
+        client.sessions.send_envelope(client.session, &contents, Priority::Scavenger, now);
         self.exchange();
     }
 
-    /// A sender sends a copy.
+    /// Sends a copy as a sender.
     fn copies(&mut self, who: u8, alias: u16, sequence: u32, coded: &[u8]) {
         self.envelops(who, EnvelopeRole::Copy, alias, sequence, coded);
     }
 
-    /// The other relay has receivers of the flows that this one calls so.
-    fn knows(&mut self, aliases: &[u16]) {
-        self.says_of(aliases, true);
+    /// Reports receivers for these aliases as the other relay.
+    fn send_receivers(&mut self, aliases: &[u16]) {
+        self.send_alias_status(aliases, true);
     }
 
-    /// It has none any more.
-    fn says_unknown(&mut self, aliases: &[u16]) {
-        self.says_of(aliases, false);
+    /// Reports that these aliases have no receivers any more.
+    fn send_no_receivers(&mut self, aliases: &[u16]) {
+        self.send_alias_status(aliases, false);
     }
 
-    fn says_of(&mut self, aliases: &[u16], has_receiver: bool) {
-        let mut scratch = [[0; AliasKnowledge::BYTES]; 16];
+    fn send_alias_status(&mut self, aliases: &[u16], has_receiver: bool) {
+        let mut scratch = [[0; AliasStatus::BYTES]; 16];
         let alias = |number| Alias::new(number).expect("not zero");
-        let mut known = aliases.iter().map(|number| AliasKnowledge { alias: alias(*number), has_receiver });
-        let aliases = AliasKnowledges::collect(&mut known, &mut scratch);
-        self.says(OTHER, &Message::AliasesKnown(AliasesKnown { aliases }));
+        let mut known = aliases.iter().map(|number| AliasStatus { alias: alias(*number), has_receiver });
+        let aliases = AliasStatuses::collect(&mut known, &mut scratch);
+        self.send_message(OTHER, &Message::AliasesReply(AliasesReply { aliases }));
     }
 
-    /// Time passes, with all that is due meanwhile.
-    fn pass(&mut self, time: Duration) {
+    /// Advances the time, and handles all timers that expire meanwhile.
+    fn advance(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
             let clients = self.clients.iter().filter_map(|client| client.sessions.deadline());
@@ -520,10 +539,10 @@ impl Desk {
         self.exchange();
     }
 
-    fn heard(&mut self, who: u8) -> Vec<Heard> {
-        let mut heard = core::mem::take(&mut self.client(who).heard);
-        heard.retain(|heard| *heard != Heard::Other);
-        heard
+    fn drain_events(&mut self, who: u8) -> Vec<ClientEvent> {
+        let mut events = core::mem::take(&mut self.client(who).events);
+        events.retain(|event| *event != ClientEvent::Other);
+        events
     }
 }
 
@@ -549,9 +568,9 @@ fn register(key: FlowKey, role: FlowRole, service: Service, consent: Consent) ->
     }
 }
 
-/// The coded bytes of a packet of the flow that the other relay calls so.
+/// Returns the coded bytes of a packet of the flow with this alias of the other relay.
 fn packet(alias: u16, sequence: u32) -> Vec<u8> {
     (0..40 + u32::from(alias))
-        .map(|place| u8::try_from((place * 7 + sequence * 3 + u32::from(alias)) % 251).expect("reduced"))
+        .map(|index| u8::try_from((index * 7 + sequence * 3 + u32::from(alias)) % 251).expect("reduced"))
         .collect()
 }

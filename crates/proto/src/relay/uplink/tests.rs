@@ -11,15 +11,15 @@ use byway_wire::{Ecn, FlowKey, Receiver};
 use super::{Uplink, UplinkSettings};
 use crate::limits::{UPLINK_CREDIT, UPLINK_PACKET, UPLINK_QUANTUM};
 use crate::network_path::NetworkPath;
-use crate::outbox::{Heading, Outbox, Owner, Urgency};
+use crate::outbox::{Outbox, Owner, Priority, TransmitMeta};
 
 const PROMISED: Duration = Duration::from_millis(10);
 
-/// The payload of a packet that takes 1,500 bytes of the line.
+/// Payload of a packet of 1,500 bytes on the link.
 const FULL: usize = 1_472;
 
 fn promise(megabits: u64) -> Settings {
-    Settings::new(Rate::from_megabits_per_second(megabits), UPLINK_PACKET).expect("a usual line")
+    Settings::new(Rate::from_megabits_per_second(megabits), UPLINK_PACKET).expect("a usual link")
 }
 
 fn to() -> NetworkPath {
@@ -31,49 +31,49 @@ fn flow(number: u16, class: Class) -> Owner {
     Owner::Flow(key, class)
 }
 
-/// A packet that left.
+/// A packet that the uplink sent.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct SentPacket {
     at: Time,
-    waited: Duration,
+    sojourn: Duration,
     owner: Option<Owner>,
     ecn: Ecn,
     bytes: u64,
 }
 
-impl Left {
+impl SentPacket {
     const fn is_low_delay(&self) -> bool {
         matches!(self.owner, None | Some(Owner::Session(_) | Owner::Flow(_, Class::LowDelay)))
     }
 }
 
-/// An uplink, and who sends.
-struct Line {
+/// An uplink and its senders.
+struct UplinkHarness {
     uplink: Uplink,
-    outbox: Outbox<Heading>,
+    outbox: Outbox<TransmitMeta>,
     now: Time,
-    /// How much later than it wants it is woken.
+    /// Delay of each wake-up after the deadline.
     lateness: Duration,
-    came: Vec<(Time, Option<Owner>)>,
-    left: Vec<Left>,
+    received: Vec<(Time, Option<Owner>)>,
+    sent: Vec<SentPacket>,
     wakes: usize,
 }
 
-impl Line {
+impl UplinkHarness {
     fn new(promised: Settings) -> Self {
         Self {
             uplink: Uplink::new(UplinkSettings::new(promised), &[7; 32], Time::START),
             outbox: Outbox::default(),
             now: Time::START,
             lateness: Duration::ZERO,
-            came: Vec::new(),
-            left: Vec::new(),
+            received: Vec::new(),
+            sent: Vec::new(),
             wakes: 0,
         }
     }
 
     fn drain(&mut self) {
-        self.uplink.take(&mut self.outbox, self.now);
+        self.uplink.drain_outbox(&mut self.outbox, self.now);
         while let Some(transmit) = self.uplink.poll() {
             let (number, rest) = transmit.bytes.split_at(4);
             let number = u32::from_be_bytes(number.try_into().expect("four bytes"));
@@ -81,14 +81,14 @@ impl Line {
                 rest.iter().all(|byte| *byte == number.to_be_bytes()[3]),
                 "the bytes are another packet's"
             );
-            let (came, owner) = self.came[number as usize];
-            let (waited, bytes) = (self.now - came, transmit.bytes.len() as u64 + 28);
-            self.left.push(Left { at: self.now, waited, owner, ecn: transmit.ecn, bytes });
+            let (received_at, owner) = self.received[number as usize];
+            let (sojourn, bytes) = (self.now - received_at, transmit.bytes.len() as u64 + 28);
+            self.sent.push(SentPacket { at: self.now, sojourn, owner, ecn: transmit.ecn, bytes });
         }
     }
 
-    /// Time passes.
-    fn pass_until(&mut self, end: Time) {
+    /// Advances the time to `end`, and wakes the uplink at its deadlines.
+    fn advance_until(&mut self, end: Time) {
         while let Some(at) = self.uplink.deadline().filter(|at| *at + self.lateness <= end) {
             self.now = self.now.max(at + self.lateness);
             self.wakes += 1;
@@ -97,28 +97,28 @@ impl Line {
         self.now = end;
     }
 
-    fn pass(&mut self, time: Duration) {
-        self.pass_until(self.now + time);
+    fn advance(&mut self, time: Duration) {
+        self.advance_until(self.now + time);
     }
 
-    fn put(&mut self, heading: Heading, payload: usize) {
-        let number = u32::try_from(self.came.len()).expect("few packets");
-        self.came.push((self.now, heading.owner));
+    fn push(&mut self, meta: TransmitMeta, payload: usize) {
+        let number = u32::try_from(self.received.len()).expect("few packets");
+        self.received.push((self.now, meta.owner));
         let mut bytes = vec![number.to_be_bytes()[3]; payload];
         bytes[..4].copy_from_slice(&number.to_be_bytes());
-        self.outbox.add(heading, |out| out.extend_from_slice(&bytes));
+        self.outbox.add(meta, |out| out.extend_from_slice(&bytes));
     }
 
-    fn send_as(&mut self, heading: Heading, payload: usize) {
-        self.put(heading, payload);
+    fn send_as(&mut self, meta: TransmitMeta, payload: usize) {
+        self.push(meta, payload);
         self.drain();
     }
 
     fn send(&mut self, owner: impl Into<Option<Owner>>, payload: usize) {
-        self.send_as(Heading { owner: owner.into(), ..Heading::plain(to()) }, payload);
+        self.send_as(TransmitMeta { owner: owner.into(), ..TransmitMeta::plain(to()) }, payload);
     }
 
-    /// These flows each send a packet again and again, at a moment of their own.
+    /// Sends packets of these flows periodically, each flow at its own phase.
     fn keep_sending<T: Copy + Into<Option<Owner>>>(
         &mut self,
         owners: &[T],
@@ -133,212 +133,214 @@ impl Line {
                 return;
             }
             self.send(*owner, payload);
-            self.pass(apart);
+            self.advance(apart);
         }
     }
 
-    fn bytes_of(&self, is_meant: impl Fn(&Left) -> bool) -> u64 {
-        self.left.iter().filter(|left| is_meant(left)).map(|left| left.bytes).sum()
+    fn bytes_of(&self, is_meant: impl Fn(&SentPacket) -> bool) -> u64 {
+        self.sent.iter().filter(|packet| is_meant(packet)).map(|packet| packet.bytes).sum()
     }
 
-    fn longest(&self, is_meant: impl Fn(&Left) -> bool) -> Duration {
-        let waits = self.left.iter().filter(|left| is_meant(left)).map(|left| left.waited);
-        waits.max().expect("some of them left")
+    fn longest(&self, is_meant: impl Fn(&SentPacket) -> bool) -> Duration {
+        let sojourns = self.sent.iter().filter(|packet| is_meant(packet)).map(|packet| packet.sojourn);
+        sojourns.max().expect("some of them left")
     }
 }
 
 #[test]
 fn no_low_delay_packet_waits_longer_than_promised_and_a_high_rate_flow_gets_twice_the_rate() {
     for megabits in [20, 100, 1_000] {
-        let mut line = Line::new(promise(megabits));
+        let mut harness = UplinkHarness::new(promise(megabits));
         let both = [flow(1, Class::LowDelay), flow(2, Class::HighRate)];
-        // Each as fast as the line.
+        // Each flow offers the link's rate.
         let every = Bytes::new(1_500) / Rate::from_megabits_per_second(megabits);
-        line.keep_sending(&both, every, FULL, Duration::from_secs(3));
-        let longest = line.longest(Left::is_low_delay);
+        harness.keep_sending(&both, every, FULL, Duration::from_secs(3));
+        let longest = harness.longest(SentPacket::is_low_delay);
         assert!(longest <= PROMISED && longest > PROMISED / 2, "{megabits}: {longest}");
-        assert!(line.longest(|left| !left.is_low_delay()) > Duration::from_millis(100), "{megabits}");
-        let late = |left: &Left| left.at > Time::START + Duration::from_secs(1);
-        let low = line.bytes_of(|left| left.is_low_delay() && late(left));
-        let high = line.bytes_of(|left| !left.is_low_delay() && late(left));
+        assert!(harness.longest(|packet| !packet.is_low_delay()) > Duration::from_millis(100), "{megabits}");
+        let late = |packet: &SentPacket| packet.at > Time::START + Duration::from_secs(1);
+        let low = harness.bytes_of(|packet| packet.is_low_delay() && late(packet));
+        let high = harness.bytes_of(|packet| !packet.is_low_delay() && late(packet));
         assert!((1_960..=2_040).contains(&(high * 1_000 / low)), "{megabits}: {high} to {low}");
-        let counters = line.uplink.counters;
+        let counters = harness.uplink.counters;
         assert!(counters.full > 0 && counters.trimmed == 0, "{counters:?}");
-        let total = line.bytes_of(|_| true);
+        let total = harness.bytes_of(|_| true);
         assert_eq!(counters.high_rate_bytes + counters.low_delay_bytes, total);
-        assert_eq!(line.uplink.status().queue.allotment.delay, PROMISED, "{megabits}");
+        assert_eq!(harness.uplink.status().queue.share.delay, PROMISED, "{megabits}");
     }
 }
 
 #[test]
-fn the_line_is_never_idle_while_something_waits_and_never_carries_more_than_it_can() {
+fn the_uplink_is_never_idle_with_a_backlog_and_never_exceeds_its_rate() {
     for owner in [Some(flow(1, Class::LowDelay)), Some(flow(1, Class::HighRate)), None] {
-        let mut line = Line::new(promise(20));
-        line.keep_sending(&[owner], Duration::from_micros(500), FULL, Duration::from_secs(2));
-        // 5 MB in two seconds, and what the line was given before it has carried it.
-        let total = line.bytes_of(|_| true);
+        let mut harness = UplinkHarness::new(promise(20));
+        harness.keep_sending(&[owner], Duration::from_micros(500), FULL, Duration::from_secs(2));
+        // Two seconds at this rate are 5 MB. Released packets that the link has not transmitted yet
+        // count too.
+        let total = harness.bytes_of(|_| true);
         assert!((4_995_000..=5_003_000).contains(&total), "{owner:?}: {total}");
     }
 }
 
 #[test]
 fn a_packet_of_low_delay_passes_those_that_wait() {
-    let mut line = Line::new(promise(10));
-    (0..200).for_each(|_| line.send(flow(1, Class::HighRate), FULL));
-    line.pass(Duration::from_millis(20));
-    assert!(line.left.iter().all(|left| !left.is_low_delay()));
-    let before = line.left.len();
-    line.send(flow(2, Class::LowDelay), 200);
-    line.pass(PROMISED);
-    let (place, left) = (line.left.iter().enumerate().skip(before))
-        .find(|(_, left)| left.is_low_delay())
+    let mut harness = UplinkHarness::new(promise(10));
+    (0..200).for_each(|_| harness.send(flow(1, Class::HighRate), FULL));
+    harness.advance(Duration::from_millis(20));
+    assert!(harness.sent.iter().all(|packet| !packet.is_low_delay()));
+    let before = harness.sent.len();
+    harness.send(flow(2, Class::LowDelay), 200);
+    harness.advance(PROMISED);
+    let (index, packet) = (harness.sent.iter().enumerate().skip(before))
+        .find(|(_, packet)| packet.is_low_delay())
         .expect("it left in time");
-    assert!(left.waited <= PROMISED && place <= before + 3, "{left:?}");
-    line.pass(Duration::from_secs(1));
-    assert_eq!(line.left.len(), 201, "the others left as well");
+    assert!(packet.sojourn <= PROMISED && index <= before + 3, "{packet:?}");
+    harness.advance(Duration::from_secs(1));
+    assert_eq!(harness.sent.len(), 201, "the others left as well");
 }
 
 #[test]
 fn what_is_to_be_sent_at_once_goes_at_once_where_nothing_waits() {
-    let mut line = Line::new(promise(10));
+    let mut harness = UplinkHarness::new(promise(10));
     for _ in 0..100 {
-        line.send(flow(1, Class::HighRate), FULL);
-        line.pass(Duration::from_millis(2));
+        harness.send(flow(1, Class::HighRate), FULL);
+        harness.advance(Duration::from_millis(2));
     }
-    assert_eq!(line.longest(|_| true), Duration::ZERO);
-    assert_eq!((line.left.len(), line.uplink.deadline()), (100, None));
+    assert_eq!(harness.longest(|_| true), Duration::ZERO);
+    assert_eq!((harness.sent.len(), harness.uplink.deadline()), (100, None));
 }
 
 #[test]
 fn packets_go_in_rows_where_they_take_less_than_a_quantum() {
-    let mut line = Line::new(promise(1_000));
-    (0..2_000).for_each(|_| line.send(flow(1, Class::HighRate), FULL));
-    line.pass(Duration::from_millis(100));
+    let mut harness = UplinkHarness::new(promise(1_000));
+    (0..2_000).for_each(|_| harness.send(flow(1, Class::HighRate), FULL));
+    harness.advance(Duration::from_millis(100));
     // 2,000 packets take 24 ms.
-    assert_eq!(line.left.len(), 2_000);
+    assert_eq!(harness.sent.len(), 2_000);
     let rows = 24_000 / UPLINK_QUANTUM.as_micros();
-    assert!((rows / 2..=rows + 2).contains(&(line.wakes as u64)), "{}", line.wakes);
+    assert!((rows / 2..=rows + 2).contains(&(harness.wakes as u64)), "{}", harness.wakes);
 }
 
 #[test]
 fn whoever_wakes_it_late_loses_no_rate_within_a_millisecond_and_gets_no_burst_beyond() {
-    let carried = |lateness: Duration| {
-        let mut line = Line::new(promise(100));
-        line.lateness = lateness;
+    let sent_with = |lateness: Duration| {
+        let mut harness = UplinkHarness::new(promise(100));
+        harness.lateness = lateness;
         let owners = [flow(1, Class::HighRate)];
-        (0..3_000).for_each(|_| line.send(owners[0], FULL));
-        line.left.clear();
-        line.pass(Duration::from_millis(200));
+        (0..3_000).for_each(|_| harness.send(owners[0], FULL));
+        harness.sent.clear();
+        harness.advance(Duration::from_millis(200));
         let mut rows: Vec<(Time, u64)> = Vec::new();
-        for left in &line.left {
-            match rows.last_mut().filter(|(at, _)| *at == left.at) {
-                Some((_, bytes)) => *bytes += left.bytes,
-                None => rows.push((left.at, left.bytes)),
+        for packet in &harness.sent {
+            match rows.last_mut().filter(|(at, _)| *at == packet.at) {
+                Some((_, bytes)) => *bytes += packet.bytes,
+                None => rows.push((packet.at, packet.bytes)),
             }
         }
-        (line.bytes_of(|_| true), rows.into_iter().map(|(_, bytes)| bytes).max().expect("some"))
+        (harness.bytes_of(|_| true), rows.into_iter().map(|(_, bytes)| bytes).max().expect("some"))
     };
     // 200 ms are 2.5 MB.
-    let (punctual, _) = carried(Duration::ZERO);
-    let (late, row) = carried(UPLINK_CREDIT);
+    let (punctual, _) = sent_with(Duration::ZERO);
+    let (late, row) = sent_with(UPLINK_CREDIT);
     assert!(punctual.abs_diff(late) <= 20_000, "{punctual} {late}");
     let most = Rate::from_megabits_per_second(100).bytes_in(UPLINK_CREDIT + UPLINK_QUANTUM).expect("few");
     assert!(row <= most.count() + 1_500, "{row}");
-    let (too_late, row) = carried(Duration::from_millis(5));
+    let (too_late, row) = sent_with(Duration::from_millis(5));
     assert!(too_late < punctual / 2 && row <= most.count() + 1_500, "{too_late} {row}");
 }
 
 #[test]
-fn repair_packets_leave_room_for_originals() {
-    let mut line = Line::new(promise(10));
-    let scavenger = Heading {
-        urgency: Urgency::Scavenger,
+fn repair_packets_leave_buffer_for_source_packets() {
+    let mut harness = UplinkHarness::new(promise(10));
+    let scavenger = TransmitMeta {
+        priority: Priority::Scavenger,
         owner: Some(flow(1, Class::HighRate)),
-        ..Heading::plain(to())
+        ..TransmitMeta::plain(to())
     };
-    (0..400).for_each(|_| line.send_as(scavenger, FULL));
-    let [waits, ..] = line.uplink.status().queue.backlog;
-    let [room, ..] = line.uplink.status().queue.allotment.room;
+    (0..400).for_each(|_| harness.send_as(scavenger, FULL));
+    let [backlog, ..] = harness.uplink.status().queue.backlog;
+    let [capacity, ..] = harness.uplink.status().queue.share.buffers;
     // 250 ms of 10 Mbit/s are 312 kB.
-    assert!(room > Bytes::new(300_000), "{room}");
-    assert!(waits <= Bytes::new(room.count() / 2 + 1_500), "{waits} of {room}");
-    assert_eq!(line.uplink.counters.full, 0);
-    assert!(line.uplink.counters.scavengers > 250, "{:?}", line.uplink.counters);
-    (0..90).for_each(|_| line.send(flow(2, Class::HighRate), FULL));
-    assert_eq!(line.uplink.counters.full, 0, "originals have the other half");
-    line.pass(Duration::from_secs(1));
-    let [_, original] = [1, 2].map(|number| {
-        line.left.iter().filter(|left| left.owner == Some(flow(number, Class::HighRate))).count()
+    assert!(capacity > Bytes::new(300_000), "{capacity}");
+    assert!(backlog <= Bytes::new(capacity.count() / 2 + 1_500), "{backlog} of {capacity}");
+    assert_eq!(harness.uplink.counters.full, 0);
+    assert!(harness.uplink.counters.scavengers > 250, "{:?}", harness.uplink.counters);
+    (0..90).for_each(|_| harness.send(flow(2, Class::HighRate), FULL));
+    assert_eq!(harness.uplink.counters.full, 0, "source packets have the other half");
+    harness.advance(Duration::from_secs(1));
+    let [_, source_packets] = [1, 2].map(|number| {
+        harness.sent.iter().filter(|packet| packet.owner == Some(flow(number, Class::HighRate))).count()
     });
-    assert_eq!(original, 90);
+    assert_eq!(source_packets, 90);
 }
 
 #[test]
 fn a_repair_packet_goes_where_nothing_waits_however_little_room_there_is() {
-    // Two packets take what was promised: a low-delay packet has no room before one was seen.
+    // The transmission time of two packets uses up the delay bound. The low-delay class has no
+    // buffer before its first packet.
     let promised =
         promise(2).with_delay(UPLINK_PACKET / Rate::from_megabits_per_second(1)).expect("just enough");
-    let mut line = Line::new(promised);
-    let heading = Heading {
-        urgency: Urgency::Scavenger,
+    let mut harness = UplinkHarness::new(promised);
+    let meta = TransmitMeta {
+        priority: Priority::Scavenger,
         owner: Some(flow(1, Class::LowDelay)),
-        ..Heading::plain(to())
+        ..TransmitMeta::plain(to())
     };
-    line.send_as(heading, FULL);
-    assert_eq!(line.left.len(), 1, "{:?}", line.uplink.counters);
+    harness.send_as(meta, FULL);
+    assert_eq!(harness.sent.len(), 1, "{:?}", harness.uplink.counters);
 }
 
 #[test]
 fn a_mark_is_given_only_to_what_may_be_marked() {
-    let mut line = Line::new(promise(20).with_ecn());
+    let mut harness = UplinkHarness::new(promise(20).with_ecn());
     for number in 0..4_000 {
         let ecn = if number % 2 == 0 { Ecn::Capable0 } else { Ecn::NotCapable };
-        let heading = Heading { ecn, owner: Some(flow(1, Class::LowDelay)), ..Heading::plain(to()) };
-        line.send_as(heading, FULL);
-        line.send(flow(2, Class::HighRate), FULL);
-        line.pass(Duration::from_micros(700));
+        let meta = TransmitMeta { ecn, owner: Some(flow(1, Class::LowDelay)), ..TransmitMeta::plain(to()) };
+        harness.send_as(meta, FULL);
+        harness.send(flow(2, Class::HighRate), FULL);
+        harness.advance(Duration::from_micros(700));
     }
-    let counters = line.uplink.counters;
-    let marked = line.left.iter().filter(|left| left.ecn == Ecn::CongestionExperienced).count() as u64;
+    let counters = harness.uplink.counters;
+    let marked = harness.sent.iter().filter(|packet| packet.ecn == Ecn::CongestionExperienced).count() as u64;
     assert_eq!(counters.marked, marked);
     assert!(marked > 50 && counters.early > 50, "{counters:?}");
-    assert!(line.left.iter().filter(|left| left.ecn == Ecn::NotCapable).count() > 100);
+    assert!(harness.sent.iter().filter(|packet| packet.ecn == Ecn::NotCapable).count() > 100);
 }
 
 #[test]
 fn once_grown_nothing_is_allocated() {
-    let mut line = Line::new(promise(100));
+    let mut harness = UplinkHarness::new(promise(100));
     let payload = [0_u8; FULL];
-    let round = |line: &mut Line| {
+    let fill_and_drain = |harness: &mut UplinkHarness| {
         for (owner, packets) in
             [(Some(flow(1, Class::HighRate)), 10), (Some(flow(2, Class::LowDelay)), 4), (None, 2)]
         {
-            let heading = Heading { owner, ..Heading::plain(to()) };
+            let meta = TransmitMeta { owner, ..TransmitMeta::plain(to()) };
             for _ in 0..packets {
-                line.outbox.add(heading, |out| out.extend_from_slice(&payload));
+                harness.outbox.add(meta, |out| out.extend_from_slice(&payload));
             }
         }
-        line.now += Duration::from_micros(900);
-        line.uplink.take(&mut line.outbox, line.now);
-        while line.uplink.poll().is_some() {}
+        harness.now += Duration::from_micros(900);
+        harness.uplink.drain_outbox(&mut harness.outbox, harness.now);
+        while harness.uplink.poll().is_some() {}
     };
-    (0..3_000).for_each(|_| round(&mut line));
-    let held = line.uplink.status().held;
-    let cost = allocation_counter::measure(|| (0..3_000).for_each(|_| round(&mut line)));
+    (0..3_000).for_each(|_| fill_and_drain(&mut harness));
+    let buffer_bytes = harness.uplink.status().buffer_bytes;
+    let cost = allocation_counter::measure(|| (0..3_000).for_each(|_| fill_and_drain(&mut harness)));
     assert_eq!(cost.count_total, 0);
-    assert_eq!(line.uplink.status().held, held);
+    assert_eq!(harness.uplink.status().buffer_bytes, buffer_bytes);
     // 250 ms of 100 Mbit/s are 3.1 MB.
-    assert!(held < Bytes::new(4_000_000), "{held}");
-    assert!(line.uplink.counters.full > 1_000, "{:?}", line.uplink.counters);
+    assert!(buffer_bytes < Bytes::new(4_000_000), "{buffer_bytes}");
+    assert!(harness.uplink.counters.full > 1_000, "{:?}", harness.uplink.counters);
 }
 
 #[test]
 fn flows_of_one_agent_count_for_few_if_it_is_guarded() {
     let flows = |promised: Settings| {
-        let mut line = Line::new(promised);
+        let mut harness = UplinkHarness::new(promised);
         let owners: Vec<_> = (0..500).map(|number| flow(number, Class::HighRate)).collect();
-        line.keep_sending(&owners, Duration::from_millis(100), 100, Duration::from_secs(2));
-        line.uplink.status().queue.flows[0]
+        harness.keep_sending(&owners, Duration::from_millis(100), 100, Duration::from_secs(2));
+        harness.uplink.status().queue.flows[0]
     };
     assert!(flows(promise(100)) > 450);
     assert!(flows(promise(100).with_guard(GuardMode::Strict)) <= 32);
@@ -347,22 +349,23 @@ fn flows_of_one_agent_count_for_few_if_it_is_guarded() {
 #[test]
 fn a_greedy_flow_of_low_delay_gets_less_than_as_one_of_high_rate_if_it_is_guarded() {
     let share_of = |promised: Settings, class: Class| {
-        let mut line = Line::new(promised);
+        let mut harness = UplinkHarness::new(promised);
         let greedy = flow(1, class);
         let others: Vec<_> = (2..6).map(|number| flow(number, Class::HighRate)).collect();
-        // The greedy one sends as much as the line carries, and so do four others together; sessions have little to say.
+        // The greedy flow offers the link's rate, and so do the four others together. Sessions send
+        // little.
         for turn in 0..40_000 {
-            line.send(greedy, FULL);
-            line.send(others[turn % 4], FULL);
+            harness.send(greedy, FULL);
+            harness.send(others[turn % 4], FULL);
             if turn % 50 == 0 {
-                line.send(Owner::Session(7), 100);
+                harness.send(Owner::Session(7), 100);
             }
-            line.pass(Duration::from_micros(240));
+            harness.advance(Duration::from_micros(240));
         }
         let late = Time::START + Duration::from_secs(3);
-        let all = line.bytes_of(|left| left.at > late);
-        let sessions = line.left.iter().filter(|left| left.owner == Some(Owner::Session(7))).count();
-        (line.bytes_of(|left| left.at > late && left.owner == Some(greedy)) * 100 / all, sessions)
+        let all = harness.bytes_of(|packet| packet.at > late);
+        let sessions = harness.sent.iter().filter(|packet| packet.owner == Some(Owner::Session(7))).count();
+        (harness.bytes_of(|packet| packet.at > late && packet.owner == Some(greedy)) * 100 / all, sessions)
     };
     let (as_high_rate, all) = share_of(promise(50).with_guard(GuardMode::Strict), Class::HighRate);
     assert_eq!(all, 800, "sessions get all through beside high-rate flows");

@@ -1,16 +1,17 @@
-//! Adversaries who see every packet and add some: handshakes take no longer, and cost hardly more.
+//! Tests with adversaries that see every packet and add some: handshakes take no longer, and cost
+//! hardly more.
 
 use super::*;
 use crate::limits::{
-    ATTEMPT_RESPONSE_BURST, ATTEMPT_RESPONSES_PER_SECOND, KNOWN_HANDSHAKE_RESERVE, NETWORK_HANDSHAKE_BURST,
-    PROVED_HANDSHAKE_BURST, REKEY_AFTER,
+    INITIATION_RESPONSE_BURST, INITIATION_RESPONSES_PER_SECOND, KNOWN_HANDSHAKE_RESERVE,
+    NETWORK_HANDSHAKE_BURST, PROVED_HANDSHAKE_BURST, REKEY_AFTER,
 };
 use crate::parts::token_bucket::{Packets, TokenBucket};
 use byway_wire::packets::{CookiePacket, InitiationPacket, RESPONSE_BYTES_MIN};
 use byway_wire::seal::{AwaitedResponse, CookieJar, Initiation, Responder, write_mac2};
-use byway_wire::{Boot, Epoch, SessionIndex};
+use byway_wire::{Epoch, Incarnation, SessionIndex};
 
-/// Cookies of somebody who knows the public key of a node and sees initiations to it.
+/// Forger of cookies that knows the public key of a node and sees initiations to it.
 struct Forger {
     responder: Responder,
     jar: CookieJar,
@@ -31,7 +32,7 @@ impl Forger {
         self.jar.packet(&screened, address(66).into(), now, &mut self.random).to_vec()
     }
 
-    /// A response to an initiation with a random key and tag.
+    /// Returns a response to an initiation with a random key and tag.
     fn response(&mut self, initiation: &[u8]) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..RESPONSE_BYTES_MIN).map(|_| self.random.bytes::<1>()[0]).collect();
         bytes[..4].copy_from_slice(&[RESPONSE, 0, 0, 0]);
@@ -40,13 +41,14 @@ impl Forger {
     }
 }
 
-/// A packet of the adversary that says to come from where an initiation went.
+/// Returns a packet of the adversary with the initiation's destination as its source.
 fn answer(initiation: &Datagram, bytes: Vec<u8>) -> Datagram {
     Datagram { sender: 2, from: initiation.to, local: LocalAddress::ANY, to: initiation.from, bytes }
 }
 
-/// Time passes; a millisecond after each initiation of the first node, so many forged cookies answer it.
-fn run_with_forged_cookies(pair: &mut Pair, cookies: usize, time: Duration) {
+/// Runs for a time; a millisecond after each initiation of the first node, `cookies` forged cookies
+/// answer it.
+fn run_with_forged_cookies(pair: &mut SessionPair, cookies: usize, time: Duration) {
     let mut adversary = Forger::new(LARGE);
     let mut seen = 0;
     let end = pair.now + time;
@@ -66,7 +68,7 @@ fn run_with_forged_cookies(pair: &mut Pair, cookies: usize, time: Duration) {
 #[test]
 fn forged_cookies_cost_one_initiation_and_no_time() {
     for cookies in [1, 2, 4, 100] {
-        let mut pair = Pair::new();
+        let mut pair = SessionPair::new();
         pair.connect(SMALL);
         run_with_forged_cookies(&mut pair, cookies, DELAY * 2);
         assert_eq!(pair.nodes[SMALL].sessions.counters.handshakes, 1, "{cookies} cookies");
@@ -79,9 +81,9 @@ fn forged_cookies_cost_one_initiation_and_no_time() {
 #[test]
 fn forged_cookies_bring_one_initiation_more_for_each_attempt() {
     for cookies in [0, 1, 10] {
-        let mut pair = Pair::new();
+        let mut pair = SessionPair::new();
         pair.loses(|_| true);
-        pair.nodes[SMALL] = Node::new(SMALL, 3, 1_000, true, pair.now);
+        pair.nodes[SMALL] = TestNode::new(SMALL, 3, 1_000, true, pair.now);
         pair.connect(SMALL);
         run_with_forged_cookies(&mut pair, cookies, secs(10));
         let initiations = pair.sent_by(SMALL, INITIATION);
@@ -94,7 +96,7 @@ fn forged_cookies_bring_one_initiation_more_for_each_attempt() {
 
 #[test]
 fn cookies_from_elsewhere_count_for_nothing() {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     pair.connect(SMALL);
     let initiation = pair.sent_by(SMALL, INITIATION)[0].clone();
     let mut adversary = Forger::new(LARGE);
@@ -111,8 +113,8 @@ fn cookies_from_elsewhere_count_for_nothing() {
 #[test]
 fn a_busy_responder_is_reached_although_a_cookie_is_forged_for_each_initiation() {
     for seed in 0..20 {
-        let mut pair = Pair::new();
-        pair.nodes[SMALL] = Node::new(SMALL, seed, 1_000, true, pair.now);
+        let mut pair = SessionPair::new();
+        pair.nodes[SMALL] = TestNode::new(SMALL, seed, 1_000, true, pair.now);
         pair.nodes[LARGE].sessions.handshakes = TokenBucket::of_packets(0, Packets::new(0), pair.now);
         pair.connect(SMALL);
         run_with_forged_cookies(&mut pair, 1, secs(5));
@@ -123,7 +125,7 @@ fn a_busy_responder_is_reached_although_a_cookie_is_forged_for_each_initiation()
 
 #[test]
 fn the_true_response_is_read_after_a_thousand_forged_ones_to_each_of_two_initiations() {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     pair.connect(SMALL);
     let initiation = pair.sent_by(SMALL, INITIATION)[0].clone();
     let mut adversary = Forger::new(LARGE);
@@ -144,23 +146,23 @@ fn the_true_response_is_read_after_a_thousand_forged_ones_to_each_of_two_initiat
 
 #[test]
 fn forged_responses_cost_no_more_than_their_limit_and_close_nothing() {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     pair.connect(SMALL);
     let peer = pair.nodes[SMALL].peer;
     let session = pair.nodes[SMALL].sessions.get_mut(peer).expect("it was added");
-    let attempt = session.attempt.as_mut().expect("it is under way");
-    let read_until = |attempt: &mut crate::session::attempt::Attempt, until: Time| {
+    let attempt = session.pending_handshake.as_mut().expect("it is under way");
+    let read_until = |attempt: &mut crate::session::pending_handshake::PendingHandshake, until: Time| {
         (0..100_000).filter(|_| attempt.admits_response(until)).count() as u64
     };
-    assert_eq!(read_until(attempt, pair.now), ATTEMPT_RESPONSE_BURST);
-    assert_eq!(read_until(attempt, pair.now + ms(10)), ATTEMPT_RESPONSES_PER_SECOND / 100);
+    assert_eq!(read_until(attempt, pair.now), INITIATION_RESPONSE_BURST);
+    assert_eq!(read_until(attempt, pair.now + ms(10)), INITIATION_RESPONSES_PER_SECOND / 100);
     pair.run(DELAY * 2);
     assert_eq!(pair.nodes[SMALL].sessions.counters.handshakes, 1);
 }
 
 #[test]
 fn keys_change_while_cookies_and_responses_are_forged() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.run(REKEY_AFTER - ms(200));
     let before = pair.sent.len();
     run_with_forged_cookies(&mut pair, 3, secs(1));
@@ -171,21 +173,21 @@ fn keys_change_while_cookies_and_responses_are_forged() {
 
 #[test]
 fn an_attempt_through_a_relay_outlives_forged_cookies_and_responses() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     let node = &mut pair.nodes[SMALL];
-    let detour = Detour { relay: node.peer, agent: AgentId::new(7) };
-    let far = Remote {
+    let via_relay = ViaRelay { relay: node.peer, agent: AgentId::new(7) };
+    let far = RemoteIdentity {
         purpose: Purpose::EndToEnd,
         shard: Shard::new(1),
         addresses: Vec::new(),
         ..remote(LARGE, false)
     };
     let far = node.sessions.add(far, pair.now);
-    node.sessions.get_mut(far).expect("it was added").add_detour(detour);
+    node.sessions.get_mut(far).expect("it was added").add_via_relay(via_relay);
     node.sessions.connect(far, &[], pair.now);
-    let attempt = node.sessions.get_mut(far).and_then(|session| session.attempt.as_mut());
+    let attempt = node.sessions.get_mut(far).and_then(|session| session.pending_handshake.as_mut());
     let mut initiation = Vec::new();
-    attempt.expect("it is under way").write_to(Origin::Detour(detour), &mut initiation);
+    attempt.expect("it is under way").write_to(Route::ViaRelay(via_relay), &mut initiation);
     pair.sent.clear();
     pair.send(SMALL);
     let mut adversary = Forger::new(LARGE);
@@ -195,26 +197,28 @@ fn an_attempt_through_a_relay_outlives_forged_cookies_and_responses() {
         } else {
             adversary.response(&initiation)
         };
-        let received = pair.nodes[SMALL].sessions.receive_from(&mut forged, Origin::Detour(detour), pair.now);
-        assert!(matches!(received, Received::Nothing));
+        let received =
+            pair.nodes[SMALL].sessions.receive_from(&mut forged, Route::ViaRelay(via_relay), pair.now);
+        assert!(matches!(received, Inbound::Nothing));
         pair.send(SMALL);
     }
     assert_eq!(pair.sent.len(), 2, "the initiation, and once more with a cookie");
     let mut responder = sessions(LARGE, 99, 1_000, pair.now);
     responder.add(remote(SMALL, false), pair.now);
-    let Received::Initiation { session, initiation, origin } =
-        responder.receive_from(&mut initiation, Origin::Address(address(0).into()), pair.now)
+    let Inbound::Initiation { session, initiation, origin } =
+        responder.receive_from(&mut initiation, Route::Direct(address(0).into()), pair.now)
     else {
         panic!("the initiation is read");
     };
     responder.accept(session, initiation, origin, &[], pair.now);
-    let mut response = responder.outbox.take().expect("a response").1.to_vec();
-    let received = pair.nodes[SMALL].sessions.receive_from(&mut response, Origin::Detour(detour), pair.now);
-    assert!(matches!(received, Received::Response { session, .. } if session == far), "{received:?}");
+    let mut response = responder.outbox.pop().expect("a response").1.to_vec();
+    let received =
+        pair.nodes[SMALL].sessions.receive_from(&mut response, Route::ViaRelay(via_relay), pair.now);
+    assert!(matches!(received, Inbound::Response { session, .. } if session == far), "{received:?}");
 }
 
-/// An old initiation of the first node to the second, as a recorder has it.
-fn recorded(stamp: u64) -> (Vec<u8>, AwaitedResponse) {
+/// Returns a recorded initiation of the first node to the second, with this handshake timestamp.
+fn recorded(timestamp: u64) -> (Vec<u8>, AwaitedResponse) {
     let [small, large] = secrets();
     let initiation = Initiation {
         purpose: Purpose::EndToEnd,
@@ -222,21 +226,21 @@ fn recorded(stamp: u64) -> (Vec<u8>, AwaitedResponse) {
         shard: Shard::new(0),
         capabilities: Capabilities::DIGESTS,
         index: SessionIndex::new(7),
-        stamp,
-        boot: Boot::new(3),
+        handshake_timestamp: timestamp,
+        incarnation: Incarnation::new(3),
         epoch: Epoch::new(0),
         messages: &[],
     };
-    let seed = [u8::try_from(stamp).expect("small stamps"); 32];
+    let seed = [u8::try_from(timestamp).expect("small stamps"); 32];
     initiation.write(&small, &large.public_key(), &PreSharedKey::default(), &seed).expect("the key is a key")
 }
 
 #[test]
 fn replayed_initiations_with_a_cookie_of_the_replayer_end_no_attempt() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.connect(LARGE);
-    for stamp in [1, 2, 3] {
-        let (mut packet, awaited) = recorded(stamp);
+    for timestamp in [1, 2, 3] {
+        let (mut packet, awaited) = recorded(timestamp);
         let replayed = |bytes: &[u8]| Datagram {
             sender: 2,
             from: address(66),
@@ -252,20 +256,26 @@ fn replayed_initiations_with_a_cookie_of_the_replayer_end_no_attempt() {
         second.bytes = packet;
         pair.deliver(LARGE, second);
         let session = pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).expect("the peer");
-        assert!(session.answered.as_ref().is_some_and(|answered| answered.stamp == stamp), "it is answered");
+        assert!(
+            session
+                .answered_initiation
+                .as_ref()
+                .is_some_and(|answered| answered.handshake_timestamp == timestamp),
+            "it is answered"
+        );
     }
     pair.run(DELAY * 2);
     assert_eq!(pair.nodes[LARGE].sessions.counters.handshakes, 2, "the true response was taken");
 }
 
-/// An address of some network.
+/// Returns an address of some network.
 fn host(network: u16, port: u16) -> SocketAddr {
     let [high, low] = network.to_be_bytes();
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 18, high, low)), port)
 }
 
 fn admitted(sessions: &mut Sessions, hosts: impl Iterator<Item = SocketAddr>, now: Time) -> u64 {
-    hosts.filter(|host| sessions.admits_with_cookie(Origin::Address((*host).into()), now)).count() as u64
+    hosts.filter(|host| sessions.admits_with_cookie(Route::Direct((*host).into()), now)).count() as u64
 }
 
 #[test]
@@ -327,7 +337,7 @@ fn a_known_agent_behind_the_nat_of_a_flood_is_read() {
 
 #[test]
 fn who_completed_a_handshake_is_known() {
-    let pair = Pair::established();
+    let pair = SessionPair::established();
     for who in [SMALL, LARGE] {
         let other = pair.nodes[1 - who].address;
         assert!(pair.nodes[who].sessions.known_addresses.has_host(other));

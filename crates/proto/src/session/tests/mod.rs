@@ -1,4 +1,4 @@
-//! Two nodes talk to each other through their outboxes.
+//! Tests of two nodes that exchange packets through their outboxes.
 
 mod epochs;
 mod forgeries;
@@ -13,18 +13,21 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::messages::{Ack, Close, CloseReason};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::seal::{Portable, PreSharedKey, Purpose, StaticSecret, Suite};
+use byway_wire::seal::{PortableProvider, PreSharedKey, Purpose, StaticSecret, Suite};
 use byway_wire::{Alias, Capabilities, Ecn, Message, Messages, SequenceNumber, Shard};
 
-use super::{Change, Detour, Enveloped, Local, Origin, Received, Remote, SessionId, Sessions};
+use super::{
+    EnvelopeContents, Inbound, LocalIdentity, RemoteIdentity, Route, SessionEvent, SessionId, Sessions,
+    ViaRelay,
+};
 use crate::network_path::{LocalAddress, NetworkPath};
-use crate::outbox::Urgency;
+use crate::outbox::Priority;
 use crate::random::Generator;
 
-/// One way.
+/// One-way delay.
 const DELAY: Duration = ms(10);
 
-/// The first bytes of initiation, response and cookie.
+/// First bytes of initiation, response and cookie.
 const INITIATION: u8 = 4;
 const RESPONSE: u8 = 5;
 const COOKIE: u8 = 6;
@@ -41,7 +44,7 @@ fn address(last: u8) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)), 4_600)
 }
 
-/// A datagram, with who sent it.
+/// A datagram and its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Datagram {
     sender: usize,
@@ -52,27 +55,27 @@ struct Datagram {
     bytes: Vec<u8>,
 }
 
-/// A node with one peer, and what it got.
-struct Node {
+/// A node with one peer, and its received data.
+struct TestNode {
     sessions: Sessions,
     peer: SessionId,
     address: SocketAddr,
-    /// The local address that datagrams come to, as the driver numbers it.
+    /// Local address of received datagrams, as the driver numbers it.
     asked_at: LocalAddress,
-    /// The numbers that the other side said.
-    heard: Vec<u32>,
-    /// The first byte of the coded bytes of each envelope.
+    /// Numbers received from the other side.
+    received_numbers: Vec<u32>,
+    /// First byte of the coded bytes of each envelope.
     enveloped: Vec<u8>,
-    changes: Vec<Change>,
+    events: Vec<SessionEvent>,
 }
 
-/// Which of two nodes: the one with the smaller key, which goes first when handshakes cross.
+/// Indices of the two nodes. The one with the smaller key has priority when handshakes cross.
 const SMALL: usize = 0;
 const LARGE: usize = 1;
 
 /// Two nodes and the network between them.
-struct Pair {
-    nodes: [Node; 2],
+struct SessionPair {
+    nodes: [TestNode; 2],
     now: Time,
     flying: VecDeque<(Time, Datagram)>,
     sent: Vec<Datagram>,
@@ -85,34 +88,34 @@ fn secrets() -> [StaticSecret; 2] {
 }
 
 fn sessions(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Sessions {
-    let local = Local {
+    let local = LocalIdentity {
         secret: secrets()[who].clone(),
         suite: Suite::ChaCha20Poly1305,
         shard: Shard::new(0),
         capabilities: Capabilities::DIGESTS,
         started_unix_nanos,
     };
-    Sessions::new(local, &Portable, Generator::new([seed; 32]), now)
+    Sessions::new(local, &PortableProvider, Generator::new([seed; 32]), now)
 }
 
-fn remote(who: usize, keep: bool) -> Remote {
-    Remote {
+fn remote(who: usize, keep: bool) -> RemoteIdentity {
+    RemoteIdentity {
         key: secrets()[who].public_key(),
         purpose: Purpose::EndToEnd,
         shard: Shard::new(0),
         pre_shared: PreSharedKey::default(),
         addresses: alloc::vec![address(u8::try_from(who).expect("two nodes"))],
-        keep,
+        is_persistent: keep,
     }
 }
 
-impl Node {
+impl TestNode {
     fn new(who: usize, seed: u8, started_unix_nanos: u64, keep: bool, now: Time) -> Self {
         let sessions = sessions(who, seed, started_unix_nanos, now);
         Self::with_peer(who, sessions, remote(1 - who, keep), now)
     }
 
-    fn with_peer(who: usize, mut sessions: Sessions, remote: Remote, now: Time) -> Self {
+    fn with_peer(who: usize, mut sessions: Sessions, remote: RemoteIdentity, now: Time) -> Self {
         let peer = sessions.add(remote, now);
         let address = address(u8::try_from(who).expect("two nodes"));
         Self {
@@ -120,36 +123,36 @@ impl Node {
             peer,
             address,
             asked_at: LocalAddress::ANY,
-            heard: Vec::new(),
+            received_numbers: Vec::new(),
             enveloped: Vec::new(),
-            changes: Vec::new(),
+            events: Vec::new(),
         }
     }
 
     fn receive(&mut self, datagram: &mut Datagram, now: Time) {
         let from = NetworkPath { remote: datagram.from, local: self.asked_at };
-        match self.sessions.receive_from(&mut datagram.bytes, Origin::Address(from), now) {
-            Received::Nothing | Received::Stranger { .. } | Received::Source { .. } => {}
-            Received::Initiation { session, initiation, origin } => {
+        match self.sessions.receive_from(&mut datagram.bytes, Route::Direct(from), now) {
+            Inbound::Nothing | Inbound::Stranger { .. } | Inbound::Source { .. } => {}
+            Inbound::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Response { session, messages } => self.take(session, &messages, from, now),
-            Received::Messages { session, messages } => {
+            Inbound::Response { session, messages } => self.handle_messages(session, &messages, from, now),
+            Inbound::Messages { session, messages } => {
                 let messages = messages.to_vec();
-                self.take(session, &messages, from, now);
+                self.handle_messages(session, &messages, from, now);
             }
-            Received::Envelope { datagram, .. } => self.enveloped.push(datagram[crate::limits::CODED_START]),
+            Inbound::Envelope { datagram, .. } => self.enveloped.push(datagram[crate::limits::CODED_START]),
         }
     }
 
-    fn take(&mut self, session: SessionId, messages: &[u8], from: NetworkPath, now: Time) {
+    fn handle_messages(&mut self, session: SessionId, messages: &[u8], from: NetworkPath, now: Time) {
         for message in Messages::new(messages) {
             let message = message.expect("the other node speaks properly");
-            if self.sessions.handle_message(session, &message, Origin::Address(from), now) {
+            if self.sessions.handle_message(session, &message, Route::Direct(from), now) {
                 continue;
             }
             if let Message::Ack(ack) = message {
-                self.heard.push(ack.from_low);
+                self.received_numbers.push(ack.from_low);
             }
         }
     }
@@ -158,10 +161,13 @@ impl Node {
         self.sessions.is_established(self.peer, now)
     }
 
-    /// What became of the session since the last time, without the answers to probes.
-    fn changes(&mut self) -> Vec<Change> {
-        let changes = core::mem::take(&mut self.changes);
-        changes.into_iter().filter(|change| !matches!(change, Change::Probed { .. })).collect()
+    /// Returns the events of the session since the last call, without the answers to probes.
+    fn drain_events(&mut self) -> Vec<SessionEvent> {
+        let changes = core::mem::take(&mut self.events);
+        changes
+            .into_iter()
+            .filter(|change| !matches!(change, SessionEvent::ProbeReplyReceived { .. }))
+            .collect()
     }
 
     fn epochs(&self) -> usize {
@@ -169,10 +175,10 @@ impl Node {
     }
 }
 
-impl Pair {
+impl SessionPair {
     fn new() -> Self {
         let nodes = [SMALL, LARGE]
-            .map(|who| Node::new(who, 10 + u8::try_from(who).expect("two"), 1_000, false, Time::START));
+            .map(|who| TestNode::new(who, 10 + u8::try_from(who).expect("two"), 1_000, false, Time::START));
         Self {
             nodes,
             now: Time::START,
@@ -182,7 +188,7 @@ impl Pair {
         }
     }
 
-    /// Two nodes with a session that the first began.
+    /// Returns two nodes with a session that the first one began.
     fn established() -> Self {
         let mut pair = Self::new();
         pair.connect(SMALL);
@@ -197,12 +203,12 @@ impl Pair {
         self.send(who);
     }
 
-    /// Says a number, as application data would be sent.
-    fn say(&mut self, who: usize, number: u32) {
+    /// Sends a number, as application data.
+    fn send_number(&mut self, who: usize, number: u32) {
         let node = &mut self.nodes[who];
         node.sessions.use_session(node.peer, self.now);
         let alias = Alias::new(1).expect("not zero");
-        node.sessions.say(node.peer, &Message::Ack(Ack { alias, from_low: number }), self.now);
+        node.sessions.queue_message(node.peer, &Message::Ack(Ack { alias, from_low: number }), self.now);
         self.send(who);
     }
 
@@ -211,24 +217,28 @@ impl Pair {
         let coded = &[number; 40];
         let ecn = Ecn::NotCapable;
         let contents =
-            Enveloped { role: EnvelopeRole::Copy, alias, sequence_low: 0, coded, ecn, owner: None };
-        node.sessions.send_envelope(node.peer, &contents, Urgency::Original, self.now);
+            EnvelopeContents { role: EnvelopeRole::Copy, alias, sequence_low: 0, coded, ecn, owner: None };
+        node.sessions.send_envelope(node.peer, &contents, Priority::Source, self.now);
         self.send(who);
     }
 
     fn close(&mut self, who: usize) {
         let node = &mut self.nodes[who];
-        node.sessions.say(node.peer, &Message::Close(Close { reason: CloseReason::Leaving }), self.now);
+        node.sessions.queue_message(
+            node.peer,
+            &Message::Close(Close { reason: CloseReason::Leaving }),
+            self.now,
+        );
         self.send(who);
     }
 
-    /// What a node wants sent leaves.
+    /// Sends the queued packets of a node.
     fn send(&mut self, who: usize) {
         let node = &mut self.nodes[who];
-        node.changes.extend(node.sessions.changes.drain(..));
+        node.events.extend(node.sessions.events.drain(..));
         node.sessions.flush_all(self.now);
-        while let Some((heading, bytes)) = node.sessions.outbox.take() {
-            let NetworkPath { remote: to, local } = heading.path;
+        while let Some((meta, bytes)) = node.sessions.outbox.pop() {
+            let NetworkPath { remote: to, local } = meta.path;
             let datagram = Datagram { sender: who, from: node.address, local, to, bytes: bytes.to_vec() };
             self.sent.push(datagram.clone());
             if !(self.loses)(&datagram) {
@@ -237,13 +247,13 @@ impl Pair {
         }
     }
 
-    /// A datagram comes to a node, wherever it is from.
+    /// Delivers a datagram to a node, from any address.
     fn deliver(&mut self, who: usize, mut datagram: Datagram) {
         self.nodes[who].receive(&mut datagram, self.now);
         self.send(who);
     }
 
-    /// Time passes, with all that is due meanwhile.
+    /// Runs for a time, with all events that are due.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -272,7 +282,7 @@ impl Pair {
         self.loses = Box::new(loses);
     }
 
-    /// The datagrams of a kind that a node sent.
+    /// Returns the datagrams of a kind that a node sent.
     fn sent_by(&self, who: usize, kind: u8) -> Vec<&Datagram> {
         self.sent.iter().filter(|datagram| datagram.sender == who && datagram.bytes[0] == kind).collect()
     }

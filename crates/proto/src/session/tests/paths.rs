@@ -1,4 +1,4 @@
-//! Where the peer is, how far away, and whether it is there at all.
+//! Tests of addresses, round-trip times and liveness of peers.
 
 use super::*;
 use crate::limits::{
@@ -7,43 +7,47 @@ use crate::limits::{
 use byway_wire::messages::Probe;
 use byway_wire::{Microseconds, Timestamp};
 
-/// The one side speaks for so long, ten times a second.
-fn speak(pair: &mut Pair, who: usize, time: Duration) {
+/// Sends from one side for a time, ten times a second.
+fn send_for(pair: &mut SessionPair, who: usize, time: Duration) {
     let end = pair.now + time;
     while pair.now < end {
-        pair.say(who, 0);
+        pair.send_number(who, 0);
         pair.run(ms(100).min(end.saturating_since(pair.now)));
     }
 }
 
 #[test]
 fn probes_measure_the_round_trip_for_both_sides() {
-    let mut pair = Pair::established();
-    speak(&mut pair, SMALL, secs(2));
+    let mut pair = SessionPair::established();
+    send_for(&mut pair, SMALL, secs(2));
     for node in &pair.nodes {
         assert_eq!(node.sessions.round_trip(node.peer), DELAY * 2);
     }
-    let probed =
-        pair.nodes[SMALL].changes.iter().filter(|change| matches!(change, Change::Probed { .. })).count();
+    let probed = pair.nodes[SMALL]
+        .events
+        .iter()
+        .filter(|change| matches!(change, SessionEvent::ProbeReplyReceived { .. }))
+        .count();
     assert!((10..=12).contains(&probed), "{probed} answers in two seconds");
 }
 
 #[test]
 fn a_round_trip_that_is_claimed_is_believed_up_to_a_second() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     let (node, now) = (&mut pair.nodes[SMALL], pair.now);
     let round_trip = Microseconds::from_duration(secs(3_600));
     let probe = Probe { number: 9, sent: Timestamp::at(now), round_trip };
-    node.sessions.say(node.peer, &Message::Probe(probe), now);
+    node.sessions.queue_message(node.peer, &Message::Probe(probe), now);
     pair.send(SMALL);
     pair.run(ms(15));
     let node = &pair.nodes[LARGE];
     assert_eq!(node.sessions.round_trip(node.peer), ROUND_TRIP_MAX);
 }
 
-/// The address at which the first node reaches the second, whose IPv4 address answers so much later than its IPv6 address.
+/// Returns the address at which the first node reaches the second, whose IPv4 address answers later
+/// than its IPv6 address.
 fn reached_at(later: Duration) -> SocketAddr {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     let by_ipv4 = pair.nodes[LARGE].address;
     let by_ipv6 = "[2001:db8::1]:4600".parse().expect("it is an address");
     let node = &mut pair.nodes[SMALL];
@@ -66,10 +70,10 @@ fn a_peer_that_is_as_near_by_ipv4_is_reached_by_it() {
     assert!(reached_at(DELAY).is_ipv6());
 }
 
-/// What the one side knows of the payload that reaches the other, if packets of more bytes than this get lost, after speaking for so
-/// long with something long to send; and how many of its packets were longer than every path carries.
+/// Runs one side with long packets to send, on a path that loses packets of more than `carries`
+/// bytes. Returns the known payload and the number of long packets sent.
 fn payload_bytes_found(carries: usize, time: Duration) -> (usize, usize) {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.loses(move |datagram| datagram.bytes.len() > carries);
     let end = pair.now + time;
     let mut found = 0;
@@ -77,7 +81,7 @@ fn payload_bytes_found(carries: usize, time: Duration) -> (usize, usize) {
         let (node, now) = (&mut pair.nodes[SMALL], pair.now);
         let session = node.sessions.get_mut(node.peer).expect("it is established");
         found = session.payload_bytes(now).expect("it is direct");
-        speak(&mut pair, SMALL, ms(100));
+        send_for(&mut pair, SMALL, ms(100));
     }
     let long = pair.sent.iter().filter(|datagram| datagram.bytes.len() > PAYLOAD_BYTES_BASE).count();
     (found, long)
@@ -93,14 +97,14 @@ fn the_longest_packets_that_a_path_carries_are_found_by_padded_probes() {
 
 #[test]
 fn who_has_nothing_long_to_send_sends_nothing_long() {
-    let mut pair = Pair::established();
-    speak(&mut pair, SMALL, secs(30));
+    let mut pair = SessionPair::established();
+    send_for(&mut pair, SMALL, secs(30));
     assert!(pair.sent.iter().all(|datagram| datagram.bytes.len() < 200));
 }
 
 #[test]
 fn a_session_that_is_not_used_is_not_probed() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.run(secs(3));
     pair.sent.clear();
     pair.run(secs(60));
@@ -109,8 +113,8 @@ fn a_session_that_is_not_used_is_not_probed() {
 
 #[test]
 fn a_session_to_be_kept_is_kept_alive() {
-    let mut pair = Pair::new();
-    pair.nodes[SMALL] = Node::new(SMALL, 3, 1_000, true, pair.now);
+    let mut pair = SessionPair::new();
+    pair.nodes[SMALL] = TestNode::new(SMALL, 3, 1_000, true, pair.now);
     pair.connect(SMALL);
     pair.run(secs(3));
     pair.sent.clear();
@@ -120,13 +124,13 @@ fn a_session_to_be_kept_is_kept_alive() {
 
 #[test]
 fn a_peer_that_probes_too_often_is_answered_a_hundred_times_a_second() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.run(secs(2));
     let before = pair.nodes[LARGE].sessions.counters;
     for number in 0..3_000 {
         let probe = Probe { number, sent: Timestamp::at(pair.now), round_trip: Microseconds::new(0) };
         let node = &mut pair.nodes[SMALL];
-        node.sessions.say(node.peer, &Message::Probe(probe), pair.now);
+        node.sessions.queue_message(node.peer, &Message::Probe(probe), pair.now);
         pair.send(SMALL);
         pair.run(ms(1));
     }
@@ -134,16 +138,22 @@ fn a_peer_that_probes_too_often_is_answered_a_hundred_times_a_second() {
     let ignored = pair.nodes[LARGE].sessions.counters.probes_ignored - before.probes_ignored;
     assert!((2_550..=2_650).contains(&ignored), "{ignored} of 3,000 in three seconds, of 100 at once");
     pair.run(secs(1));
-    speak(&mut pair, SMALL, secs(1));
+    send_for(&mut pair, SMALL, secs(1));
     assert_eq!(pair.nodes[LARGE].sessions.counters.probes_ignored - before.probes_ignored, ignored);
 }
 
-/// Two nodes with an idle session for a purpose, soon after the first node, which keeps it up, began it.
-fn idle_pair(purpose: Purpose) -> Pair {
-    let mut pair = Pair::new();
+/// Returns two nodes with an idle session for a purpose, soon after the first node, which maintains
+/// it, began it.
+fn idle_pair(purpose: Purpose) -> SessionPair {
+    let mut pair = SessionPair::new();
     pair.nodes = [SMALL, LARGE].map(|who| {
         let sessions = sessions(who, 10 + u8::try_from(who).expect("two"), 1_000, pair.now);
-        Node::with_peer(who, sessions, Remote { purpose, ..remote(1 - who, who == SMALL) }, pair.now)
+        TestNode::with_peer(
+            who,
+            sessions,
+            RemoteIdentity { purpose, ..remote(1 - who, who == SMALL) },
+            pair.now,
+        )
     });
     pair.connect(SMALL);
     pair.run(ms(100));
@@ -156,105 +166,109 @@ fn a_relay_that_dies_as_the_first_packets_are_sent_to_it_is_missed_in_600_ms() {
     let (session, measured) =
         (pair.nodes[LARGE].peer, pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer));
     assert_eq!(measured.and_then(|session| session.probes.measured()), Some(DELAY * 2));
-    pair.nodes[LARGE].changes();
+    pair.nodes[LARGE].drain_events();
     pair.loses(|_| true);
-    speak(&mut pair, LARGE, ms(600));
-    assert_eq!(pair.nodes[LARGE].changes(), [Change::Dead { session }]);
+    send_for(&mut pair, LARGE, ms(600));
+    assert_eq!(pair.nodes[LARGE].drain_events(), [SessionEvent::Dead { session }]);
 }
 
 #[test]
 fn a_silent_peer_is_dead_soon_and_alive_when_it_speaks_again() {
-    let mut pair = Pair::established();
-    speak(&mut pair, SMALL, secs(1));
-    pair.nodes[SMALL].changes();
+    let mut pair = SessionPair::established();
+    send_for(&mut pair, SMALL, secs(1));
+    pair.nodes[SMALL].drain_events();
     let session = pair.nodes[SMALL].peer;
     pair.loses(|_| true);
-    speak(&mut pair, SMALL, ms(600));
-    assert_eq!(pair.nodes[SMALL].changes(), [Change::Dead { session }]);
-    speak(&mut pair, SMALL, secs(2));
-    assert_eq!(pair.nodes[SMALL].changes(), [], "dead once");
+    send_for(&mut pair, SMALL, ms(600));
+    assert_eq!(pair.nodes[SMALL].drain_events(), [SessionEvent::Dead { session }]);
+    send_for(&mut pair, SMALL, secs(2));
+    assert_eq!(pair.nodes[SMALL].drain_events(), [], "dead once");
     pair.loses(|_| false);
-    speak(&mut pair, SMALL, secs(4));
-    let changes = pair.nodes[SMALL].changes();
-    assert!(changes.contains(&Change::Alive { session }), "{changes:?}");
+    send_for(&mut pair, SMALL, secs(4));
+    let changes = pair.nodes[SMALL].drain_events();
+    assert!(changes.contains(&SessionEvent::Alive { session }), "{changes:?}");
 }
 
 #[test]
 fn a_responder_that_restarted_is_found_out_and_met_anew() {
-    let mut pair = Pair::established();
-    speak(&mut pair, SMALL, secs(1));
-    pair.nodes[SMALL].changes();
-    pair.nodes[LARGE] = Node::new(LARGE, 77, 5_000_000_000, false, pair.now);
-    speak(&mut pair, SMALL, secs(1));
+    let mut pair = SessionPair::established();
+    send_for(&mut pair, SMALL, secs(1));
+    pair.nodes[SMALL].drain_events();
+    pair.nodes[LARGE] = TestNode::new(LARGE, 77, 5_000_000_000, false, pair.now);
+    send_for(&mut pair, SMALL, secs(1));
     let session = pair.nodes[SMALL].peer;
-    let changes = pair.nodes[SMALL].changes();
-    assert_eq!(changes[..2], [Change::Dead { session }, Change::Established { session, fresh: true }]);
-    assert!(changes[2..].contains(&Change::Alive { session }));
+    let changes = pair.nodes[SMALL].drain_events();
+    assert_eq!(
+        changes[..2],
+        [SessionEvent::Dead { session }, SessionEvent::Established { session, fresh: true }]
+    );
+    assert!(changes[2..].contains(&SessionEvent::Alive { session }));
     assert_eq!(pair.nodes[SMALL].epochs(), 1, "what the last run sealed is worth nothing");
-    assert!(!pair.nodes[LARGE].heard.is_empty());
+    assert!(!pair.nodes[LARGE].received_numbers.is_empty());
 }
 
 #[test]
 fn an_initiator_that_restarted_is_met_anew() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.run(secs(1));
-    pair.nodes[LARGE].changes();
-    pair.nodes[SMALL] = Node::new(SMALL, 77, 5_000_000_000, false, pair.now);
+    pair.nodes[LARGE].drain_events();
+    pair.nodes[SMALL] = TestNode::new(SMALL, 77, 5_000_000_000, false, pair.now);
     pair.connect(SMALL);
     pair.run(ms(100));
     let session = pair.nodes[LARGE].peer;
-    assert_eq!(pair.nodes[LARGE].changes(), [Change::Established { session, fresh: true }]);
+    assert_eq!(pair.nodes[LARGE].drain_events(), [SessionEvent::Established { session, fresh: true }]);
     assert_eq!(pair.nodes[LARGE].epochs(), 1);
 }
 
 #[test]
 fn a_peer_that_moved_is_followed_when_it_proves_itself() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.nodes[SMALL].address = address(50);
-    pair.say(SMALL, 1);
+    pair.send_number(SMALL, 1);
     pair.run(ms(15));
-    let way = |pair: &Pair| {
+    let in_use = |pair: &SessionPair| {
         pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).and_then(|one| one.path.address().copied())
     };
-    assert_eq!(way(&pair), Some(address(0)), "not yet");
+    assert_eq!(in_use(&pair), Some(address(0)), "not yet");
     pair.run(ms(30));
-    assert_eq!(way(&pair), Some(address(50)));
+    assert_eq!(in_use(&pair), Some(address(50)));
     assert_eq!(pair.nodes[LARGE].sessions.counters.moves, 1);
-    pair.say(LARGE, 9);
+    pair.send_number(LARGE, 9);
     pair.run(ms(50));
-    assert_eq!(pair.nodes[SMALL].heard, [9]);
+    assert_eq!(pair.nodes[SMALL].received_numbers, [9]);
 }
 
 #[test]
 fn peers_that_both_moved_find_each_other_as_soon_as_one_is_heard() {
-    let mut pair = Pair::established();
-    for (who, place) in [(SMALL, 50), (LARGE, 51)] {
-        pair.nodes[who].address = address(place);
+    let mut pair = SessionPair::established();
+    for (who, number) in [(SMALL, 50), (LARGE, 51)] {
+        pair.nodes[who].address = address(number);
     }
-    // A candidate that the one was told of, out of band.
+    // A candidate address that the node learned out of band.
     let (peer, now) = (pair.nodes[SMALL].peer, pair.now);
     pair.nodes[SMALL].sessions.try_address(peer, address(51), now);
-    let way = |pair: &Pair, who: usize| {
+    let in_use = |pair: &SessionPair, who: usize| {
         let node = &pair.nodes[who];
         node.sessions.get(node.peer).and_then(|one| one.path.address().copied())
     };
     pair.run(DELAY * 2 + ms(1));
-    assert_eq!(way(&pair, SMALL), Some(address(51)), "the response came from where the challenge went");
+    assert_eq!(in_use(&pair, SMALL), Some(address(51)), "the response came from where the challenge went");
     pair.run(DELAY);
-    assert_eq!(way(&pair, LARGE), Some(address(50)));
+    assert_eq!(in_use(&pair, LARGE), Some(address(50)));
 }
 
 #[test]
 fn a_direct_path_that_is_in_doubt_is_open_when_the_address_answers_again() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.run(secs(5));
     let (peer, now) = (pair.nodes[SMALL].peer, pair.now);
     let sessions = &mut pair.nodes[SMALL].sessions;
     sessions.get_mut(peer).expect("it is established").is_doubtful = true;
     sessions.note_direct_path(peer);
     pair.send(SMALL);
-    let is_news =
-        |pair: &mut Pair| pair.nodes[SMALL].changes().contains(&Change::DirectPath { session: peer });
+    let is_news = |pair: &mut SessionPair| {
+        pair.nodes[SMALL].drain_events().contains(&SessionEvent::DirectPath { session: peer })
+    };
     assert!(is_news(&mut pair));
     pair.run(DELAY * 2 + ms(1));
     assert!(!pair.nodes[SMALL].sessions.is_direct(peer) && !is_news(&mut pair), "nobody says anything");
@@ -263,15 +277,19 @@ fn a_direct_path_that_is_in_doubt_is_open_when_the_address_answers_again() {
     assert!(pair.nodes[SMALL].sessions.is_direct(peer) && is_news(&mut pair));
 }
 
-/// The first node, if its relay is at this address, is told that its peer may be at some; those that something is sent to.
+/// Names addresses of the peer to the first node, whose relay is at this address; returns the
+/// addresses that it sends to.
 fn addresses_tried(relay: SocketAddr, named: &[SocketAddr]) -> Vec<SocketAddr> {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     pair.sent.clear();
     let node = &mut pair.nodes[SMALL];
-    let relay =
-        Remote { purpose: Purpose::AgentToRelay, addresses: alloc::vec![relay], ..remote(LARGE, false) };
+    let relay = RemoteIdentity {
+        purpose: Purpose::AgentToRelay,
+        addresses: alloc::vec![relay],
+        ..remote(LARGE, false)
+    };
     node.sessions.add(relay, pair.now);
-    // It has lost its way to the peer.
+    // The direct path is in doubt, so the node tries other addresses.
     node.sessions.get_mut(node.peer).expect("it is established").is_doubtful = true;
     for address in named {
         node.sessions.try_address(node.peer, *address, pair.now);
@@ -295,43 +313,43 @@ fn nothing_is_sent_to_addresses_of_no_host_and_to_the_loopback_only_if_a_relay_i
 
 #[test]
 fn whoever_passes_packets_on_from_elsewhere_gets_three_times_what_it_sent_and_no_session() {
-    let mut pair = Pair::established();
-    pair.say(SMALL, 1);
+    let mut pair = SessionPair::established();
+    pair.send_number(SMALL, 1);
     let genuine = pair.sent.last().cloned().expect("a message");
     pair.flying.clear();
     pair.sent.clear();
     pair.deliver(LARGE, Datagram { from: address(66), ..genuine.clone() });
-    speak(&mut pair, LARGE, secs(5));
+    send_for(&mut pair, LARGE, secs(5));
     let there: usize = pair.sent.iter().filter(|one| one.to == address(66)).map(|one| one.bytes.len()).sum();
     assert!(there > 0 && there <= AMPLIFICATION_MAX * genuine.bytes.len(), "{there}");
-    let way = pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).and_then(|one| one.path.address());
-    assert_eq!(way, Some(&address(0)));
+    let in_use = pair.nodes[LARGE].sessions.get(pair.nodes[LARGE].peer).and_then(|one| one.path.address());
+    assert_eq!(in_use, Some(&address(0)));
     assert_eq!(pair.nodes[LARGE].sessions.counters.moves, 0);
 }
 
 #[test]
 fn an_old_packet_from_an_old_address_moves_nothing() {
-    let mut pair = Pair::established();
-    pair.say(SMALL, 1);
+    let mut pair = SessionPair::established();
+    pair.send_number(SMALL, 1);
     let overtaken = pair.sent.last().cloned().expect("a message");
     pair.flying.clear();
-    pair.say(SMALL, 2);
+    pair.send_number(SMALL, 2);
     pair.run(ms(50));
     pair.sent.clear();
     pair.deliver(LARGE, Datagram { from: address(50), ..overtaken });
     pair.run(secs(1));
     assert!(pair.sent.iter().all(|datagram| datagram.to != address(50)));
-    assert_eq!(pair.nodes[LARGE].heard, [2, 1]);
+    assert_eq!(pair.nodes[LARGE].received_numbers, [2, 1]);
 }
 
 #[test]
 fn a_peer_that_leaves_is_forgotten() {
-    let mut pair = Pair::established();
-    pair.nodes[LARGE].changes();
+    let mut pair = SessionPair::established();
+    pair.nodes[LARGE].drain_events();
     pair.close(SMALL);
     pair.run(ms(15));
     let session = pair.nodes[LARGE].peer;
-    assert_eq!(pair.nodes[LARGE].changes(), [Change::Closed { session }]);
+    assert_eq!(pair.nodes[LARGE].drain_events(), [SessionEvent::Closed { session }]);
     assert!(!pair.nodes[LARGE].is_established(pair.now));
     let before = pair.nodes[LARGE].sessions.counters.unknown_index;
     pair.envelop(SMALL, 1);
@@ -341,17 +359,21 @@ fn a_peer_that_leaves_is_forgotten() {
 
 #[test]
 fn a_peer_is_reached_through_a_relay_however_much_is_said() {
-    // The relay's session stands in for the path; what goes through it is looked at in its envelope.
-    let mut pair = Pair::established();
+    // The relay's session also serves as the path; relayed packets are examined in their envelopes.
+    let mut pair = SessionPair::established();
     let node = &mut pair.nodes[SMALL];
-    let far = node.sessions.add(Remote { purpose: Purpose::AgentToRelay, ..remote(LARGE, false) }, pair.now);
+    let far = node
+        .sessions
+        .add(RemoteIdentity { purpose: Purpose::AgentToRelay, ..remote(LARGE, false) }, pair.now);
     let relay = node.peer;
-    node.sessions.get_mut(far).expect("just added").detour = Some(Detour { relay, agent: AgentId::new(9) });
+    node.sessions.get_mut(far).expect("just added").via_relay =
+        Some(ViaRelay { relay, agent: AgentId::new(9) });
     for bytes in [100, 1_172, 1_173, 1_174, 1_400, 2_000, 4_000] {
         let mut packet = alloc::vec![0; bytes];
         packet[0] = 8;
-        let relayed = byway_wire::messages::Relayed::new(AgentId::new(9), &packet).expect("a message packet");
-        node.sessions.say(relay, &Message::Relayed(relayed), pair.now);
+        let relayed =
+            byway_wire::messages::RelayedPacket::new(AgentId::new(9), &packet).expect("a message packet");
+        node.sessions.queue_message(relay, &Message::RelayedPacket(relayed), pair.now);
     }
     assert_eq!(node.sessions.counters.unsendable, 1, "only the last is beyond all bounds");
     pair.sent.clear();
@@ -361,16 +383,16 @@ fn a_peer_is_reached_through_a_relay_however_much_is_said() {
 
 #[test]
 fn an_initiation_through_a_relay_is_answered_through_it() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     let relay = pair.nodes[LARGE].peer;
     let mut stranger = sessions(SMALL, 42, 9_000_000_000_000, pair.now);
     let far = stranger.add(remote(LARGE, false), pair.now);
     stranger.connect(far, &[], pair.now);
-    let mut initiation = stranger.outbox.take().expect("an initiation").1.to_vec();
-    let detour = Origin::Detour(Detour { relay, agent: AgentId::new(7) });
+    let mut initiation = stranger.outbox.pop().expect("an initiation").1.to_vec();
+    let via_relay = Route::ViaRelay(ViaRelay { relay, agent: AgentId::new(7) });
     let node = &mut pair.nodes[LARGE];
-    match node.sessions.receive_from(&mut initiation, detour, pair.now) {
-        Received::Initiation { session, initiation, origin } => {
+    match node.sessions.receive_from(&mut initiation, via_relay, pair.now) {
+        Inbound::Initiation { session, initiation, origin } => {
             node.sessions.accept(session, initiation, origin, &[], pair.now);
         }
         other => panic!("{other:?}"),
@@ -383,46 +405,47 @@ fn an_initiation_through_a_relay_is_answered_through_it() {
 
 #[test]
 fn the_peer_is_answered_through_the_relay_that_it_used_last() {
-    let mut pair = Pair::established();
+    let mut pair = SessionPair::established();
     let mut messages = [1, 2].map(|number| {
-        pair.say(SMALL, number);
+        pair.send_number(SMALL, number);
         pair.sent.last().cloned().expect("a message").bytes
     });
     let now = pair.now;
     let node = &mut pair.nodes[LARGE];
     let (relay, peer) = (node.peer, node.peer);
-    let [old, new] = [7, 8].map(|agent| Detour { relay, agent: AgentId::new(agent) });
-    for (message, detour) in [(1, new), (0, old)] {
-        let received = node.sessions.receive_from(&mut messages[message], Origin::Detour(detour), now);
-        assert!(matches!(received, Received::Messages { .. }), "{received:?}");
-        assert_eq!(node.sessions.get(peer).and_then(|session| session.detour), Some(new));
+    let [old, new] = [7, 8].map(|agent| ViaRelay { relay, agent: AgentId::new(agent) });
+    for (message, via_relay) in [(1, new), (0, old)] {
+        let received = node.sessions.receive_from(&mut messages[message], Route::ViaRelay(via_relay), now);
+        assert!(matches!(received, Inbound::Messages { .. }), "{received:?}");
+        assert_eq!(node.sessions.get(peer).and_then(|session| session.via_relay), Some(new));
     }
 }
 
-/// Has the second node take a handshake of the first one by some way; whether it holds the direct path to be open then.
-fn is_direct_after_handshake(origin: Origin) -> bool {
-    let mut pair = Pair::established();
+/// Accepts a handshake of the first node at the second on this route; returns true if the direct
+/// path counts as open then.
+fn is_direct_after_handshake(origin: Route) -> bool {
+    let mut pair = SessionPair::established();
     let now = pair.now + secs(30);
     let [first, second] = &mut pair.nodes;
-    let taken = |sessions: &mut Sessions| sessions.outbox.take().expect("a packet").1.to_vec();
+    let taken = |sessions: &mut Sessions| sessions.outbox.pop().expect("a packet").1.to_vec();
     first.sessions.connect(first.peer, &[], now);
     let mut initiation = taken(&mut first.sessions);
-    let Received::Initiation { session, initiation, .. } =
+    let Inbound::Initiation { session, initiation, .. } =
         second.sessions.receive_from(&mut initiation, origin, now)
     else {
         panic!("it is an initiation");
     };
-    second.sessions.accept(session, initiation, Origin::Address(address(0).into()), &[], now);
+    second.sessions.accept(session, initiation, Route::Direct(address(0).into()), &[], now);
     let mut response = taken(&mut second.sessions);
-    let received = first.sessions.receive_from(&mut response, Origin::Address(address(1).into()), now);
-    assert!(matches!(received, Received::Response { .. }), "{received:?}");
+    let received = first.sessions.receive_from(&mut response, Route::Direct(address(1).into()), now);
+    assert!(matches!(received, Inbound::Response { .. }), "{received:?}");
     // The first message under the new keys confirms them.
     let mut confirms = 0;
     first.sessions.flush_all(now);
-    while let Some((_, packet)) = first.sessions.outbox.take() {
+    while let Some((_, packet)) = first.sessions.outbox.pop() {
         let mut packet = packet.to_vec();
         let received = second.sessions.receive_from(&mut packet, origin, now);
-        confirms += u32::from(matches!(received, Received::Messages { .. }));
+        confirms += u32::from(matches!(received, Inbound::Messages { .. }));
     }
     assert!(confirms > 0);
     second.sessions.is_direct(second.peer)
@@ -430,37 +453,37 @@ fn is_direct_after_handshake(origin: Origin) -> bool {
 
 #[test]
 fn a_direct_path_is_in_doubt_that_the_peer_does_not_take() {
-    let relay = Pair::established().nodes[LARGE].peer;
-    assert!(!is_direct_after_handshake(Origin::Detour(Detour { relay, agent: AgentId::new(7) })));
-    assert!(is_direct_after_handshake(Origin::Address(address(0).into())));
+    let relay = SessionPair::established().nodes[LARGE].peer;
+    assert!(!is_direct_after_handshake(Route::ViaRelay(ViaRelay { relay, agent: AgentId::new(7) })));
+    assert!(is_direct_after_handshake(Route::Direct(address(0).into())));
 }
 
-/// A response that came through a relay comes once more, from this address and so much later; whether that opens the
-/// direct path.
+/// Delivers a response through a relay, then once more from this address, `later` after it. Returns
+/// true if that opens the direct path.
 fn is_direct_after_late_response(from: SocketAddr, later: Duration) -> bool {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     let (now, relay) = (pair.now, pair.nodes[SMALL].peer);
-    let detour = Origin::Detour(Detour { relay, agent: AgentId::new(7) });
+    let via_relay = Route::ViaRelay(ViaRelay { relay, agent: AgentId::new(7) });
     let [first, second] = &mut pair.nodes;
     first.sessions.connect(first.peer, &[], now);
-    let mut initiation = first.sessions.outbox.take().expect("an initiation").1.to_vec();
-    let Received::Initiation { session, initiation, origin } =
-        second.sessions.receive_from(&mut initiation, Origin::Address(address(0).into()), now)
+    let mut initiation = first.sessions.outbox.pop().expect("an initiation").1.to_vec();
+    let Inbound::Initiation { session, initiation, origin } =
+        second.sessions.receive_from(&mut initiation, Route::Direct(address(0).into()), now)
     else {
         panic!("it is an initiation");
     };
     second.sessions.accept(session, initiation, origin, &[], now);
-    let response = second.sessions.outbox.take().expect("a response").1.to_vec();
+    let response = second.sessions.outbox.pop().expect("a response").1.to_vec();
     let mut copy = response.clone();
-    let received = first.sessions.receive_from(&mut copy, detour, now);
-    assert!(matches!(received, Received::Response { .. }), "{received:?}");
+    let received = first.sessions.receive_from(&mut copy, via_relay, now);
+    assert!(matches!(received, Inbound::Response { .. }), "{received:?}");
     assert!(first.sessions.is_established(first.peer, now) && !first.sessions.is_direct(first.peer));
     let (handshakes, index) =
         (first.sessions.counters.handshakes, first.sessions.get(first.peer).map(|one| one.epochs.len()));
     for _ in 0..3 {
         let mut copy = response.clone();
-        let received = first.sessions.receive_from(&mut copy, Origin::Address(from.into()), now + later);
-        assert!(matches!(received, Received::Nothing), "{received:?}");
+        let received = first.sessions.receive_from(&mut copy, Route::Direct(from.into()), now + later);
+        assert!(matches!(received, Inbound::Nothing), "{received:?}");
     }
     let after =
         (first.sessions.counters.handshakes, first.sessions.get(first.peer).map(|one| one.epochs.len()));
@@ -477,27 +500,27 @@ fn a_response_that_comes_by_a_relay_and_then_from_the_peer_s_address_opens_the_d
 
 #[test]
 fn an_initiation_that_comes_by_many_ways_is_one_handshake_and_gets_no_more_than_it_sends() {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     let (now, peer) = (pair.now, pair.nodes[LARGE].peer);
     let small = &mut pair.nodes[SMALL];
     small.sessions.connect(small.peer, &[], now);
-    let packet = pair.nodes[SMALL].sessions.outbox.take().expect("an initiation").1.to_vec();
+    let packet = pair.nodes[SMALL].sessions.outbox.pop().expect("an initiation").1.to_vec();
     let sessions = &mut pair.nodes[LARGE].sessions;
     let mut indices = Vec::new();
     for number in 0..200 {
-        let from = Origin::Address(address(u8::try_from(number).expect("there are few")).into());
+        let from = Route::Direct(address(u8::try_from(number).expect("there are few")).into());
         let mut copy = packet.clone();
         match sessions.receive_from(&mut copy, from, now) {
-            Received::Initiation { session, initiation, origin } => {
+            Inbound::Initiation { session, initiation, origin } => {
                 sessions.accept(session, initiation, origin, &[], now);
             }
-            Received::Nothing => {}
+            Inbound::Nothing => {}
             other => panic!("{other:?}"),
         }
-        let answered = sessions.get(peer).and_then(|session| session.answered.as_ref());
-        indices.push(answered.map(|answered| answered.epoch.ours));
+        let answered = sessions.get(peer).and_then(|session| session.answered_initiation.as_ref());
+        indices.push(answered.map(|answered| answered.epoch.local_index));
         let mut answers = 0;
-        while let Some((_, answer)) = sessions.outbox.take() {
+        while let Some((_, answer)) = sessions.outbox.pop() {
             answers += 1;
             assert!(answer.len() <= packet.len(), "{} B for {} B", answer.len(), packet.len());
         }
@@ -507,8 +530,8 @@ fn an_initiation_that_comes_by_many_ways_is_one_handshake_and_gets_no_more_than_
     assert_eq!(sessions.count(), 1);
 }
 
-/// The local addresses that a node's packets have left from since the list was cleared.
-fn sources(pair: &Pair, who: usize) -> Vec<u16> {
+/// Returns the local addresses of a node's packets since the list was cleared.
+fn sources(pair: &SessionPair, who: usize) -> Vec<u16> {
     let mut sources: Vec<u16> =
         pair.sent.iter().filter(|one| one.sender == who).map(|one| one.local.number()).collect();
     sources.dedup();
@@ -517,7 +540,7 @@ fn sources(pair: &Pair, who: usize) -> Vec<u16> {
 
 #[test]
 fn all_answers_leave_from_the_local_address_that_was_asked() {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     pair.nodes[LARGE].asked_at = LocalAddress::new(7);
     pair.nodes[SMALL].asked_at = LocalAddress::new(3);
     pair.connect(SMALL);
@@ -525,48 +548,48 @@ fn all_answers_leave_from_the_local_address_that_was_asked() {
     assert!(pair.nodes[SMALL].is_established(pair.now));
     assert_eq!(sources(&pair, LARGE), [7]);
     assert_eq!(sources(&pair, SMALL), [0], "where the session began, the system chose");
-    // The peer asks at another address: after a packet the answers follow it.
+    // The peer uses another address: after its packet, answers use it, too.
     pair.nodes[LARGE].asked_at = LocalAddress::new(8);
-    pair.say(SMALL, 1);
+    pair.send_number(SMALL, 1);
     pair.run(DELAY);
     pair.sent.clear();
-    pair.say(LARGE, 2);
+    pair.send_number(LARGE, 2);
     pair.run(secs(1));
     assert_eq!(sources(&pair, LARGE), [8]);
 }
 
 #[test]
 fn packets_under_way_to_a_former_address_do_not_fix_a_source_that_the_system_chose() {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     pair.nodes[SMALL].asked_at = LocalAddress::ANY;
     pair.connect(SMALL);
     pair.run(secs(1));
     pair.sent.clear();
-    // Another route: what still comes to the former address is no longer what the system would choose.
+    // The route changed: packets to the former address do not show the system's present choice.
     pair.nodes[SMALL].asked_at = LocalAddress::new(4);
-    pair.say(LARGE, 1);
+    pair.send_number(LARGE, 1);
     pair.run(DELAY);
-    pair.say(SMALL, 2);
+    pair.send_number(SMALL, 2);
     pair.run(secs(1));
     assert_eq!(sources(&pair, SMALL), [0]);
 }
 
 #[test]
 fn a_local_address_that_leads_nowhere_is_left_when_the_peer_falls_silent() {
-    let mut pair = Pair::new();
+    let mut pair = SessionPair::new();
     pair.nodes[LARGE].asked_at = LocalAddress::new(7);
     pair.connect(SMALL);
     pair.run(secs(1));
     pair.loses(|datagram| datagram.local == LocalAddress::new(7) || datagram.sender == SMALL);
     pair.sent.clear();
-    speak(&mut pair, LARGE, secs(4));
+    send_for(&mut pair, LARGE, secs(4));
     assert!(sources(&pair, LARGE).contains(&0), "{:?}", sources(&pair, LARGE));
     pair.loses(|datagram| datagram.local == LocalAddress::new(7));
     pair.nodes[LARGE].asked_at = LocalAddress::ANY;
-    speak(&mut pair, LARGE, secs(3));
+    send_for(&mut pair, LARGE, secs(3));
     pair.sent.clear();
-    pair.say(LARGE, 99);
+    pair.send_number(LARGE, 99);
     pair.run(secs(1));
     assert_eq!(sources(&pair, LARGE), [0]);
-    assert!(pair.nodes[SMALL].heard.contains(&99));
+    assert!(pair.nodes[SMALL].received_numbers.contains(&99));
 }

@@ -1,36 +1,36 @@
-//! `NewReno`: one segment more for each window that arrived, half the window for each that did not (RFC 5681).
+//! `NewReno`: the window grows by a segment per window, and halves at a loss (RFC 5681).
 
 use byway_units::{Bytes, Duration, Time};
 
-use super::{CongestionControl, Progress, slow_start_increase};
+use super::{AckSample, CongestionControl, slow_start_increase};
 
-/// The classic control (RFC 5681), with growth counted in bytes (RFC 3465).
+/// Classic congestion control (RFC 5681), with growth counted in bytes (RFC 3465).
 #[derive(Clone, Debug)]
 pub struct NewReno {
-    /// SMSS.
+    /// Payload of a full segment (SMSS).
     segment: Bytes,
     initial: Bytes,
     window: Bytes,
     threshold: Option<Bytes>,
-    /// What was acknowledged since the window last grew, in congestion avoidance.
+    /// Bytes acknowledged since the window last grew, in congestion avoidance.
     counted: Bytes,
 }
 
 impl NewReno {
-    /// A new one, for segments of this many bytes of payload, and with this initial window.
+    /// Creates a controller for segments of this many bytes of payload, with this initial window.
     #[must_use]
     pub const fn new(segment: Bytes, initial: Bytes) -> Self {
         Self { segment, initial, window: initial, threshold: None, counted: Bytes::ZERO }
     }
 
-    /// Half of what was on its way, but two segments at least (RFC 5681, equation 4).
+    /// Returns half of the bytes in flight, but two segments at least (RFC 5681, equation 4).
     fn half(&self, in_flight: Bytes) -> Bytes {
         Bytes::new(in_flight.count() / 2).max(self.segment * 2)
     }
 }
 
 impl CongestionControl for NewReno {
-    fn acknowledged(&mut self, progress: Progress, _now: Time) {
+    fn on_ack(&mut self, progress: AckSample, _now: Time) {
         if self.threshold.is_none_or(|threshold| self.window < threshold) {
             self.window += slow_start_increase(progress.bytes, self.segment);
             return;
@@ -42,19 +42,19 @@ impl CongestionControl for NewReno {
         }
     }
 
-    fn congested(&mut self, in_flight: Bytes, _now: Time) {
+    fn on_congestion_event(&mut self, in_flight: Bytes, _now: Time) {
         self.window = self.half(in_flight);
         self.threshold = Some(self.window);
         self.counted = Bytes::ZERO;
     }
 
-    fn timed_out(&mut self, in_flight: Bytes, _now: Time) {
+    fn on_retransmission_timeout(&mut self, in_flight: Bytes, _now: Time) {
         self.threshold = Some(self.half(in_flight));
         self.window = self.segment;
         self.counted = Bytes::ZERO;
     }
 
-    fn idled(&mut self, _idle: Duration) {
+    fn on_idle(&mut self, _idle: Duration) {
         self.window = self.window.min(self.initial);
     }
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn acknowledge(control: &mut NewReno, bytes: Bytes) {
-        control.acknowledged(Progress { bytes, round_trip: Duration::from_millis(100) }, Time::START);
+        control.on_ack(AckSample { bytes, round_trip: Duration::from_millis(100) }, Time::START);
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
         let mut control = NewReno::new(SEGMENT, segments(10));
         (0..5).for_each(|_| acknowledge(&mut control, segments(2)));
         assert_eq!(control.window(), segments(20));
-        // What fills a gap acknowledges much at once, and is no reason for a burst.
+        // A segment that fills a gap acknowledges many bytes at once, and must not cause a burst.
         acknowledge(&mut control, segments(15));
         assert_eq!(control.window(), segments(22));
     }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn congestion_halves_what_is_on_its_way_and_growth_is_linear_then() {
         let mut control = NewReno::new(SEGMENT, segments(30));
-        control.congested(segments(20), Time::START);
+        control.on_congestion_event(segments(20), Time::START);
         assert_eq!((control.window(), control.slow_start_threshold()), (segments(10), Some(segments(10))));
         (0..9).for_each(|_| acknowledge(&mut control, segments(1)));
         assert_eq!(control.window(), segments(10));
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_timeout_leaves_one_segment_and_half_as_threshold() {
         let mut control = NewReno::new(SEGMENT, segments(30));
-        control.timed_out(segments(3), Time::START);
+        control.on_retransmission_timeout(segments(3), Time::START);
         assert_eq!((control.window(), control.slow_start_threshold()), (segments(1), Some(segments(2))));
     }
 
@@ -113,7 +113,7 @@ mod tests {
     fn an_idle_window_is_the_initial_one_at_most() {
         let mut control = NewReno::new(SEGMENT, segments(10));
         (0..50).for_each(|_| acknowledge(&mut control, segments(2)));
-        control.idled(Duration::from_secs(1));
+        control.on_idle(Duration::from_secs(1));
         assert_eq!(control.window(), segments(10));
     }
 }

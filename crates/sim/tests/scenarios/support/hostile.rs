@@ -1,78 +1,80 @@
-//! A hostile tenant: two members with sessions, grants and flows of their own at the relays that others use.
+//! A hostile tenant: two members with sessions, grants and flows of their own at the relays that
+//! others use.
 //!
-//! What they say is what `byway-fuzz-targets` floods relays with: one member attacks, its mate sends to it.
+//! Their packets are the attacks of `byway-fuzz-targets`: one member attacks, its accomplice sends
+//! to it.
 
 use std::net::SocketAddr;
 
-use byway_fuzz_targets::attacks::{ATTACKS, Attack, Attacker, Credentials, Part, Scene};
-use byway_sim::overlay::cast::{self, AgentCard, address, bytes};
+use byway_fuzz_targets::attacks::{ATTACKS, Attack, Attacker, Credentials, Role, Testbed};
+use byway_sim::overlay::topology::{self, AgentNode, address, secret_bytes};
 use byway_sim::{Link, NodeId, Random, Seed};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::messages::FlowRole;
 use byway_wire::seal::StaticSecret;
 use byway_wire::{Grant, GrantedRelay, Shard, TenantId};
 
-use super::identities::relay_card;
-use super::node::{Node, Parcel};
+use super::identities::relay_node;
+use super::node::{InjectedDatagram, TestNode};
 use super::{OverlayWorld, Plan, Run, ms};
 
-/// The network of the members' addresses.
+/// Network of the members' addresses.
 const MEMBERS: u8 = 98;
 
 /// The tenant of the members; the flows of plans are of tenant 1.
 const TENANT: TenantId = TenantId::new(666);
 
-/// Flows that the attacker registers to receive: some datagrams full of them.
+/// Flows that the attacker registers to receive: several datagrams of registrations.
 const FLOWS: u16 = 60;
 
-/// The time between two datagrams of the attacker.
+/// Interval between two datagrams of the attacker.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long one attack takes before the next one is drawn.
+/// Duration of one attack until the next one is drawn.
 const ATTACK_TIME: Duration = Duration::from_millis(100);
 
-/// How often both begin a session anew, and register: a relay that restarted knows neither.
+/// Interval at which both start a new session, and register: a relay that restarted knows neither.
 const SESSION_TIME: Duration = Duration::from_millis(500);
 
-/// The relays of the attacker and of its mate, by their places in the plan.
+/// The relays of the attacker and of its accomplice, by their indexes in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostileTenant {
     pub(crate) attacker_at: usize,
     pub(crate) mate_at: usize,
 }
 
-/// The card of the attacker or of its mate.
-fn card(seed: Seed, part: Part) -> AgentCard {
-    let place = place(part);
-    AgentCard {
-        number: if part == Part::Attacker { AgentId::new(9_001) } else { AgentId::new(9_002) },
-        secret: StaticSecret::from_bytes(bytes(seed, "hostile", place)),
-        address: Some(address(MEMBERS, place)),
+/// Returns the record of the attacker or of its accomplice.
+fn card(seed: Seed, part: Role) -> AgentNode {
+    let index = node_index(part);
+    AgentNode {
+        number: if part == Role::Attacker { AgentId::new(9_001) } else { AgentId::new(9_002) },
+        secret: StaticSecret::from_bytes(secret_bytes(seed, "hostile", index)),
+        address: Some(address(MEMBERS, index)),
     }
 }
 
 impl HostileTenant {
-    const fn relay_of(self, part: Part) -> usize {
+    const fn relay_of(self, part: Role) -> usize {
         match part {
-            Part::Attacker => self.attacker_at,
-            Part::Mate => self.mate_at,
+            Role::Attacker => self.attacker_at,
+            Role::Accomplice => self.mate_at,
         }
     }
 
-    /// What its members may send each other.
+    /// Returns the grants of flows between its members.
     pub(super) fn grants(self, seed: Seed) -> [Grant; 2] {
-        [(Part::Mate, Part::Attacker), (Part::Attacker, Part::Mate)].map(|(from, to)| {
-            let relays = (&relay_card(seed, self.relay_of(from)), &relay_card(seed, self.relay_of(to)));
+        [(Role::Accomplice, Role::Attacker), (Role::Attacker, Role::Accomplice)].map(|(from, to)| {
+            let relays = (&relay_node(seed, self.relay_of(from)), &relay_node(seed, self.relay_of(to)));
             let flows = FlowId::new(0)..=FlowId::new(u16::MAX);
-            Grant { tenant: TENANT, ..cast::grant((&card(seed, from), &card(seed, to)), relays, flows) }
+            Grant { tenant: TENANT, ..topology::grant((&card(seed, from), &card(seed, to)), relays, flows) }
         })
     }
 
-    fn member(self, seed: Seed, part: Part) -> Attacker {
-        let other = if part == Part::Attacker { Part::Mate } else { Part::Attacker };
-        let (own, relay) = (card(seed, part), relay_card(seed, self.relay_of(part)));
+    fn member(self, seed: Seed, part: Role) -> Attacker {
+        let other = if part == Role::Attacker { Role::Accomplice } else { Role::Attacker };
+        let (own, relay) = (card(seed, part), relay_node(seed, self.relay_of(part)));
         let far_relay =
-            GrantedRelay { relay: relay_card(seed, self.relay_of(other)).number, shard: Shard::new(0) };
+            GrantedRelay { relay: relay_node(seed, self.relay_of(other)).number, shard: Shard::new(0) };
         let credentials = Credentials {
             secret: own.secret,
             agent: own.number,
@@ -88,13 +90,13 @@ impl HostileTenant {
     }
 }
 
-/// Both members, and what they are at.
+/// Both members, and the state of their attacks.
 pub(crate) struct Members {
-    /// The attacker and its mate, with their nodes and the addresses of their relays.
+    /// The attacker and its accomplice, with their nodes and the addresses of their relays.
     nodes: [(Attacker, NodeId, SocketAddr); 2],
     attacks: Vec<&'static Attack>,
     random: Random,
-    /// The attack under way, how many datagrams it has sent, and the first of them.
+    /// The current attack, the number of datagrams that it has sent, and the first of them.
     attack: &'static Attack,
     sent: u32,
     first: Vec<u8>,
@@ -103,8 +105,8 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Lets the members of the plan's hostile tenant meet their relays, and attack from `from` on until `until` with
-    /// some of all attacks. Returns what these are.
+    /// Starts sessions of the hostile tenant's members with their relays, and attacks from `from`
+    /// to `until` with a random subset of all attacks. Returns the names of the attacks.
     pub(crate) fn attack(
         random: Random,
         from: Time,
@@ -114,10 +116,10 @@ impl Members {
     ) -> Vec<&'static str> {
         let mut members = Self::new(random, run, world);
         world.run_until(from, run);
-        let mut scene = Stage { members: &mut members, run, world };
-        scene.begin_sessions();
-        for attack in scene.members.attacks.clone() {
-            attack.set_up(&mut scene, FLOWS);
+        let mut hostile = HostileScene { members: &mut members, run, world };
+        hostile.begin_sessions();
+        for attack in hostile.members.attacks.clone() {
+            attack.set_up(&mut hostile, FLOWS);
         }
         let names = members.attacks.iter().map(|attack| attack.name).collect();
         members.go_on(until, world);
@@ -126,17 +128,17 @@ impl Members {
 
     fn new(mut random: Random, run: &Run, world: &mut OverlayWorld) -> Self {
         let (seed, tenant) = (run.plan.seed(), run.plan.hostile.expect("the plan has a hostile tenant"));
-        let mut member = |part: Part| {
+        let mut member = |part: Role| {
             let own = card(seed, part).address.expect("members have addresses");
             let relay = tenant.relay_of(part);
-            let node = world.add(Node::member(own), own);
+            let node = world.add(TestNode::member(own), own);
             world.connect_both(node, run.relays[relay], &Link { delay: ms(5), ..Link::default() });
-            (tenant.member(seed, part), node, relay_card(seed, relay).address)
+            (tenant.member(seed, part), node, relay_node(seed, relay).address)
         };
-        let nodes = [Part::Attacker, Part::Mate].map(&mut member);
+        let nodes = [Role::Attacker, Role::Accomplice].map(&mut member);
         let draw = |random: &mut Random| {
-            let place = random.below(ATTACKS.len() as u64);
-            &ATTACKS[usize::try_from(place).expect("there are few attacks")]
+            let index = random.below(ATTACKS.len() as u64);
+            &ATTACKS[usize::try_from(index).expect("there are few attacks")]
         };
         let attacks: Vec<&Attack> = (0..=random.below(3)).map(|_| draw(&mut random)).collect();
         let (attack, start) = (attacks[0], Time::START);
@@ -144,19 +146,19 @@ impl Members {
         Self { nodes, attacks, random, attack, sent, first, next_attack: start, next_session: start }
     }
 
-    /// Sends what is due now, and again after an interval.
+    /// Sends the due packets now, and again after an interval.
     fn go_on(mut self, until: Time, world: &mut OverlayWorld) {
         if world.now() >= until {
             return;
         }
-        Run::when(world, world.now() + INTERVAL, move |_, world| {
+        Run::schedule(world, world.now() + INTERVAL, move |_, world| {
             self.step(world);
             self.go_on(until, world);
         });
     }
 
     fn step(&mut self, world: &mut OverlayWorld) {
-        self.take_all(world);
+        self.drain_all(world);
         let now = world.now();
         if self.next_session <= now {
             self.next_session = now + SESSION_TIME;
@@ -164,8 +166,8 @@ impl Members {
         }
         if self.next_attack <= now {
             self.next_attack = now + ATTACK_TIME;
-            let place = self.random.below(self.attacks.len() as u64);
-            self.attack = self.attacks[usize::try_from(place).expect("there are few attacks")];
+            let index = self.random.below(self.attacks.len() as u64);
+            self.attack = self.attacks[usize::try_from(index).expect("there are few attacks")];
             self.sent = 0;
         }
         let packet = self.attack.datagram(&mut self.nodes[0].0, self.sent, &self.first);
@@ -176,46 +178,49 @@ impl Members {
         self.post(0, packet, world);
     }
 
-    /// Begins sessions anew, and registers some flows of each role.
+    /// Starts new sessions, and registers some flows of each role.
     fn meet_again(&mut self, world: &mut OverlayWorld) {
-        for place in [0, 1] {
-            let role = if place == 0 { FlowRole::Receiver } else { FlowRole::Sender };
-            let (flows, _) = self.nodes[place].0.register_some(role, &[1, 2, 3]);
-            self.post(place, flows, world);
-            let initiation = self.nodes[place].0.initiate();
-            self.post(place, Some(initiation), world);
+        for index in [0, 1] {
+            let role = if index == 0 { FlowRole::Receiver } else { FlowRole::Sender };
+            let (flows, _) = self.nodes[index].0.register_some(role, &[1, 2, 3]);
+            self.post(index, flows, world);
+            let initiation = self.nodes[index].0.initiate();
+            self.post(index, Some(initiation), world);
         }
     }
 
-    /// Both members take what came to them, and answer what keeps their sessions alive.
-    fn take_all(&mut self, world: &mut OverlayWorld) {
-        for place in [0, 1] {
+    /// Both members read their received packets, and send the answers that keep their sessions
+    /// alive.
+    fn drain_all(&mut self, world: &mut OverlayWorld) {
+        for index in [0, 1] {
             let now = world.now();
-            for packet in world.host_mut(self.nodes[place].1).take_received() {
-                let answer = self.nodes[place].0.take(&packet, now);
-                self.post(place, answer, world);
+            for packet in world.host_mut(self.nodes[index].1).drain_received() {
+                let answer = self.nodes[index].0.on_packet(&packet, now);
+                self.post(index, answer, world);
             }
         }
     }
 
-    fn post(&mut self, place: usize, packet: Option<Vec<u8>>, world: &mut OverlayWorld) {
-        let (_, node, destination) = self.nodes[place];
+    fn post(&mut self, index: usize, packet: Option<Vec<u8>>, world: &mut OverlayWorld) {
+        let (_, node, destination) = self.nodes[index];
         if let Some(payload) = packet {
-            world.input(node, |host, _| host.post(Parcel { source: None, destination, payload }));
+            world.input(node, |host, _| {
+                host.queue_datagram(InjectedDatagram { source: None, destination, payload })
+            });
         }
     }
 }
 
-/// The members while they set up their attacks.
-struct Stage<'a> {
+/// The members during the set-up of their attacks.
+struct HostileScene<'a> {
     members: &'a mut Members,
     run: &'a mut Run,
     world: &'a mut OverlayWorld,
 }
 
-impl Stage<'_> {
+impl HostileScene<'_> {
     fn begin_sessions(&mut self) {
-        for part in [Part::Attacker, Part::Mate] {
+        for part in [Role::Attacker, Role::Accomplice] {
             let initiation = self.member(part).initiate();
             self.send(part, initiation);
         }
@@ -227,30 +232,30 @@ impl Stage<'_> {
     }
 }
 
-impl Scene for Stage<'_> {
-    fn member(&mut self, part: Part) -> &mut Attacker {
-        &mut self.members.nodes[place(part)].0
+impl Testbed for HostileScene<'_> {
+    fn member(&mut self, part: Role) -> &mut Attacker {
+        &mut self.members.nodes[node_index(part)].0
     }
 
-    fn send(&mut self, part: Part, packet: Vec<u8>) {
-        self.members.post(place(part), Some(packet), self.world);
+    fn send(&mut self, part: Role, packet: Vec<u8>) {
+        self.members.post(node_index(part), Some(packet), self.world);
     }
 
     fn pass(&mut self, time: Duration) {
         self.world.run_for(time, self.run);
-        self.members.take_all(self.world);
+        self.members.drain_all(self.world);
     }
 }
 
-const fn place(part: Part) -> usize {
+const fn node_index(part: Role) -> usize {
     match part {
-        Part::Attacker => 0,
-        Part::Mate => 1,
+        Role::Attacker => 0,
+        Role::Accomplice => 1,
     }
 }
 
 impl Plan {
-    /// A hostile tenant's members at the last relay of the first path, and at its first.
+    /// Adds a hostile tenant with members at the last relay of the first path, and at its first.
     pub(crate) fn with_hostile_tenant(mut self) -> Self {
         self.hostile = Some(HostileTenant { attacker_at: usize::from(self.relays > 1), mate_at: 0 });
         self

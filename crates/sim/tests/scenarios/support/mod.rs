@@ -1,25 +1,25 @@
-//! An overlay of any shape, its applications, and the books about them.
+//! An overlay of any shape, its applications, and the ledgers of their deliveries.
 
 mod adversary;
-mod books;
+mod faulty_relay;
 mod hostile;
 mod identities;
-mod liar;
 mod node;
 mod plan;
+mod recording_ciphers;
 mod run;
-mod spy;
+mod traffic_recorder;
 
-pub(crate) use adversary::{Additions, Adversary};
-pub(crate) use books::{Books, Budget, Crossing};
-pub(crate) use byway_sim::overlay::cast::address;
+pub(crate) use adversary::{Adversary, InjectedPackets};
+pub(crate) use byway_sim::overlay::topology::address;
+pub(crate) use faulty_relay::Misbehaviour;
 pub(crate) use hostile::Members;
-pub(crate) use identities::{AGENTS, RELAYS, agent_number, relay_card};
-pub(crate) use liar::Lie;
-pub(crate) use node::{Node, Parcel};
+pub(crate) use identities::{AGENTS, RELAYS, agent_number, relay_node};
+pub(crate) use node::{InjectedDatagram, TestNode};
 pub(crate) use plan::{ARRANGEMENTS, AgentPlan, FlowPlan, Plan, access};
-pub(crate) use run::{Fate, Got, OverlayWorld, Run};
-pub(crate) use spy::Seen;
+pub(crate) use recording_ciphers::CipherLog;
+pub(crate) use run::{DeliveredPacket, FlowSummary, OverlayWorld, Run};
+pub(crate) use traffic_recorder::{ObservedPacket, TokenBucket, TrafficRecorder};
 
 use byway_units::{Duration, Probability, Time};
 
@@ -31,7 +31,7 @@ pub(crate) const fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The instant so many milliseconds after the start.
+/// Returns the instant this many milliseconds after the start.
 pub(crate) const fn at(millis: u64) -> Time {
     Time::START.saturating_add(ms(millis))
 }

@@ -1,4 +1,4 @@
-//! What lives in the world: agents, relays, and strangers that send whatever they are told to.
+//! Nodes of the world: agents, relays, and off-path hosts that send any datagrams of a test.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,48 +9,49 @@ use byway_sim::overlay::OverlayHost;
 use byway_sim::{Datagram, Ecn, Host, Marks, Transmit};
 use byway_units::Time;
 
-use super::liar::{Liar, LyingHost};
+use super::faulty_relay::{FaultyHost, FaultyProvider};
 
 /// A datagram of a stranger.
 #[derive(Clone, Debug)]
-pub(crate) struct Parcel {
-    /// The address it says it comes from; `None` for the stranger's own.
+pub(crate) struct InjectedDatagram {
+    /// Source address in its header; `None` for the stranger's own.
     pub(crate) source: Option<SocketAddr>,
     pub(crate) destination: SocketAddr,
     pub(crate) payload: Vec<u8>,
 }
 
-/// What somebody said to a stranger.
+/// Datagram that a stranger received.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    /// Which of the stranger's addresses it came to.
+pub(crate) struct ReceivedDatagram {
+    /// Address of the stranger to which it was sent.
     pub(crate) to: SocketAddr,
     pub(crate) payload: Vec<u8>,
 }
 
-/// Somebody who sends what is queued, and keeps what comes.
+/// Host that sends queued datagrams, and stores received ones.
 #[derive(Debug)]
-pub(crate) struct Stranger {
+pub(crate) struct OffPathHost {
     own: SocketAddr,
-    queue: VecDeque<Parcel>,
-    sending: Option<Parcel>,
-    received: Vec<Answer>,
-    /// Whether it has keys, with which it proves its address: what it gets is not bounded by what it sends.
+    queue: VecDeque<InjectedDatagram>,
+    sending: Option<InjectedDatagram>,
+    received: Vec<ReceivedDatagram>,
+    /// True if it has keys, with which it proves its address: then the amplification limit does not
+    /// apply.
     is_member: bool,
     /// Bytes sent from, and received at, each address so far.
     bytes: BTreeMap<SocketAddr, (usize, usize)>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum TestNode {
     Overlay(OverlayHost),
-    Liar(LyingHost),
-    Stranger(Stranger),
+    FaultyRelay(FaultyHost),
+    OffPathHost(OffPathHost),
 }
 
-impl Stranger {
-    /// Keeps an answer. At no moment has an address got more than three times what came from it: whose address it is
-    /// nobody knows, so that more would flood a victim.
+impl OffPathHost {
+    /// Stores a received datagram. Asserts that no address has received more than three times the
+    /// bytes sent from it, because more would flood a victim with a spoofed address.
     fn receive(&mut self, to: SocketAddr, payload: &[u8]) {
         let (sent, received) = self.bytes.entry(to).or_default();
         *received += payload.len();
@@ -58,10 +59,10 @@ impl Stranger {
             self.is_member || *received <= 3 * *sent,
             "{received} B came to {to} for {sent} B from there"
         );
-        self.received.push(Answer { to, payload: payload.to_vec() });
+        self.received.push(ReceivedDatagram { to, payload: payload.to_vec() });
     }
 
-    fn transmit(&mut self) -> Option<&Parcel> {
+    fn transmit(&mut self) -> Option<&InjectedDatagram> {
         self.sending = self.queue.pop_front();
         let parcel = self.sending.as_ref()?;
         self.bytes.entry(parcel.source.unwrap_or(self.own)).or_default().0 += parcel.payload.len();
@@ -69,27 +70,27 @@ impl Stranger {
     }
 }
 
-impl Node {
-    /// A part of the overlay, with the ciphers of a liar if it is one.
-    pub(crate) fn of(host: OverlayHost, liar: Option<&Liar>) -> Self {
+impl TestNode {
+    /// Creates an overlay node, with falsifying ciphers if it misbehaves.
+    pub(crate) fn of(host: OverlayHost, liar: Option<&FaultyProvider>) -> Self {
         match liar {
-            Some(liar) => Self::Liar(LyingHost::new(host, liar.clone())),
+            Some(liar) => Self::FaultyRelay(FaultyHost::new(host, liar.clone())),
             None => Self::Overlay(host),
         }
     }
 
-    /// A stranger at this address.
-    pub(crate) fn stranger(own: SocketAddr) -> Self {
-        Self::told_what_to_say(own, false)
+    /// Creates a stranger at this address.
+    pub(crate) fn off_path_host(own: SocketAddr) -> Self {
+        Self::with_membership(own, false)
     }
 
-    /// A member of a tenant at this address, whose keys the test has.
+    /// Creates a member of a tenant at this address, whose keys the test has.
     pub(crate) fn member(own: SocketAddr) -> Self {
-        Self::told_what_to_say(own, true)
+        Self::with_membership(own, true)
     }
 
-    fn told_what_to_say(own: SocketAddr, is_member: bool) -> Self {
-        Self::Stranger(Stranger {
+    fn with_membership(own: SocketAddr, is_member: bool) -> Self {
+        Self::OffPathHost(OffPathHost {
             own,
             queue: VecDeque::new(),
             sending: None,
@@ -102,16 +103,16 @@ impl Node {
     pub(crate) fn overlay(&self) -> &OverlayHost {
         match self {
             Self::Overlay(host) => host,
-            Self::Liar(liar) => &liar.host,
-            Self::Stranger(_) => panic!("a stranger is no part of the overlay"),
+            Self::FaultyRelay(liar) => &liar.host,
+            Self::OffPathHost(_) => panic!("a stranger is no part of the overlay"),
         }
     }
 
     pub(crate) fn overlay_mut(&mut self) -> &mut OverlayHost {
         match self {
             Self::Overlay(host) => host,
-            Self::Liar(liar) => &mut liar.host,
-            Self::Stranger(_) => panic!("a stranger is no part of the overlay"),
+            Self::FaultyRelay(liar) => &mut liar.host,
+            Self::OffPathHost(_) => panic!("a stranger is no part of the overlay"),
         }
     }
 
@@ -123,58 +124,58 @@ impl Node {
         self.overlay().as_relay()
     }
 
-    /// Has a stranger send this.
-    pub(crate) fn post(&mut self, parcel: Parcel) {
+    /// Queues a datagram of a stranger.
+    pub(crate) fn queue_datagram(&mut self, parcel: InjectedDatagram) {
         match self {
-            Self::Stranger(stranger) => stranger.queue.push_back(parcel),
-            Self::Overlay(_) | Self::Liar(_) => panic!("agents and relays send what they want"),
+            Self::OffPathHost(stranger) => stranger.queue.push_back(parcel),
+            Self::Overlay(_) | Self::FaultyRelay(_) => panic!("agents and relays send what they want"),
         }
     }
 
-    /// Takes what a stranger received.
-    pub(crate) fn take_received(&mut self) -> Vec<Vec<u8>> {
+    /// Removes and returns the datagrams that a stranger received.
+    pub(crate) fn drain_received(&mut self) -> Vec<Vec<u8>> {
         match self {
-            Self::Stranger(stranger) => stranger.received.drain(..).map(|answer| answer.payload).collect(),
-            Self::Overlay(_) | Self::Liar(_) => Vec::new(),
+            Self::OffPathHost(stranger) => stranger.received.drain(..).map(|answer| answer.payload).collect(),
+            Self::Overlay(_) | Self::FaultyRelay(_) => Vec::new(),
         }
     }
 
-    /// What a stranger received.
-    pub(crate) fn received(&self) -> &[Answer] {
+    /// Returns the datagrams that a stranger received.
+    pub(crate) fn received(&self) -> &[ReceivedDatagram] {
         match self {
-            Self::Stranger(stranger) => &stranger.received,
-            Self::Overlay(_) | Self::Liar(_) => &[],
+            Self::OffPathHost(stranger) => &stranger.received,
+            Self::Overlay(_) | Self::FaultyRelay(_) => &[],
         }
     }
 }
 
-impl Host for Node {
+impl Host for TestNode {
     fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
         match self {
             Self::Overlay(host) => host.receive(datagram, now),
-            Self::Liar(liar) => liar.host.receive(datagram, now),
-            Self::Stranger(stranger) => stranger.receive(datagram.destination, datagram.payload),
+            Self::FaultyRelay(liar) => liar.host.receive(datagram, now),
+            Self::OffPathHost(stranger) => stranger.receive(datagram.destination, datagram.payload),
         }
     }
 
     fn wake(&mut self, now: Time) {
         match self {
             Self::Overlay(host) => host.wake(now),
-            Self::Liar(liar) => liar.host.wake(now),
-            Self::Stranger(_) => {}
+            Self::FaultyRelay(liar) => liar.host.wake(now),
+            Self::OffPathHost(_) => {}
         }
     }
 
     fn transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         match self {
             Self::Overlay(host) => host.transmit(now),
-            Self::Liar(liar) => {
+            Self::FaultyRelay(liar) => {
                 let (host, liar, sending) = liar.parts();
                 let honest = host.transmit(now)?;
-                LyingHost::falsify(liar, honest.payload, sending);
+                FaultyHost::falsify(liar, honest.payload, sending);
                 Some(Transmit { payload: sending, ..honest })
             }
-            Self::Stranger(stranger) => stranger.transmit().map(|parcel| Transmit {
+            Self::OffPathHost(stranger) => stranger.transmit().map(|parcel| Transmit {
                 source: parcel.source,
                 destination: parcel.destination,
                 marks: Marks::default(),
@@ -187,8 +188,8 @@ impl Host for Node {
     fn deadline(&self) -> Option<Time> {
         match self {
             Self::Overlay(host) => host.deadline(),
-            Self::Liar(liar) => liar.host.deadline(),
-            Self::Stranger(_) => None,
+            Self::FaultyRelay(liar) => liar.host.deadline(),
+            Self::OffPathHost(_) => None,
         }
     }
 }

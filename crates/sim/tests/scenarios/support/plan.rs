@@ -1,23 +1,23 @@
-//! What a test describes: relays, agents, flows and the links between them.
+//! Plan of a test: relays, agents, flows and the links between them.
 
 use byway_code::Engine;
 use byway_proto::CodingRates;
 use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, RelayPath, flow_between};
 use byway_proto::conventions::relay_paths;
 use byway_proto::relay::{Authority, Relay, RelaySettings};
-use byway_sim::overlay::Sending;
-use byway_sim::overlay::cast::{self, AgentCard, address, bytes};
+use byway_sim::overlay::SendSchedule;
+use byway_sim::overlay::topology::{self, AgentNode, address, secret_bytes};
 use byway_sim::{Jitter, Link, Seed, Span};
 use byway_units::{Duration, FlowId, Rate, Time};
-use byway_wire::seal::{Portable, Provider, SigningKey, Statement, Suite};
+use byway_wire::seal::{PortableProvider, Provider, SigningKey, Statement, Suite};
 use byway_wire::{
     BlockShape, Ecn, FlowKey, Grant, KilobitsPerSecond, SIGNATURE_BYTES, Service, Services, TenantId,
 };
 
+use super::faulty_relay::{FaultyProvider, Misbehaviour};
 use super::hostile::HostileTenant;
-use super::identities::{AGENTS, agent_number, agent_secret, relay_card};
-use super::liar::{Liar, Lie};
-use super::spy::Spy;
+use super::identities::{AGENTS, agent_number, agent_secret, relay_node};
+use super::recording_ciphers::RecordingProvider;
 use super::{ms, secs};
 
 /// The direct path: 50 ms.
@@ -25,7 +25,7 @@ pub(crate) fn direct() -> Link {
     Link { delay: ms(50), ..Link::default() }
 }
 
-/// Between an agent and its relay: 7.5 ms and a little jitter that keeps the order.
+/// Link between an agent and its relay: 7.5 ms and a little jitter that preserves the order.
 pub(crate) fn access() -> Link {
     let jitter = Jitter { max: ms(1), may_reorder: false };
     Link { delay: Duration::from_micros(7_500), jitter, ..Link::default() }
@@ -34,7 +34,8 @@ pub(crate) fn access() -> Link {
 /// An arrangement of relays, by its name.
 type Arrangement = (&'static str, fn(Plan) -> Plan);
 
-/// Arrangements of one relay, of one near each end, of both for each agent, of three, and of two pairs.
+/// Arrangements of one relay, of one near each end, of both for each agent, of three, and of two
+/// pairs.
 pub(crate) const ARRANGEMENTS: [Arrangement; 6] = [
     ("one relay", Plan::with_one_relay),
     ("two relays", |plan| plan),
@@ -44,20 +45,20 @@ pub(crate) const ARRANGEMENTS: [Arrangement; 6] = [
     ("four relays", Plan::with_standby_relays),
 ];
 
-/// Between relays: 35 ms, so that the overlay is as long as the direct path.
+/// Link between relays: 35 ms, which makes the relay path as long as the direct path.
 pub(crate) fn between() -> Link {
     Link { delay: ms(35), ..Link::default() }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct AgentPlan {
-    /// The relays it knows, and how it reaches each.
+    /// Relays that it knows, with the links to them.
     pub(crate) relays: Vec<(usize, Link)>,
-    /// Whether the others know its address.
+    /// True if the others know its address.
     pub(crate) is_known: bool,
-    /// The agent whose number it bears, if not its own.
+    /// The agent whose number it uses, if not its own.
     pub(crate) number_of: Option<usize>,
-    /// The agent whose secret it has, if not its own.
+    /// The agent whose secret it uses, if not its own.
     pub(crate) secret_of: Option<usize>,
 }
 
@@ -67,42 +68,45 @@ impl AgentPlan {
     }
 }
 
-/// What the grant of a flow says beside whose it is.
+/// Terms of a flow's grant, without its parties.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct GrantTerms {
     pub(crate) tenant: TenantId,
-    /// Whether the tenant agrees to be coded with others.
+    /// True if the tenant permits coding with others.
     pub(crate) sharing: bool,
     pub(crate) rate: KilobitsPerSecond,
     pub(crate) services: Services,
-    /// The last second of Unix time, which begins with the run. It counts where a controller signs.
+    /// Last second of Unix time, which begins with the run. It matters only if a controller signs
+    /// grants.
     pub(crate) not_after_unix_seconds: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct FlowPlan {
-    pub(crate) terms: Terms,
-    /// The flow whose number it bears, if not its own.
+    pub(crate) terms: GrantTerms,
+    /// The flow whose number it uses, if not its own.
     pub(crate) number_of: Option<usize>,
-    /// Whether its sender, or its receiver, knows nothing of the overlay.
+    /// True if its sender, or its receiver, does not use the overlay.
     pub(crate) sends_alone: bool,
     pub(crate) receives_alone: bool,
     pub(crate) from: usize,
     pub(crate) to: usize,
     /// The ingress and the egress relay of each path, best first.
     pub(crate) paths: Vec<(usize, usize)>,
-    /// What the flow asks for; the paths are filled in.
+    /// Settings of the flow; the plan adds the paths.
     pub(crate) settings: FlowSettings,
-    /// From sender to receiver, and back.
+    /// Direct path from sender to receiver, and back.
     pub(crate) direct: Link,
     pub(crate) back: Link,
-    pub(crate) sending: Sending,
-    /// When the application has nothing to say.
+    pub(crate) sending: SendSchedule,
+    /// Spans in which the application sends nothing.
     pub(crate) pauses: Vec<Span>,
     pub(crate) datagram_bytes: usize,
-    /// Datagrams before this one, but the first two, are short: meanwhile, the sender finds out how long packets may be by all ways.
+    /// Datagrams before this one, except the first two, are short: in that time, the sender
+    /// discovers the path MTU of all paths.
     pub(crate) long_from: u64,
-    /// The ECN field of what the application sends, and how often it marks a packet as worth a copy.
+    /// ECN field of the application's datagrams, and the interval at which it marks a packet for a
+    /// copy.
     pub(crate) ecn: Ecn,
     pub(crate) marks_one_in: Option<u64>,
     pub(crate) begin: Duration,
@@ -113,34 +117,34 @@ pub(crate) struct FlowPlan {
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) relays: usize,
-    /// Whether a controller signs grants, or the relays have a list of them.
+    /// True if a controller signs grants; otherwise, the relays have a list of them.
     pub(crate) has_controller: bool,
     pub(crate) between: Link,
     pub(crate) agents: Vec<AgentPlan>,
     pub(crate) flows: Vec<FlowPlan>,
-    /// Who remembers what relays and agents know, if anybody.
-    pub(crate) spies: Option<Spies>,
-    /// The ciphers of those who lie.
-    pub(crate) liar: Option<Liar>,
-    /// The agent that lies in place of all relays.
+    /// Recorders of the secrets of relays and agents, if any.
+    pub(crate) recorders: Option<CipherRecorders>,
+    /// Ciphers of misbehaving nodes.
+    pub(crate) faulty_relay: Option<FaultyProvider>,
+    /// The agent that misbehaves instead of all relays.
     pub(crate) lying_agent: Option<usize>,
-    /// Whose members attack the relays, if anybody's do.
+    /// Tenant whose members attack the relays, if any.
     pub(crate) hostile: Option<HostileTenant>,
 }
 
-/// A spy for every relay and every agent.
+/// A recorder for every relay and every agent.
 #[derive(Clone, Debug)]
-pub(crate) struct Spies {
-    pub(crate) relays: Vec<&'static Spy>,
-    pub(crate) agents: Vec<&'static Spy>,
+pub(crate) struct CipherRecorders {
+    pub(crate) relays: Vec<&'static RecordingProvider>,
+    pub(crate) agents: Vec<&'static RecordingProvider>,
 }
 
 impl Plan {
-    /// `pairs` senders and receivers: sender p is agent 2p, its receiver agent 2p + 1, their flow is flow p. The
-    /// ingress relay is relay 0, the egress relay relay 1.
+    /// Creates a plan with `pairs` senders and receivers: sender p is agent 2p, its receiver agent
+    /// 2p + 1, their flow is flow p. The ingress relay is relay 0, the egress relay relay 1.
     pub(crate) fn pairs(pairs: usize, service: Service) -> Self {
         let flow = |pair: usize| FlowPlan {
-            terms: Terms {
+            terms: GrantTerms {
                 tenant: TenantId::new(1),
                 sharing: false,
                 rate: KilobitsPerSecond::new(100_000),
@@ -162,7 +166,7 @@ impl Plan {
             },
             direct: direct(),
             back: direct(),
-            sending: Sending::Paced(ms(10)),
+            sending: SendSchedule::Paced(ms(10)),
             pauses: Vec::new(),
             datagram_bytes: 300,
             long_from: 0,
@@ -178,43 +182,44 @@ impl Plan {
             between: between(),
             agents: (0..pairs).flat_map(|_| [AgentPlan::at(0), AgentPlan::at(1)]).collect(),
             flows: (0..pairs).map(flow).collect(),
-            spies: None,
-            liar: None,
+            recorders: None,
+            faulty_relay: None,
             lying_agent: None,
             hostile: None,
         }
     }
 
-    /// What relays and agents know is remembered.
-    pub(crate) fn spied(mut self) -> Self {
-        let spies = |count| (0..count).map(|_| Spy::forever()).collect();
-        self.spies = Some(Spies { relays: spies(self.relays), agents: spies(self.agents.len()) });
+    /// Records the secrets of relays and agents.
+    pub(crate) fn with_recorders(mut self) -> Self {
+        let spies = |count| (0..count).map(|_| RecordingProvider::forever()).collect();
+        self.recorders =
+            Some(CipherRecorders { relays: spies(self.relays), agents: spies(self.agents.len()) });
         self
     }
 
-    /// All relays lie about this.
-    pub(crate) fn lying(mut self, lie: Lie) -> Self {
-        self.liar = Some(Liar::new(lie, self.seed()));
+    /// Makes all relays misbehave.
+    pub(crate) fn lying(mut self, lie: Misbehaviour) -> Self {
+        self.faulty_relay = Some(FaultyProvider::new(lie, self.seed()));
         self
     }
 
-    /// An agent lies about this to its relays.
-    pub(crate) fn with_lying_agent(mut self, agent: usize, lie: Lie) -> Self {
+    /// An agent misbehaves toward its relays.
+    pub(crate) fn with_lying_agent(mut self, agent: usize, lie: Misbehaviour) -> Self {
         self.lying_agent = Some(agent);
         self.lying(lie)
     }
 
-    /// Returns the ciphers of relays that lie.
-    pub(crate) fn lying_relays(&self) -> Option<&Liar> {
-        self.liar.as_ref().filter(|_| self.lying_agent.is_none())
+    /// Returns the ciphers of misbehaving relays.
+    pub(crate) fn lying_relays(&self) -> Option<&FaultyProvider> {
+        self.faulty_relay.as_ref().filter(|_| self.lying_agent.is_none())
     }
 
-    /// Returns the ciphers of an agent that lies.
-    pub(crate) fn lying_agent(&self, agent: usize) -> Option<&Liar> {
-        self.liar.as_ref().filter(|_| self.lying_agent == Some(agent))
+    /// Returns the ciphers of a misbehaving agent.
+    pub(crate) fn lying_agent(&self, agent: usize) -> Option<&FaultyProvider> {
+        self.faulty_relay.as_ref().filter(|_| self.lying_agent == Some(agent))
     }
 
-    /// Both relays of every flow are relay 0.
+    /// Makes relay 0 both relays of every flow.
     pub(crate) fn with_one_relay(mut self) -> Self {
         self.relays = 1;
         for agent in &mut self.agents {
@@ -228,7 +233,8 @@ impl Plan {
         self
     }
 
-    /// Every flow may also go through relays 2 and 3, which nobody uses as long as relays 0 and 1 work.
+    /// Adds relays 2 and 3 to every flow as a standby path, which is unused as long as relays 0 and
+    /// 1 work.
     pub(crate) fn with_standby_relays(mut self) -> Self {
         self.relays = 4;
         for agent in &mut self.agents {
@@ -241,8 +247,8 @@ impl Plan {
         self
     }
 
-    /// Every agent knows both relays, the other end's over half the way between them, and every flow has the paths that
-    /// two agents get which name both.
+    /// Every agent knows both relays, the other end's over half the delay between them. Every flow
+    /// has the paths that two agents with both relays get.
     pub(crate) fn with_both_relays(mut self) -> Self {
         let far = Link { delay: access().delay + between().delay, ..access() };
         for agent in &mut self.agents {
@@ -252,8 +258,8 @@ impl Plan {
         self.with_paths()
     }
 
-    /// Relay 2 is half the way between both ends: every agent knows it beside the one near it, and every flow may go
-    /// through it alone.
+    /// Relay 2 is in the middle between both ends. Every agent knows it besides the one near it,
+    /// and every flow may use it alone.
     pub(crate) fn with_common_relay(mut self) -> Self {
         self.relays = 3;
         let half = Link { delay: direct().delay / 2, ..access() };
@@ -266,12 +272,12 @@ impl Plan {
         self
     }
 
-    /// Every agent knows the relays near both ends, and relay 2 half the way between them.
+    /// Every agent knows the relays near both ends, and relay 2 in the middle between them.
     pub(crate) fn with_three_relays(self) -> Self {
         self.with_both_relays().with_common_relay().with_paths()
     }
 
-    /// Every flow has the paths that two agents get which name these relays.
+    /// Gives every flow the paths that two agents with these relays get.
     fn with_paths(mut self) -> Self {
         for flow in &mut self.flows {
             let near =
@@ -290,7 +296,8 @@ impl Plan {
         Seed::new(self.seed)
     }
 
-    /// When flow `flow` sends its packet (or frame) `number`. The flows take turns within an interval.
+    /// Returns the time at which flow `flow` sends its packet (or frame) `number`. The flows take
+    /// turns within an interval.
     pub(crate) fn sends_at(&self, flow: usize, number: u64) -> Time {
         let plan = &self.flows[flow];
         let interval = plan.sending.interval();
@@ -298,7 +305,7 @@ impl Plan {
         Time::START + plan.begin + phase + interval * number
     }
 
-    /// Has the direct path lose these packets (or frames) in a row.
+    /// Adds losses of these consecutive packets (or frames) to the direct path.
     pub(crate) fn lose(&mut self, flow: usize, first: u64, count: u64) {
         let margin = Duration::from_micros(200);
         let from = self.sends_at(flow, first).saturating_sub(margin);
@@ -306,7 +313,7 @@ impl Plan {
         self.flows[flow].direct.outages.push(Span { from, until });
     }
 
-    /// Each flow loses every 16th packet, one flow after the other.
+    /// Adds a loss of every 16th packet of each flow, one flow after the other.
     pub(crate) fn losing_in_turn(mut self) -> Self {
         for flow in 0..self.flows.len() {
             let packets = self.flows[flow].length.as_millis() / 10;
@@ -317,28 +324,28 @@ impl Plan {
         self
     }
 
-    /// Has the direct path go dark.
-    pub(crate) fn darken(&mut self, flow: usize, from: Time, length: Duration) {
+    /// Adds an outage of the direct path.
+    pub(crate) fn add_outage(&mut self, flow: usize, from: Time, length: Duration) {
         self.flows[flow].direct.outages.push(Span::new(from, length));
     }
 
     pub(crate) fn key(&self, flow: usize) -> FlowKey {
         let plan = &self.flows[flow];
         let number = u16::try_from(plan.number_of.unwrap_or(flow) + 1).expect("there are few flows");
-        flow_between(self.card(plan.from).number, self.card(plan.to).number, FlowId::new(number))
+        flow_between(self.agent_node(plan.from).number, self.agent_node(plan.to).number, FlowId::new(number))
     }
 
-    /// Who an agent is, or says it is.
-    fn card(&self, agent: usize) -> AgentCard {
+    /// Returns the record of an agent, with the identity that it claims.
+    fn agent_node(&self, agent: usize) -> AgentNode {
         let plan = &self.agents[agent];
-        AgentCard {
+        AgentNode {
             number: agent_number(plan.number_of.unwrap_or(agent)),
             secret: agent_secret(self.seed(), plan.secret_of.unwrap_or(agent)),
             address: plan.is_known.then(|| address(AGENTS, agent)),
         }
     }
 
-    /// What one end of a flow is told.
+    /// Returns the settings of one end of a flow.
     pub(crate) fn settings(&self, flow: usize, sends: bool) -> FlowSettings {
         let plan = &self.flows[flow];
         if if sends { plan.sends_alone } else { plan.receives_alone } {
@@ -346,7 +353,7 @@ impl Plan {
         }
         let path = |(ingress, egress): &(usize, usize)| RelayPath {
             grant: if self.has_controller { self.signed_grant(flow, *ingress, *egress) } else { Vec::new() },
-            ..cast::path(&relay_card(self.seed(), *ingress), &relay_card(self.seed(), *egress))
+            ..topology::path(&relay_node(self.seed(), *ingress), &relay_node(self.seed(), *egress))
         };
         FlowSettings {
             paths: plan.paths.iter().map(path).collect(),
@@ -356,7 +363,7 @@ impl Plan {
     }
 
     fn controller(&self) -> SigningKey {
-        SigningKey::from_seed(&bytes(self.seed(), "controller", 0))
+        SigningKey::from_seed(&secret_bytes(self.seed(), "controller", 0))
     }
 
     fn signed_grant(&self, flow: usize, ingress: usize, egress: usize) -> Vec<u8> {
@@ -368,10 +375,14 @@ impl Plan {
 
     fn grant(&self, flow: usize, ingress: usize, egress: usize) -> Grant {
         let plan = &self.flows[flow];
-        let Terms { tenant, sharing, rate, services, not_after_unix_seconds } = plan.terms;
+        let GrantTerms { tenant, sharing, rate, services, not_after_unix_seconds } = plan.terms;
         let number = self.key(flow).flow();
-        let relays = (&relay_card(self.seed(), ingress), &relay_card(self.seed(), egress));
-        let any = cast::grant((&self.card(plan.from), &self.card(plan.to)), relays, number..=number);
+        let relays = (&relay_node(self.seed(), ingress), &relay_node(self.seed(), egress));
+        let any = topology::grant(
+            (&self.agent_node(plan.from), &self.agent_node(plan.to)),
+            relays,
+            number..=number,
+        );
         Grant { tenant, sharing, rate, services, not_after_unix_seconds, ..any }
     }
 
@@ -384,7 +395,7 @@ impl Plan {
             .collect()
     }
 
-    /// A relay with nothing in its memory. Of two in the same place, the later has the higher `life`.
+    /// Creates a relay without state. Of two with the same index, the later has the higher `life`.
     pub(crate) fn relay(&self, relay: usize, life: u64, now: Time) -> Relay {
         let seed = self.seed();
         let authority = if self.has_controller {
@@ -393,35 +404,37 @@ impl Plan {
             Authority::Static(self.grants())
         };
         let others = (0..self.relays).filter(|known| *known != relay);
-        let others = others.map(|other| relay_card(seed, other).for_relays()).collect();
+        let others = others.map(|other| relay_node(seed, other).peer_relay()).collect();
         let settings = RelaySettings {
             started_unix_nanos: 1 + life,
-            ..relay_card(seed, relay).settings(Suite::Aes256Gcm, authority, others)
+            ..relay_node(seed, relay).settings(Suite::Aes256Gcm, authority, others)
         };
-        let own_seed = bytes(seed.numbered(life), "relay's seed", relay);
+        let own_seed = secret_bytes(seed.numbered(life), "relay's seed", relay);
         let provider = match self.lying_relays() {
-            Some(liar) => liar.forever(),
-            None => provider(self.spies.as_ref().map(|spies| spies.relays[relay])),
+            Some(faulty_relay) => faulty_relay.forever(),
+            None => provider(self.recorders.as_ref().map(|spies| spies.relays[relay])),
         };
         Relay::new(settings, Engine::fastest(), provider, own_seed, now)
     }
 
-    /// An agent that knows its relays and all it talks to, without flows yet.
+    /// Creates an agent with records of its relays and its peers, without flows yet.
     pub(crate) fn agent(&self, agent: usize, life: u64, now: Time) -> Agent {
         let seed = self.seed();
-        let identity =
-            AgentIdentity { started_unix_nanos: 1 + life, ..self.card(agent).identity(Suite::Aes256Gcm) };
-        let own_seed = bytes(seed.numbered(life), "agent's seed", agent);
+        let identity = AgentIdentity {
+            started_unix_nanos: 1 + life,
+            ..self.agent_node(agent).identity(Suite::Aes256Gcm)
+        };
+        let own_seed = secret_bytes(seed.numbered(life), "agent's seed", agent);
         let provider = match self.lying_agent(agent) {
-            Some(liar) => liar.forever(),
-            None => provider(self.spies.as_ref().map(|spies| spies.agents[agent])),
+            Some(faulty_relay) => faulty_relay.forever(),
+            None => provider(self.recorders.as_ref().map(|spies| spies.agents[agent])),
         };
         let mut host = Agent::new(identity, Engine::fastest(), provider, own_seed, now);
         for (relay, _) in &self.agents[agent].relays {
-            host.add_relay(&relay_card(seed, *relay).for_agents(), now);
+            host.add_relay(&relay_node(seed, *relay).relay_peer(), now);
         }
         for other in self.peers(agent) {
-            host.add_peer(self.card(other).for_peers(), now);
+            host.add_peer(self.agent_node(other).peer(), now);
         }
         host
     }
@@ -435,7 +448,7 @@ impl Plan {
     }
 }
 
-/// The ciphers of a node that this spy watches, if any does.
-fn provider(spy: Option<&'static Spy>) -> &'static (dyn Provider + Sync) {
-    spy.map_or(&Portable, |spy| spy as &(dyn Provider + Sync))
+/// Returns the ciphers of a node, recorded if it has a recorder.
+fn provider(spy: Option<&'static RecordingProvider>) -> &'static (dyn Provider + Sync) {
+    spy.map_or(&PortableProvider, |spy| spy as &(dyn Provider + Sync))
 }

@@ -1,39 +1,39 @@
-//! The run of a plan: applications, faults, and the books.
+//! Run of a plan: applications, faults, and ledgers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use byway_proto::agent::{
-    AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, Reported, SendFlowId,
+    AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, ReportedTotals, SendFlowId,
 };
 use byway_proto::relay::{EgressCounters, IngressCounters};
 use byway_sim::checkers::{Deliveries, Repairs, check_agent_input};
 use byway_sim::overlay::OverlayHost;
-use byway_sim::overlay::cast::address;
+use byway_sim::overlay::topology::address;
 use byway_sim::{NodeId, Scenario, World};
 use byway_units::{Duration, Time};
 use byway_wire::Ecn;
 
-use super::books::Books;
 use super::identities::{AGENTS, RELAYS};
-use super::node::Node;
+use super::node::TestNode;
 use super::plan::Plan;
+use super::recording_ciphers::CipherLog;
 use super::secs;
-use super::spy::Seen;
+use super::traffic_recorder::TrafficRecorder;
 
 pub(crate) type OverlayWorld = World<Run>;
 
 type Act = Box<dyn FnOnce(&mut Run, &mut OverlayWorld)>;
 
-/// What is scheduled.
-pub(crate) enum Task {
+/// Scheduled event.
+pub(crate) enum RunEvent {
     /// A flow's application sends.
     Send(usize),
-    /// Something of the test's own.
+    /// An action of the test.
     Act(Act),
 }
 
-impl fmt::Debug for Task {
+impl fmt::Debug for RunEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a task")
     }
@@ -41,31 +41,31 @@ impl fmt::Debug for Task {
 
 /// A delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Got {
+pub(crate) struct DeliveredPacket {
     pub(crate) at: Time,
     pub(crate) flow: usize,
     pub(crate) number: u64,
-    pub(crate) way: Delivery,
+    pub(crate) delivery: Delivery,
     pub(crate) ecn: Ecn,
 }
 
-/// What became of the packets of one flow.
+/// Outcomes of the packets of one flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fate {
+pub(crate) struct FlowSummary {
     pub(crate) sent: u64,
     /// Lost on the direct path.
     pub(crate) lost: u64,
-    /// Of these, delivered all the same within the flow's latency budget.
+    /// Of these, delivered by a repair within the flow's latency budget.
     pub(crate) repaired: u64,
     /// Of all sent, never delivered.
     pub(crate) missing: u64,
-    /// Delivered, by way.
+    /// Delivered packets, by kind of delivery.
     pub(crate) by: BTreeMap<Delivery, u64>,
 }
 
-impl Fate {
-    pub(crate) fn by(&self, way: Delivery) -> u64 {
-        self.by.get(&way).copied().unwrap_or(0)
+impl FlowSummary {
+    pub(crate) fn by(&self, delivery: Delivery) -> u64 {
+        self.by.get(&delivery).copied().unwrap_or(0)
     }
 }
 
@@ -76,45 +76,46 @@ pub(crate) struct Run {
     pub(crate) relays: Vec<NodeId>,
     pub(crate) sending: Vec<Option<SendFlowId>>,
     pub(crate) receiving: Vec<Option<ReceiveFlowId>>,
-    /// When each datagram of each flow was sent.
+    /// Time of sending of each datagram of each flow.
     pub(crate) sent: Vec<Vec<Time>>,
     pub(crate) deliveries: Deliveries<usize>,
     repairs: Vec<Repairs<u64>>,
-    pub(crate) got: Vec<Got>,
+    pub(crate) delivered: Vec<DeliveredPacket>,
     pub(crate) events: Vec<(Time, usize, Event)>,
-    lives: u64,
+    incarnations: u64,
     /// The agents that have restarted.
     restarted: BTreeSet<usize>,
-    /// Flows of which an end restarted, and when the first original came since: what was sent before may have waited for a
-    /// session with its sender, which no receiver knows.
+    /// Flows with a restarted end, and the time of the first delivery after the restart that is not
+    /// a repair. Datagrams sent before it may have waited for a session at their sender, which no
+    /// receiver can detect.
     restarted_flows: BTreeMap<usize, Option<Time>>,
 }
 
 impl Plan {
     pub(crate) fn build(self) -> (OverlayWorld, Run) {
-        let mut world = World::new(self.seed(), Books::default());
+        let mut world = World::new(self.seed(), TrafficRecorder::default());
         let start = Time::START;
         let relays: Vec<_> = (0..self.relays)
             .map(|relay| {
                 let host = OverlayHost::relay(self.relay(relay, 0, start));
-                world.add(Node::of(host, self.lying_relays()), address(RELAYS, relay))
+                world.add(TestNode::of(host, self.lying_relays()), address(RELAYS, relay))
             })
             .collect();
         let mut run = Run::new(self, relays);
         for agent in 0..run.plan.agents.len() {
             let host = run.plan.agent(agent, 0, start);
-            let host = run.give_flows(agent, host, start);
-            let node = Node::of(OverlayHost::agent(host), run.plan.lying_agent(agent));
+            let host = run.open_flows(agent, host, start);
+            let node = TestNode::of(OverlayHost::agent(host), run.plan.lying_agent(agent));
             run.agents.push(world.add(node, address(AGENTS, agent)));
         }
         run.connect(&mut world);
         for flow in 0..run.plan.flows.len() {
-            world.schedule(run.plan.sends_at(flow, 0), Task::Send(flow));
+            world.schedule(run.plan.sends_at(flow, 0), RunEvent::Send(flow));
         }
         (world, run)
     }
 
-    /// Builds and runs until all was sent and has had three more seconds.
+    /// Builds and runs the plan until three seconds after the last datagram.
     pub(crate) fn run(self) -> (OverlayWorld, Run) {
         let (mut world, mut run) = self.build();
         run.finish(&mut world);
@@ -134,15 +135,15 @@ impl Run {
             sent: vec![Vec::new(); flows],
             deliveries: Deliveries::new(secs(1)),
             repairs: vec![Repairs::default(); flows],
-            got: Vec::new(),
+            delivered: Vec::new(),
             events: Vec::new(),
-            lives: 0,
+            incarnations: 0,
             restarted: BTreeSet::new(),
             restarted_flows: BTreeMap::new(),
         }
     }
 
-    fn give_flows(
+    fn open_flows(
         &mut self,
         agent: usize,
         mut host: byway_proto::agent::Agent,
@@ -159,10 +160,10 @@ impl Run {
         host
     }
 
-    /// Makes the links of the plan, or changes them to what the plan says now.
+    /// Creates the links of the plan, or changes them to the plan's current values.
     pub(crate) fn connect(&self, world: &mut OverlayWorld) {
-        for (place, one) in self.relays.iter().enumerate() {
-            for other in &self.relays[place + 1..] {
+        for (index, one) in self.relays.iter().enumerate() {
+            for other in &self.relays[index + 1..] {
                 world.connect_both(*one, *other, &self.plan.between);
             }
         }
@@ -177,7 +178,7 @@ impl Run {
         }
     }
 
-    /// The links of the plan, each once for both directions.
+    /// Returns the links of the plan, each once for both directions.
     pub(crate) fn links(&self) -> Vec<(NodeId, NodeId)> {
         let direct = self.plan.flows.iter().map(|flow| (self.agents[flow.from], self.agents[flow.to]));
         let access = self
@@ -189,52 +190,53 @@ impl Run {
         direct.chain(access).chain(pairs.filter(|(one, other)| one < other)).collect()
     }
 
-    /// Has something done at an instant.
-    pub(crate) fn when(
+    /// Schedules an action at an instant.
+    pub(crate) fn schedule(
         world: &mut OverlayWorld,
         time: Time,
         act: impl FnOnce(&mut Self, &mut OverlayWorld) + 'static,
     ) {
-        world.schedule(time, Task::Act(Box::new(act)));
+        world.schedule(time, RunEvent::Act(Box::new(act)));
     }
 
-    /// Puts a fresh relay in the place of one, at this moment.
+    /// Replaces a relay by a fresh one, now.
     pub(crate) fn restart_relay(&mut self, relay: usize, world: &mut OverlayWorld) {
-        self.lives += 1;
-        let host = self.plan.relay(relay, self.lives, world.now());
-        world.restart(self.relays[relay], Node::of(OverlayHost::relay(host), self.plan.lying_relays()));
+        self.incarnations += 1;
+        let host = self.plan.relay(relay, self.incarnations, world.now());
+        world.restart(self.relays[relay], TestNode::of(OverlayHost::relay(host), self.plan.lying_relays()));
     }
 
-    /// Puts a fresh agent in the place of one, with the flows it had.
+    /// Replaces an agent by a fresh one with the same flows.
     pub(crate) fn restart_agent(&mut self, agent: usize, world: &mut OverlayWorld) {
-        self.lives += 1;
+        self.incarnations += 1;
         self.restarted.insert(agent);
         let flows = self.plan.flows.iter().enumerate();
         let its = flows.filter(|(_, flow)| [flow.from, flow.to].contains(&agent));
         self.restarted_flows.extend(its.map(|(flow, _)| (flow, None)));
-        let host = self.plan.agent(agent, self.lives, world.now());
-        let host = self.give_flows(agent, host, world.now());
-        world.restart(self.agents[agent], Node::Overlay(OverlayHost::agent(host)));
+        let host = self.plan.agent(agent, self.incarnations, world.now());
+        let host = self.open_flows(agent, host, world.now());
+        world.restart(self.agents[agent], TestNode::Overlay(OverlayHost::agent(host)));
     }
 
-    /// Whether an agent has never restarted.
-    pub(crate) fn is_first_life(&self, agent: usize) -> bool {
+    /// True if an agent has never restarted.
+    pub(crate) fn is_first_incarnation(&self, agent: usize) -> bool {
         !self.restarted.contains(&agent)
     }
 
-    /// Whether a datagram may have waited with its sender: it was sent before a flow of which an end restarted went on.
+    /// True if a datagram may have waited at its sender: an end of the flow restarted, and the
+    /// datagram was sent before the flow continued.
     fn may_have_waited(&self, flow: usize, number: u64) -> bool {
         let sent = usize::try_from(number).ok().and_then(|number| self.sent[flow].get(number));
         self.restarted_flows.get(&flow).is_some_and(|first| first.is_none_or(|first| sent < Some(&first)))
     }
 
-    /// When the last flow ends.
+    /// Returns the end of the last flow.
     pub(crate) fn end(&self) -> Time {
         let ends = self.plan.flows.iter().map(|flow| Time::START + flow.begin + flow.length);
         ends.max().expect("there are flows")
     }
 
-    /// Runs until all was sent and has had three more seconds, and checks what holds in every run.
+    /// Runs until three seconds after the last datagram, and checks the invariants of every run.
     pub(crate) fn finish(&mut self, world: &mut OverlayWorld) {
         world.run_until(self.end() + secs(3), self);
         assert_eq!(world.check_conservation(), Ok(()));
@@ -246,8 +248,8 @@ impl Run {
         let datagram = self.datagram(flow, number);
         let plan = &self.plan.flows[flow];
         let now = world.now();
-        self.repairs[flow].sent(number, now, plan.direct.delay).expect("numbers are given once");
-        self.deliveries.sent(flow, &datagram, now).expect("datagrams differ by their number");
+        self.repairs[flow].on_sent(number, now, plan.direct.delay).expect("numbers are assigned once");
+        self.deliveries.on_sent(flow, &datagram, now).expect("datagrams differ by their number");
         let id = self.sending[flow].expect("the flow was opened");
         let (ecn, marked) = (plan.ecn, plan.marks_one_in.is_some_and(|one_in| number.is_multiple_of(one_in)));
         world.input(self.agents[plan.from], |host, now| {
@@ -256,7 +258,7 @@ impl Run {
         });
     }
 
-    /// What a flow says with this datagram.
+    /// Returns this datagram of a flow.
     pub(crate) fn datagram(&self, flow: usize, number: u64) -> Vec<u8> {
         let plan = &self.plan.flows[flow];
         let is_short = (2..plan.long_from).contains(&number);
@@ -264,35 +266,35 @@ impl Run {
         let mut datagram = Vec::with_capacity(bytes);
         datagram.extend_from_slice(&number.to_be_bytes());
         datagram.extend_from_slice(&(flow as u64).to_be_bytes());
-        datagram.extend((16..bytes).map(|place| (place as u64 ^ number).to_le_bytes()[0]));
+        datagram.extend((16..bytes).map(|index| (index as u64 ^ number).to_le_bytes()[0]));
         datagram
     }
 
-    /// What went through the ciphers of an agent that is spied on.
-    pub(crate) fn seen_by_agent(&self, agent: usize) -> Seen {
-        self.plan.spies.as_ref().expect("the plan is spied on").agents[agent].seen()
+    /// Returns the cipher record of an agent.
+    pub(crate) fn agent_cipher_log(&self, agent: usize) -> CipherLog {
+        self.plan.recorders.as_ref().expect("the plan is spied on").agents[agent].log()
     }
 
-    /// See [`Run::seen_by_agent`].
-    pub(crate) fn seen_by_relay(&self, relay: usize) -> Seen {
-        self.plan.spies.as_ref().expect("the plan is spied on").relays[relay].seen()
+    /// See [`Run::agent_cipher_log`].
+    pub(crate) fn relay_cipher_log(&self, relay: usize) -> CipherLog {
+        self.plan.recorders.as_ref().expect("the plan is spied on").relays[relay].log()
     }
 
-    /// What became of each flow's packets. Only where sequence numbers are those of the datagrams: every datagram
-    /// in one piece, no sender restarted.
-    pub(crate) fn fates(&self, world: &OverlayWorld) -> Vec<Fate> {
+    /// Returns the outcomes of each flow's packets. They are valid only if sequence numbers equal
+    /// those of the datagrams: every datagram in one packet, no sender restarted.
+    pub(crate) fn fates(&self, world: &OverlayWorld) -> Vec<FlowSummary> {
         let mut repairs = self.repairs.clone();
         for (flow, number) in &world.observer().lost {
-            repairs[*flow].lost(*number).expect("what is lost was sent");
+            repairs[*flow].on_lost(*number).expect("what is lost was sent");
         }
         let fate = |flow: usize| {
             let budget = self.plan.flows[flow].settings.latency_budget;
             let summary = repairs[flow].summary(budget, Duration::MAX);
             let mut by = BTreeMap::new();
-            for got in self.got.iter().filter(|got| got.flow == flow) {
-                *by.entry(got.way).or_default() += 1;
+            for got in self.delivered.iter().filter(|got| got.flow == flow) {
+                *by.entry(got.delivery).or_default() += 1;
             }
-            Fate {
+            FlowSummary {
                 sent: summary.sent,
                 lost: summary.lost,
                 repaired: summary.repaired,
@@ -303,15 +305,15 @@ impl Run {
         (0..repairs.len()).map(fate).collect()
     }
 
-    /// What became of all flows' packets.
-    pub(crate) fn fate(&self, world: &OverlayWorld) -> Fate {
-        self.fates(world).into_iter().fold(Fate::default(), |mut all, fate| {
+    /// Returns the outcomes of all flows' packets.
+    pub(crate) fn fate(&self, world: &OverlayWorld) -> FlowSummary {
+        self.fates(world).into_iter().fold(FlowSummary::default(), |mut all, fate| {
             all.sent += fate.sent;
             all.lost += fate.lost;
             all.repaired += fate.repaired;
             all.missing += fate.missing;
-            for (way, count) in fate.by {
-                *all.by.entry(way).or_default() += count;
+            for (delivery, count) in fate.by {
+                *all.by.entry(delivery).or_default() += count;
             }
             all
         })
@@ -323,7 +325,7 @@ impl Run {
         world.host(receiver).agent().statistics(id).expect("the flow is open")
     }
 
-    /// What the receiver of a flow counted of all lives of its sender.
+    /// Returns the statistics of a flow's receiver over all incarnations of its sender.
     pub(crate) fn received_total(&self, flow: usize, world: &OverlayWorld) -> ReceiveStatistics {
         let receiver = self.agents[self.plan.flows[flow].to];
         let totals = world.host(receiver).agent().totals();
@@ -332,11 +334,11 @@ impl Run {
             .map_or_else(ReceiveStatistics::default, |totals| totals.received)
     }
 
-    /// What its sender was told of a flow.
-    pub(crate) fn reported(&self, flow: usize, world: &OverlayWorld) -> Reported {
+    /// Returns the reported totals of a flow at its sender.
+    pub(crate) fn reported(&self, flow: usize, world: &OverlayWorld) -> ReportedTotals {
         let sender = self.agents[self.plan.flows[flow].from];
         let id = self.sending[flow].expect("the flow was opened");
-        world.host(sender).agent().reported(id).expect("it was reported")
+        world.host(sender).agent().reported_totals(id).expect("it was reported")
     }
 
     pub(crate) fn ingress<'a>(&self, relay: usize, world: &'a OverlayWorld) -> &'a IngressCounters {
@@ -347,38 +349,38 @@ impl Run {
         world.host(self.relays[relay]).relay().egress_counters()
     }
 
-    /// The numbers of a flow that were sent in a span of time and not delivered.
+    /// Returns the sequence numbers of a flow that were sent in a span of time and not delivered.
     pub(crate) fn missing(&self, flow: usize, from: Time, until: Time) -> Vec<u64> {
         let delivered: BTreeSet<u64> =
-            self.got.iter().filter(|got| got.flow == flow).map(|got| got.number).collect();
+            self.delivered.iter().filter(|got| got.flow == flow).map(|got| got.number).collect();
         let sent = (0..).zip(&self.sent[flow]).filter(|(_, sent)| **sent >= from && **sent < until);
         sent.map(|(number, _)| number).filter(|number| !delivered.contains(number)).collect()
     }
 
-    /// How many packets of all flows were sent in a span of time and not delivered.
+    /// Returns the number of packets of all flows sent in a span of time and not delivered.
     pub(crate) fn all_missing(&self, from: Time, until: Time) -> usize {
         (0..self.plan.flows.len()).map(|flow| self.missing(flow, from, until).len()).sum()
     }
 
-    /// Where the receiver of a flow took its packets in a span of time, by way.
-    pub(crate) fn ways(&self, flow: usize, from: Time, until: Time) -> BTreeMap<Delivery, u64> {
-        let mut ways = BTreeMap::new();
-        for got in self.got.iter().filter(|got| got.flow == flow && got.at >= from && got.at < until) {
-            *ways.entry(got.way).or_default() += 1;
+    /// Returns the deliveries of a flow in a span of time, by kind of delivery.
+    pub(crate) fn delivery_counts(&self, flow: usize, from: Time, until: Time) -> BTreeMap<Delivery, u64> {
+        let mut counts = BTreeMap::new();
+        for got in self.delivered.iter().filter(|got| got.flow == flow && got.at >= from && got.at < until) {
+            *counts.entry(got.delivery).or_default() += 1;
         }
-        ways
+        counts
     }
 }
 
 impl Scenario for Run {
-    type Host = Node;
-    type Event = Task;
-    type Observer = Books;
+    type Host = TestNode;
+    type Event = RunEvent;
+    type Observer = TrafficRecorder;
 
-    fn event(&mut self, task: Task, world: &mut OverlayWorld) {
+    fn event(&mut self, task: RunEvent, world: &mut OverlayWorld) {
         let flow = match task {
-            Task::Send(flow) => flow,
-            Task::Act(act) => return act(self, world),
+            RunEvent::Send(flow) => flow,
+            RunEvent::Act(act) => return act(self, world),
         };
         let now = world.now();
         let pauses = &self.plan.flows[flow].pauses;
@@ -389,7 +391,7 @@ impl Scenario for Run {
         }
         let plan = &self.plan.flows[flow];
         if world.now() + plan.sending.interval() < Time::START + plan.begin + plan.length {
-            world.schedule_in(plan.sending.interval(), Task::Send(flow));
+            world.schedule_in(plan.sending.interval(), RunEvent::Send(flow));
         }
     }
 
@@ -399,18 +401,18 @@ impl Scenario for Run {
         };
         let now = world.now();
         let host = world.host_mut(node).overlay_mut();
-        self.events.extend(host.take_events().into_iter().map(|event| (now, agent, event)));
-        for delivered in host.take_delivered() {
+        self.events.extend(host.drain_events().into_iter().map(|event| (now, agent, event)));
+        for delivered in host.drain_delivered() {
             let is_its = |flow: &usize| {
                 self.plan.flows[*flow].to == agent && self.receiving[*flow] == Some(delivered.flow)
             };
             let flow = (0..self.plan.flows.len()).find(is_its).expect("agents deliver the flows they have");
             self.deliveries
-                .delivered(flow, &delivered.datagram, now)
+                .on_delivered(flow, &delivered.datagram, now)
                 .expect("what is delivered was sent, once");
             let number = delivered.datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
             let number = number.expect("datagrams begin with their number");
-            self.repairs[flow].delivered(number, now).expect("what is delivered was sent");
+            self.repairs[flow].on_delivered(number, now).expect("what is delivered was sent");
             let lateness = self.repairs[flow].lateness(number).unwrap_or_default();
             let budget = self.plan.flows[flow].settings.latency_budget;
             if let Some(first) =
@@ -422,7 +424,13 @@ impl Scenario for Run {
                 !delivered.delivery.is_repair() || lateness <= budget || self.may_have_waited(flow, number),
                 "packet {number} of flow {flow} is repaired {lateness} after it was due: late is lost"
             );
-            self.got.push(Got { at: now, flow, number, way: delivered.delivery, ecn: delivered.ecn });
+            self.delivered.push(DeliveredPacket {
+                at: now,
+                flow,
+                number,
+                delivery: delivered.delivery,
+                ecn: delivered.ecn,
+            });
         }
     }
 }

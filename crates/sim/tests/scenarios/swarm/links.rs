@@ -1,4 +1,4 @@
-//! Links of random worlds: what is wrong with them, and how it is told.
+//! Links of random worlds: their impairments, and a description of them.
 
 use byway_sim::{GilbertElliott, Jitter, Link, Loss, Random, Reordering};
 use byway_units::Duration;
@@ -6,8 +6,8 @@ use byway_units::Duration;
 use super::one_in;
 use crate::support::{ms, share};
 
-/// What is wrong with the links of one kind: a random subset of all there is.
-pub(super) fn wrong(random: &mut Random, lossy: f64) -> Link {
+/// Impairments of the links of one kind: a random subset of all kinds.
+pub(super) fn random_impairments(random: &mut Random, lossy: f64) -> Link {
     let mut link = Link::default();
     let chance = |random: &mut Random, max: f64| {
         share(max * f64::from(u32::try_from(random.below(101)).expect("at most 100")) / 100.0)
@@ -35,13 +35,13 @@ pub(super) fn wrong(random: &mut Random, lossy: f64) -> Link {
     link
 }
 
-/// The link as it is, with what is wrong.
-pub(super) fn worse(link: &Link, wrong: &Link) -> Link {
+/// Returns the link with its own delay and the impairments.
+pub(super) fn with_impairments(link: &Link, wrong: &Link) -> Link {
     Link { delay: link.delay, ..wrong.clone() }
 }
 
-/// A link in few words.
-pub(super) fn told(link: &Link) -> String {
+/// Returns a short description of a link.
+pub(super) fn describe_link(link: &Link) -> String {
     let mut words = Vec::new();
     for loss in &link.loss {
         words.push(match loss {

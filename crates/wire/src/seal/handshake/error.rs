@@ -1,70 +1,73 @@
-//! What can be wrong with the packets of a handshake.
+//! Errors of handshake packets.
 
 use thiserror::Error;
 
 use crate::ids::SessionIndex;
 
-/// Why an initiation cannot be written. The caller is to blame.
+/// Reason for which an initiation cannot be written. The caller is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// More messages than one datagram carries.
-    #[error("an initiation with {bytes} bytes of messages, there is room for {room}: send the rest later")]
+    /// The messages do not fit into a datagram.
+    #[error("initiation with {bytes} bytes of messages, at most {capacity} fit: send the rest later")]
     MessagesTooLong {
-        /// The bytes of messages.
+        /// Length of the messages, in bytes.
         bytes: usize,
-        /// How many fit.
-        room: usize,
+        /// Greatest length of messages that fits, in bytes.
+        capacity: usize,
     },
-    /// A responder's key with which nothing secret can be agreed.
-    #[error("the responder's key is one of the few that agree on nothing: get its true key")]
+    /// The responder's key is weak: key agreement with it yields zeros.
+    #[error("the responder's key has low order: get its true key")]
     WeakKey,
 }
 
-/// Why an initiation is not answered. The peer, or somebody on the way, is to blame.
+/// Reason for which an initiation is dropped. The peer or an attacker on the path is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InitiationError {
     /// The sender does not know this node's key.
-    #[error("the initiation's mac1 is wrong: its sender does not know this node's key; drop it and count it")]
+    #[error("invalid mac1 of an initiation: its sender does not know this node's key; drop it and count it")]
     WrongMac1,
-    /// Not sealed for this node, or changed on the way.
-    #[error("the initiation does not open with this node's key: drop it and count it")]
+    /// The initiation was not sealed for this node, or was modified in transit.
+    #[error("cannot decrypt the initiation with this node's key: drop it and count it")]
     Forged,
-    /// A key with which nothing secret can be agreed.
-    #[error("a key in the initiation is one of the few that agree on nothing: drop it and count it")]
+    /// A key in the packet is weak: key agreement with it yields zeros.
+    #[error("a key in the initiation has low order: drop it and count it")]
     WeakKey,
 }
 
-/// Why an accepted initiation cannot be answered like this. The caller is to blame.
+/// Reason for which an accepted initiation cannot be answered in this manner. The caller is at
+/// fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AcceptError {
-    /// A response must not be longer than the initiation it answers.
-    #[error("a response with {bytes} bytes of messages, there is room for {room}: send the rest afterwards")]
+    /// The response would be longer than its initiation.
+    #[error("response with {bytes} bytes of messages, at most {capacity} fit: send the rest afterwards")]
     MessagesTooLong {
-        /// The bytes of messages.
+        /// Length of the messages, in bytes.
         bytes: usize,
-        /// How many fit.
-        room: usize,
+        /// Greatest length of messages that fits, in bytes.
+        capacity: usize,
     },
 }
 
-/// Why a response is not taken. The state survives: the true response may still come.
+/// Reason for which a response is rejected. The state is unchanged, because the true response may
+/// still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ResponseError {
-    /// A response to another initiation.
-    #[error("a response for {index}, this handshake has {expected}: drop it and count it")]
+    /// The response answers another initiation.
+    #[error("response for {index}, expected {expected}: drop it and count it")]
     WrongIndex {
-        /// The index it names.
+        /// Session index in the response.
         index: SessionIndex,
-        /// The index of this handshake.
+        /// Session index in this handshake's initiation.
         expected: SessionIndex,
     },
-    /// Not from the responder, changed on the way, or the pre-shared keys differ.
-    #[error("the response does not open: drop it and count it; if all do not, compare the pre-shared keys")]
+    /// The response is not from the responder, was modified in transit, or was sealed with another
+    /// pre-shared key.
+    #[error("cannot decrypt the response: drop it and count it; if all fail, compare the pre-shared keys")]
     Forged,
-    /// A key with which nothing secret can be agreed.
-    #[error("the key in the response is one of the few that agree on nothing: drop it and count it")]
+    /// A key in the packet is weak: key agreement with it yields zeros.
+    #[error("the key in the response has low order: drop it and count it")]
     WeakKey,
-    /// A response after the true one.
-    #[error("this handshake is complete: drop the response and count it")]
+    /// The responder's response was read before.
+    #[error("handshake already complete: drop the response and count it")]
     Closed,
 }

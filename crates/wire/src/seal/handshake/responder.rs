@@ -1,4 +1,4 @@
-//! The responder: screens an initiation, reads it, and accepts it or not.
+//! The responder: screens an initiation, reads it, and accepts or rejects it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use snow::error::Error;
 
 use super::{AcceptError, InitiationError};
 use crate::capabilities::Capabilities;
-use crate::ids::{Boot, Epoch, SessionIndex, Shard};
+use crate::ids::{Epoch, Incarnation, SessionIndex, Shard};
 use crate::limits::{KEY_BYTES, MAC_BYTES};
 use crate::packets::{
     InitiationHeader, InitiationPacket, Purpose, RESPONSE_BYTES_MIN, ResponseHeader, ResponsePacket, Suite,
@@ -20,26 +20,27 @@ use crate::seal::noise;
 use crate::seal::split_keys::SplitKeys;
 use crate::seal::static_key::{PreSharedKey, PublicKey, StaticSecret};
 
-/// A node's key, ready to be spoken to.
+/// Long-term key of a node that answers initiations.
 pub struct Responder {
     secret: StaticSecret,
     mac1_key: Mac1Key,
 }
 
-/// An initiation from somebody who knows the responder's key; nothing else about it is certain yet.
+/// Initiation whose `mac1` proves that its sender knows the responder's key. Its other claims are
+/// unverified.
 #[derive(Clone, Copy, Debug)]
-pub struct Screened<'a> {
+pub struct ScreenedInitiation<'a> {
     packet: InitiationPacket<&'a [u8]>,
 }
 
-impl<'a> Screened<'a> {
-    /// The header.
+impl<'a> ScreenedInitiation<'a> {
+    /// Returns the header of the initiation.
     #[must_use]
     pub const fn header(&self) -> &InitiationHeader {
         self.packet.header()
     }
 
-    /// What no other initiation has: its first MAC.
+    /// Returns the first MAC, which is unique to this initiation.
     #[must_use]
     pub fn mac1(&self) -> &[u8; MAC_BYTES] {
         self.packet.mac1()
@@ -51,36 +52,40 @@ impl<'a> Screened<'a> {
 }
 
 impl Responder {
-    /// The node with this secret.
+    /// Returns the responder with this long-term key.
     #[must_use]
     pub fn new(secret: StaticSecret) -> Self {
         let mac1_key = Mac1Key::of(&secret.public_key());
         Self { secret, mac1_key }
     }
 
-    /// Checks all that can be checked without a key agreement: one hash over the packet.
+    /// Checks the `mac1` of an initiation, which needs no key agreement, only one hash over the
+    /// packet.
     ///
     /// # Errors
-    /// If its sender does not know the responder's key. Then no answer is given.
-    pub fn screen<'a>(&self, packet: InitiationPacket<&'a [u8]>) -> Result<Screened<'a>, InitiationError> {
+    /// If the sender does not know the responder's key. The caller must not answer.
+    pub fn screen<'a>(
+        &self,
+        packet: InitiationPacket<&'a [u8]>,
+    ) -> Result<ScreenedInitiation<'a>, InitiationError> {
         if mac::has_mac1(&packet, &self.mac1_key) {
-            Ok(Screened { packet })
+            Ok(ScreenedInitiation { packet })
         } else {
             Err(InitiationError::WrongMac1)
         }
     }
 
-    /// Reads an initiation: two key agreements.
+    /// Reads an initiation, at the cost of two key agreements.
     ///
-    /// `seed` is 32 secret bytes, fresh for each call: the ephemeral secret of the response. Whether the peer,
-    /// its stamp and what it wants are acceptable is for the caller to say, before
-    /// [`accept`](ReceivedInitiation::accept).
+    /// `seed` is the ephemeral secret of the response: 32 secret bytes, fresh for each call. Before
+    /// [`accept`](ReceivedInitiation::accept), the caller decides if it accepts the peer, the
+    /// handshake timestamp and the request.
     ///
     /// # Errors
-    /// If it was not sealed for this responder.
+    /// If the initiation was not sealed for this responder.
     pub fn read(
         &self,
-        initiation: &Screened<'_>,
+        initiation: &ScreenedInitiation<'_>,
         seed: &[u8; KEY_BYTES],
     ) -> Result<ReceivedInitiation, InitiationError> {
         let packet = initiation.packet;
@@ -99,28 +104,30 @@ impl fmt::Debug for Responder {
     }
 }
 
-/// An initiation that `peer` wrote for this node, lately or not: only its stamp tells.
+/// Initiation that `peer` wrote for this node, as read. It may be a replay, which only its
+/// handshake timestamp reveals.
 #[derive(Debug)]
 pub struct ReceivedInitiation {
-    /// What no other initiation has: its first MAC.
+    /// First MAC, which is unique to this initiation.
     pub mac1: [u8; MAC_BYTES],
-    /// Who wrote it.
+    /// Long-term public key of the initiator.
     pub peer: PublicKey,
-    /// Between whom the session is.
+    /// Roles of the two nodes.
     pub purpose: Purpose,
-    /// The ciphers of handshake and session.
+    /// Ciphers of the handshake and the session.
     pub suite: Suite,
-    /// The shard of the responder that is asked for, if it is a relay.
+    /// Requested shard of the responder, if it is a relay.
     pub shard: Shard,
-    /// What the initiator can do.
+    /// Capabilities of the initiator.
     pub capabilities: Capabilities,
-    /// The initiator's index of the session.
+    /// Session index that the initiator has chosen for packets to it.
     pub index: SessionIndex,
-    /// Nanoseconds of Unix time, if the peer's clock is right; more in each initiation of the peer.
-    pub stamp: u64,
-    /// The run of the initiator.
-    pub boot: Boot,
-    /// The epoch that begins.
+    /// Nanoseconds of Unix time, if the peer's clock is right. Higher in each initiation of the
+    /// peer.
+    pub handshake_timestamp: u64,
+    /// Incarnation of the initiator.
+    pub incarnation: Incarnation,
+    /// Epoch that this handshake begins.
     pub epoch: Epoch,
     /// The initiator's messages, encoded.
     pub messages: Vec<u8>,
@@ -128,23 +135,23 @@ pub struct ReceivedInitiation {
     initiation_bytes: usize,
 }
 
-/// What the responder says when it accepts.
+/// Contents of the response to an accepted initiation.
 #[derive(Clone, Copy, Debug)]
 pub struct Acceptance<'a> {
-    /// The responder's index of the session.
+    /// Session index that the responder has chosen for packets to it.
     pub index: SessionIndex,
-    /// What the responder can do.
+    /// Capabilities of the responder.
     pub capabilities: Capabilities,
-    /// The run of the responder.
-    pub boot: Boot,
+    /// Incarnation of the responder.
+    pub incarnation: Incarnation,
     /// Messages for the initiator, encoded.
     pub messages: &'a [u8],
 }
 
 impl Acceptance<'_> {
     fn payload(&self) -> Vec<u8> {
-        let Self { index, capabilities, boot, messages } = *self;
-        [&ResponsePayload { index, capabilities, boot }.to_bytes(), messages].concat()
+        let Self { index, capabilities, incarnation, messages } = *self;
+        [&ResponsePayload { index, capabilities, incarnation }.to_bytes(), messages].concat()
     }
 }
 
@@ -154,17 +161,17 @@ impl ReceivedInitiation {
         let InitiationHeader { purpose, suite, shard, capabilities, sender: index } = *packet.header();
         let (fixed, messages) =
             InitiationPayload::parse(payload).expect("the length of the packet has been checked");
-        let InitiationPayload { stamp, boot, epoch } = fixed;
+        let InitiationPayload { handshake_timestamp, incarnation, epoch } = fixed;
         Self {
             mac1: *packet.mac1(),
-            peer: PublicKey::from_bytes(peer.expect("message 1 brings the initiator's key")),
+            peer: PublicKey::from_bytes(peer.expect("message 1 contains the initiator's key")),
             purpose,
             suite,
             shard,
             capabilities,
             index,
-            stamp,
-            boot,
+            handshake_timestamp,
+            incarnation,
             epoch,
             messages: messages.to_vec(),
             noise,
@@ -172,30 +179,30 @@ impl ReceivedInitiation {
         }
     }
 
-    /// How many bytes of messages the response may carry.
+    /// Returns the greatest length of messages in the response, in bytes.
     ///
-    /// A response is never longer than its initiation, so that replayed initiations with a forged address bring
-    /// their victim no more than the replayer has sent.
+    /// A response is never longer than its initiation. Replays with a forged source address
+    /// therefore cause no amplification.
     #[must_use]
-    pub const fn room(&self) -> usize {
+    pub const fn response_capacity(&self) -> usize {
         self.initiation_bytes - RESPONSE_BYTES_MIN
     }
 
-    /// The response, and the packet keys of the epoch: two more key agreements.
+    /// Returns the response and the epoch's packet keys, at the cost of two more key agreements.
     ///
-    /// `pre_shared` is the one shared with [`peer`](Self::peer). The keys must not be used to send before something
-    /// has been opened with them: this may be a replay.
+    /// `pre_shared` is the key shared with [`peer`](Self::peer). Do not seal with the keys before a
+    /// packet has been opened with them, because the initiation may be a replay.
     ///
     /// # Errors
-    /// If the messages do not fit; see [`room`](Self::room).
+    /// If the messages do not fit; see [`response_capacity`](Self::response_capacity).
     pub fn accept(
         mut self,
         acceptance: &Acceptance<'_>,
         pre_shared: &PreSharedKey,
     ) -> Result<(Vec<u8>, SplitKeys), AcceptError> {
-        let (bytes, room) = (acceptance.messages.len(), self.room());
-        if bytes > room {
-            return Err(AcceptError::MessagesTooLong { bytes, room });
+        let (bytes, capacity) = (acceptance.messages.len(), self.response_capacity());
+        if bytes > capacity {
+            return Err(AcceptError::MessagesTooLong { bytes, capacity });
         }
         noise::set_pre_shared(&mut self.noise, pre_shared);
         Ok((self.response(acceptance), noise::split(&mut self.noise)))
@@ -203,7 +210,7 @@ impl ReceivedInitiation {
 
     fn response(&mut self, acceptance: &Acceptance<'_>) -> Vec<u8> {
         let header = ResponseHeader { receiver: self.index };
-        let mut packet = ResponsePacket::with_room(header, acceptance.messages.len());
+        let mut packet = ResponsePacket::with_capacity(header, acceptance.messages.len());
         noise::write(&mut self.noise, &acceptance.payload(), packet.noise_message_mut())
             .expect("message 1 agreed on something with both of the initiator's keys, and so does message 2");
         packet.into_bytes()
@@ -216,7 +223,8 @@ mod tests {
     use super::*;
     use crate::seal::hex::vector;
 
-    /// The points of order 1, 2, 4 and 8 of curve and twist: 0, 1, two of order 8, p - 1, p and p + 1.
+    /// The points of order 1, 2, 4 and 8 of curve and twist: 0, 1, two of order 8, p - 1, p and
+    /// p + 1.
     const WEAK: [&str; 7] = [
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",
@@ -233,15 +241,15 @@ mod tests {
         shard: Shard::new(0),
         capabilities: Capabilities::NONE,
         index: SessionIndex::new(1),
-        stamp: 2,
-        boot: Boot::new(3),
+        handshake_timestamp: 2,
+        incarnation: Incarnation::new(3),
         epoch: Epoch::new(4),
         messages: &[],
     };
 
     fn weak_keys() -> impl Iterator<Item = [u8; KEY_BYTES]> {
         let canonical = WEAK.map(|key| vector(key).try_into().expect("keys have 32 bytes"));
-        // The top bit of a key is ignored by X25519.
+        // X25519 ignores the top bit of a key.
         let with_top_bit = canonical.map(|mut key: [u8; KEY_BYTES]| {
             key[KEY_BYTES - 1] |= 0x80;
             key
@@ -305,7 +313,7 @@ mod tests {
         let acceptance = Acceptance {
             index: SessionIndex::new(5),
             capabilities: Capabilities::NONE,
-            boot: Boot::new(6),
+            incarnation: Incarnation::new(6),
             messages: &[],
         };
         let accepted =

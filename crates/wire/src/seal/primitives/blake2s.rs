@@ -1,10 +1,10 @@
-//! BLAKE2s (RFC 7693) over parts that need not lie together.
+//! BLAKE2s (RFC 7693) over parts in separate buffers.
 
 use blake2::digest::{FixedOutput, KeyInit, OutputSizeUser, Update};
 use blake2::{Blake2s256, Blake2sMac, Blake2sMac256, digest::consts::U16};
 use snow::types::Hash;
 
-/// BLAKE2s-256 as Noise uses it.
+/// BLAKE2s-256 as hash function of the Noise handshake.
 #[derive(Default)]
 pub(in crate::seal) struct NoiseHash(Blake2s256);
 
@@ -35,17 +35,17 @@ impl Hash for NoiseHash {
     }
 }
 
-/// BLAKE2s-256 without a key.
+/// Computes BLAKE2s-256 without a key over the parts.
 pub(in crate::seal) fn hash(parts: &[&[u8]]) -> [u8; 32] {
     output(<Blake2s256 as Default>::default(), parts)
 }
 
-/// BLAKE2s-256 under a key of at most 32 bytes.
+/// Computes BLAKE2s-256 under a key of at most 32 bytes over the parts.
 pub(in crate::seal) fn keyed_hash(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     output(with_key::<Blake2sMac256>(key), parts)
 }
 
-/// BLAKE2s-128 under a key of at most 32 bytes.
+/// Computes BLAKE2s-128 under a key of at most 32 bytes over the parts.
 pub(in crate::seal) fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; 16] {
     output(with_key::<Blake2sMac<U16>>(key), parts)
 }
@@ -81,7 +81,7 @@ mod tests {
     /// The first and the second of the keyed vectors that the authors of BLAKE2 publish.
     #[test]
     fn the_keyed_hash_is_that_of_the_authors() {
-        let key: [u8; 32] = core::array::from_fn(|place| u8::try_from(place).expect("less than 32"));
+        let key: [u8; 32] = core::array::from_fn(|index| u8::try_from(index).expect("less than 32"));
         let expected = [
             "48a8997da407876b3d79c0d92325ad3b89cbb754d86ab71aee047ad345fd2c49",
             "40d15fee7c328830166ac3f918650f807e7e01e177258cdc0a39b11f598066f1",

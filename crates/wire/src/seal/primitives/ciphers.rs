@@ -10,22 +10,23 @@ use chacha20poly1305::ChaCha20Poly1305;
 
 use crate::limits::{KEY_BYTES, TAG_BYTES};
 use crate::packets::Suite;
-use crate::seal::aead::{Forged, Nonce, PacketKey};
+use crate::seal::aead::{ForgeryError, Nonce, PacketKey};
 
-/// AES-256-GCM that only ever encrypts blocks: GCM needs no more, and half of the round keys stay away.
+/// AES-256-GCM without block decryption. GCM only encrypts blocks, so half of the round keys are
+/// not needed.
 type Aes256Gcm = AesGcm<Aes256Enc, U12>;
 
-/// A key of the suite, ready for use.
+/// Prepares a key of the suite for use.
 pub(in crate::seal) fn packet_key(suite: Suite, key: &[u8; KEY_BYTES]) -> Box<dyn PacketKey> {
     match suite {
-        Suite::Aes256Gcm => Box::new(Keyed(Aes256Gcm::new(key.into()))),
-        Suite::ChaCha20Poly1305 => Box::new(Keyed(ChaCha20Poly1305::new(key.into()))),
+        Suite::Aes256Gcm => Box::new(SuiteKey(Aes256Gcm::new(key.into()))),
+        Suite::ChaCha20Poly1305 => Box::new(SuiteKey(ChaCha20Poly1305::new(key.into()))),
     }
 }
 
-struct Keyed<C>(C);
+struct SuiteKey<C>(C);
 
-impl<C> PacketKey for Keyed<C>
+impl<C> PacketKey for SuiteKey<C>
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16> + Send + Sync,
 {
@@ -40,9 +41,9 @@ where
         associated: &[u8],
         in_out: &mut [u8],
         tag: &[u8; TAG_BYTES],
-    ) -> Result<(), Forged> {
+    ) -> Result<(), ForgeryError> {
         let opened =
             self.0.decrypt_inout_detached(nonce.bytes().into(), associated, in_out.into(), tag.into());
-        opened.map_err(|_| Forged)
+        opened.map_err(|_| ForgeryError)
     }
 }

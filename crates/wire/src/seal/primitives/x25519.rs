@@ -5,12 +5,12 @@ use curve25519_dalek::traits::IsIdentity;
 
 use crate::limits::KEY_BYTES;
 
-/// The public key that belongs to a secret.
+/// Computes the public key of a secret.
 pub(in crate::seal) fn public_key(secret: &[u8; KEY_BYTES]) -> [u8; KEY_BYTES] {
     MontgomeryPoint::mul_base_clamped(*secret).to_bytes()
 }
 
-/// The secret that both sides agree on. None for the few public keys that agree on zeros with everybody.
+/// Computes the shared secret. None for the few public keys that yield zeros with every secret.
 pub(in crate::seal) fn shared_secret(
     secret: &[u8; KEY_BYTES],
     public: &[u8; KEY_BYTES],

@@ -1,54 +1,57 @@
-//! Conversations with the egress half: what arrives and is asked, and what it then wants done.
+//! Tests of the egress half: inputs, and the resulting actions.
 
-mod carried;
+mod burst_end;
 mod choice;
 mod cooperation;
 mod fetching;
+mod joint_decode;
 mod limits;
-mod open_end;
+mod outage;
+mod relayed_copies;
 mod slots;
-mod tails;
-mod together;
 
 use alloc::vec::Vec;
 
 use byway_code::{Engine, encode};
 use byway_units::{AgentId, BatchId, Bytes, Duration, FlowId, Rate, Time};
 use byway_wire::messages::{Consent, InStreamHead, InStreamRepair, Mask};
-use byway_wire::{Alias, Ecn, FlowKey, Place, Receiver, SequenceNumber, Service, TenantId};
+use byway_wire::{Alias, Ecn, FlowKey, Receiver, RepairIndex, SequenceNumber, Service, TenantId};
 
-use super::batches::Entries;
-use super::{Action, CarriedCopy, CrossStream, Egress, Entry, Feed, FlowSlot, Given, Holder, Request};
+use super::batches::BatchEntries;
+use super::{
+    Action, BatchEntry, CopySource, CrossStreamPacket, Egress, FlowSlot, Holder, NackRequest, RelayedCopy,
+    RepairSource,
+};
 use crate::limits::CONSENT;
 
-/// An action, without what only the relay needs.
+/// An action, without the fields that only the relay needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
-    InStream { flow: FlowSlot, first: u64 },
-    Give { flow: FlowSlot, sequence: u64, given: Given },
-    Ask { flow: FlowSlot, sequence: u64 },
-    Confirm { flow: FlowSlot, sequence: u64 },
-    Outage { flow: FlowSlot, is_dark: bool },
+enum TestAction {
+    SendInStreamRepair { flow: FlowSlot, first: u64 },
+    SendRepair { flow: FlowSlot, sequence: u64, source: RepairSource },
+    RequestPacket { flow: FlowSlot, sequence: u64 },
+    SendConfirm { flow: FlowSlot, sequence: u64 },
+    ReportOutage { flow: FlowSlot, is_active: bool },
 }
 
-/// The packets of a batch or block, and the repair packets over them.
-struct Coded {
+/// Packets of a batch or block, and their repair packets.
+struct CodedBatch {
     packets: Vec<(FlowSlot, u64)>,
     repairs: Vec<([u8; 2], Vec<u8>)>,
 }
 
-/// An egress half, its clock, and what it wanted done.
-struct Talk {
+/// An egress half, its clock, and its actions.
+struct EgressHarness {
     egress: Egress,
     now: Time,
-    patience: Duration,
+    repair_lifetime: Duration,
     actions: Vec<Action>,
 }
 
-/// What the ingress relay calls a flow is not the egress half's business.
+/// Alias of all flows: the egress half does not use it.
 const ALIAS: Alias = Alias::new(1).expect("not zero");
 
-/// Memory for packets, and for what is known of flows.
+/// Memory limits: stored packets, and flow state.
 const LOG: Bytes = Bytes::new(64 << 20);
 const FLOWS: Bytes = Bytes::new(64 << 20);
 
@@ -59,30 +62,30 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The coded bytes of a packet; no two are alike, and neighbours differ in length.
+/// Returns the coded bytes of a packet. No two packets are equal, and neighbours differ in length.
 fn packet(flow: FlowSlot, sequence: u64) -> Vec<u8> {
     let length = 60 + (sequence * 7 + u64::from(flow.0) * 13) % 40;
     (0..length)
-        .map(|place| u8::try_from((place * 31 + sequence * 5 + u64::from(flow.0)) % 251).expect("reduced"))
+        .map(|index| u8::try_from((index * 31 + sequence * 5 + u64::from(flow.0)) % 251).expect("reduced"))
         .collect()
 }
 
-fn code(packets: &[(FlowSlot, u64)], repairs: usize) -> Coded {
+fn code(packets: &[(FlowSlot, u64)], repairs: usize) -> CodedBatch {
     let sources: Vec<Vec<u8>> = packets.iter().map(|(flow, sequence)| packet(*flow, *sequence)).collect();
     let views: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let mut payloads = alloc::vec![[0; 128]; repairs];
     let encoded = encode(Engine::fastest(), &views, &mut payloads).expect("a small batch");
     let repairs = encoded.repairs(BatchId::new(0), &payloads);
     let repairs = repairs.map(|repair| (repair.length_symbol, repair.payload.to_vec())).collect();
-    Coded { packets: packets.to_vec(), repairs }
+    CodedBatch { packets: packets.to_vec(), repairs }
 }
 
-impl Talk {
+impl EgressHarness {
     fn new() -> Self {
         Self {
             egress: Egress::new(Engine::fastest(), true, LOG, FLOWS),
             now: Time::START,
-            patience: ms(200),
+            repair_lifetime: ms(200),
             actions: Vec::new(),
         }
     }
@@ -101,44 +104,44 @@ impl Talk {
         core::array::from_fn(|_| self.flow(Service::Coding))
     }
 
-    fn wait(&mut self, millis: u64) {
+    fn advance(&mut self, millis: u64) {
         self.now += ms(millis);
     }
 
-    /// One repair packet of a batch arrives.
-    fn repair(&mut self, number: u32, coded: &Coded, index: usize) {
-        self.vouched_repair(number, coded, index, None);
+    /// Sends one repair packet of a batch to the egress half.
+    fn repair(&mut self, number: u32, coded: &CodedBatch, index: usize) {
+        self.repair_with_digest(number, coded, index, None);
     }
 
-    fn vouched_repair(&mut self, number: u32, coded: &Coded, index: usize, digest: Option<[u8; 4]>) {
-        let entries = coded.packets.iter().zip(1..).map(|((flow, sequence), alias)| Entry {
+    fn repair_with_digest(&mut self, number: u32, coded: &CodedBatch, index: usize, digest: Option<[u8; 4]>) {
+        let entries = coded.packets.iter().zip(1..).map(|((flow, sequence), alias)| BatchEntry {
             flow: self.egress.flow(*flow).is_some().then_some(*flow),
             alias: Alias::new(alias).expect("not zero"),
             sequence: SequenceNumber::new(*sequence),
             digest,
         });
-        let entries: Entries = entries.collect();
+        let entries: BatchEntries = entries.collect();
         let (length_symbol, payload) = &coded.repairs[index];
-        let repair = CrossStream {
+        let repair = CrossStreamPacket {
             ingress: 0,
             batch: number,
             index: u8::try_from(index).expect("few repair packets"),
-            made: u8::try_from(coded.repairs.len()).expect("few repair packets"),
-            covers: entries.len(),
+            repair_count: u8::try_from(coded.repairs.len()).expect("few repair packets"),
+            covered_count: entries.len(),
             length_symbol: *length_symbol,
             payload,
         };
-        self.egress.cross_stream(&repair, |_| entries, self.now, &mut self.actions);
+        self.egress.on_cross_stream_repair(&repair, |_| entries, self.now, &mut self.actions);
     }
 
-    /// All repair packets of a batch of these packets arrive.
-    fn batch(&mut self, number: u32, packets: &[(FlowSlot, u64)], repairs: usize) -> Coded {
+    /// Sends all repair packets of a batch of these packets to the egress half.
+    fn batch(&mut self, number: u32, packets: &[(FlowSlot, u64)], repairs: usize) -> CodedBatch {
         let coded = code(packets, repairs);
         (0..repairs).for_each(|index| self.repair(number, &coded, index));
         coded
     }
 
-    /// All repair packets of a block of `count` packets arrive.
+    /// Sends all repair packets of a block of `count` packets to the egress half.
     fn block(&mut self, flow: FlowSlot, first: u64, count: u8, repairs: usize) {
         let packets: Vec<_> = (first..first + u64::from(count)).map(|sequence| (flow, sequence)).collect();
         let coded = code(&packets, repairs);
@@ -148,114 +151,133 @@ impl Talk {
                 alias: ALIAS,
                 first_low: SequenceNumber::new(first).low(),
                 mask: Mask::new((1 << count) - 1).expect("a short block"),
-                place: Place::new(index, made).expect("one of those made"),
+                repair_index: RepairIndex::new(index, made).expect("one of those made"),
                 length_symbol: *length_symbol,
             };
-            self.egress.in_stream(flow, &InStreamRepair { head, payload }, self.now, &mut self.actions);
+            self.egress.on_in_stream_repair(
+                flow,
+                &InStreamRepair { head, payload },
+                self.now,
+                &mut self.actions,
+            );
         }
     }
 
-    /// A repair packet over five packets, whatever is in it.
+    /// Sends a repair packet over five packets, with any payload.
     fn block_of(&mut self, flow: FlowSlot, first: u32, payload: &[u8]) {
-        let (mask, place) =
-            (Mask::new(0b1_1111).expect("a short block"), Place::new(0, 1).expect("one of one"));
-        let head = InStreamHead { alias: ALIAS, first_low: first, mask, place, length_symbol: [0; 2] };
-        self.egress.in_stream(flow, &InStreamRepair { head, payload }, self.now, &mut self.actions);
+        let (mask, repair_index) =
+            (Mask::new(0b1_1111).expect("a short block"), RepairIndex::new(0, 1).expect("one of one"));
+        let head = InStreamHead { alias: ALIAS, first_low: first, mask, repair_index, length_symbol: [0; 2] };
+        self.egress.on_in_stream_repair(flow, &InStreamRepair { head, payload }, self.now, &mut self.actions);
     }
 
-    fn carried(&mut self, flow: FlowSlot, sequence: u64) {
-        self.carried_from(None, flow, sequence);
+    fn relay_copy(&mut self, flow: FlowSlot, sequence: u64) {
+        self.relay_copy_from(None, flow, sequence);
     }
 
-    /// A copy comes from a relay that can be asked for others.
-    fn carried_from(&mut self, feed: Option<Feed>, flow: FlowSlot, sequence: u64) {
+    /// Sends a copy from a relay that accepts requests for others.
+    fn relay_copy_from(&mut self, source: Option<CopySource>, flow: FlowSlot, sequence: u64) {
         let sequence_low = SequenceNumber::new(sequence).low();
         let coded = packet(flow, sequence);
         let (ecn, is_forwarded) = (Ecn::NotCapable, false);
-        let carried = CarriedCopy { sequence_low, coded: &coded, ecn, is_forwarded, feed };
-        self.egress.carried(&[flow], &carried, self.now, &mut self.actions);
+        let copy = RelayedCopy { sequence_low, coded: &coded, ecn, is_forwarded, source };
+        self.egress.on_relayed_copy(&[flow], &copy, self.now, &mut self.actions);
     }
 
-    /// The receiver saw a later packet.
+    /// Sends a NACK that a later packet caused.
     fn nack(&mut self, flow: FlowSlot, first: u64, last: u64) {
-        self.ask(flow, &[(first, last)], None, true);
+        self.send_nack(flow, &[(first, last)], None, true);
     }
 
-    /// The receiver's timer ran out.
+    /// Sends a NACK that a timeout caused.
     fn nack_by_timer(&mut self, flow: FlowSlot, first: u64, last: u64) {
-        self.ask(flow, &[(first, last)], None, false);
+        self.send_nack(flow, &[(first, last)], None, false);
     }
 
-    /// The receiver's timer ran out, and all from here on is missing.
-    fn open(&mut self, flow: FlowSlot, from: u64) {
-        self.ask(flow, &[], Some(from), false);
+    /// Sends an open-ended NACK that a timeout caused.
+    fn nack_open_ended(&mut self, flow: FlowSlot, from: u64) {
+        self.send_nack(flow, &[], Some(from), false);
     }
 
-    fn ask(&mut self, flow: FlowSlot, ranges: &[(u64, u64)], open_from: Option<u64>, certain: bool) {
+    fn send_nack(&mut self, flow: FlowSlot, ranges: &[(u64, u64)], open_from: Option<u64>, certain: bool) {
         let number = SequenceNumber::new;
         let ranges: Vec<_> = ranges.iter().map(|(first, last)| (number(*first), number(*last))).collect();
         let open_from = open_from.map(number);
-        let request = Request { flow, ranges: &ranges, open_from, certain, patience: self.patience };
-        self.egress.nack(&request, self.now, &mut self.actions);
+        let request =
+            NackRequest { flow, ranges: &ranges, open_from, certain, repair_lifetime: self.repair_lifetime };
+        self.egress.on_nack(&request, self.now, &mut self.actions);
     }
 
-    /// The receiver was asked for these itself, and does not have them.
+    /// Refuses a cooperative request: the receiver lost these packets itself.
     fn lost(&mut self, flow: FlowSlot, first: u64, last: u64) {
         let (first, last) = (SequenceNumber::new(first), SequenceNumber::new(last));
-        self.egress.lost(flow, first, last, self.now, &mut self.actions);
+        self.egress.on_cooperative_refusal(flow, first, last, self.now, &mut self.actions);
     }
 
     fn ack(&mut self, flow: FlowSlot, from: u64) {
-        self.egress.ack(flow, SequenceNumber::new(from), self.now, &mut self.actions);
+        self.egress.on_ack(flow, SequenceNumber::new(from), self.now, &mut self.actions);
     }
 
-    /// A cooperating receiver gives its packet.
+    /// Answers a cooperative request with the receiver's packet.
     fn answer(&mut self, flow: FlowSlot, sequence: u64) {
         self.answer_with(flow, sequence, &packet(flow, sequence));
     }
 
     fn answer_with(&mut self, flow: FlowSlot, sequence: u64, coded: &[u8]) {
-        self.egress.answer(flow, SequenceNumber::new(sequence), coded, self.now, &mut self.actions);
+        self.egress.on_cooperative_answer(
+            flow,
+            SequenceNumber::new(sequence),
+            coded,
+            self.now,
+            &mut self.actions,
+        );
     }
 
-    /// All sweeps up to now.
+    /// Runs all sweeps that are due.
     fn sweep(&mut self) {
         while let Some(at) = self.egress.deadline().filter(|at| *at <= self.now) {
             self.egress.sweep(at.max(self.now));
         }
     }
 
-    /// What is wanted since the last time. What is given is what was sent.
-    fn said(&mut self) -> Vec<Said> {
+    /// Returns the actions since the last call. It checks that repairs equal the packets that were
+    /// sent.
+    fn drain_actions(&mut self) -> Vec<TestAction> {
         let now = self.now;
         let egress = &self.egress;
-        let said = self.actions.drain(..).map(|action| match action {
-            Action::InStream { flow, first, .. } => Said::InStream { flow, first: first.number() },
-            Action::Give { flow, sequence, packet: handle, given, .. } => {
+        let actions = self.actions.drain(..).map(|action| match action {
+            Action::SendInStreamRepair { flow, first, .. } => {
+                TestAction::SendInStreamRepair { flow, first: first.number() }
+            }
+            Action::SendRepair { flow, sequence, packet: handle, source, .. } => {
                 let sequence = sequence.number();
                 assert_eq!(
                     egress.packet(handle, now),
                     Some(&packet(flow, sequence)[..]),
                     "{flow:?} {sequence}"
                 );
-                Said::Give { flow, sequence, given }
+                TestAction::SendRepair { flow, sequence, source }
             }
-            Action::Ask { flow, sequence, .. } => Said::Ask { flow, sequence: sequence.number() },
-            Action::Confirm { flow, sequence } => Said::Confirm { flow, sequence: sequence.number() },
-            Action::Outage { flow, is_dark } => Said::Outage { flow, is_dark },
+            Action::RequestPacket { flow, sequence, .. } => {
+                TestAction::RequestPacket { flow, sequence: sequence.number() }
+            }
+            Action::SendConfirm { flow, sequence } => {
+                TestAction::SendConfirm { flow, sequence: sequence.number() }
+            }
+            Action::ReportOutage { flow, is_active } => TestAction::ReportOutage { flow, is_active },
         });
-        said.collect()
+        actions.collect()
     }
 }
 
-fn cooperative(flow: FlowSlot, sequence: u64) -> Said {
-    Said::Give { flow, sequence, given: Given::Cooperative }
+fn cooperative(flow: FlowSlot, sequence: u64) -> TestAction {
+    TestAction::SendRepair { flow, sequence, source: RepairSource::Cooperative }
 }
 
-fn cached(flow: FlowSlot, sequence: u64) -> Said {
-    Said::Give { flow, sequence, given: Given::Cached }
+fn cached(flow: FlowSlot, sequence: u64) -> TestAction {
+    TestAction::SendRepair { flow, sequence, source: RepairSource::Cached }
 }
 
-const fn asked(flow: FlowSlot, sequence: u64) -> Said {
-    Said::Ask { flow, sequence }
+const fn requested(flow: FlowSlot, sequence: u64) -> TestAction {
+    TestAction::RequestPacket { flow, sequence }
 }

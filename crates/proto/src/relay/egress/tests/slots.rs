@@ -1,111 +1,111 @@
-//! Flows come and go, and their places are given again.
+//! Reuse of slots: flows leave, and others get their slots.
 
 use super::*;
-use crate::limits::BARRED_MAX;
+use crate::limits::QUARANTINED_MAX;
 
-/// A flow that left, and another in its place.
-fn replaced(talk: &mut Talk, left: FlowSlot) -> FlowSlot {
-    talk.egress.unregister(left);
-    let next = talk.flow(Service::Coding);
-    assert_eq!(next.place(), left.place());
-    assert_ne!(next, left);
+/// Unregisters a flow, and registers another in its slot.
+fn replaced(harness: &mut EgressHarness, old_slot: FlowSlot) -> FlowSlot {
+    harness.egress.unregister(old_slot);
+    let next = harness.flow(Service::Coding);
+    assert_eq!(next.index(), old_slot.index());
+    assert_ne!(next, old_slot);
     next
 }
 
 #[test]
 fn nobody_is_asked_for_the_packets_of_whoever_was_there_before() {
-    let mut talk = Talk::new();
-    let [flow, a, b] = talk.flows();
-    talk.batch(0, &[(flow, 0), (a, 7_000), (b, 0)], 2);
-    let next = replaced(&mut talk, a);
-    talk.nack(flow, 0, 0);
-    assert_eq!(talk.said(), [asked(b, 0)]);
-    talk.answer_with(next, 7_000, &packet(a, 7_000));
-    assert_eq!(talk.egress.counters.answers_unasked, 1);
-    assert_eq!(talk.said(), []);
+    let mut harness = EgressHarness::new();
+    let [flow, a, b] = harness.flows();
+    harness.batch(0, &[(flow, 0), (a, 7_000), (b, 0)], 2);
+    let next = replaced(&mut harness, a);
+    harness.nack(flow, 0, 0);
+    assert_eq!(harness.drain_actions(), [requested(b, 0)]);
+    harness.answer_with(next, 7_000, &packet(a, 7_000));
+    assert_eq!(harness.egress.counters.answers_unsolicited, 1);
+    assert_eq!(harness.drain_actions(), []);
 }
 
 #[test]
 fn nobody_is_given_what_was_lost_by_whoever_was_there_before() {
-    let mut talk = Talk::new();
-    let [flow, a] = talk.flows();
-    talk.batch(0, &[(flow, 0), (a, 7_000)], 2);
-    talk.nack(a, 7_000, 7_000);
-    let next = replaced(&mut talk, a);
-    talk.said();
-    talk.answer(flow, 0);
-    assert_eq!(talk.said(), [], "what is restored is nobody's");
-    talk.batch(1, &[(next, 0), (flow, 1)], 1);
-    talk.nack(next, 0, 0);
-    assert_eq!(talk.said(), [asked(flow, 1)], "and its own numbers are what they were");
+    let mut harness = EgressHarness::new();
+    let [flow, a] = harness.flows();
+    harness.batch(0, &[(flow, 0), (a, 7_000)], 2);
+    harness.nack(a, 7_000, 7_000);
+    let next = replaced(&mut harness, a);
+    harness.drain_actions();
+    harness.answer(flow, 0);
+    assert_eq!(harness.drain_actions(), [], "the restored packet belongs to no flow");
+    harness.batch(1, &[(next, 0), (flow, 1)], 1);
+    harness.nack(next, 0, 0);
+    assert_eq!(harness.drain_actions(), [requested(flow, 1)], "its own sequence numbers are unchanged");
 }
 
 #[test]
 fn who_comes_back_is_not_repaired_what_was_repaired_before() {
-    let mut talk = Talk::new();
-    let flow = talk.flow(Service::Caching);
-    talk.carried(flow, 0);
+    let mut harness = EgressHarness::new();
+    let flow = harness.flow(Service::Caching);
+    harness.relay_copy(flow, 0);
     for _ in 0..2 {
-        talk.nack(flow, 0, 0);
-        talk.wait(200);
+        harness.nack(flow, 0, 0);
+        harness.advance(200);
     }
-    assert_eq!(talk.said().len(), 2);
-    let next = replaced(&mut talk, flow);
-    talk.nack(next, 0, 0);
-    assert_eq!(talk.said(), []);
+    assert_eq!(harness.drain_actions().len(), 2);
+    let next = replaced(&mut harness, flow);
+    harness.nack(next, 0, 0);
+    assert_eq!(harness.drain_actions(), []);
 }
 
 #[test]
 fn who_answered_falsely_is_not_asked_after_coming_back_either_and_its_other_flows_are() {
-    let mut talk = Talk::new();
-    let [flow, liar, other] = talk.flows();
-    let key = talk.egress.key(liar).expect("it is registered");
-    talk.egress.bar(liar);
-    talk.egress.unregister(liar);
-    let back = talk.egress.register((key, Holder::default()), Service::Coding, RATE, CONSENT, talk.now);
-    talk.batch(0, &[(flow, 0), (back, 0), (other, 0)], 2);
-    talk.nack(flow, 0, 0);
-    assert_eq!(talk.said(), [asked(other, 0)]);
+    let mut harness = EgressHarness::new();
+    let [flow, liar, other] = harness.flows();
+    let key = harness.egress.key(liar).expect("it is registered");
+    harness.egress.quarantine(liar);
+    harness.egress.unregister(liar);
+    let back = harness.egress.register((key, Holder::default()), Service::Coding, RATE, CONSENT, harness.now);
+    harness.batch(0, &[(flow, 0), (back, 0), (other, 0)], 2);
+    harness.nack(flow, 0, 0);
+    assert_eq!(harness.drain_actions(), [requested(other, 0)]);
 }
 
 #[test]
 fn another_flow_in_the_place_of_a_false_one_is_asked() {
-    let mut talk = Talk::new();
-    let [flow, liar] = talk.flows();
-    talk.egress.bar(liar);
-    talk.egress.unregister(liar);
+    let mut harness = EgressHarness::new();
+    let [flow, liar] = harness.flows();
+    harness.egress.quarantine(liar);
+    harness.egress.unregister(liar);
     let key = FlowKey::new(AgentId::new(8), Receiver::Agent(AgentId::new(9)), FlowId::new(0));
-    let next = talk.egress.register((key, Holder::default()), Service::Coding, RATE, CONSENT, talk.now);
-    assert_eq!(next.place(), liar.place());
-    talk.batch(0, &[(flow, 0), (next, 0)], 1);
-    talk.nack(flow, 0, 0);
-    assert_eq!(talk.said(), [asked(next, 0)]);
+    let next = harness.egress.register((key, Holder::default()), Service::Coding, RATE, CONSENT, harness.now);
+    assert_eq!(next.index(), liar.index());
+    harness.batch(0, &[(flow, 0), (next, 0)], 1);
+    harness.nack(flow, 0, 0);
+    assert_eq!(harness.drain_actions(), [requested(next, 0)]);
 }
 
 #[test]
 fn of_too_many_false_flows_the_oldest_is_forgotten() {
-    let mut talk = Talk::new();
-    let liars: Vec<FlowSlot> = (0..=BARRED_MAX).map(|_| talk.flow(Service::Coding)).collect();
+    let mut harness = EgressHarness::new();
+    let liars: Vec<FlowSlot> = (0..=QUARANTINED_MAX).map(|_| harness.flow(Service::Coding)).collect();
     for liar in &liars {
-        talk.egress.bar(*liar);
-        talk.egress.bar(*liar);
+        harness.egress.quarantine(*liar);
+        harness.egress.quarantine(*liar);
     }
-    assert_eq!(talk.egress.barred.len(), BARRED_MAX);
-    assert_eq!(talk.egress.counters.answers_false, 2 * (BARRED_MAX as u64 + 1));
-    let is_barred = |talk: &Talk, liar: FlowSlot| {
-        let key = talk.egress.key(liar).expect("it is registered");
-        talk.egress.barred.contains(&key)
+    assert_eq!(harness.egress.quarantined.len(), QUARANTINED_MAX);
+    assert_eq!(harness.egress.counters.answers_false, 2 * (QUARANTINED_MAX as u64 + 1));
+    let is_barred = |harness: &EgressHarness, liar: FlowSlot| {
+        let key = harness.egress.key(liar).expect("it is registered");
+        harness.egress.quarantined.contains(&key)
     };
-    assert!(!is_barred(&talk, liars[0]) && is_barred(&talk, liars[1]));
+    assert!(!is_barred(&harness, liars[0]) && is_barred(&harness, liars[1]));
 }
 
 #[test]
 fn a_place_has_many_turns() {
-    let mut talk = Talk::new();
-    let first = talk.flow(Service::Coding);
+    let mut harness = EgressHarness::new();
+    let first = harness.flow(Service::Coding);
     let mut flow = first;
     for _ in 0..10_000 {
-        flow = replaced(&mut talk, flow);
+        flow = replaced(&mut harness, flow);
     }
-    assert_eq!((flow.place(), talk.egress.flows.len()), (first.place(), 1));
+    assert_eq!((flow.index(), harness.egress.flows.len()), (first.index(), 1));
 }

@@ -1,10 +1,10 @@
-//! Conversations with the ingress half: copies come in, repair packets go out.
+//! Tests of the ingress half: copies as inputs, repair packets as outputs.
 
 mod batches;
 mod blocks;
-mod carried;
 mod copies;
-mod dark;
+mod path_outage;
+mod relayed_copies;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,120 +17,137 @@ use byway_wire::{Alias, BlockShape, Ecn, FlowKey, Receiver, SequenceNumber, Serv
 
 use super::super::flow_memory::Holder;
 use super::PathOutage;
-use super::ceilings::GrantedFlows;
+use super::grant_policers::GrantedFlows;
 use super::{
-    ArrivingCopy, Ceiling, ClosedBatch, EgressPort, FlowSlot, GroupKey, Ingress, Onward, Registration, Sink,
+    ArrivingCopy, ClosedBatch, FlowSlot, GrantPolicer, GroupKey, Ingress, NextHop, Registration, RelayPeerId,
+    Sink,
 };
 use crate::outbox::Owner;
-use crate::parts::placement::{CodingClass, PlacedFlow};
+use crate::parts::batcher::{BatchedFlow, CodingClass};
 use crate::policy::CodingRates;
 
 /// A repair packet, by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Made {
+struct TestRepair {
     index: usize,
     length_symbol: [u8; 2],
     payload: Vec<u8>,
 }
 
-/// A batch as it was sent.
+/// A batch as sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Batch {
-    port: u16,
+    peer: u16,
     number: u32,
     /// Alias and sequence number of each packet.
     covered: Vec<(u16, u64)>,
     digests: Vec<Option<[u8; 4]>>,
-    repairs: Vec<Made>,
+    repairs: Vec<TestRepair>,
 }
 
-/// An in-stream repair packet as it was sent.
+/// An in-stream repair packet as sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct OwnRepair {
+struct InStreamPacket {
     alias: u16,
     first: u32,
     mask: u32,
-    made: u8,
-    repair: Made,
+    repair_count: u8,
+    repair: TestRepair,
 }
 
-/// A sink that keeps what it is given.
+/// A sink that records its inputs.
 #[derive(Default)]
-struct Record {
-    gives_digests: bool,
+struct RecordingSink {
+    has_digests: bool,
     batches: Vec<Batch>,
-    own: Vec<OwnRepair>,
-    carried: Vec<(u16, u64, Vec<u8>)>,
-    asked: Vec<(FlowSlot, u64)>,
+    in_stream: Vec<InStreamPacket>,
+    relayed: Vec<(u16, u64, Vec<u8>)>,
+    requested: Vec<(FlowSlot, u64)>,
     duplicated: Vec<(u16, u64, Vec<u8>)>,
 }
 
-fn made(repair: &Repair<'_>) -> Made {
-    Made { index: repair.index, length_symbol: repair.length_symbol, payload: repair.payload.to_vec() }
+fn test_repair(repair: &Repair<'_>) -> TestRepair {
+    TestRepair { index: repair.index, length_symbol: repair.length_symbol, payload: repair.payload.to_vec() }
 }
 
-impl Sink for Record {
-    fn digest(&mut self, _: EgressPort, alias: Alias, sequence: SequenceNumber, _: &[u8]) -> Option<[u8; 4]> {
+impl Sink for RecordingSink {
+    fn digest(
+        &mut self,
+        _: RelayPeerId,
+        alias: Alias,
+        sequence: SequenceNumber,
+        _: &[u8],
+    ) -> Option<[u8; 4]> {
         let [low, high] = alias.number().to_be_bytes();
-        self.gives_digests.then_some([low, high, 0, sequence.low().to_be_bytes()[3]])
+        self.has_digests.then_some([low, high, 0, sequence.low().to_be_bytes()[3]])
     }
 
-    fn cross_stream(&mut self, batch: &ClosedBatch<'_>) {
+    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) {
         self.batches.push(Batch {
-            port: batch.egress.0,
+            peer: batch.egress.0,
             number: batch.batch.number(),
             covered: batch.covered.iter().map(|one| (one.alias.number(), one.sequence.number())).collect(),
             digests: batch.covered.iter().map(|one| one.digest).collect(),
-            repairs: batch.repairs().map(|repair| made(&repair)).collect(),
+            repairs: batch.repairs().map(|repair| test_repair(&repair)).collect(),
         });
     }
 
-    fn in_stream(&mut self, _: EgressPort, _: Owner, repair: &InStreamRepair<'_>) {
-        let InStreamHead { alias, first_low, mask, place, length_symbol } = repair.head;
-        self.own.push(OwnRepair {
+    fn send_in_stream(&mut self, _: RelayPeerId, _: Owner, repair: &InStreamRepair<'_>) {
+        let InStreamHead { alias, first_low, mask, repair_index, length_symbol } = repair.head;
+        self.in_stream.push(InStreamPacket {
             alias: alias.number(),
             first: first_low,
             mask: mask.bits(),
-            made: place.count(),
-            repair: Made { index: place.index().into(), length_symbol, payload: repair.payload.to_vec() },
+            repair_count: repair_index.count(),
+            repair: TestRepair {
+                index: repair_index.index().into(),
+                length_symbol,
+                payload: repair.payload.to_vec(),
+            },
         });
     }
 
-    fn carry(
+    fn relay_copy(
         &mut self,
-        onward: Onward,
+        next_hop: NextHop,
         _: Owner,
         sequence: SequenceNumber,
         coded: &[u8],
         _ecn: Ecn,
         _is_forwarded: bool,
     ) -> bool {
-        self.carried.push((onward.alias.number(), sequence.number(), coded.to_vec()));
+        self.relayed.push((next_hop.alias.number(), sequence.number(), coded.to_vec()));
         true
     }
 
-    fn duplicate(&mut self, flow: &Registration, sequence: SequenceNumber, coded: &[u8], _ecn: Ecn) -> u64 {
+    fn send_duplicates(
+        &mut self,
+        flow: &Registration,
+        sequence: SequenceNumber,
+        coded: &[u8],
+        _ecn: Ecn,
+    ) -> u64 {
         self.duplicated.push((flow.key.flow().number(), sequence.number(), coded.to_vec()));
         1
     }
 
-    fn ask_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber) {
-        self.asked.push((flow, sequence.number()));
+    fn request_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber) {
+        self.requested.push((flow, sequence.number()));
     }
 }
 
-/// What the sender copies.
+/// Copy mode of the sender.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Copying {
+enum CopyMode {
     Usual,
     Selective,
-    OwnRepairs,
+    SenderFec,
     ByRelay,
 }
 
-/// What is special about a flow.
+/// Configuration of a test flow.
 #[derive(Clone, Copy)]
-struct Kind {
+struct FlowConfig {
     service: Service,
     rates: CodingRates,
     rate: Rate,
@@ -138,15 +155,15 @@ struct Kind {
     group: u32,
     tenant: u32,
     shares: bool,
-    /// The rate of a grant that all such flows share.
-    ceiling: Option<Rate>,
-    port: u16,
-    copying: Copying,
+    /// Rate of a grant that all such flows share.
+    policer_rate: Option<Rate>,
+    peer: u16,
+    copy_mode: CopyMode,
 }
 
-/// The default rates, for senders of 10 Mbit/s.
-fn coded() -> Kind {
-    Kind {
+/// Flow with the default rates, for senders of 10 Mbit/s.
+fn coded() -> FlowConfig {
+    FlowConfig {
         service: Service::Coding,
         rates: CodingRates::default(),
         rate: Rate::from_megabits_per_second(10),
@@ -154,32 +171,32 @@ fn coded() -> Kind {
         group: 0,
         tenant: 0,
         shares: true,
-        ceiling: None,
-        port: 0,
-        copying: Copying::Usual,
+        policer_rate: None,
+        peer: 0,
+        copy_mode: CopyMode::Usual,
     }
 }
 
-/// Batches only, of up to `packets`.
-fn batched(packets: u8, repairs: u8) -> Kind {
-    Kind { rates: CodingRates { in_stream: None, batch: BlockShape::new(packets, repairs) }, ..coded() }
+/// Flow with batches only, of up to `packets`.
+fn batched(packets: u8, repairs: u8) -> FlowConfig {
+    FlowConfig { rates: CodingRates { in_stream: None, batch: BlockShape::new(packets, repairs) }, ..coded() }
 }
 
-/// Blocks only.
-fn blocked(packets: u8, repairs: u8) -> Kind {
-    Kind { rates: CodingRates { in_stream: BlockShape::new(packets, repairs), batch: None }, ..coded() }
+/// Flow with blocks only.
+fn blocked(packets: u8, repairs: u8) -> FlowConfig {
+    FlowConfig { rates: CodingRates { in_stream: BlockShape::new(packets, repairs), batch: None }, ..coded() }
 }
 
-/// An egress relay's word on a direct path.
-fn said(is_dark: bool) -> PathOutage {
-    PathOutage { is_dark, by_sender: false }
+/// Outage report of an egress relay.
+fn egress_outage(is_active: bool) -> PathOutage {
+    PathOutage { is_active, by_sender: false }
 }
 
-/// An ingress half, its clock, and what it made.
-struct Talk {
+/// An ingress half, its clock, and its outputs.
+struct IngressHarness {
     ingress: Ingress,
     now: Time,
-    made: Record,
+    sink: RecordingSink,
     lengths: BTreeMap<(u16, u64), usize>,
 }
 
@@ -197,31 +214,31 @@ fn packet(alias: u16, sequence: u64) -> Vec<u8> {
 
 fn packet_of(alias: u16, sequence: u64, length: usize) -> Vec<u8> {
     (0..length as u64)
-        .map(|place| u8::try_from((place * 31 + sequence * 5 + u64::from(alias)) % 251).expect("reduced"))
+        .map(|index| u8::try_from((index * 31 + sequence * 5 + u64::from(alias)) % 251).expect("reduced"))
         .collect()
 }
 
-impl Talk {
+impl IngressHarness {
     fn new() -> Self {
         let ingress = Ingress::new(
             Engine::fastest(),
             byway_units::Bytes::new(64 << 20),
             byway_units::Bytes::new(64 << 20),
         );
-        Self { ingress, now: Time::START, made: Record::default(), lengths: BTreeMap::new() }
+        Self { ingress, now: Time::START, sink: RecordingSink::default(), lengths: BTreeMap::new() }
     }
 
-    /// A flow that the egress relay knows; its alias is one more than its slot.
-    fn flow(&mut self, kind: Kind) -> FlowSlot {
+    /// Registers a flow that the egress relay knows. Its alias is one more than its slot.
+    fn flow(&mut self, kind: FlowConfig) -> FlowSlot {
         let slot = self.unknown_flow(kind);
-        self.ingress.set_known(slot, EgressPort(kind.port), true);
+        self.ingress.set_has_receiver(slot, RelayPeerId(kind.peer), true);
         slot
     }
 
-    fn unknown_flow(&mut self, kind: Kind) -> FlowSlot {
+    fn unknown_flow(&mut self, kind: FlowConfig) -> FlowSlot {
         let slot = self.ingress.register(|slot| registration(slot, kind), self.now);
-        let onward = Onward { port: EgressPort(kind.port), alias: alias(slot), known: false };
-        self.ingress.add_onward(slot, onward);
+        let next_hop = NextHop { peer: RelayPeerId(kind.peer), alias: alias(slot), has_receiver: false };
+        self.ingress.add_next_hop(slot, next_hop);
         slot
     }
 
@@ -234,25 +251,25 @@ impl Talk {
         self.lengths.insert((alias(slot).number(), sequence), coded.len());
         let low = SequenceNumber::new(sequence).low();
         let copy = ArrivingCopy { sequence_low: low, coded, is_resent: false, ecn: Ecn::NotCapable };
-        self.ingress.copy(slot, &copy, &mut self.made, self.now);
+        self.ingress.on_copy(slot, &copy, &mut self.sink, self.now);
     }
 
-    /// Time passes, with all that is due meanwhile.
-    fn wait(&mut self, millis: u64) {
+    /// Advances the time, and handles all timers that expire meanwhile.
+    fn advance(&mut self, millis: u64) {
         let end = self.now + ms(millis);
         while let Some(at) = self.ingress.deadline().filter(|at| *at <= end) {
             self.now = self.now.max(at);
-            self.ingress.handle_timeout(&mut self.made, self.now);
+            self.ingress.handle_timeout(&mut self.sink, self.now);
         }
         self.now = end;
     }
 
     fn batches(&mut self) -> Vec<Batch> {
-        core::mem::take(&mut self.made.batches)
+        core::mem::take(&mut self.sink.batches)
     }
 
-    fn own(&mut self) -> Vec<OwnRepair> {
-        core::mem::take(&mut self.made.own)
+    fn drain_in_stream(&mut self) -> Vec<InStreamPacket> {
+        core::mem::take(&mut self.sink.in_stream)
     }
 }
 
@@ -260,13 +277,13 @@ fn alias(slot: FlowSlot) -> Alias {
     u16::try_from(slot.0 + 1).ok().and_then(Alias::new).expect("few flows")
 }
 
-fn registration(slot: FlowSlot, kind: Kind) -> Registration {
+fn registration(slot: FlowSlot, kind: FlowConfig) -> Registration {
     let number = FlowId::new(u16::try_from(slot.0).expect("few flows"));
     let (sender, receiver) = (AgentId::new(1), Receiver::Agent(AgentId::new(2)));
     let tenant = CodingClass::of_tenant(TenantId::new(kind.tenant));
     let class = if kind.shares { CodingClass::SHARED } else { tenant };
     let all = (FlowId::new(0), FlowId::new(u16::MAX));
-    let (first, last) = if kind.ceiling.is_some() { all } else { (number, number) };
+    let (first, last) = if kind.policer_rate.is_some() { all } else { (number, number) };
     Registration {
         key: FlowKey::new(sender, receiver, number),
         service: kind.service,
@@ -274,31 +291,31 @@ fn registration(slot: FlowSlot, kind: Kind) -> Registration {
         rate: kind.rate,
         latency_budget: kind.latency_budget,
         group: kind.rates.batch.map(|shape| GroupKey {
-            egress: EgressPort(kind.port),
+            egress: RelayPeerId(kind.peer),
             group: kind.group,
             shape: (shape.source_packets(), shape.repair_packets()),
         }),
-        placed: PlacedFlow { slot: slot.0, class, receiver: 0, sender: 0 },
-        tenant,
-        owned_by: TenantId::new(kind.tenant),
+        batching: BatchedFlow { slot: slot.0, class, receiver: 0, sender: 0 },
+        tenant_class: tenant,
+        tenant: TenantId::new(kind.tenant),
         holder: Holder::default(),
-        ceiling: Ceiling {
+        policer: GrantPolicer {
             flows: GrantedFlows { sender, receiver, first, last },
-            rate: kind.ceiling.unwrap_or(kind.rate),
+            rate: kind.policer_rate.unwrap_or(kind.rate),
         },
-        duplicates: kind.copying == Copying::ByRelay,
-        makes_repairs: kind.copying == Copying::OwnRepairs,
-        is_selective: kind.copying == Copying::Selective,
+        duplicates: kind.copy_mode == CopyMode::ByRelay,
+        sender_fec: kind.copy_mode == CopyMode::SenderFec,
+        is_selective: kind.copy_mode == CopyMode::Selective,
         class: Class::HighRate,
     }
 }
 
-/// Takes one packet away, and has it restored from the others and the first repair packet.
-fn restore(packets: &[Vec<u8>], lost: usize, repair: &Made) -> Vec<u8> {
+/// Removes one packet, and restores it from the others and the first repair packet.
+fn restore(packets: &[Vec<u8>], lost: usize, repair: &TestRepair) -> Vec<u8> {
     let sources: Vec<Option<&[u8]>> = packets
         .iter()
         .enumerate()
-        .map(|(place, packet)| (place != lost).then_some(packet.as_slice()))
+        .map(|(index, packet)| (index != lost).then_some(packet.as_slice()))
         .collect();
     let repair = Repair {
         batch: byway_units::BatchId::new(0),
@@ -310,7 +327,7 @@ fn restore(packets: &[Vec<u8>], lost: usize, repair: &Made) -> Vec<u8> {
     let mut buffers = [[0; 2_048]];
     let recovered =
         decode(Engine::fastest(), &sources, &[repair], &mut buffers).expect("one loss, one repair packet");
-    let (place, restored) = recovered.packets(&buffers).next().expect("something was lost");
-    assert_eq!(place, lost);
+    let (index, restored) = recovered.packets(&buffers).next().expect("something was lost");
+    assert_eq!(index, lost);
     restored.to_vec()
 }

@@ -1,0 +1,420 @@
+//! Configuration of a link: flags of the commands, and the validated promise.
+
+use std::str::FromStr;
+
+use byway_config_types::{DurationSetting, RateSetting};
+use byway_net::LinkDevice;
+use byway_sched::{Marking, Settings, SettingsError, UPDATE_INTERVAL};
+use byway_units::{Bytes, Duration, Rate};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::limits::{ETHERNET_HEADER_BYTES, PACKET_MAX, RATE_MAX};
+use crate::exit::{Cause, Failure};
+
+/// Default ratio between the rate of a high-rate flow and that of a low-delay flow.
+const RATIO: Ratio = Ratio(2_000);
+
+/// Promise of a link, as typed.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct PromiseFlags {
+    /// Rate of the link, a little below the bottleneck's, as in "95 Mbit/s".
+    ///
+    /// Packets then queue here, and not there.
+    #[arg(long, value_name = "RATE")]
+    pub(super) rate: RateSetting,
+    /// Longest sojourn time of a low-delay packet, up to a minute [default: 10 ms].
+    ///
+    /// If two packets take longer than 10 ms, the default is their time.
+    #[arg(long, value_name = "TIME")]
+    pub(super) delay: Option<DurationSetting>,
+    /// Rate of a high-rate flow, as a multiple of a low-delay flow's: more than 1 [default: 2].
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) ratio: Option<Ratio>,
+    /// Use the least possible delay if it exceeds --delay, instead of an error.
+    #[arg(long)]
+    pub(super) raise: bool,
+}
+
+/// Change of a link's promise, as typed.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[group(required = true, multiple = true)]
+pub(super) struct ChangedFlags {
+    /// New rate of the link.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<RateSetting>,
+    /// New longest sojourn time of a low-delay packet.
+    #[arg(long, value_name = "TIME")]
+    delay: Option<DurationSetting>,
+    /// New rate of a high-rate flow, as a multiple of a low-delay flow's: more than 1.
+    #[arg(long, value_name = "NUMBER")]
+    ratio: Option<Ratio>,
+    /// Use the least possible delay if it exceeds the requested one, instead of an error.
+    ///
+    /// It applies until a --delay without this flag.
+    #[arg(long)]
+    raise: bool,
+}
+
+/// Requested promise of a link, in the form that a command sends to the controller. Missing values
+/// stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ConfigRequest {
+    rate_bits_per_second: Option<u64>,
+    delay_ns: Option<u64>,
+    ratio: Option<Ratio>,
+    raise: bool,
+}
+
+impl From<&PromiseFlags> for ConfigRequest {
+    fn from(&PromiseFlags { rate, delay, ratio, raise }: &PromiseFlags) -> Self {
+        Self::from(&ChangedFlags { rate: Some(rate), delay, ratio, raise })
+    }
+}
+
+impl From<&ChangedFlags> for ConfigRequest {
+    fn from(flags: &ChangedFlags) -> Self {
+        Self {
+            rate_bits_per_second: flags.rate.map(|rate| rate.0.bits_per_second()),
+            delay_ns: flags.delay.map(|delay| delay.0.as_nanos()),
+            ratio: flags.ratio,
+            raise: flags.raise,
+        }
+    }
+}
+
+/// Marks of low-delay packets as typed.
+#[derive(Clone, Debug, Args)]
+pub(super) struct MarkFlags {
+    /// DSCPs of low-delay packets, 0 to 63 [default: 4, 45, 46].
+    ///
+    /// 4 is the paper's mark without its ECN bits, 45 is NQB, and 46 is EF.
+    #[arg(long, value_name = "DSCP", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=63))]
+    dscp: Vec<u8>,
+    /// Traffic class byte of low-delay packets, ECN bits included: 0x12, as in the paper.
+    ///
+    /// Without --dscp, it is the only mark.
+    #[arg(long, value_name = "BYTE")]
+    tos: Option<Tos>,
+}
+
+impl MarkFlags {
+    /// Returns the marks of low-delay packets that the flags select.
+    pub(super) fn marking(&self) -> Marking {
+        let marked = self.dscp.iter().fold(Marking::NONE, |marking, dscp| marking.with(*dscp));
+        match (self.dscp.is_empty(), self.tos) {
+            (true, None) => Marking::default(),
+            (_, None) => marked,
+            (_, Some(Tos)) => marked.with_literal(),
+        }
+    }
+}
+
+/// Traffic class byte of the paper, 0x12, which is the only one accepted.
+#[derive(Clone, Copy, Debug)]
+struct Tos;
+
+impl FromStr for Tos {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "0x12" | "18" => Ok(Self),
+            _ => Err(
+                "only 0x12 is accepted as a whole byte: name the DSCP with --dscp (the byte divided by four)"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// Ratio between the rates of a high-rate flow and of a low-delay flow, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ratio(pub(super) u32);
+
+impl FromStr for Ratio {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let is_plain = !whole.is_empty()
+            && part.len() <= 3
+            && (whole.bytes().chain(part.bytes())).all(|byte| byte.is_ascii_digit());
+        let milli = format!("{whole}{part:0<3}").parse().ok().filter(|_| is_plain);
+        milli.map(Self).ok_or_else(|| {
+            format!("invalid ratio {text:?}: write a number with up to three decimals, as in 2.5")
+        })
+    }
+}
+
+/// Promise of a link: its rate, its delay bound, and the ratio of the flows' rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LinkConfig {
+    rate_bits_per_second: u64,
+    /// Requested bound of the low-delay sojourn time, in nanoseconds. `None` for 10 ms, or for the
+    /// least possible one if that is more.
+    delay_ns: Option<u64>,
+    ratio: Ratio,
+    raises: bool,
+}
+
+impl LinkConfig {
+    /// Returns the configuration that a request asks for. Missing values stay as in `before`, or
+    /// have their defaults.
+    pub(super) fn new(request: &ConfigRequest, before: Option<&Self>) -> Self {
+        Self {
+            // A new link needs a rate. Without one, its rate of 0 bit/s is refused.
+            rate_bits_per_second: (request.rate_bits_per_second)
+                .or_else(|| before.map(|before| before.rate_bits_per_second))
+                .unwrap_or(0),
+            delay_ns: request.delay_ns.or_else(|| before.and_then(|before| before.delay_ns)),
+            ratio: request.ratio.or_else(|| before.map(|before| before.ratio)).unwrap_or(RATIO),
+            // An explicit bound applies as typed.
+            raises: request.raise || request.delay_ns.is_none() && before.is_some_and(|before| before.raises),
+        }
+    }
+
+    /// Returns a placeholder for the configuration of a link whose record is missing.
+    pub(super) const fn unknown() -> Self {
+        Self { rate_bits_per_second: 0, delay_ns: None, ratio: RATIO, raises: false }
+    }
+
+    /// Returns the rate of the link.
+    pub(super) const fn rate(&self) -> Rate {
+        Rate::from_bits_per_second(self.rate_bits_per_second)
+    }
+
+    /// Returns the ratio between the rates of high-rate and of low-delay flows.
+    pub(super) const fn ratio(&self) -> Ratio {
+        self.ratio
+    }
+
+    /// Returns the requested bound of the low-delay sojourn time; `None` for the default.
+    pub(super) fn delay(&self) -> Option<Duration> {
+        self.delay_ns.map(Duration::from_nanos)
+    }
+
+    /// Returns the scheduler's settings for a device whose packets have at most `longest` bytes, or
+    /// the length of its frames if that is more.
+    ///
+    /// # Errors
+    /// If the link cannot keep the promise.
+    pub(super) fn settings(&self, device: &LinkDevice, longest: Bytes) -> Result<Settings, SettingsError> {
+        let settings = Settings::new(self.rate(), frame(device).max(longest).min(PACKET_MAX))?;
+        let settings = settings.with_ratio_milli(self.ratio.0)?;
+        let Some(delay) = self.delay() else {
+            return Ok(settings);
+        };
+        match settings.with_delay(delay) {
+            Err(SettingsError::Delay { least, .. }) if self.raises => settings.with_delay(least),
+            settings => settings,
+        }
+    }
+
+    /// Returns settings like [`Self::settings`], with the delay raised as far as necessary. It is
+    /// for packets that are longer than the operator could know.
+    ///
+    /// # Errors
+    /// If the link cannot keep any promise.
+    pub(super) fn settings_raised(
+        &self,
+        device: &LinkDevice,
+        longest: Bytes,
+    ) -> Result<Settings, SettingsError> {
+        Self { raises: true, ..*self }.settings(device, longest)
+    }
+
+    /// Returns the configuration after a request, if it is valid. If the request concerns neither
+    /// rate nor delay, the link keeps both, even if longer packets have raised the delay.
+    ///
+    /// # Errors
+    /// If the link cannot keep the promise.
+    pub(super) fn changed(
+        request: &ConfigRequest,
+        before: &Self,
+        device: &LinkDevice,
+    ) -> Result<Self, Failure> {
+        let config = Self::new(request, Some(before));
+        if request.rate_bits_per_second.is_some() || request.delay_ns.is_some() {
+            config.checked(device)?;
+        } else {
+            let settings = config.settings_raised(device, Bytes::ZERO);
+            settings.map_err(|error| refused(&device.name, &error))?;
+        }
+        Ok(config)
+    }
+
+    /// Returns settings like [`Self::settings`], after a check that both classes work at this rate.
+    ///
+    /// # Errors
+    /// If the link cannot keep the promise, or the rate is invalid.
+    pub(super) fn checked(&self, device: &LinkDevice) -> Result<Settings, Failure> {
+        let name = &device.name;
+        if device.is_loopback {
+            let message = format!("{name} is a loopback device without a queue: name the device of a link");
+            return Err(Failure::new(Cause::Settings, message));
+        }
+        if self.rate() > RATE_MAX {
+            let message = format!(
+                "{name}: rate {} above the maximum of the kernel's queues: give at most {RATE_MAX}",
+                self.rate()
+            );
+            return Err(Failure::new(Cause::Settings, message));
+        }
+        let settings = self.settings(device, Bytes::ZERO).map_err(|error| refused(name, &error))?;
+        let least = least_rate(frame(device)).saturating_add(least_rate(frame(device)));
+        if settings.capacity() < least {
+            let message = format!(
+                "{name}: at {}, two classes cannot send a packet of {} each within {UPDATE_INTERVAL}: \
+                 give at least {least}, or a smaller MTU",
+                settings.capacity(),
+                frame(device),
+            );
+            return Err(Failure::new(Cause::Settings, message));
+        }
+        Ok(settings)
+    }
+}
+
+/// Returns the length of a device's longest frame in bytes, with the header of its link layer.
+pub(super) fn frame(device: &LinkDevice) -> Bytes {
+    let header = if device.is_ethernet { ETHERNET_HEADER_BYTES } else { 0 };
+    Bytes::new(u64::from(device.mtu) + header)
+}
+
+fn refused(device: &str, error: &SettingsError) -> Failure {
+    let remedy = match error {
+        SettingsError::Delay { .. } => ", or --raise",
+        _ => "",
+    };
+    Failure::new(Cause::Settings, format!("{device}: {error}{remedy}"))
+}
+
+/// Returns the least rate of a class: one frame per [`UPDATE_INTERVAL`]. A slower class waits
+/// longer for its next transmission, and would notice a higher rate too late.
+pub(super) fn least_rate(frame: Bytes) -> Rate {
+    let bits = frame.bits() * 1_000_000_000;
+    let rate = bits.div_ceil(u128::from(UPDATE_INTERVAL.as_nanos()));
+    Rate::from_bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn device(mtu: u32) -> LinkDevice {
+        LinkDevice {
+            index: 3,
+            name: "wan0".into(),
+            mtu,
+            segments_max: Some(65_535),
+            is_ethernet: true,
+            is_loopback: false,
+            is_up: true,
+        }
+    }
+
+    fn terms(rate: &str, delay: Option<&str>, raise: bool) -> LinkConfig {
+        let flags = PromiseFlags {
+            rate: rate.parse().expect("a rate"),
+            delay: delay.map(|delay| delay.parse().expect("a time")),
+            ratio: None,
+            raise,
+        };
+        LinkConfig::new(&ConfigRequest::from(&flags), None)
+    }
+
+    fn refusal(rate: &str, delay: Option<&str>) -> String {
+        terms(rate, delay, false).checked(&device(1_500)).expect_err("it cannot be").to_string()
+    }
+
+    #[test]
+    fn what_a_link_cannot_promise_is_refused_with_its_bound_or_raised() {
+        let usual = terms("100 Mbit/s", None, false).checked(&device(1_500)).expect("a usual link");
+        assert_eq!((usual.delay(), usual.ratio_milli()), (Duration::from_millis(10), 2_000));
+        let message = refusal("1 Mbit/s", Some("10 ms"));
+        // Twice 1,518 bytes.
+        assert!(message.contains("24.288 ms") && message.ends_with("or --raise"), "{message}");
+        let raised = terms("1 Mbit/s", Some("10 ms"), true).checked(&device(1_500)).expect("it is raised");
+        assert_eq!(raised.delay(), Duration::from_micros(24_288));
+        let message = refusal("60 kbit/s", None);
+        assert!(message.contains("give at least 60.72 kbit/s"), "{message}");
+        assert!(refusal("0 bit/s", None).contains("is 0 bit/s"));
+        assert!(refusal("101 Gbit/s", None).contains("give at most 100 Gbit/s"));
+        let loopback = LinkDevice { is_loopback: true, ..device(65_536) };
+        let message = terms("1 Gbit/s", None, false).checked(&loopback).expect_err("no link").to_string();
+        assert!(message.contains("is a loopback device"), "{message}");
+    }
+
+    #[test]
+    fn what_is_not_typed_again_stays() {
+        let before = terms("100 Mbit/s", Some("20 ms"), true);
+        let flags = |delay: Option<&str>| ChangedFlags {
+            rate: None,
+            delay: delay.map(|delay| delay.parse().expect("a time")),
+            ratio: Some(Ratio(3_000)),
+            raise: false,
+        };
+        let after = LinkConfig::new(&ConfigRequest::from(&flags(None)), Some(&before))
+            .checked(&device(1_500))
+            .expect("a link");
+        assert_eq!((after.delay(), after.ratio_milli()), (Duration::from_millis(20), 3_000));
+        let after = LinkConfig::new(&ConfigRequest::from(&flags(Some("5 ms"))), Some(&before))
+            .checked(&device(1_500))
+            .expect("a link");
+        assert_eq!(after.delay(), Duration::from_millis(5));
+        assert_eq!(after.capacity(), Rate::from_megabits_per_second(100));
+        let slower = ChangedFlags { rate: "50 Mbit/s".parse().ok(), ..ChangedFlags::default() };
+        let after = LinkConfig::new(&ConfigRequest::from(&slower), Some(&before))
+            .checked(&device(1_500))
+            .expect("a link");
+        assert_eq!(
+            (after.capacity(), after.delay()),
+            (Rate::from_megabits_per_second(50), Duration::from_millis(20))
+        );
+    }
+
+    #[test]
+    fn a_delay_that_is_typed_is_meant_as_it_is_typed() {
+        let before = terms("100 Mbit/s", Some("20 ms"), true);
+        let strict = ChangedFlags { delay: "20 us".parse().ok(), ..ChangedFlags::default() };
+        let message = LinkConfig::changed(&ConfigRequest::from(&strict), &before, &device(1_500))
+            .expect_err("too little");
+        assert!(message.to_string().ends_with("or --raise"), "{message}");
+        let raised = ChangedFlags { raise: true, ..strict };
+        assert!(LinkConfig::changed(&ConfigRequest::from(&raised), &before, &device(1_500)).is_ok());
+    }
+
+    #[test]
+    fn what_longer_packets_have_raised_is_no_reason_to_refuse_another_change() {
+        let before = terms("100 Mbit/s", Some("1 ms"), false);
+        let long = device(9_000);
+        let ratio = ChangedFlags { ratio: Some(Ratio(3_000)), ..ChangedFlags::default() };
+        let after =
+            LinkConfig::changed(&ConfigRequest::from(&ratio), &before, &long).expect("the delay was raised");
+        assert_eq!((after.ratio(), after.delay()), (Ratio(3_000), before.delay()));
+        let rate = ChangedFlags { rate: "90 Mbit/s".parse().ok(), ..ChangedFlags::default() };
+        assert!(LinkConfig::changed(&ConfigRequest::from(&rate), &before, &long).is_err());
+        let wrong = ChangedFlags { ratio: Some(Ratio(1_000)), ..ChangedFlags::default() };
+        assert!(LinkConfig::changed(&ConfigRequest::from(&wrong), &before, &long).is_err());
+    }
+
+    #[test]
+    fn longer_packets_raise_what_was_promised() {
+        let strict = terms("100 Mbit/s", Some("1 ms"), false);
+        assert!(strict.settings(&device(9_000), Bytes::ZERO).is_err());
+        let raised = strict.settings_raised(&device(9_000), Bytes::ZERO).expect("it is raised");
+        assert_eq!(raised.delay(), Duration::from_nanos(1_442_880));
+        let joined = strict.settings_raised(&device(1_500), Bytes::new(90_000)).expect("it is raised");
+        assert_eq!(joined.packet(), PACKET_MAX);
+    }
+
+    #[test]
+    fn ratios_have_up_to_three_decimals() {
+        let parsed = ["2", "2.5", "1.001", "10"].map(|text| text.parse().map(|Ratio(milli)| milli));
+        assert_eq!(parsed, [Ok(2_000), Ok(2_500), Ok(1_001), Ok(10_000)]);
+        for wrong in ["", ".", "x", "2.5555", "-2", "1e3", "99999999999"] {
+            assert!(wrong.parse::<Ratio>().is_err(), "{wrong}");
+        }
+    }
+}

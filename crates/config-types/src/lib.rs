@@ -1,0 +1,40 @@
+//! Types of settings in files: quantities with units, and problems with the file, the line and the
+//! key.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use byway_config_types::{KeyPath, RateSetting, Source};
+//!
+//! let text = "[forward]\nrate = \"4 Mbit/s\"\n";
+//! let source = Source::new(Path::new("byway.toml"), text.to_owned());
+//! let rate: RateSetting = "4 Mbit/s".parse()?;
+//! assert_eq!(rate.0.bits_per_second(), 4_000_000);
+//! let key = KeyPath::of("forward").key("rate");
+//! let problem = source.problem(&key, "exceeds the rate of the link");
+//! assert_eq!(problem.to_string(), "byway.toml:2: forward.rate: exceeds the rate of the link");
+//! # Ok::<(), byway_config_types::QuantityError>(())
+//! ```
+//!
+//! # Modules
+//!
+//! | module | subject |
+//! |---|---|
+//! | `ports` | transport protocols and port ranges |
+//! | `problem` | problems with their locations in a file |
+//! | `quantities` | rates, times, bytes, shares, ratios and shapes of repair packets |
+//! | [`reference`] | reference pages from the settings types |
+//! | `sampled` | values drawn at random from a range or a list |
+
+mod ports;
+mod problem;
+mod quantities;
+pub mod reference;
+mod sampled;
+
+pub use ports::{PortsSetting, Protocol, range};
+pub use problem::{KeyPath, Problem, Source};
+pub use quantities::{
+    BytesSetting, DurationSetting, QuantityError, RateSetting, RatioSetting, ShapeSetting, ShareSetting,
+};
+pub use sampled::{Quantity, Sampled};

@@ -1,0 +1,339 @@
+//! Handling of an opened packet: updates loss state, answers pending cooperative requests, delivers
+//! to the application.
+
+use byway_units::{Duration, Time};
+use byway_wire::messages::{Ack, CooperativeRefusal};
+use byway_wire::packets::EnvelopeRole;
+use byway_wire::{
+    Ecn, Flags, Fragment, Message, Plaintext, RangeSet, ResentFragment, SequenceNumber, TrafficClass,
+};
+
+use super::Agent;
+use super::events::Delivery;
+use super::ordering::FragmentMeta;
+use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
+use super::requests::Requester;
+use super::settings::Traffic;
+use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::parts::loss_timer::LossTimer;
+use crate::policy::{buffers_packets, uses_both_paths};
+
+/// Path by which a packet arrived, the ECN field of its outer packet, and whether it was buffered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) delivery: Delivery,
+    /// ECN field of the IP packet in which it arrived.
+    pub(super) outer_ecn: Ecn,
+    /// True if the packet was buffered until the driver's consent, and is not the last of its flow.
+    /// Its arrival shows no sending interval.
+    pub(super) is_held: bool,
+}
+
+impl Arrival {
+    /// Returns the arrival of a packet that was not buffered.
+    pub(super) const fn new(delivery: Delivery, outer: Ecn) -> Self {
+        Self { delivery, outer_ecn: outer, is_held: false }
+    }
+
+    /// Returns the traffic class for the application's packet, with the path's ECN mark. `None` if
+    /// the application's transport would not understand the mark, and must not get the packet.
+    fn traffic_class(self, inner: TrafficClass) -> Option<TrafficClass> {
+        let ecn = inner.ecn().out_of(self.outer_ecn)?;
+        Some(inner.with_ecn(if self.delivery.is_repair() { ecn.repaired() } else { ecn }))
+    }
+}
+
+/// Returns the fragment in a packet, and its bytes. For a retransmission in two fragments, also
+/// returns the sequence number of the first transmission. `None` if it is malformed.
+fn fragment_of(
+    sequence: SequenceNumber,
+    fragment: Fragment,
+    bytes: &[u8],
+) -> Option<(Fragment, Option<SequenceNumber>, &[u8])> {
+    if fragment != Fragment::Resent {
+        return Some((fragment, None, bytes));
+    }
+    let ResentFragment { sequence_low, fragment, bytes } = ResentFragment::parse(bytes).ok()?;
+    let first_sequence = SequenceNumber::nearest(sequence_low, sequence);
+    (first_sequence < sequence).then_some((fragment, Some(first_sequence), bytes))
+}
+
+/// Plaintext of a packet, and the fragment in it as [`fragment_of`] returns it.
+type ParsedFragment<'a> = (Plaintext<'a>, (Fragment, Option<SequenceNumber>, &'a [u8]));
+
+/// Parses the plaintext of an opened packet; `None` if it is malformed, or its datagram is too
+/// long.
+#[inline]
+fn parse_fragment(sequence: SequenceNumber, flags: Flags, plaintext: &[u8]) -> Option<ParsedFragment<'_>> {
+    let parsed = Plaintext::parse(plaintext, flags).ok()?;
+    if parsed.datagram.len() > DATAGRAM_BYTES_MAX {
+        return None;
+    }
+    let fragment = fragment_of(sequence, flags.fragment(), parsed.datagram)?;
+    Some((parsed, fragment))
+}
+
+impl Agent {
+    /// Handles an opened packet that has not arrived before. The scratch buffer contains its coded
+    /// bytes, or is empty if there are none.
+    ///
+    /// A late packet is stored for others, and not delivered.
+    pub(super) fn on_packet(
+        &mut self,
+        id: ReceiveFlowId,
+        sequence: SequenceNumber,
+        flags: Flags,
+        plaintext: &[u8],
+        arrival: Arrival,
+        now: Time,
+    ) {
+        let Some((parsed, (fragment, first_sequence, datagram))) = parse_fragment(sequence, flags, plaintext)
+        else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let Plaintext { sent, traffic_class, unprotected, .. } = parsed;
+        let delivery = arrival.delivery;
+        let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
+        let flow = &mut self.receivers[id.0 as usize];
+        let allowance = flow.lateness_budget(round_trip);
+        let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
+        let is_source_packet = flow.is_source_packet(delivery);
+        let is_on_both_paths = uses_both_paths(flow.settings.service);
+        let is_mixture = flow.settings.traffic == Traffic::Mixture;
+        let active = flow.activate(round_trip, now);
+        let is_first = is_source_packet && active.highest_source_packet.is_none();
+        let lateness = active.owd_baseline.on_arrival(sent, is_source_packet, now);
+        if is_past || (!is_source_packet && lateness > allowance) {
+            // The application cannot use the packet. A later direct copy is still accepted.
+            active.owd_baseline.on_late(sequence);
+            flow.statistics.late += 1;
+            self.store_coded(id, sequence, now);
+            return;
+        }
+        if is_source_packet {
+            active.on_source_packet(sequence, arrival.is_held, now);
+            if is_mixture {
+                active.path_queue.sample(sent, now);
+            }
+        }
+        if active.open_ended.is_some_and(|from| sequence >= from) {
+            active.open_ended_nacks = 0;
+        }
+        active.delays.add(lateness, now);
+        active.unprotected.note(sequence, unprotected);
+        if is_on_both_paths {
+            active.path_skew.on_delivery(sequence, delivery == Delivery::Forwarded, now);
+        }
+        let before = active.tracker.highest();
+        let order = flow.close_gap(sequence, delivery, round_trip, now);
+        let has_lost = flow.count_delivery(sequence, delivery, lateness);
+        // The sender copies its packets until a report shows that the direct path delivers.
+        self.plan_report(id, has_lost || is_first, now);
+        self.store_coded(id, sequence, now);
+        if is_source_packet {
+            self.end_open_ended_nack(id, sequence, now);
+        }
+        self.expire_missing_packets(id, now);
+        let incoming = FragmentMeta {
+            sequence,
+            fragment,
+            first_sequence,
+            traffic_class: arrival.traffic_class(traffic_class),
+            delivery,
+        };
+        self.deliver(id, incoming, datagram, (order, before), now);
+        self.arm_loss_timer(id);
+    }
+
+    /// Stores the coded bytes in the scratch buffer, if there are any, for blocks and for other
+    /// receivers. Sends them to relays whose requests wait for them.
+    pub(super) fn store_coded(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
+        let flow = &mut self.receivers[id.0 as usize];
+        if self.scratch.is_empty() || !buffers_packets(flow.settings.service) {
+            return;
+        }
+        let Some(packet) = self.cooperation_buffer.push(&self.scratch, now) else {
+            return;
+        };
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        active.buffered.insert_over(sequence.number(), packet, |packet| {
+            self.cooperation_buffer.get(packet, now).is_none()
+        });
+        while let Some(active) = self.receivers[id.0 as usize].active_mut()
+            && let Some(requester) = active.requests.pop_requester(sequence, now)
+        {
+            self.send_cooperative_answer(id, requester, sequence, packet, now);
+        }
+    }
+
+    /// Handles the direct copy of a packet that a repair has already delivered: ends the open-ended
+    /// NACK, because the direct path delivers. If the relay path is faster than the direct path,
+    /// every packet arrives like this during such a NACK.
+    pub(super) fn on_direct_copy_after_repair(
+        &mut self,
+        id: ReceiveFlowId,
+        sequence: SequenceNumber,
+        now: Time,
+    ) {
+        let flow = &mut self.receivers[id.0 as usize];
+        let was_requested = flow.active().is_some_and(|active| active.open_ended == Some(sequence));
+        flow.statistics.spurious_nacks += u64::from(was_requested);
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        // An overtaken or retransmitted packet does not show the sending times.
+        if active.highest_source_packet.is_some_and(|highest| sequence <= highest) {
+            return;
+        }
+        let follows = active.highest_source_packet.is_some_and(|highest| sequence == highest.next());
+        active.loss_timer.on_packet(follows, now);
+        active.note_source_packet(now);
+        active.highest_source_packet = Some(sequence);
+        active.burst_end.on_packet(sequence, now);
+        active.on_second_copy(sequence, now);
+        self.end_open_ended_nack(id, sequence, now);
+        self.arm_loss_timer(id);
+    }
+
+    /// Ends the open-ended NACK with an ACK to the relays, if this source packet shows that the
+    /// direct path delivers again.
+    fn end_open_ended_nack(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
+        let flow = &mut self.receivers[id.0 as usize];
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        if active.open_ended.is_none_or(|from| sequence < from) {
+            return;
+        }
+        active.open_ended = None;
+        active.open_ended_nacks = 0;
+        active.tracker.end_open_ended();
+        self.send_ack(id, sequence, now);
+    }
+
+    /// Repeats the ACK after a duplicate repair, because an earlier ACK was lost and relays still
+    /// repair every packet. Does nothing during an open-ended NACK, or shortly after an ACK.
+    pub(super) fn stop_needless_repairs(&mut self, id: ReceiveFlowId, now: Time) {
+        let retry_interval = self.nack_retry_interval(id);
+        let Some(active) = self.receivers[id.0 as usize].active() else {
+            return;
+        };
+        let is_recent = active.last_ack.is_some_and(|last| now.saturating_since(last) < retry_interval);
+        if active.open_ended.is_none()
+            && !is_recent
+            && let Some(highest) = active.highest_source_packet
+        {
+            self.send_ack(id, highest, now);
+        }
+    }
+
+    /// Sends an ACK to the flow's egress relays: the direct path delivers from `from` on.
+    fn send_ack(&mut self, id: ReceiveFlowId, from: SequenceNumber, now: Time) {
+        let flow = &mut self.receivers[id.0 as usize];
+        flow.statistics.acks += 1;
+        if let Some(active) = flow.active_mut() {
+            active.last_ack = Some(now);
+        }
+        for (session, alias) in self.egress_relays_of(id) {
+            self.sessions.queue_message(session, &Message::Ack(Ack { alias, from_low: from.low() }), now);
+        }
+    }
+
+    /// Sends a stored packet to a relay for another receiver's repair. If that exceeds the
+    /// consented rate, sends a refusal instead.
+    pub(super) fn send_cooperative_answer(
+        &mut self,
+        id: ReceiveFlowId,
+        (session, alias): Requester,
+        sequence: SequenceNumber,
+        packet: crate::parts::packet_buffer::Handle,
+        now: Time,
+    ) {
+        let flow = &mut self.receivers[id.0 as usize];
+        if !flow.spend_consent(packet.bytes().into(), now) {
+            flow.statistics.beyond_consent += 1;
+            // After a refusal, the relay tries another repair at once.
+            let mut refused = RangeSet::new();
+            assert!(refused.insert(sequence), "an empty set accepts any number");
+            self.sessions.queue_message(
+                session,
+                &Message::CooperativeRefusal(CooperativeRefusal { alias, ranges: refused.ranges() }),
+                now,
+            );
+            return;
+        }
+        flow.statistics.lent += 1;
+        flow.statistics.lent_bytes += packet.bytes() as u64;
+        self.queue_envelope(session, EnvelopeRole::CooperativeAnswer, alias, sequence, packet, now);
+    }
+}
+
+impl ReceiveState {
+    /// Records the arrival of a new source packet. One that was buffered until consent (`is_held`)
+    /// is no sample of the sending interval.
+    fn on_source_packet(&mut self, sequence: SequenceNumber, is_held: bool, now: Time) {
+        if !is_held {
+            // A silence with losses is no sample of the sending interval, even if the losses are
+            // repaired.
+            let follows = self.highest_source_packet.is_some_and(|highest| sequence == highest.next());
+            self.loss_timer.on_packet(follows, now);
+        }
+        self.note_source_packet(now);
+        self.burst_end.on_packet(sequence, now);
+        self.await_open_ended_repairs(now);
+    }
+}
+
+impl ReceiveFlow {
+    /// Counts a new packet that is in time, by the path of its arrival; returns true if it reveals
+    /// that earlier packets were lost.
+    fn count_delivery(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration) -> bool {
+        let has_lost = self.is_source_packet(delivery) && self.count_loss_burst(sequence);
+        let is_timed = self.active().is_some_and(|active| active.owd_baseline.is_set());
+        let statistics = &mut *self.statistics;
+        if is_timed {
+            statistics.add_repair(delivery, lateness);
+        }
+        statistics.lost += u64::from(delivery.is_repair());
+        statistics.lateness_max = statistics.lateness_max.max(lateness);
+        let counter = match delivery {
+            Delivery::Direct => &mut statistics.direct,
+            Delivery::Forwarded => &mut statistics.forwarded,
+            Delivery::InStream => &mut statistics.in_stream,
+            Delivery::Cooperative => &mut statistics.cooperative,
+            Delivery::Cached => &mut statistics.cached,
+        };
+        *counter += 1;
+        has_lost
+    }
+
+    /// Counts the gap before a new source packet as a burst of losses; returns true if there is a
+    /// gap.
+    fn count_loss_burst(&mut self, sequence: SequenceNumber) -> bool {
+        let Some(active) = self.active_mut() else {
+            return false;
+        };
+        let before = active
+            .highest_source_packet
+            .replace(active.highest_source_packet.map_or(sequence, |highest| highest.max(sequence)));
+        let burst =
+            before.and_then(|before| sequence.since(before)).map_or(0, |ahead| ahead.saturating_sub(1));
+        if burst > 0 {
+            self.statistics.bursts += 1;
+            self.statistics.longest_burst = self.statistics.longest_burst.max(burst);
+        }
+        burst > 0
+    }
+}
+
+impl Delivery {
+    /// Returns true if the packet was lost on its first path, and a relay or a block has restored
+    /// it.
+    #[must_use]
+    pub const fn is_repair(self) -> bool {
+        matches!(self, Self::InStream | Self::Cooperative | Self::Cached)
+    }
+}

@@ -1,0 +1,169 @@
+//! Uplink probing: measures whether the uplink sustains every packet twice, before copies fill it.
+
+use byway_units::{Bytes, Rate, Time};
+use byway_wire::Timestamp;
+
+use super::send_flow::{SendFlow, SendFlowId};
+use super::{Agent, Role};
+use crate::limits::{ENVELOPE_OVERHEAD, IP_AND_UDP_BYTES};
+use crate::session::SessionId;
+
+impl SendFlow {
+    /// Returns true if all packets of the flow are copied besides the direct path, or covered by
+    /// sender FEC. The uplink has to be fast enough for those; occasional copies are no load.
+    pub(super) const fn copies_all(&self) -> bool {
+        let settings = &self.settings;
+        let is_selective = settings.duplication.is_selective(settings.traffic);
+        crate::policy::copies(settings.service) && !self.needs_relay() && !is_selective
+    }
+}
+
+impl Agent {
+    /// Adds a source packet, and its copy or its share of repair packets, to the measured load of
+    /// the uplink. `source_packet` is its UDP payload in bytes, `coded` the length of its coded
+    /// bytes.
+    pub(super) fn note_load(
+        &mut self,
+        id: SendFlowId,
+        source_packet: usize,
+        coded: usize,
+        copied: bool,
+        now: Time,
+    ) {
+        let flow = &self.senders[id.0 as usize];
+        let (source_packet, copy) = (uplink_bytes(source_packet), uplink_bytes(coded + ENVELOPE_OVERHEAD));
+        let (source_packet, extras) = if flow.needs_relay() {
+            (copy, Bytes::ZERO)
+        } else if copied {
+            (source_packet, copy)
+        } else if let Some(shape) = flow.sender_fec_shape() {
+            let repairs = source_packet * u64::from(shape.repair_packets());
+            (source_packet, Bytes::new(repairs.count() / u64::from(shape.source_packets())))
+        } else {
+            (source_packet, Bytes::ZERO)
+        };
+        self.uplink_load.note(source_packet, extras, now);
+    }
+
+    /// Returns true if the uplink sustains the measured load with all copies, as far as is known.
+    ///
+    /// On a narrower uplink, a probe would delay the packet behind it, and so follows a source
+    /// packet. On an uplink that fits, such a probe would miss queueing, because the first packet
+    /// after a pause does not wait.
+    pub(super) fn fits_uplink(&self) -> bool {
+        let load = self.uplink_load.measured().with_extras;
+        // All relays are reached by one uplink. A relay without a measurement does not contradict
+        // the others.
+        let is_measured = self.relays.iter().any(|relay| relay.capacity_probe.capacity().is_some());
+        self.relays.iter().any(|relay| !is_measured || relay.capacity_probe.sustains(load))
+    }
+
+    /// Returns the load that flows put on the uplink to a relay, by its index, if they copy all
+    /// packets: twice their registered rates.
+    fn expected_load(&mut self, index: usize) -> Rate {
+        self.work.entries += self.senders.slots() as u64;
+        let relay = self.relays[index].id;
+        let begins_there = |flow: &SendFlow| {
+            let path = flow.settings.paths.get(flow.registrations.in_use());
+            flow.copies_all() && path.is_some_and(|path| path.ingress == relay)
+        };
+        let flows = self.senders.iter().filter(|(_, flow)| begins_there(flow));
+        let bits: u64 = flows.map(|(_, flow)| flow.settings.rate.bits_per_second()).sum();
+        Rate::from_bits_per_second(bits.saturating_mul(2))
+    }
+
+    /// Sends a probe train to a relay, by its index, unless the uplink is known to sustain the
+    /// measured load. If the uplink is idle, the expected load counts, because a probe then
+    /// disturbs nothing.
+    #[cold]
+    pub(super) fn probe_uplink(&mut self, index: usize, now: Time) {
+        // This input may be later than a probe train's timeout, which has to be handled first.
+        self.relays[index].capacity_probe.handle_timeout(now);
+        let load = if self.uplink_load.is_idle(now) {
+            self.expected_load(index)
+        } else {
+            self.uplink_load.measured().with_extras
+        };
+        let relay = &self.relays[index];
+        let session = relay.session;
+        let is_usable = !relay.is_dead && !relay.is_queueing() && self.sessions.is_established(session, now);
+        if load.is_zero() || !is_usable {
+            return;
+        }
+        if relay.capacity_probe.capacity().is_none() {
+            // All relays are reached by one uplink.
+            let known = self.relays.iter().filter_map(|relay| relay.capacity_probe.capacity()).max();
+            self.relays[index].capacity_probe.assume_capacity(known);
+        }
+        let relay = &mut self.relays[index];
+        if let Some(shape) = relay.capacity_probe.next_train(load, now) {
+            relay.capacity_probe.on_train_sent(shape, self.sessions.round_trip(session), now);
+            self.sessions.send_train(session, shape, now);
+        }
+        self.schedule_probing(now);
+    }
+
+    /// Schedules the next uplink probing for the earliest deadline of a relay's capacity probe.
+    fn schedule_probing(&mut self, now: Time) {
+        let deadlines = self.relays.iter().filter_map(|relay| relay.capacity_probe.deadline());
+        self.probing_due = deadlines.filter(|at| *at > now).min();
+    }
+
+    /// Handles timeouts of probe trains and sends further ones, if the next uplink probing is due.
+    pub(super) fn probe_uplinks_if_due(&mut self, now: Time) {
+        if self.probing_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.probing_due = None;
+        for index in 0..self.relays.len() {
+            self.relays[index].capacity_probe.handle_timeout(now);
+            self.probe_uplink(index, now);
+        }
+        self.schedule_probing(now);
+    }
+
+    /// Handles the relay's record of one packet of a probe train: `index` in the train, and the
+    /// time of its arrival there. The next probing follows the last such record of an input,
+    /// because it may scan all flows.
+    pub(super) fn on_train_packet(
+        &mut self,
+        session: SessionId,
+        (index, received): (usize, Timestamp),
+        is_last: bool,
+        now: Time,
+    ) {
+        if let Some(relay) = self.relay_of(session) {
+            relay.capacity_probe.on_train_packet(index, received.micros(), now);
+            if is_last {
+                self.probe_uplink_of(session, now);
+            }
+        }
+    }
+
+    /// Probes the uplink to the relay of a session; does nothing if the session is with a peer.
+    pub(super) fn probe_uplink_of(&mut self, session: SessionId, now: Time) {
+        if let Some(Role::Relay(index)) = self.roles.get(&session).copied() {
+            self.probe_uplink(index, now);
+        }
+    }
+
+    /// Probes the uplink again after losses of a flow whose copies the uplink could not sustain,
+    /// because its capacity may have changed.
+    pub(super) fn recheck_narrow_uplink(&mut self, id: SendFlowId, now: Time) {
+        let flow = &self.senders[id.0 as usize];
+        let path = flow.settings.paths.get(flow.registrations.in_use()).filter(|_| flow.copies_all());
+        let Some(index) = path.and_then(|path| self.relay_indices.get(&path.ingress).copied()) else {
+            return;
+        };
+        let load = self.uplink_load.measured().with_extras;
+        if !self.relays[index].capacity_probe.sustains(load) {
+            self.relays[index].capacity_probe.doubt(load, now);
+            self.probe_uplink(index, now);
+        }
+    }
+}
+
+/// Returns the bytes of a packet on the uplink from the length of its UDP payload.
+pub(super) const fn uplink_bytes(payload: usize) -> Bytes {
+    Bytes::new((payload + IP_AND_UDP_BYTES) as u64)
+}

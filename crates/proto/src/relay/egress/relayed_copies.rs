@@ -1,0 +1,327 @@
+//! Copies that ingress relays forward to this relay: it stores them or forwards them to receivers,
+//! and sends NACKs for gaps.
+//!
+//! A gap costs one entry in a list that all flows share. The relay determines its missing packets
+//! when the entry's timer expires.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use byway_units::{Duration, Time};
+use byway_wire::{Alias, Ecn, RangeSet, SequenceNumber, Service};
+
+use super::action::{Action, RepairSource};
+use super::flow::{EgressFlowState, FlowSlot};
+use super::missing::Stage;
+use super::{Egress, find_flow};
+use crate::limits::{
+    CODED_GAP_MAX, COPY_REORDERING, FIRST_NUMBERS, NACK_REACH, RELAYED_COPY_GAP_MAX, RELAYED_COPY_GAPS_MAX,
+    RELAYED_COPY_NACKS_MAX,
+};
+use crate::parts::packet_buffer::Handle;
+use crate::policy::forwards;
+
+/// Source of relayed copies: the ingress relay, and its alias of the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CopySource {
+    pub(crate) ingress: u16,
+    pub(crate) alias: Alias,
+}
+
+/// A copy that an ingress relay forwarded to this relay.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RelayedCopy<'a> {
+    pub(crate) sequence_low: u32,
+    pub(crate) coded: &'a [u8],
+    /// ECN field of its arrival.
+    pub(crate) ecn: Ecn,
+    /// True if the relay delivers it without a NACK, because the sender cannot reach the receiver
+    /// directly.
+    pub(crate) is_forwarded: bool,
+    /// Source to request preceding copies from; `None` if a gap is no loss.
+    pub(crate) source: Option<CopySource>,
+}
+
+/// Range of sequence numbers in which relayed copies are missing, ordered by the time of the next
+/// copy NACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CopyGap {
+    pub(super) nack_at: Time,
+    pub(super) flow: FlowSlot,
+    pub(super) source: CopySource,
+    pub(super) first: SequenceNumber,
+    /// One past the last sequence number.
+    pub(super) end: SequenceNumber,
+    pub(super) nack_count: u8,
+    /// True for a single packet that is fetched, false for a gap.
+    pub(super) is_fetch: bool,
+}
+
+/// Copies of one flow that the relay requests from an ingress relay by the next copy NACK.
+#[derive(Debug)]
+pub(crate) struct CopyRequest {
+    pub(crate) source: CopySource,
+    pub(crate) missing: RangeSet,
+    gap: CopyGap,
+}
+
+/// Gaps in the relayed copies of all flows, the earliest copy NACK first.
+#[derive(Debug, Default)]
+pub(super) struct CopyGaps(BinaryHeap<Reverse<CopyGap>>);
+
+impl CopyGaps {
+    /// Adds a gap. Returns `false` if [`RELAYED_COPY_GAPS_MAX`] gaps are recorded.
+    pub(super) fn add(&mut self, gap: CopyGap) -> bool {
+        let has_capacity = self.0.len() < RELAYED_COPY_GAPS_MAX;
+        if has_capacity {
+            self.0.push(Reverse(gap));
+        }
+        has_capacity
+    }
+
+    fn nack_at(&self) -> Option<Time> {
+        self.0.peek().map(|Reverse(gap)| gap.nack_at)
+    }
+
+    fn pop(&mut self, now: Time) -> Option<CopyGap> {
+        self.nack_at().filter(|at| *at <= now)?;
+        self.0.pop().map(|Reverse(gap)| gap)
+    }
+}
+
+impl Egress {
+    /// Handles a copy that an ingress relay forwarded: stores it, sends it on to receivers of
+    /// forwarded flows, and records a gap before it.
+    pub(crate) fn on_relayed_copy(
+        &mut self,
+        receivers: &[FlowSlot],
+        copy: &RelayedCopy<'_>,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(first) = receivers.first() else {
+            self.counters.repairs_unknown += 1;
+            return;
+        };
+        if self.is_stored_copy(*first, copy, now) {
+            self.counters.copies_duplicate += 1;
+            return;
+        }
+        let Some(packet) = self.store_packet(copy.coded, now) else {
+            return;
+        };
+        for slot in receivers {
+            self.store_or_deliver_copy(*slot, copy, packet, now, actions);
+        }
+        // If one receiver of a group misses a copy, all do: one gap for the first receiver
+        // suffices.
+        if let Some(source) = copy.source {
+            let is_out = receivers.iter().any(|slot| self.is_outage_forwarded(*slot, now));
+            self.record_gap((*first, is_out), source, copy.sequence_low, now);
+        }
+    }
+
+    /// True if the relay has stored this packet with the same bytes. A restarted sender may use the
+    /// same sequence number for another packet.
+    fn is_stored_copy(&self, slot: FlowSlot, copy: &RelayedCopy<'_>, now: Time) -> bool {
+        let active = self.flow(slot).and_then(|flow| flow.active());
+        let packet = active.and_then(|active| active.packet(active.full_sequence(copy.sequence_low)));
+        packet.and_then(|packet| self.log.get(packet, now)).is_some_and(|packet| packet == copy.coded)
+    }
+
+    fn store_or_deliver_copy(
+        &mut self,
+        slot: FlowSlot,
+        copy: &RelayedCopy<'_>,
+        packet: Handle,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(flow) = find_flow(&mut self.flows, slot) else {
+            return;
+        };
+        let service = flow.service;
+        let is_forwarded = copy.is_forwarded || forwards(service);
+        let active = flow.activate(now);
+        let sequence = active.full_sequence(copy.sequence_low);
+        let (log, memory, holder) = (&self.log, &self.memory, active.memory.holder());
+        active.add_packet(sequence, packet, |packet| {
+            log.get(packet, now).is_none() || !memory.has_capacity(holder)
+        });
+        self.memory.update_charge(&mut active.memory);
+        active.is_forwarded = is_forwarded;
+        self.sweeps.watch_idle(active, slot, now);
+        if !is_forwarded {
+            if service == Service::Caching {
+                self.record_burst_end(slot, sequence, now);
+            }
+            self.on_repairable(slot, sequence, now, actions);
+            if service == Service::Coding {
+                self.add_fetched_copy((slot, sequence), packet, now, actions);
+            }
+            return;
+        }
+        // Forwarding the copy answers the receiver's earlier NACKs for it.
+        if !active.nacked.is_empty() {
+            self.memory.refresh_capacity(&mut active.memory);
+            self.counters.refused_capacity += u64::from(active.accept_nacked(sequence, now) == Some(false));
+            self.memory.update_charge(&mut active.memory);
+        }
+        if let Some(missing) = active.missing.get_mut(sequence) {
+            missing.enter_stage(Stage::RepairSent, now);
+            missing.is_repaired = true;
+        }
+        self.counters.forwarded += 1;
+        self.counters.forwarded_bytes += packet.bytes() as u64;
+        let (source, ecn) = (RepairSource::Forwarded, copy.ecn);
+        actions.push(Action::SendRepair { flow: slot, sequence, packet, source, ecn });
+    }
+
+    /// True if the relay forwarded the packet to the receiver so recently that a NACK for it may
+    /// have crossed it.
+    pub(super) fn is_in_flight(&self, slot: FlowSlot, sequence: SequenceNumber, now: Time) -> bool {
+        let round_trip = self.flow(slot).map_or(Duration::ZERO, |flow| flow.round_trip);
+        // Measured round trips may be outdated; the margin of an eighth allows for that.
+        self.forwarded_at(slot, sequence).is_some_and(|at| at + (round_trip - round_trip / 8) > now)
+    }
+
+    /// Returns the time at which the relay forwarded a packet to the receiver; `None` if the flow
+    /// is not forwarded or the packet is unknown.
+    pub(super) fn forwarded_at(&self, slot: FlowSlot, sequence: SequenceNumber) -> Option<Time> {
+        let active = self.flow(slot)?.active().filter(|active| active.is_forwarded)?;
+        self.log.stored_at(active.packet(sequence)?)
+    }
+
+    /// True if a coded flow's copies arrive as a sequence, because of an outage or because the
+    /// relay path is its only path. Any other copy of a coded flow was fetched alone.
+    fn is_outage_forwarded(&self, slot: FlowSlot, now: Time) -> bool {
+        let active = self.flow(slot).and_then(|flow| flow.active());
+        let is_in_force =
+            |active: &EgressFlowState| active.outage.is_some_and(|outage| outage.is_in_force(now));
+        active.is_some_and(|active| active.is_forwarded || is_in_force(active))
+    }
+
+    /// Records the gap before a relayed copy, for a copy NACK, unless the copy was fetched alone.
+    fn record_gap(
+        &mut self,
+        (slot, is_out): (FlowSlot, bool),
+        source: CopySource,
+        sequence_low: u32,
+        now: Time,
+    ) {
+        let Some(flow) = find_flow(&mut self.flows, slot) else {
+            return;
+        };
+        let is_coded = flow.service == Service::Coding;
+        let Some(active) = flow.active_mut() else {
+            return;
+        };
+        let sequence = active.full_sequence(sequence_low);
+        let is_fetched = active.missing.get(sequence).is_some_and(|missing| missing.is_fetched);
+        if is_fetched || (is_coded && !is_out) {
+            return;
+        }
+        if let Some((first, end)) = active.gap_before(sequence, source, is_coded) {
+            let nack_at = now + COPY_REORDERING;
+            self.copy_gaps.add(CopyGap {
+                nack_at,
+                flow: slot,
+                source,
+                first,
+                end,
+                nack_count: 0,
+                is_fetch: false,
+            });
+        }
+    }
+
+    /// Returns the time of the next copy NACK to any ingress relay.
+    pub(crate) fn copy_nack_at(&self) -> Option<Time> {
+        self.copy_gaps.nack_at()
+    }
+
+    /// Returns the copies for the next due copy NACK. It drops gaps whose copies have all arrived,
+    /// or were requested as often as allowed.
+    pub(crate) fn next_copy_request(&mut self, now: Time) -> Option<CopyRequest> {
+        while let Some(gap) = self.copy_gaps.pop(now) {
+            let Some(active) = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut()) else {
+                continue;
+            };
+            if gap.nack_count == RELAYED_COPY_NACKS_MAX {
+                active.clear_fetch(gap.first);
+                continue;
+            }
+            let numbers = (gap.first.number()..gap.end.number()).map(SequenceNumber::new);
+            let (mut missing, mut count) = (RangeSet::new(), 0);
+            for sequence in numbers.filter(|sequence| active.packet(*sequence).is_none()) {
+                if !missing.insert(sequence) {
+                    break;
+                }
+                count += 1;
+            }
+            if count > 0 {
+                self.counters.copies_nacked += count;
+                return Some(CopyRequest { source: gap.source, missing, gap });
+            }
+        }
+        None
+    }
+
+    /// Schedules the next copy NACK for the same copies, to an ingress relay at this round trip.
+    /// After the last one, the relay gives up.
+    pub(crate) fn schedule_copy_retry(&mut self, request: &CopyRequest, round_trip: Duration, now: Time) {
+        let CopyRequest { gap, .. } = *request;
+        let nack_at = now + Self::retry_timeout(round_trip) + COPY_REORDERING;
+        let is_over = gap.nack_count + 1 == RELAYED_COPY_NACKS_MAX && !gap.is_fetch;
+        let is_watched =
+            !is_over && self.copy_gaps.add(CopyGap { nack_at, nack_count: gap.nack_count + 1, ..gap });
+        if gap.is_fetch
+            && !is_watched
+            && let Some(active) = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut())
+        {
+            active.clear_fetch(gap.first);
+        }
+    }
+}
+
+impl EgressFlowState {
+    /// Clears the mark of a fetched packet that did not arrive. A decode attempt that lacks it may
+    /// fetch it again.
+    fn clear_fetch(&mut self, sequence: SequenceNumber) {
+        let has_arrived = self.packet(sequence).is_some();
+        if let Some(missing) = self.missing.get_mut(sequence).filter(|_| !has_arrived) {
+            missing.is_fetched = false;
+        }
+    }
+
+    /// Returns the gap before a relayed copy: its first sequence number, and the copy's own as its
+    /// end. `highest_copy` must be from the same source. For a coded flow, ingress relays forward
+    /// copies only during an outage.
+    fn gap_before(
+        &mut self,
+        sequence: SequenceNumber,
+        source: CopySource,
+        is_coded: bool,
+    ) -> Option<(SequenceNumber, SequenceNumber)> {
+        // Another relay forwards its own sequence of copies, and so does the same relay after the
+        // flow began anew there.
+        let before = self.highest_copy.filter(|(known, highest)| {
+            *known == source
+                && highest.since(sequence).is_none_or(|behind| behind <= NACK_REACH)
+                && (!is_coded || sequence.since(*highest).is_none_or(|ahead| ahead <= CODED_GAP_MAX))
+        });
+        let first = match before {
+            Some((_, highest)) if sequence <= highest => return None,
+            Some((_, highest)) => highest.next(),
+            // The flow begins at this relay, and lacks its first packets. Any other flow began
+            // elsewhere.
+            None if sequence.number() < FIRST_NUMBERS && !is_coded => SequenceNumber::FIRST,
+            None => sequence,
+        };
+        self.highest_copy = Some((source, sequence));
+        let oldest = SequenceNumber::new(sequence.number().saturating_sub(RELAYED_COPY_GAP_MAX));
+        let first = first.max(oldest);
+        (first < sequence).then_some((first, sequence))
+    }
+}

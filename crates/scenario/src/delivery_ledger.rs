@@ -1,0 +1,298 @@
+//! Delivery ledger: the outcome of each packet of a flow, stored until it is final, then only
+//! counted.
+
+use std::collections::VecDeque;
+
+use byway_proto::agent::Delivery;
+use byway_units::{Duration, Time};
+
+use crate::outcome::{Quantiles, RepairCounts};
+use crate::record::{DeliveryMethod, DeliveryTerms, LossLocation, PacketRecord};
+
+/// Time after its budget for which the ledger stores a packet, because a late delivery still
+/// counts. A later one is of no use to any call.
+const LEDGER_RETENTION: Duration = Duration::from_secs(5);
+
+/// Outcomes of one flow's recent packets; older ones are only counted.
+#[derive(Debug)]
+pub(crate) struct DeliveryLedger {
+    terms: DeliveryTerms,
+    /// Number of the oldest packet that the ledger stores.
+    first: u64,
+    packets: VecDeque<PacketRecord>,
+    /// Outcomes of packets no longer stored, if recording is enabled.
+    recorded: Option<Vec<PacketRecord>>,
+}
+
+/// Counts of the outcomes of all packets of the flows of one name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeliveryCounts {
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    pub(crate) repaired: u64,
+    pub(crate) repaired_within_rtt: u64,
+    pub(crate) late: u64,
+    pub(crate) missing: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) delivered: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) by: RepairCounts,
+    pub(crate) repair_times: TimeHistogram,
+    pub(crate) delays: TimeHistogram,
+}
+
+impl DeliveryLedger {
+    pub(crate) const fn new(terms: DeliveryTerms) -> Self {
+        Self { terms, first: 0, packets: VecDeque::new(), recorded: None }
+    }
+
+    /// Enables recording of each packet's outcome from now on.
+    pub(crate) fn enable_recording(&mut self) {
+        self.recorded = Some(Vec::new());
+    }
+
+    /// Returns the memory of the ledger, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        (self.packets.len() + self.recorded.as_ref().map_or(0, Vec::len)) * size_of::<PacketRecord>()
+    }
+
+    /// Returns the recorded outcomes of all packets; empty if recording is not enabled.
+    pub(crate) fn drain_recorded(&mut self) -> Vec<PacketRecord> {
+        self.recorded.take().unwrap_or_default()
+    }
+
+    /// Records that the application sends the next packet. Returns its number.
+    pub(crate) fn on_sent(&mut self, now: Time, counts: &mut DeliveryCounts) -> u64 {
+        self.retire_before(now.saturating_sub(self.terms.budget + LEDGER_RETENTION), Time::MAX, counts);
+        self.packets.push_back(PacketRecord { sent: now, ..PacketRecord::default() });
+        counts.sent += 1;
+        self.first + self.packets.len() as u64 - 1
+    }
+
+    /// Records where the direct path lost or damaged a copy of a packet.
+    pub(crate) fn on_lost(&mut self, number: u64, location: LossLocation) {
+        if let Some(packet) = self.packet(number) {
+            packet.lost.get_or_insert(location);
+        }
+    }
+
+    /// Records that a link duplicated a packet.
+    pub(crate) fn on_duplicated(&mut self, number: u64) {
+        if let Some(packet) = self.packet(number) {
+            packet.is_duplicated = true;
+        }
+    }
+
+    /// Records the delivery of a packet to the application; a repeated one counts as a duplicate.
+    pub(crate) fn on_delivered(
+        &mut self,
+        number: u64,
+        delivery: Delivery,
+        now: Time,
+        counts: &mut DeliveryCounts,
+    ) {
+        let Some(packet) = self.packet(number) else {
+            // The packet already counted as missing.
+            counts.late += 1;
+            counts.missing = counts.missing.saturating_sub(1);
+            return;
+        };
+        if packet.delivered.is_some() {
+            counts.duplicates += 1;
+        } else {
+            packet.delivered = Some((now, delivery.into()));
+        }
+    }
+
+    fn packet(&mut self, number: u64) -> Option<&mut PacketRecord> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.packets.get_mut(index)
+    }
+
+    /// Counts and removes the stored packets sent before an instant; the current time is `now`.
+    fn retire_before(&mut self, before: Time, now: Time, counts: &mut DeliveryCounts) {
+        while let Some(packet) = self.packets.front().copied().filter(|packet| packet.sent < before) {
+            self.packets.pop_front();
+            self.first += 1;
+            self.count(packet, now, counts);
+            self.recorded.iter_mut().for_each(|fates| fates.push(packet));
+        }
+    }
+
+    /// Counts all stored packets at the end of the run; the current time is `now`.
+    pub(crate) fn close(&mut self, now: Time, counts: &mut DeliveryCounts) {
+        self.retire_before(Time::MAX, now, counts);
+    }
+
+    fn count(&self, packet: PacketRecord, now: Time, counts: &mut DeliveryCounts) {
+        let Some((at, method)) = packet.delivered else {
+            if now.saturating_since(packet.sent) < self.terms.budget {
+                counts.in_flight += 1;
+                return;
+            }
+            counts.lost += u64::from(packet.is_lost());
+            counts.missing += 1;
+            return;
+        };
+        counts.lost += u64::from(packet.is_lost());
+        let delay = at - packet.sent;
+        counts.delays.push(delay);
+        if delay > self.terms.budget {
+            counts.late += 1;
+            return;
+        }
+        counts.delivered += 1;
+        if packet.is_lost() {
+            self.count_repair(delay, method, counts);
+        }
+    }
+
+    fn count_repair(&self, delay: Duration, method: DeliveryMethod, counts: &mut DeliveryCounts) {
+        let time = delay.saturating_sub(self.terms.due);
+        counts.repaired += 1;
+        counts.repaired_within_rtt += u64::from(time <= self.terms.round_trip);
+        counts.repair_times.push(time);
+        match method {
+            DeliveryMethod::InStream => counts.by.in_stream += 1,
+            DeliveryMethod::Cooperative => counts.by.cooperative += 1,
+            DeliveryMethod::Cached => counts.by.cache += 1,
+            DeliveryMethod::Forwarded => counts.by.forward += 1,
+            DeliveryMethod::Direct => counts.by.resent += 1,
+        }
+    }
+}
+
+impl DeliveryCounts {
+    /// Returns the memory of the histograms, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.repair_times.memory_bytes() + self.delays.memory_bytes()
+    }
+}
+
+/// Histogram of times in steps of 10 us up to 10 s.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TimeHistogram {
+    counts: Vec<u32>,
+    total: u64,
+}
+
+/// Length of a histogram step, in nanoseconds.
+const STEP_NANOS: u64 = 10_000;
+
+/// Most steps of a histogram; longer times count in the last one.
+const STEPS_MAX: usize = 1_000_000;
+
+impl TimeHistogram {
+    pub(crate) fn push(&mut self, time: Duration) {
+        let step = usize::try_from(time.as_nanos().div_ceil(STEP_NANOS)).unwrap_or(STEPS_MAX).min(STEPS_MAX);
+        if self.counts.len() <= step {
+            self.counts.resize(step + 1, 0);
+        }
+        self.counts[step] = self.counts[step].saturating_add(1);
+        self.total += 1;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.counts.len() * size_of::<u32>()
+    }
+
+    /// Returns a percentile of the times, in milliseconds and rounded up to a step; `None` without
+    /// times.
+    fn percentile(&self, percent: u64) -> Option<f64> {
+        let rank = (self.total * percent).div_ceil(100).max(1);
+        let mut below = 0;
+        for (step, count) in (0_u32..).zip(&self.counts) {
+            below += u64::from(*count);
+            if below >= rank {
+                return Some(f64::from(step) / 100.0);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn quantiles(&self) -> Option<Quantiles> {
+        Some(Quantiles { p50: self.percentile(50)?, p95: self.percentile(95)?, p99: self.percentile(99)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn at(millis: u64) -> Time {
+        Time::START + ms(millis)
+    }
+
+    fn ledger() -> (DeliveryLedger, DeliveryCounts) {
+        (
+            DeliveryLedger::new(DeliveryTerms { budget: ms(200), due: ms(50), round_trip: ms(100) }),
+            DeliveryCounts::default(),
+        )
+    }
+
+    #[test]
+    fn each_packet_counts_where_it_belongs() {
+        let (mut book, mut counts) = ledger();
+        for number in 0..8 {
+            assert_eq!(book.on_sent(at(0), &mut counts), number);
+        }
+        for number in 1..=5 {
+            book.on_lost(number, LossLocation::Middle);
+        }
+        book.on_duplicated(5);
+        for (number, delivery, millis) in [
+            (0, Delivery::Direct, 50),
+            (1, Delivery::Cached, 70),
+            (2, Delivery::Cooperative, 151),
+            (3, Delivery::InStream, 201),
+            (5, Delivery::Direct, 60), // the other one of two copies
+            (5, Delivery::Cached, 61),
+            (6, Delivery::Direct, 300),
+        ] {
+            book.on_delivered(number, delivery, at(millis), &mut counts);
+        }
+        book.on_sent(at(900), &mut counts);
+        book.close(at(1_000), &mut counts);
+        assert_eq!((counts.sent, counts.lost, counts.repaired, counts.repaired_within_rtt), (9, 4, 2, 1));
+        let all = (counts.delivered, counts.late, counts.missing, counts.in_flight, counts.duplicates);
+        assert_eq!(all, (4, 2, 2, 1, 1));
+        assert_eq!(counts.by, RepairCounts { in_stream: 0, cooperative: 1, cache: 1, forward: 0, resent: 0 });
+        assert_eq!(counts.repair_times.quantiles(), Some(Quantiles { p50: 20.0, p95: 101.0, p99: 101.0 }));
+    }
+
+    #[test]
+    fn what_comes_after_all_is_late_and_not_missing() {
+        let (mut book, mut counts) = ledger();
+        book.on_sent(at(0), &mut counts);
+        book.on_sent(at(10_000), &mut counts);
+        assert_eq!(counts.missing, 1);
+        book.on_delivered(0, Delivery::Direct, at(10_000), &mut counts);
+        assert_eq!((counts.missing, counts.late), (0, 1));
+    }
+
+    #[test]
+    fn the_ledger_stays_small() {
+        let (mut book, mut counts) = ledger();
+        for number in 0..10_000 {
+            book.on_sent(at(number * 10), &mut counts);
+            book.on_delivered(number, Delivery::Direct, at(number * 10 + 50), &mut counts);
+        }
+        assert!(book.memory_bytes() < 600 * size_of::<PacketRecord>(), "{}", book.memory_bytes());
+        book.close(at(200_000), &mut counts);
+        assert_eq!((counts.sent, counts.missing, counts.delivered), (10_000, 0, 10_000));
+    }
+
+    #[test]
+    fn times_are_rounded_up_to_a_step() {
+        let mut times = TimeHistogram::default();
+        assert_eq!(times.quantiles(), None);
+        times.push(Duration::from_micros(15));
+        times.push(Duration::from_secs(60));
+        assert!(times.memory_bytes() >= 4_000_000, "a table of all steps: {}", times.memory_bytes());
+        assert_eq!(times.quantiles(), Some(Quantiles { p50: 0.02, p95: 10_000.0, p99: 10_000.0 }));
+    }
+}

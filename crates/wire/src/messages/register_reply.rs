@@ -1,0 +1,94 @@
+//! Register reply: a relay's answer to register.
+
+use super::FlowRole;
+use crate::codes::{Code, codes};
+use crate::error::{MessageFullError, ParseError};
+use crate::grant::GrantedRelay;
+use crate::ids::{Alias, FlowKey};
+use crate::reader::Reader;
+use crate::writer::Writer;
+
+codes! {
+    /// Reason for which a relay refuses a registration.
+    pub enum Refusal {
+        /// There was no grant, and the configuration implies none.
+        NoGrant = 1,
+        /// The grant has expired.
+        GrantExpired = 2,
+        /// The grant cannot be read, or its signature is wrong.
+        GrantInvalid = 3,
+        /// The grant is for another relay or shard.
+        OtherRelay = 4,
+        /// The grant does not allow the service.
+        ServiceNotGranted = 5,
+        /// The relay's number of flows has reached its limit.
+        Full = 6,
+        /// Registered, but packets do not reach the egress relay: it does not answer, or no longer
+        /// has a receiver of the flow.
+        Unreachable = 7,
+        /// The flow's tenant has reached its quota of sessions or flows at the relay.
+        QuotaReached = 8,
+    }
+}
+
+const ACCEPTED: u8 = 0;
+
+/// A relay accepts or refuses a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisterReply {
+    /// Key of the flow.
+    pub flow_key: FlowKey,
+    /// Role of the agent in the flow.
+    pub role: FlowRole,
+    /// The relay shard at the path's other end, as in `register`.
+    pub far_relay: GrantedRelay,
+    /// Alias of the flow between agent and relay from now on, or the reason for a refusal.
+    pub outcome: Result<Alias, Refusal>,
+    /// Revision of the `register` in force, or of the refused one. An agent ignores an answer with
+    /// another revision than its latest.
+    ///
+    /// `None` if the message has no revision. The answer then counts for the latest `register`.
+    pub revision: Option<u8>,
+}
+
+impl RegisterReply {
+    /// Type number of a register reply on the wire.
+    pub const TYPE: u8 = 2;
+
+    /// Reads a register reply from the body of a message.
+    ///
+    /// # Errors
+    /// If a field is cut off or illegal.
+    pub fn parse(body: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new("register reply", body);
+        let flow_key = reader.flow_key()?;
+        let role = reader.code("role")?;
+        let far_relay = GrantedRelay::parse(&mut reader)?;
+        let status = reader.u8("status")?;
+        let outcome =
+            if status == ACCEPTED { Ok(reader.alias()?) } else { Err(parse_refusal(status, &mut reader)?) };
+        let revision = reader.u8("revision").ok();
+        Ok(Self { flow_key, role, far_relay, outcome, revision })
+    }
+
+    /// Appends the register reply to the messages of a packet.
+    ///
+    /// # Errors
+    /// If the packet has too few bytes left; then no byte is written.
+    pub fn emit(&self, writer: &mut Writer<'_>) -> Result<(), MessageFullError> {
+        writer.append(Self::TYPE, |output| {
+            output.bytes(&self.flow_key.to_bytes());
+            output.u8(self.role.code());
+            self.far_relay.emit(output);
+            output.u8(self.outcome.map_or_else(Code::code, |_| ACCEPTED));
+            output.u16(self.outcome.map_or(0, Alias::number));
+            output.bytes(self.revision.as_slice());
+        })
+    }
+}
+
+fn parse_refusal(status: u8, reader: &mut Reader<'_>) -> Result<Refusal, ParseError> {
+    let refusal = Refusal::from_code(status).ok_or_else(|| reader.illegal("status", status, "0 to 8"))?;
+    let alias = reader.u16("alias")?;
+    if alias == 0 { Ok(refusal) } else { Err(reader.illegal("alias", alias, "0 unless the status is 0")) }
+}
