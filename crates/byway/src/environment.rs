@@ -38,16 +38,16 @@ fn warning(names: impl Iterator<Item = String>, known: &[String]) -> Option<Stri
     let is_foreign = |name: &String| name.starts_with(PREFIX) && !known.contains(name);
     let mut foreign: Vec<String> = names.filter(is_foreign).collect();
     foreign.sort_unstable();
-    let named = foreign.iter().map(|name| match suggestion(name, known) {
+    let ignored = foreign.iter().map(|name| match suggestion(name, known) {
         Some(meant) => format!("{name} (is {meant} meant?)"),
         None => name.clone(),
     });
-    let named: Vec<String> = named.collect();
-    (!named.is_empty()).then(|| {
+    let ignored: Vec<String> = ignored.collect();
+    (!ignored.is_empty()).then(|| {
         format!(
             "ignoring environment variables that are no settings: {}; `--help` of a command names \
              those that it reads",
-            named.join(", ")
+            ignored.join(", ")
         )
     })
 }

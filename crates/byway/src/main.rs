@@ -208,7 +208,7 @@ enum ConfigCommand {
     },
     /// Print the reference of all settings, as Markdown.
     Reference,
-    /// Print the OpenAPI description of the controller's HTTP interface, as JSON.
+    /// Print the `OpenAPI` description of the controller's HTTP interface, as JSON.
     Openapi,
 }
 

@@ -44,10 +44,10 @@ struct LoadSize {
     has_delay_verdict: bool,
 }
 
-/// LoadSize for `make test`: ten seconds in all.
+/// `LoadSize` for `make test`: ten seconds in all.
 const SMALL: LoadSize = LoadSize { time: Duration::from_secs(1), part: 10, has_delay_verdict: false };
 
-/// LoadSize for `make attack`.
+/// `LoadSize` for `make attack`.
 const LARGE: LoadSize = LoadSize { time: Duration::from_secs(8), part: 1, has_delay_verdict: true };
 
 fn size() -> LoadSize {

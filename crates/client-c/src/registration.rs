@@ -72,11 +72,11 @@ pub struct RegistrationOutcome {
 }
 
 impl Registration {
-    pub(crate) fn to_registration(&self) -> Result<byway_client::Registration, ErrorDetail> {
+    pub(crate) fn to_registration(self) -> Result<byway_client::Registration, ErrorDetail> {
         let usual = byway_client::Registration::default();
         let out_of_range =
             |what: &str| ErrorDetail::about(Error::OutOfRange, format!("{what} is out of range"));
-        let Self { latency_budget_us, rate_bps, service, traffic, copies, standby } = *self;
+        let Self { latency_budget_us, rate_bps, service, traffic, copies, standby } = self;
         let service = match service {
             BYWAY_SERVICE_BY_BUDGET => ServiceSelector::ByBudget,
             BYWAY_SERVICE_INTERNET => ServiceSelector::Service(Service::Internet),

@@ -23,7 +23,7 @@
 //! | `ports` | transport protocols and port ranges |
 //! | `problem` | problems with their locations in a file |
 //! | `quantities` | rates, times, bytes, shares, ratios and shapes of repair packets |
-//! | [`reference`] | reference pages from the settings types |
+//! | `reference` | reference pages from the settings types |
 //! | `sampled` | values drawn at random from a range or a list |
 
 mod ports;

@@ -192,13 +192,13 @@ fn ratio(shape: BlockShape) -> f64 {
 /// probability that fewer of the other source packets are lost than there are repair packets. Each
 /// is lost with probability `loss`.
 fn repaired(shape: BlockShape, loss: Probability) -> Probability {
-    let others = u32::from(shape.source_packets()) - 1;
-    let (lost, arrived) = (loss.value(), loss.complement().value());
+    let other_count = u32::from(shape.source_packets()) - 1;
+    let (loss_share, arrived) = (loss.value(), loss.complement().value());
     let mut combinations = 1.0;
     let mut total = 0.0;
-    for count in 0..u32::from(shape.repair_packets()).min(others + 1) {
-        total += combinations * power(lost, count) * power(arrived, others - count);
-        combinations *= f64::from(others - count) / f64::from(count + 1);
+    for count in 0..u32::from(shape.repair_packets()).min(other_count + 1) {
+        total += combinations * power(loss_share, count) * power(arrived, other_count - count);
+        combinations *= f64::from(other_count - count) / f64::from(count + 1);
     }
     Probability::new(total.clamp(0.0, 1.0)).expect("a clamped sum of chances is a probability")
 }

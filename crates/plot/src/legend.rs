@@ -183,7 +183,7 @@ fn draw_legend_mark(drawing: &mut Drawing, entry: &LegendEntry, (x, y): (f64, f6
         LegendMark::Bar => drawing.rectangle(style.fill_class(), x, y - 6.0, SMALL_LEGEND_MARK - 6.0, 12.0),
         LegendMark::Point => drawing.path(&marker, &style.marker((x + RADIUS + 2.0, y))),
         LegendMark::Curve | LegendMark::MarkedCurve => {
-            drawing.segment(style.stroke_class(), (x, y), (x + LEGEND_MARK - 6.0, y))
+            drawing.segment(style.stroke_class(), (x, y), (x + LEGEND_MARK - 6.0, y));
         }
     }
     if entry.mark == LegendMark::MarkedCurve {

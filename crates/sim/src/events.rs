@@ -106,7 +106,7 @@ impl<S: Scenario> World<S> {
         match node.condition {
             Condition::Running => self.deliver(packet, target),
             Condition::Frozen(Freeze::Buffer) if node.buffered.len() < FROZEN_BACKLOG_MAX => {
-                node.buffered.push_back(packet)
+                node.buffered.push_back(packet);
             }
             Condition::Frozen(_) => self.network.lose(packet, LossReason::Frozen, self.now),
             Condition::Stopped => self.network.lose(packet, LossReason::Stopped, self.now),

@@ -166,7 +166,7 @@ impl AgentDriver {
                     }
                 }
                 AgentOutput::Offered { peer, flow, offer } => {
-                    self.pending_offers.push_back((peer, flow, *offer))
+                    self.pending_offers.push_back((peer, flow, *offer));
                 }
                 AgentOutput::Event(event) => events.push(event),
             }
@@ -548,7 +548,7 @@ impl Role for AgentDriver {
             // The receiver may have been dropped.
             AgentControl::Status(answer) => drop(answer.send(self.status(io))),
             AgentControl::Observed(answer) => {
-                drop(answer.send(self.network_view.observed(&self.agent, io.now())))
+                drop(answer.send(self.network_view.observed(&self.agent, io.now())));
             }
             AgentControl::Reload(change, answer) => drop(answer.send(self.reload(*change, io))),
             AgentControl::Close => self.agent.close(io.now()),

@@ -108,7 +108,8 @@ impl AgentDriver {
         match replaces {
             Some(old) => self.close_mapping(old, io),
             None => {
-                self.ensure_capacity(Owner::Peer(peer), io).map_err(|MappingsExhausted| OfferRefusal::Full)?
+                self.ensure_capacity(Owner::Peer(peer), io)
+                    .map_err(|MappingsExhausted| OfferRefusal::Full)?;
             }
         }
         match &self.exposed[exposed_index].at {

@@ -259,7 +259,7 @@ impl RoutingPlan {
             match condition {
                 RuleCondition::Always => add(rule.clone()),
                 RuleCondition::Capture(index) if state.captures.get(*index) == Some(&true) => {
-                    add(rule.clone())
+                    add(rule.clone());
                 }
                 RuleCondition::Capture(_) => {}
                 RuleCondition::Exposed(index) => {

@@ -78,7 +78,7 @@ impl CaptureRouting {
         let mut watch = DeviceWatch::of_number(self.device)
             .inspect_err(|error| {
                 tracing::warn!(%error, "cannot watch the device: if it is set down, peers continue to \
-                                        send to it")
+                                        send to it");
             })
             .ok();
         loop {

@@ -215,11 +215,11 @@ impl DemoRun<'_> {
     fn run_kind(&self, kind: RunKind, completed: &mut CompletedRuns) -> anyhow::Result<()> {
         interrupt::check()?;
         // Runs that are compared with each other follow each other directly.
-        let plain = if kind == RunKind::Lossless { self.run_plain()? } else { None };
+        let unprotected = if kind == RunKind::Lossless { self.run_plain()? } else { None };
         let plan = self.run_plan(Some(kind), self.video.datagrams.len());
         let outcome = run_with_retry(&plan, kind.name(), self.is_busy)?;
-        if let Some(plain) = plain {
-            completed.added_delay = added_delay(&plain.fates, &outcome.fates);
+        if let Some(unprotected) = unprotected {
+            completed.added_delay = added_delay(&unprotected.fates, &outcome.fates);
         }
         let step = ProgressStep::begin(kind.name());
         step.update("evaluating the video");

@@ -149,7 +149,7 @@ pub(super) fn apply(
         match update {
             KernelUpdate::Class(shape) => control.set_class(index, shape)?,
             KernelUpdate::QueueLimit(class, limit) => {
-                control.set_queue(index, CLASSES[*class], QUEUES[*class], *limit)?
+                control.set_queue(index, CLASSES[*class], QUEUES[*class], *limit)?;
             }
         }
     }

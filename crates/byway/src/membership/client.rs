@@ -214,7 +214,7 @@ impl Client {
                     Err(problem) => attempts.push(format!("{address}: {problem}")),
                 },
                 Err(ConnectFailure::OtherCertificate) => {
-                    other_certificate = other_certificate.or(Some(address))
+                    other_certificate = other_certificate.or(Some(address));
                 }
                 Err(ConnectFailure::Failed(problem)) => attempts.push(format!("{address}: {problem}")),
             }

@@ -119,7 +119,7 @@ fn log(outcome: &ReloadOutcome) {
             }
         }
         Err(failure) => {
-            tracing::error!("cannot reload the settings, continuing with the current ones: {failure}")
+            tracing::error!("cannot reload the settings, continuing with the current ones: {failure}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::path::Path;
 use std::process::Command;
 
 use crate::page::{Block, ConsoleCommand, blocks, commands};
@@ -51,7 +52,7 @@ fn deterministic_commands() -> Vec<(String, ConsoleCommand)> {
     let mut pages = vec!["README.md".to_owned()];
     for entry in fs::read_dir(root().join("docs")).expect("the folder of the pages") {
         let name = entry.expect("an entry").file_name().into_string().expect("text");
-        if name.ends_with(".md") {
+        if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
             pages.push(format!("docs/{name}"));
         }
     }

@@ -313,7 +313,7 @@ impl Agent {
                 SessionEvent::Closed { session } => self.on_session_closed(session, now),
                 SessionEvent::Alive { session } => self.on_liveness_change(session, false, now),
                 SessionEvent::ProbeReplyReceived { session, reply, before } => {
-                    self.on_probe_reply(session, &reply, before, now)
+                    self.on_probe_reply(session, &reply, before, now);
                 }
                 SessionEvent::ProbeTrainReceived { session, place, received } => {
                     let is_last = !matches!(

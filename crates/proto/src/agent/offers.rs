@@ -49,15 +49,15 @@ struct RefusalRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OfferVerdict {
     /// The offer is new, and queued for the driver.
-    IsNew,
+    New,
     /// The driver has not answered the same offer yet.
-    IsPending,
+    Pending,
     /// The driver accepted the same offer before.
-    IsAccepted,
+    Accepted,
     /// The driver refused the same offer within [`REFUSAL_STANDS_FOR`].
-    IsRefused(OfferRefusal),
+    Refused(OfferRefusal),
     /// The peer has [`OFFERS_PER_PEER_MAX`] offers in force already.
-    IsFull,
+    Full,
 }
 
 /// Offers that this agent made to peers and received from them.
@@ -181,20 +181,20 @@ impl Offers {
             (refused.peer, refused.flow) == (peer, flow) && *refused.offer == offer
         };
         if let Some(refused) = self.refused.iter().rev().find(is_same) {
-            return OfferVerdict::IsRefused(refused.refusal);
+            return OfferVerdict::Refused(refused.refusal);
         }
         let received = self.received.entry(peer).or_default();
         let has_capacity = received.len() < OFFERS_PER_PEER_MAX;
         match received.get(&flow) {
-            Some(known) if *known.offer == offer && known.is_accepted => return OfferVerdict::IsAccepted,
-            Some(known) if *known.offer == offer => return OfferVerdict::IsPending,
-            None if !has_capacity => return OfferVerdict::IsFull,
+            Some(known) if *known.offer == offer && known.is_accepted => return OfferVerdict::Accepted,
+            Some(known) if *known.offer == offer => return OfferVerdict::Pending,
+            None if !has_capacity => return OfferVerdict::Full,
             _ => {}
         }
         let offer = Box::new(offer);
         received.insert(flow, ReceivedOffer { offer: offer.clone(), is_accepted: false });
         self.unreported.push_back((peer, flow, offer));
-        OfferVerdict::IsNew
+        OfferVerdict::New
     }
 
     /// Records the driver's answer to a peer's offer; returns `false` if there is no such offer.
@@ -350,14 +350,14 @@ impl Agent {
         }
         match self.offers.on_offer(peer, flow, Offer::from_wire(offer), now) {
             // Buffered early packets belong to the earlier offer, which this one replaces.
-            OfferVerdict::IsNew => self.early_buffer.forget((session, flow)),
-            OfferVerdict::IsPending => {}
-            OfferVerdict::IsAccepted => self.resend_offer_reply(session, flow, Ok(()), origin, now),
-            OfferVerdict::IsRefused(refusal) => {
-                self.resend_offer_reply(session, flow, Err(refusal), origin, now)
+            OfferVerdict::New => self.early_buffer.forget((session, flow)),
+            OfferVerdict::Pending => {}
+            OfferVerdict::Accepted => self.resend_offer_reply(session, flow, Ok(()), origin, now),
+            OfferVerdict::Refused(refusal) => {
+                self.resend_offer_reply(session, flow, Err(refusal), origin, now);
             }
-            OfferVerdict::IsFull => {
-                self.resend_offer_reply(session, flow, Err(OfferRefusal::Full), origin, now)
+            OfferVerdict::Full => {
+                self.resend_offer_reply(session, flow, Err(OfferRefusal::Full), origin, now);
             }
         }
     }

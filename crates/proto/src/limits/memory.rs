@@ -80,7 +80,7 @@ pub const PACKET_TIMES_PART: u64 = 9;
 /// They need 512 bytes.
 pub const MISSING_PACKETS_ALWAYS: usize = 16;
 
-/// NACKed ranges of a flow that wait for repair packets at a relay at any memory use: a burst, an
+/// `NACKed` ranges of a flow that wait for repair packets at a relay at any memory use: a burst, an
 /// outage, and one of each before.
 pub const NACKED_RANGES_ALWAYS: usize = 4;
 

@@ -14,7 +14,7 @@ pub const MISSING_PACKETS_MAX: usize = 1_024;
 /// row. More would make relays amplifiers.
 pub const REPAIRS_PER_PACKET_MAX: u8 = 3;
 
-/// Longest distance of a NACKed packet from the highest number that a relay knows. It covers the
+/// Longest distance of a `NACKed` packet from the highest number that a relay knows. It covers the
 /// packets that the relay remembers, and as many ahead that it may not know yet. A longer NACK is
 /// truncated, so a request for everything costs little.
 pub const NACK_REACH: u64 = COVERED_PACKETS_MAX as u64;

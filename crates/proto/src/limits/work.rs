@@ -74,11 +74,11 @@ pub const AGENT_MESSAGES_BYTES_MAX: usize = 1_500;
 /// shortest message, as fit one.
 pub const AGENT_MESSAGES_MAX: usize = MESSAGES_BYTES_MAX / 9;
 
-/// Most ranges of NACKed sequence numbers of one flow that wait for repair packets at an egress
+/// Most ranges of `NACKed` sequence numbers of one flow that wait for repair packets at an egress
 /// relay: as many as a NACK contains. A range needs 40 bytes with any length.
 pub const NACKED_RANGES_MAX: usize = super::RANGES_MAX;
 
-/// Length from which an egress relay remembers a NACKed range even if it can repair all of it. The
+/// Length from which an egress relay remembers a `NACKed` range even if it can repair all of it. The
 /// relay then ignores the same NACK within a round trip.
 pub const NACKED_NUMBERS_MIN: u64 = 16;
 

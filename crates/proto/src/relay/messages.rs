@@ -76,7 +76,7 @@ impl Relay {
     fn on_message(&mut self, session: SessionId, message: &Message<'_>, now: Time) {
         match (message, self.peers.peer_of_session(session)) {
             (Message::CrossStreamRepair(repair), Some(peer)) => {
-                self.on_cross_stream_repair(peer, repair, now)
+                self.on_cross_stream_repair(peer, repair, now);
             }
             (Message::InStreamRepair(repair), Some(peer)) => self.on_in_stream_repair(peer, repair, now),
             (Message::Aliases(aliases), Some(peer)) => self.on_aliases(peer, session, aliases, now),
@@ -89,12 +89,12 @@ impl Relay {
             (Message::Nack(nack), None) => self.on_nack(session, nack, now),
             (Message::Ack(ack), None) => self.on_ack(session, *ack, now),
             (Message::CooperativeRefusal(refusal), None) => {
-                self.on_cooperative_refusal(session, refusal, now)
+                self.on_cooperative_refusal(session, refusal, now);
             }
             (Message::Outage(outage), None) => self.on_sender_outage(session, *outage, now),
             (Message::RelayedPacket(relayed), None) => self.on_relayed_packet(session, relayed, now),
             (Message::InterRelayPacket(relayed), Some(peer)) => {
-                self.on_inter_relay_packet(peer, relayed, now)
+                self.on_inter_relay_packet(peer, relayed, now);
             }
             (Message::Unknown(_), _) => self.counters.messages_unknown += 1,
             _ => self.counters.out_of_role += 1,

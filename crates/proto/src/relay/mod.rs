@@ -559,7 +559,7 @@ impl Relay {
         while let Some(event) = self.sessions.events.pop_front() {
             match event {
                 SessionEvent::Established { session, fresh } => {
-                    self.on_session_established(session, fresh, now)
+                    self.on_session_established(session, fresh, now);
                 }
                 SessionEvent::Ended { session } => self.on_session_ended(session, now),
                 SessionEvent::Closed { session } => self.on_session_closed(session, now),

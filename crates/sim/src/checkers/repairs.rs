@@ -78,7 +78,7 @@ pub struct RepairSummary {
 /// Ledger of losses and repairs. `K` identifies packets, for instance by flow and sequence number.
 ///
 /// The world's log reports the losses of the direct path: an [`Observer`](crate::Observer) of the
-/// direct link calls [`lost`](Self::lost).
+/// direct link calls [`on_lost`](Self::on_lost).
 #[derive(Clone, Debug)]
 pub struct Repairs<K> {
     packets: BTreeMap<K, PacketRecord>,

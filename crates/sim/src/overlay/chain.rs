@@ -317,7 +317,7 @@ impl ChainNode {
                 while let Some(output) = agent.poll() {
                     match output {
                         AgentOutput::Transmit(transmit) => {
-                            in_flight.send(index, transmit.to, transmit.bytes, now)
+                            in_flight.send(index, transmit.to, transmit.bytes, now);
                         }
                         AgentOutput::Deliver { datagram, .. } => {
                             datagrams += 1;

@@ -112,7 +112,7 @@ impl Fault {
             Self::Death => run.relays.iter().for_each(|relay| world.stop(*relay)),
             Self::Freeze(hang) => run.relays.iter().for_each(|relay| world.freeze(*relay, hang)),
             Self::Misbehaviour(_) => {
-                run.plan.faulty_relay.as_ref().expect("these relays may lie").set_lying(true)
+                run.plan.faulty_relay.as_ref().expect("these relays may lie").set_lying(true);
             }
             Self::Loss | Self::Delay | Self::Damage => {
                 let Plan { between, agents, .. } = &mut run.plan;
@@ -129,7 +129,7 @@ impl Fault {
             Self::Death => (0..run.relays.len()).for_each(|relay| run.restart_relay(relay, world)),
             Self::Freeze(_) => run.relays.iter().for_each(|relay| world.resume(*relay)),
             Self::Misbehaviour(_) => {
-                run.plan.faulty_relay.as_ref().expect("these relays may lie").set_lying(false)
+                run.plan.faulty_relay.as_ref().expect("these relays may lie").set_lying(false);
             }
             Self::Loss | Self::Delay | Self::Damage => {
                 run.plan.between = before.between.clone();

@@ -222,7 +222,7 @@ fn a_relay_that_freezes_is_left_within_600_ms_and_what_it_held_is_delivered_once
     for relay in [0, 1] {
         let (mut world, mut run) = Plan::pairs(2, Service::Forwarding).with_standby_relays().build();
         Run::schedule(&mut world, at(6_000), move |run, world| {
-            world.freeze(run.relays[relay], Freeze::Buffer)
+            world.freeze(run.relays[relay], Freeze::Buffer);
         });
         Run::schedule(&mut world, at(7_000), move |run, world| world.resume(run.relays[relay]));
         run.finish(&mut world);

@@ -161,7 +161,7 @@ fn inject_fault(world: &mut OverlayWorld, from: u64, until: u64, fault: Fault, r
                 let outage = Link { loss: vec![Loss::Independent(share(1.0))], ..run.plan.between.clone() };
                 world.connect_both(one, other, &outage);
                 Run::schedule(world, until, move |run, world| {
-                    world.connect_both(one, other, &run.plan.between)
+                    world.connect_both(one, other, &run.plan.between);
                 });
             }
         }

@@ -13,7 +13,7 @@ use byway_wire::{
     Receiver,
 };
 
-/// FieldList of the form `name value`.
+/// `FieldList` of the form `name value`.
 #[derive(Debug, Default)]
 pub(crate) struct FieldList(pub(crate) Vec<String>);
 

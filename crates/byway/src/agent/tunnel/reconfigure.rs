@@ -30,11 +30,11 @@ impl TunForwarder {
         let new_indices = match_unchanged(&self.settings.captures, &captures);
         let mut mappings = vec![[None; 2]; captures.len()];
         let mut numbers: Vec<Option<u32>> = vec![None; captures.len()];
-        let mut captured = vec![0; captures.len()];
+        let mut counts = vec![0; captures.len()];
         for (old, new) in new_indices.iter().enumerate() {
             if let Some(new) = *new {
                 (mappings[new], numbers[new]) = (self.mappings[old], Some(self.numbers[old]));
-                captured[new] = self.captured[old];
+                counts[new] = self.captured[old];
             }
         }
         for index in 0..numbers.len() {
@@ -43,7 +43,7 @@ impl TunForwarder {
             numbers[index] = numbers[index].or(free);
         }
         self.numbers = numbers.into_iter().flatten().collect();
-        (self.mappings, self.captured) = (mappings, captured);
+        (self.mappings, self.captured) = (mappings, counts);
         (self.settings.captures, self.generation) = (captures, generation);
         self.offer_retries.clear();
         self.next_poll = Time::START;

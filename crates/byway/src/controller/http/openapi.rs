@@ -1,4 +1,4 @@
-//! OpenAPI description of the interface, generated from the handlers.
+//! `OpenAPI` description of the interface, generated from the handlers.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -48,12 +48,12 @@ impl Modify for Bearer {
     }
 }
 
-/// Returns the OpenAPI description of the controller's interface, as JSON.
+/// Returns the `OpenAPI` description of the controller's interface, as JSON.
 pub(crate) fn document() -> String {
     Interface::openapi().to_pretty_json().expect("the document has only texts and numbers") + "\n"
 }
 
-/// Answers a request for the OpenAPI description of the interface.
+/// Answers a request for the `OpenAPI` description of the interface.
 pub(super) async fn serve() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], document())
 }

@@ -214,7 +214,7 @@ fn a_clock_that_was_set_tells_nothing() {
     let mut scale = UplinkCapacityProbe::new();
     scale.on_train_sent(FIRST_TRAIN, ROUND_TRIP, at(0));
     (0..4).for_each(|index| {
-        scale.on_train_packet(index, u32::try_from(index).expect("few") * 20_000_000, at(50))
+        scale.on_train_packet(index, u32::try_from(index).expect("few") * 20_000_000, at(50));
     });
     assert_eq!(scale.capacity(), None);
 }

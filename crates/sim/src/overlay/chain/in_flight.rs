@@ -71,7 +71,7 @@ fn is_unsolicited(bytes: &[u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct InFlight {
     arrived: Vec<Inbox>,
-    in_flight: Vec<Inbox>,
+    sent: Vec<Inbox>,
     latency: Duration,
     /// Loses one in this many unsolicited packets; 0: none.
     pub(super) lose_one_in: u64,
@@ -81,7 +81,7 @@ pub(super) struct InFlight {
 impl InFlight {
     pub(super) fn new(nodes: usize, latency: Duration) -> Self {
         let inboxes = || core::iter::repeat_with(Inbox::default).take(nodes).collect();
-        Self { arrived: inboxes(), in_flight: inboxes(), latency, lose_one_in: 0, unsolicited: 0 }
+        Self { arrived: inboxes(), sent: inboxes(), latency, lose_one_in: 0, unsolicited: 0 }
     }
 
     pub(super) fn send(&mut self, from: usize, to: SocketAddr, bytes: &[u8], now: Time) {
@@ -91,7 +91,7 @@ impl InFlight {
                 return;
             }
         }
-        let inbox = &mut self.in_flight[node_index(to)];
+        let inbox = &mut self.sent[node_index(to)];
         let start = inbox.bytes.len();
         inbox.bytes.extend_from_slice(bytes);
         inbox.datagrams.push(Datagram { at: now + self.latency, from, start, end: inbox.bytes.len() });
@@ -110,7 +110,7 @@ impl InFlight {
 
     /// Begins the next step: datagrams sent in the last one have arrived, in the order of time.
     pub(super) fn advance(&mut self) {
-        core::mem::swap(&mut self.arrived, &mut self.in_flight);
+        core::mem::swap(&mut self.arrived, &mut self.sent);
         for inbox in &mut self.arrived {
             // Buffer offsets are in the order of sending, therefore no two keys are equal. An
             // unstable sort allocates nothing.

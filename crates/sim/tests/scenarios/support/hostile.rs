@@ -205,7 +205,7 @@ impl Members {
         let (_, node, destination) = self.nodes[index];
         if let Some(payload) = packet {
             world.input(node, |host, _| {
-                host.queue_datagram(InjectedDatagram { source: None, destination, payload })
+                host.queue_datagram(InjectedDatagram { source: None, destination, payload });
             });
         }
     }
