@@ -75,6 +75,8 @@ pub struct PairingPath {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_unix_seconds: Option<u64>,
     /// True if other pairings may be coded together with this one on this path.
+    // Nodes of the version before require this key.
+    #[serde(rename = "has_company")]
     pub has_coding_peers: bool,
 }
 

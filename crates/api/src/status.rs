@@ -104,7 +104,7 @@ pub struct PeerReach {
     /// Address of the peer on the direct path.
     #[schema(value_type = Option<String>)]
     pub address: Option<SocketAddr>,
-    /// True if packets to the peer pass relays only, not the direct path.
+    /// True if the direct path to the peer is not usable: packets to it pass relays only.
     pub is_relayed: bool,
     /// Round-trip time to the peer in milliseconds; absent if not measured.
     pub round_trip_ms: Option<f64>,

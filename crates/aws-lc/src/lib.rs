@@ -10,7 +10,8 @@
 use aws_lc_rs::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce as AwsNonce, UnboundKey};
 use byway_wire::seal::{ForgeryError, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
 
-/// The provider that calls AWS-LC, which chooses its code by the processor it runs on.
+/// [`Provider`] of packet ciphers that calls AWS-LC, which selects its code for the processor at
+/// run time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AwsLc;
 

@@ -127,7 +127,7 @@ fn what_is_wrong_with_an_experiment_is_said_with_its_place() {
         ("\"flow.call.service\" = \"internet\"", "\"flow.cell.service\" = \"internet\"", "\"cell\""),
         ("\"flow.call.service\" = \"internet\"", "\"flow.call.service\" = \"intranet\"", "intranet"),
         ("at_least = \"90 %\"", "at_least = \"ninety\"", "small.toml:21"),
-        ("control = \"off\"", "control = \"of\"", "there are on, off"),
+        ("control = \"off\"", "control = \"of\"", "name one of on, off"),
         ("seeds = [1, 2]", "seeds = []", "small.toml:7"),
         ("scenario = \"call.toml\"", "", "scenario"),
         ("scenario = \"call.toml\"", "scenario = \"cell.toml\"", "cell.toml"),

@@ -104,7 +104,7 @@ fn programs_run_in_their_machines_and_tell_what_they_measured() {
     assert!(read("tell.stdout").starts_with("hello\n"));
     let again = byway(&["lab", "run", &file, "--keep", &keep]);
     assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
-    assert!(text(&again.stderr).contains("is not empty"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("not empty: name"), "{}", text(&again.stderr));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn what_is_wrong_with_commands_is_said_before_anything_is_made() {
             "run = [\"sh\", \"-c\"",
             "run = [\"no-such-program\", \"-c\"",
             3,
-            "scenario.toml:24: command[1]: run: the program",
+            "scenario.toml:24: command[1]: run: program",
         ),
         (
             "run = [\"sh\", \"-c\"",
@@ -227,7 +227,7 @@ fn what_is_wrong_with_commands_is_said_before_anything_is_made() {
             "kind = \"steady\", every = \"10 ms\", bytes = 500, begin = \"100 ms\", end = \"500 ms\"",
             "kind = \"command\", listen = \"127.0.0.1:4600\", target = \"127.0.0.1:53\"",
             2,
-            "takes port 4600",
+            "port 4600 is reserved",
         ),
     ] {
         let output = byway(&["lab", "run", &written(folder.path(), &with(part, instead))]);

@@ -147,7 +147,7 @@ fn packets_are_classified_and_classes_share_the_link_by_their_flows() {
     let rate = |class: &str| status[class]["rate_bits_per_second"].as_u64().expect("a rate");
     // The ratio of the rates is 2, and that of the flows three to six.
     assert_eq!((rate("high_rate"), rate("low_delay")), (50_000_000, 50_000_000));
-    assert_eq!(status["low_delay"]["longest_packet_bytes"], 400 + 8 + 40 + 14);
+    assert_eq!(status["low_delay"]["max_packet_bytes"], 400 + 8 + 40 + 14);
     assert_eq!((&status["delay_us"], &status["delay_promised_us"]), (&10_000.into(), &10_000.into()));
     let shown = bench.shell("tc class show dev v0");
     for class in ["htb 6277:10", "htb 6277:20"] {
@@ -250,8 +250,8 @@ fn it_takes_two_capabilities_and_says_which_it_lacks() {
     };
     let seen = bench.seen("v0");
     for (own, lacks) in [
-        (",+net_admin", "take CAP_BPF:"),
-        (",+bpf", "take CAP_NET_ADMIN:"),
+        (",+net_admin", "needs CAP_BPF:"),
+        (",+bpf", "needs CAP_NET_ADMIN:"),
         ("", "CAP_NET_ADMIN and CAP_BPF"),
     ] {
         let mut command = with(own);

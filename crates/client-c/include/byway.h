@@ -346,7 +346,7 @@ typedef struct {
    Text with the service and the reason for it.
    */
   char reason[256];
-} RegistrationOutcome;
+} byway_registration_outcome;
 
 /*
  Network address of a datagram's source or destination.
@@ -654,7 +654,7 @@ byway_error byway_client_register(byway_client *client,
                                   const char *name,
                                   const byway_registration *registration,
                                   uint64_t now_ns,
-                                  RegistrationOutcome *registered);
+                                  byway_registration_outcome *registered);
 
 /*
  Passes a datagram from the network to a client without a socket. The bytes are overwritten. The

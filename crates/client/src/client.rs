@@ -105,8 +105,8 @@ pub struct Client {
     network_view: NetworkView,
     contacts: Contacts,
     numbers: FlowNumbers,
-    /// Source number of the last registration. The peer's agent delivers flows with the same source
-    /// number from one port.
+    /// Source number of the latest registration; each registration takes the next one. The peer's
+    /// agent delivers from a different port for each source number.
     source: u32,
     exposed: Vec<ExposedService>,
     pairs: FlowPairs,

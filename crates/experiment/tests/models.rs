@@ -171,5 +171,9 @@ fn damaged_datasets_are_named_with_line_and_remedy() {
         "{text}"
     );
     let text = problem(FEASIBILITY, &[]);
-    assert!(text.starts_with("data: latency/interdc_rtt_2022.csv not found"), "{text}");
+    assert!(
+        text.starts_with("data: latency/interdc_rtt_2022.csv, ")
+            && text.contains(" not found; name the folder"),
+        "{text}"
+    );
 }

@@ -240,7 +240,7 @@ fn a_panic_in_the_thread_is_reported_by_whoever_joins() {
     let stage = TestDriver::new();
     stage.order(Command::Panic);
     let error = stage.handle.join().unwrap_err();
-    assert_eq!(error.to_string(), "the thread puppet panicked: as told");
+    assert_eq!(error.to_string(), "thread puppet panicked: as told");
     assert!(matches!(error, ThreadError::Panicked { .. }));
 }
 

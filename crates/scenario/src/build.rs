@@ -41,7 +41,7 @@ pub enum BuildError {
         /// Machine that receives the packets.
         to: String,
     },
-    /// The flow is sent by programs, which only a lab runs.
+    /// A flow whose packets come from a program cannot run in the simulator, only in a lab.
     #[error("{location}flow {flow:?} is sent by a program, which only a lab runs: use byway lab run")]
     Programs {
         /// Location of the flow in the scenario file, as a prefix of the message.

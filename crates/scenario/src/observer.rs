@@ -48,8 +48,9 @@ pub(crate) struct RunObserver {
     pub(crate) duplicated: Vec<(usize, u64)>,
     pub(crate) trace: Option<TraceText>,
     pub(crate) capture: Option<Capture>,
-    /// World's numbers of damaged packets, because their payload no longer identifies their
-    /// datagrams.
+    /// Packets that a link has damaged, by their number in the simulated world. Their datagrams are
+    /// recorded already, so a further damage or loss is not. A damaged payload may name a wrong
+    /// datagram.
     damaged: BTreeSet<u64>,
     /// Wake-ups of each machine since the start of counting; `None` before.
     pub(crate) wake_ups: Option<Vec<WakeUps>>,

@@ -151,7 +151,7 @@ pub struct TransfersOutcome {
     pub segments: u64,
     /// Sent segments that retransmitted payload or FIN.
     pub retransmitted: u64,
-    /// Expiries of the retransmission timer at either end.
+    /// Expiries of the retransmission timer after the handshake, at both ends of all transfers.
     pub timeouts: u64,
     /// Retransmissions of a SYN or a SYN-ACK.
     pub handshake_timeouts: u64,

@@ -1,7 +1,8 @@
 //! Histogram of flows by the bytes that they sent in an interval.
 
-/// Numbers of flows, and their bytes, by the bytes of a flow in an interval. Bins are an eighth of
-/// their lower bound wide.
+/// Histogram of flows by the bytes that each sent in an interval: number of flows, and their bytes,
+/// in each bin. Each power of two has eight bins of equal width, so a bin is at most an eighth of
+/// its lower bound wide.
 #[derive(Debug)]
 pub(crate) struct FlowRateHistogram {
     /// Bytes of all flows in each bin.

@@ -78,7 +78,8 @@ impl Duration {
         self.0 / NANOS_PER_MILLI
     }
 
-    /// Returns the duration in seconds, for reports and plots.
+    /// Returns the duration in seconds, as an approximation: for reports, and for controllers and
+    /// models that compute with floats. Times and deadlines stay integers.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "reports show a few digits; exact values stay integers")]
     pub fn as_secs_f64(self) -> f64 {

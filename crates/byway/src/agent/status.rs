@@ -202,8 +202,8 @@ impl AgentDriver {
         let Segments { accepted, accepted_bytes, delivered, delivered_bytes, evicted, .. } = self.segments;
         let ApplicationCounters { datagrams, bytes } = *io.applications();
         for (name, count) in [
-            ("proxy_taken", accepted),
-            ("proxy_taken_bytes", accepted_bytes),
+            ("proxy_accepted", accepted),
+            ("proxy_accepted_bytes", accepted_bytes),
             ("proxy_delivered", delivered + datagrams),
             ("proxy_delivered_bytes", delivered_bytes + bytes),
             ("proxy_evicted_unanswered", evicted.unanswered),

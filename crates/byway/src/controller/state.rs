@@ -90,7 +90,7 @@ struct NetworkSnapshot {
 
 impl fmt::Debug for NetworkSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "View(generation {}, revision {})", self.generation, self.revision)
+        write!(f, "NetworkSnapshot(generation {}, revision {})", self.generation, self.revision)
     }
 }
 

@@ -98,7 +98,7 @@ impl Role {
     }
 }
 
-/// Writer of the configuration files of one run's controller, relays and agents.
+/// Contents of the configuration files of one run's controller, relays and agents, as TOML.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Configuration<'a> {
     pub(crate) plan: &'a DemoPlan,

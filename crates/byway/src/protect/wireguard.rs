@@ -12,7 +12,8 @@ pub(super) struct Dump {
     pub(super) peers: Vec<Peer>,
 }
 
-/// Peer of a `WireGuard` device.
+/// Peer of a `WireGuard` device: its public key and its endpoint. The dump's other columns are not
+/// kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     /// Public key of the peer, as `WireGuard` writes it.

@@ -250,7 +250,7 @@ impl Lab {
     pub fn start(&mut self, index: usize) {
         let role = ["agent", "agent", "relay", "controller"][index];
         let words = if index < RELAY { &["protect", "wg0"] } else { &[role][..] };
-        self.spawn(index, words, &format!("the {role} works"));
+        self.spawn(index, words, &format!("{role} started"));
     }
 
     pub fn spawn(&mut self, index: usize, words: &[&str], says: &str) {

@@ -403,7 +403,8 @@ impl Agent {
         self.counters.datagrams_unsendable += dropped as u64;
     }
 
-    /// Drops early datagrams that are older than their flow's lifetime for them.
+    /// Drops the early datagrams that this sender has stored for longer than their flow's latency
+    /// budget, or [`PENDING_DATAGRAM_LIFETIME`] if that is longer. Counts them as unsendable.
     pub(super) fn expire_early(&mut self, now: Time) {
         if self.early.expiry.is_none_or(|expiry| now < expiry) {
             return;

@@ -42,8 +42,9 @@ impl Agent {
         }
     }
 
-    /// Handles a source packet of the direct path: opens it, delivers it if it is new, and
-    /// otherwise uses it to measure reordering.
+    /// Handles a source packet: opens and delivers it if it is new. Opens a duplicate only if it is
+    /// useful: its coded bytes are missing, it shows that the direct path delivers again, or its
+    /// lateness widens the reordering window. Drops other duplicates.
     fn on_source_packet(
         &mut self,
         session: SessionId,

@@ -35,8 +35,8 @@ pub const NETWORK_HANDSHAKE_BURST: u64 = 100;
 
 const _: () = assert!(NETWORK_HANDSHAKE_BURST + KNOWN_HANDSHAKE_RESERVE < PROVED_HANDSHAKE_BURST);
 
-/// Counters of each table that counts initiations by address; addresses with the same counter share
-/// a limit. The three tables have 8 KiB each.
+/// Buckets of a rate limit of initiations; sources in one bucket share its tokens. Four fixed
+/// tables of 8 KiB.
 pub const ADDRESS_BUCKETS: usize = 1_024;
 
 /// Most addresses with completed handshakes that a node remembers: eight bytes for each, two for

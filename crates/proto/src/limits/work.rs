@@ -78,8 +78,8 @@ pub const AGENT_MESSAGES_MAX: usize = MESSAGES_BYTES_MAX / 9;
 /// relay: as many as a NACK contains. A range needs 40 bytes with any length.
 pub const NACKED_RANGES_MAX: usize = super::RANGES_MAX;
 
-/// Length from which an egress relay remembers a `NACKed` range even if it can repair all of it. The
-/// relay then ignores the same NACK within a round trip.
+/// Length from which an egress relay remembers a `NACKed` range even if it can repair all of it.
+/// The relay then ignores the same NACK within a round trip.
 pub const NACKED_NUMBERS_MIN: u64 = 16;
 
 /// Most aliases of one flow that an egress relay stores, of all relays that advertise it. Those

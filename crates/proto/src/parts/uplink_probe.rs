@@ -196,8 +196,7 @@ impl UplinkCapacityProbe {
         }
     }
 
-    /// Returns the time of the next action: the timeout of a train, or the next train after one
-    /// without a result.
+    /// Returns the time at which the train is evaluated with the packets that arrived until then.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.train.as_ref().map(|train| train.due).or_else(|| (self.failures > 0).then_some(self.next))

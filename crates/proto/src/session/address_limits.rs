@@ -16,12 +16,10 @@ use crate::limits::{
     ADDRESS_BUCKETS, ADDRESS_HANDSHAKE_BURST, ADDRESS_HANDSHAKES_PER_SECOND, KNOWN_ADDRESSES_MAX,
 };
 
-/// Rate limits of initiations by source: a table of token buckets, indexed by a hash of the source.
-///
-/// Before a cookie, the source is a network: /32 for IPv4, /64 for IPv6. With a cookie, there are
-/// two limits: one of the network, with a burst for the agents behind one NAT, and one of the
-/// address and port. Sources in one bucket share its tokens: they need a cookie sooner, or have to
-/// try again later.
+/// One rate limit of initiations by source: token buckets with the same burst, indexed by a keyed
+/// hash of the source. Sources in one bucket share its tokens. A node has four such limits. Without
+/// a cookie, the source is a network (/32 or /64). With a cookie, there is one of networks, one of
+/// addresses with ports, and one of addresses with ports that completed a handshake.
 #[derive(Debug)]
 pub(super) struct AddressLimits {
     key: [u8; 16],

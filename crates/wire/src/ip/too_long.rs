@@ -7,8 +7,8 @@ use super::{IPV4_HEADER, IPV6_HEADER, checksum};
 /// Length in bytes of the header of an ICMP error (RFC 792, RFC 4443).
 const ICMP_HEADER: usize = 8;
 
-/// Protocol numbers of ICMP and `ICMPv6`. Type and code of the errors for a packet that is too long:
-/// destination unreachable with fragmentation needed, and packet too big.
+/// Protocol numbers of ICMP and `ICMPv6`. Type and code of the errors for a packet that is too
+/// long: destination unreachable with fragmentation needed, and packet too big.
 const ICMP: u8 = 1;
 const FRAGMENTATION_NEEDED: [u8; 2] = [3, 4];
 const ICMPV6: u8 = 58;

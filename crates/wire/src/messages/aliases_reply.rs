@@ -42,7 +42,8 @@ impl Record<BYTES> for AliasStatus {
 /// The egress relay's answers about aliases.
 pub type AliasStatuses<'a> = List<'a, AliasStatus, BYTES>;
 
-/// The egress relay answers the announcement of aliases.
+/// Message of an egress relay to an ingress relay: for each announced alias, whether a receiver of
+/// its flow is registered. The ingress relay announces the others again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AliasesReply<'a> {
     /// One answer for each alias.

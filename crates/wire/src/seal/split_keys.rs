@@ -41,13 +41,15 @@ impl SplitKeys {
         EpochKeys::new(provider.key(suite, &self.send), provider.key(suite, &self.receive))
     }
 
-    /// Derives the key of the digests that this side sends.
+    /// Derives the key of the digests in cross-stream repairs that this side sends. The peer
+    /// verifies other receivers' answers by them.
     #[must_use]
     pub fn send_digests(&self) -> DigestKey {
         digest_key(&self.send)
     }
 
-    /// Derives the key of the digests that this side receives.
+    /// Derives the key of the digests in cross-stream repairs that this side receives. This side
+    /// verifies receivers' answers by them.
     #[must_use]
     pub fn receive_digests(&self) -> DigestKey {
         digest_key(&self.receive)

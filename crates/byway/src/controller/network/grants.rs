@@ -131,9 +131,10 @@ impl GrantIssuer {
         signature
     }
 
-    /// Returns the period of a grant for a sender and a receiver. Time is divided into halves of
-    /// the grants' lifetime, with a different offset for each pairing. A grant is issued during one
-    /// half, and ends with the next.
+    /// Returns the times at which a grant for a sender and a receiver is renewed and ends. Time is
+    /// divided into halves of the grants' lifetime, with a different offset for each pairing: not
+    /// all grants are renewed at once. A grant is renewed when the current half ends, and is valid
+    /// until the next half ends.
     fn period(&self, sender: u32, receiver: u32, now_unix_seconds: u64) -> GrantPeriod {
         let half = (self.settings.lifetime.as_secs() / 2).max(1);
         let [a, b, c, d, ..] = Digest::of(format!("{sender}\n{receiver}").as_bytes()).0;
