@@ -78,6 +78,10 @@ const LARGE: Size = Size {
 /// Longest time that a repair packet waits for others; p99 of coded flows varies by as much.
 const BATCH_DELAY: Duration = Duration::from_millis(45);
 
+/// Mean number of packets that are lost together: a block of 8 packets with 2 repair packets loses
+/// three or more, or none.
+const BLOCK_LOSSES: usize = 3;
+
 /// Returns the size for a service.
 fn size(service: &str) -> Size {
     let is_large = std::env::var("ATTACK").is_ok_and(|size| size == "large");
@@ -85,6 +89,8 @@ fn size(service: &str) -> Size {
         (true, CODING) => Size { delay_max: Some(BATCH_DELAY), ..LARGE },
         (true, _) => LARGE,
         (false, CACHING) => SMALL,
+        // A tenth of 1,600 packets is lost; without repairs, more than a run may lose by chance.
+        (false, CODING) => Size { every: 5, time: Duration::from_secs(8), ..SMALL },
         (false, _) => Size { every: 5, ..SMALL },
     }
 }
@@ -227,9 +233,9 @@ impl Outcome {
             + (SESSION_WORK_BURST * u64::from(size.rounds) + earned) / datagrams
             + READING_WORK
             + REGISTRATION_WORK;
-        // Codes do not repair everything; four standard deviations of the control's losses are
-        // random.
-        let chance = 4 * (control.lost as f64).sqrt() as usize;
+        // Codes do not repair everything. Three standard deviations of the difference between two
+        // runs are random.
+        let chance = 3 * ((2 * BLOCK_LOSSES * control.lost) as f64).sqrt() as usize;
         let lost_max = control.lost + chance + self.sent / size.lost_share;
         let memory_max = MEMORY_MB + BESIDE_MB;
         let mut faults = Vec::new();
