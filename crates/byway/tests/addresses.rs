@@ -6,6 +6,7 @@
     reason = "tests of the program use files, sockets and clocks"
 )]
 
+mod counters;
 mod namespaces;
 mod support;
 
@@ -95,11 +96,8 @@ impl Site {
     }
 
     /// Returns a node's counter of this name.
-    fn counted(&self, machine: &str, name: &str) -> u64 {
-        let status = self.status(machine);
-        let counters = status["counters"].as_array().expect("a list");
-        let counter = counters.iter().find(|counter| counter["reason"] == name);
-        counter.and_then(|counter| counter["count"].as_u64()).expect("there is such a counter")
+    fn counter(&self, machine: &str, name: &str) -> u64 {
+        counters::counter(&self.status(machine), "counters", name)
     }
 
     /// Starts to count a machine's outgoing UDP packets with this source address and port.
@@ -196,7 +194,7 @@ fn forwards_on_all_addresses_answer_clients_from_the_one_that_each_asked() {
     for to in ["127.0.0.1:5000", "127.0.0.9:5000", "198.51.100.111:5000", "[2001:db8::111]:5000"] {
         assert_eq!(ask(&connected(&site.network, "alice", to)), b"question", "{to} from the machine itself");
     }
-    assert_eq!(site.counted("alice", "socket_sources_unavailable"), 0);
+    assert_eq!(site.counter("alice", "socket_sources_unavailable"), 0);
 }
 
 /// Number of answers to each datagram, 5 ms apart; the client moves to another address meanwhile.
@@ -236,7 +234,7 @@ fn answers_leave_from_another_address_as_soon_as_the_one_that_was_asked_is_gone(
                 site.network.shell("alice", &format!("ip address del {second}"));
             }
         }
-        assert_eq!(site.counted("alice", "socket_sources_unavailable"), 1);
+        assert_eq!(site.counter("alice", "socket_sources_unavailable"), 1);
         if round == 0 {
             site.network.shell("alice", &format!("ip address add {second}"));
         }

@@ -7,6 +7,7 @@
     reason = "programs use files, sockets and clocks"
 )]
 
+mod counters;
 mod machines;
 mod names;
 
@@ -30,7 +31,7 @@ fn programs_talk_through_agents_that_they_do_not_know_and_losses_are_repaired() 
         talk(&mut stream, 200_000);
     }
     let (accepted, delivered) =
-        (lab.counted(ALICE, "proxy_accepted_bytes"), lab.counted(BOB, "proxy_delivered_bytes"));
+        (lab.counter(ALICE, "proxy_accepted_bytes"), lab.counter(BOB, "proxy_delivered_bytes"));
     assert!(accepted > 400_000 && delivered > 400_000, "{accepted} bytes accepted, {delivered} delivered");
     // Bursts occur several times a second, so the wait is short.
     let until = Instant::now() + TIMEOUT;
@@ -38,11 +39,11 @@ fn programs_talk_through_agents_that_they_do_not_know_and_losses_are_repaired() 
         assert!(Instant::now() < until, "nothing was repaired");
         talk(&mut lab.connect(addresses(BOB)[0], PORT), 200_000);
     }
-    let accepted = lab.counted(ALICE, "proxy_accepted_bytes");
+    let accepted = lab.counter(ALICE, "proxy_accepted_bytes");
     // Packets that are not captured use the ordinary path.
     lab.serve(addresses(BOB)[0], OTHER_PORT);
     talk(&mut lab.connect(addresses(BOB)[0], OTHER_PORT), 1_000);
-    assert!(lab.counted(ALICE, "proxy_accepted_bytes") < accepted + 1_000);
+    assert!(lab.counter(ALICE, "proxy_accepted_bytes") < accepted + 1_000);
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn datagrams_go_both_ways_and_keep_their_addresses() {
         assert!(answered >= 50, "{answered} of 60 came back");
     }
     assert!(lab.repaired(BOB) > 0, "nothing was repaired");
-    assert!(lab.counted(ALICE, "proxy_accepted") >= 120 && lab.counted(ALICE, "proxy_delivered") >= 100);
+    assert!(lab.counter(ALICE, "proxy_accepted") >= 120 && lab.counter(ALICE, "proxy_delivered") >= 100);
 }
 
 #[test]
@@ -92,9 +93,9 @@ fn after_a_kill_connections_go_on_without_byway_and_nothing_is_left() {
         lab.start(killed);
         lab.wait(killed, "agent started");
         pushed.read_exact(&mut vec![0; PUSHED * 1_000]).expect("all of it comes");
-        let accepted = lab.counted(ALICE, "proxy_accepted");
+        let accepted = lab.counter(ALICE, "proxy_accepted");
         let until = Instant::now() + TIMEOUT;
-        while lab.counted(ALICE, "proxy_accepted") == accepted {
+        while lab.counter(ALICE, "proxy_accepted") == accepted {
             talk(&mut lab.connect(address, PORT), 1_000);
             assert!(Instant::now() < until, "nothing is captured after {} is back", NAMES[killed]);
         }
@@ -115,9 +116,9 @@ fn reload(lab: &Lab, index: usize, first: &str, kind: &str, tables: &str) {
 fn until_captured(lab: &Lab, port: u16) {
     let until = Instant::now() + TIMEOUT;
     loop {
-        let accepted = lab.counted(ALICE, "proxy_accepted_bytes");
+        let accepted = lab.counter(ALICE, "proxy_accepted_bytes");
         talk(&mut lab.connect(addresses(BOB)[0], port), 10_000);
-        if lab.counted(ALICE, "proxy_accepted_bytes") >= accepted + 10_000 {
+        if lab.counter(ALICE, "proxy_accepted_bytes") >= accepted + 10_000 {
             return;
         }
         assert!(Instant::now() < until, "nothing is captured to port {port}");
@@ -160,9 +161,9 @@ fn a_capture_keeps_its_flows_while_others_come_and_go_and_the_last_one_takes_the
         reload(&lab, ALICE, &first[0], "[[capture]]", "");
         reload(&lab, BOB, &first[1], "[[expose]]", "");
         talk(&mut stream, 10_000);
-        let accepted = lab.counted(ALICE, "proxy_accepted_bytes");
+        let accepted = lab.counter(ALICE, "proxy_accepted_bytes");
         talk(&mut lab.connect(address, OTHER_PORT), 10_000);
-        assert!(lab.counted(ALICE, "proxy_accepted_bytes") < accepted + 10_000, "it is captured still");
+        assert!(lab.counter(ALICE, "proxy_accepted_bytes") < accepted + 10_000, "it is captured still");
         assert_eq!((flows(&lab, "all"), flows(&lab, "more")), (flows_before.clone(), vec![]));
     }
     let (before, rest) = first[0].split_once("[[capture]]").expect("there is one");

@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "says what is skipped, and what nodes logged when a test fails")]
 
+mod counters;
 #[path = "guide/page.rs"]
 mod page;
 #[path = "guide/pages.rs"]
@@ -331,7 +332,7 @@ fn a_tunnel_that_is_there_already_has_its_losses_repaired_from_the_cache() {
     Mode::Caching.check(total_counts(world, "bob"));
     let answers = total_counts(world, "alice");
     assert!(answers.lost > 0 && answers.repaired() >= 0.9, "{answers:?}");
-    let accepted = ["alice", "bob"].map(|host| traffic::counted(world, host, "proxy_accepted"));
+    let accepted = ["alice", "bob"].map(|host| traffic::counter(world, host, "proxy_accepted"));
     assert!(
         accepted.iter().all(|accepted| *accepted >= u64::from(traffic::PACKETS)),
         "{accepted:?} packets captured"
@@ -365,7 +366,7 @@ fn applications_that_know_nothing_of_byway_have_their_losses_repaired() {
     assert!(fate.lost >= 45 && fate.repaired() >= 0.9 && fate.cached * 10 >= fate.lost * 9, "{fate:?}");
     let arrived = server.count();
     assert!(arrived * 100 >= traffic::PACKETS as usize * 99, "{arrived} packets arrived: {fate:?}");
-    assert!(traffic::counted(world, "alice", "proxy_accepted") >= u64::from(traffic::PACKETS));
+    assert!(traffic::counter(world, "alice", "proxy_accepted") >= u64::from(traffic::PACKETS));
     capture_by_a_queue(&mut guide, &without);
 }
 
@@ -411,5 +412,5 @@ fn capture_by_a_queue(guide: &mut Guide, without: &str) {
         traffic::fetch_tcp(&guide.world, "alice", "203.0.113.9:443");
         assert!(std::time::Instant::now() < until, "nothing was repaired");
     }
-    assert!(traffic::counted(&guide.world, "alice", "proxy_queued_captured") > 0);
+    assert!(traffic::counter(&guide.world, "alice", "proxy_queued_captured") > 0);
 }

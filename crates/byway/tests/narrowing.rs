@@ -8,6 +8,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "says what is skipped, and what was measured")]
 
+mod counters;
 mod sites;
 
 use std::fs::File;
@@ -184,14 +185,6 @@ impl Drop for Namespaces {
     }
 }
 
-fn counted(status: &serde_json::Value, name: &str) -> u64 {
-    let mut counters = status["counters"].as_array().into_iter().flatten();
-    counters
-        .find(|counter| counter["reason"] == name)
-        .and_then(|counter| counter["count"].as_u64())
-        .unwrap_or(0)
-}
-
 /// Narrows the path during a call, and checks that the call continues as plain UDP does.
 fn narrow(narrowing: MtuReduction) {
     let names = Namespaces([ALICE, ROUTER, BOB].map(|index| namespace(index, narrowing)).to_vec());
@@ -256,7 +249,10 @@ fn narrow(narrowing: MtuReduction) {
         );
         assert_eq!(fate.twice(), 0, "{context}: a packet arrived twice");
     }
-    assert!(counted(&alices, "datagrams_split_again") > 0, "they were sent whole before: {alices}");
+    assert!(
+        counters::counter(&alices, "counters", "datagrams_split_again") > 0,
+        "they were sent whole before: {alices}"
+    );
     let lost = bobs["totals"][0]["received"]["lost_direct"].as_u64();
     assert!(narrowing == MtuReduction::Interface || lost > Some(0), "losses are counted: {bobs}");
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks")]
 
+mod counters;
 mod sites;
 
 use std::time::{Duration, Instant};
@@ -45,13 +46,8 @@ fn over_an_outage(mode: Mode, access: Option<&str>, keys: &str) -> Option<(Fate,
     Some((stream.finish(), sites))
 }
 
-fn counted(sites: &Sites, name: &str) -> u64 {
-    let status = sites.status(ALICE);
-    let mut counters = status["counters"].as_array().into_iter().flatten();
-    counters
-        .find(|counter| counter["reason"] == name)
-        .and_then(|counter| counter["count"].as_u64())
-        .unwrap_or(0)
+fn counter(sites: &Sites, name: &str) -> u64 {
+    counters::counter(&sites.status(ALICE), "counters", name)
 }
 
 fn repairs_an_outage(mode: Mode, access: Option<&str>, keys: &str) {
@@ -67,7 +63,7 @@ fn repairs_an_outage(mode: Mode, access: Option<&str>, keys: &str) {
     // probe it cost some packets.
     let most = if access.is_some() { 40 } else { 30 };
     assert!(missing <= most && twice == 0, "{context}");
-    let copies = counted(&sites, "copies");
+    let copies = counter(&sites, "copies");
     assert!(copies >= 250, "{context}: {copies} copies");
 }
 

@@ -3,10 +3,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use files and clocks")]
 
+mod counters;
 mod support;
 
 use std::time::{Duration, Instant};
 
+use counters::counter;
 use support::{App, TIMEOUT, TwoSites, echo, status};
 
 /// Number of clients, which exceeds an agent's default number of mappings, and is more than twice
@@ -24,17 +26,10 @@ fn ask(sites: &TwoSites, number: u16) -> bool {
     answer.is_some_and(|(answer, _)| answer == number.to_be_bytes())
 }
 
-/// Returns an agent's counter of this name, among those of work or of drops.
-fn counted(status: &serde_json::Value, list: &str, name: &str) -> u64 {
-    let counters = status[list].as_array().expect("a list");
-    let counter = counters.iter().find(|counter| counter["reason"] == name);
-    counter.and_then(|counter| counter["count"].as_u64()).unwrap_or(0)
-}
-
 /// Counts the evicted mappings, over all reasons.
 fn evicted(status: &serde_json::Value) -> u64 {
     let reasons = ["unanswered", "answered", "idle", "share"];
-    reasons.iter().map(|reason| counted(status, "counters", &format!("proxy_evicted_{reason}"))).sum()
+    reasons.iter().map(|reason| counter(status, "counters", &format!("proxy_evicted_{reason}"))).sum()
 }
 
 #[test]
@@ -52,8 +47,8 @@ fn each_of_more_clients_than_there_are_mappings_gets_its_answer_one_after_the_ot
         assert!((1..=1_000).contains(&mappings), "{mappings} mappings");
     }
     assert!(evicted(&bob) >= u64::from(PORTS) - 1_000, "{bob}");
-    assert_eq!(counted(&bob, "counters", "proxy_evicted_share"), 0, "{bob}");
-    assert_eq!(counted(&bob, "drops", "proxy_mappings_refused"), 0);
+    assert_eq!(counter(&bob, "counters", "proxy_evicted_share"), 0, "{bob}");
+    assert_eq!(counter(&bob, "drops", "proxy_mappings_refused"), 0);
 }
 
 /// Sends a datagram from each of many ports, not faster than the forward reads its socket.
@@ -154,8 +149,8 @@ fn a_port_too_many_is_refused_by_name_of_the_setting_while_all_others_are_in_use
     }
     assert!(!alice.log().contains("[[expose]]"), "that is not to blame");
     let [alice, bob] = [11, 12].map(|host| status(sites.observe(host)));
-    assert!(counted(&bob, "drops", "proxy_mappings_refused") > 0, "{bob}");
-    assert!(counted(&alice, "drops", "proxy_peer_mappings_full") > 0, "{alice}");
+    assert!(counter(&bob, "drops", "proxy_mappings_refused") > 0, "{bob}");
+    assert!(counter(&alice, "drops", "proxy_peer_mappings_full") > 0, "{alice}");
     assert_eq!(evicted(&bob), 0, "{bob}");
     // The others are idle from now on.
     newcomer.call(sites.forward());

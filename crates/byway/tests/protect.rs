@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "says what is skipped")]
 
+mod counters;
 mod tunnels;
 
 use std::fs;
@@ -32,7 +33,7 @@ fn what_a_tunnel_sends_is_captured_whole_at_both_ends_and_losses_are_repaired() 
     assert!(answered >= 110, "{answered} of 120 were answered");
     for index in [ALICE, BOB] {
         let (accepted, delivered) =
-            (lab.counted(index, "proxy_accepted"), lab.counted(index, "proxy_delivered"));
+            (lab.counter(index, "proxy_accepted"), lab.counter(index, "proxy_delivered"));
         // The packets are not fragmented.
         assert!(
             (100..=120).contains(&accepted) && (100..=120).contains(&delivered),
@@ -55,7 +56,7 @@ fn an_end_that_learns_its_peers_endpoint_answers_by_byway() {
     lab.wait(ALICE, CAPTURED);
     let [alice, bob] = &lab.ends();
     let answered = talk([alice, bob], ALICE, 60);
-    let accepted = lab.counted(BOB, "proxy_accepted");
+    let accepted = lab.counter(BOB, "proxy_accepted");
     assert!(answered >= 50 && accepted >= 50, "{answered} of 60 were answered, {accepted} of them by Byway");
 }
 
@@ -71,7 +72,7 @@ fn with_a_controller_agents_find_out_themselves_who_has_the_address_that_the_oth
     let answered = talk([alice, bob], ALICE, 60);
     assert!(answered >= 50, "{answered} of 60 were answered");
     for index in [ALICE, BOB] {
-        let accepted = lab.counted(index, "proxy_accepted");
+        let accepted = lab.counter(index, "proxy_accepted");
         assert!(accepted >= 50, "{accepted} of 60 went by Byway from {}", NAMES[index]);
     }
     let until = Instant::now() + TIMEOUT;
@@ -97,7 +98,7 @@ fn what_a_program_pins_to_a_device_is_captured_where_iptables_has_it_routed_anew
     lab.wait(ALICE, CAPTURED);
     let ends = lab.ends();
     let until = Instant::now() + TIMEOUT;
-    while lab.counted(ALICE, "proxy_accepted") < 20 {
+    while lab.counter(ALICE, "proxy_accepted") < 20 {
         assert!(Instant::now() < until, "what is pinned is not captured");
         lab.send_by_tunnel(&ends, Pin::Packets);
     }
@@ -118,7 +119,7 @@ fn a_tunnel_of_which_nothing_is_captured_is_said_with_a_remedy_until_it_is() {
         assert!(Instant::now() < until, "nobody says that nothing is captured: {}", lab.status(ALICE));
         lab.send_by_tunnel(&ends, Pin::Socket);
     }
-    assert_eq!(lab.counted(ALICE, "proxy_accepted"), 0, "nothing was captured");
+    assert_eq!(lab.counter(ALICE, "proxy_accepted"), 0, "nothing was captured");
     let [note] = &lab.notes(ALICE)[..] else { panic!("one is enough") };
     assert!(note.contains("binds its socket to a device") && note.contains("[[forward]]"), "{note}");
     let page = String::from_utf8(lab.run(ALICE, &["status"]).stdout).expect("text");
@@ -157,7 +158,7 @@ fn a_device_that_is_removed_ends_its_agent_with_a_remedy_and_the_next_start_capt
     lab.wait(ALICE, CAPTURED);
     let ends = lab.ends();
     talk([&ends[0], &ends[1]], ALICE, 20);
-    assert!(lab.counted(ALICE, "proxy_accepted") > 0, "the new device captures packets");
+    assert!(lab.counter(ALICE, "proxy_accepted") > 0, "the new device captures packets");
 }
 
 #[test]
@@ -186,10 +187,10 @@ fn a_device_that_is_set_down_is_left_by_both_ends_and_captures_again_once_it_is_
             "{answered:?} of 60, {} is down",
             NAMES[index]
         );
-        let accepted = [ALICE, BOB].map(|index| lab.counted(index, "proxy_accepted"));
+        let accepted = [ALICE, BOB].map(|index| lab.counter(index, "proxy_accepted"));
         both_ways();
         assert_eq!(
-            [ALICE, BOB].map(|index| lab.counted(index, "proxy_accepted")),
+            [ALICE, BOB].map(|index| lab.counter(index, "proxy_accepted")),
             accepted,
             "nothing is captured"
         );
@@ -199,7 +200,7 @@ fn a_device_that_is_set_down_is_left_by_both_ends_and_captures_again_once_it_is_
         while [ALICE, BOB]
             .iter()
             .zip(accepted)
-            .any(|(index, accepted)| lab.counted(*index, "proxy_accepted") < accepted + 5)
+            .any(|(index, accepted)| lab.counter(*index, "proxy_accepted") < accepted + 5)
         {
             assert!(Instant::now() < until, "{} is up, and packets are not captured", NAMES[index]);
             both_ways();
@@ -234,7 +235,7 @@ fn a_tunnel_that_is_taken_down_and_up_with_another_port_is_captured_again_at_bot
     bob.set_read_timeout(Some(Duration::from_millis(100))).expect("more than nothing");
     let until = Instant::now() + TIMEOUT;
     let goes_by_byway = |lab: &Lab, index| {
-        lab.counted(index, "proxy_accepted") >= 20 && lab.counted(index, "proxy_delivered") >= 20
+        lab.counter(index, "proxy_accepted") >= 20 && lab.counter(index, "proxy_delivered") >= 20
     };
     while ![ALICE, BOB].into_iter().all(|index| goes_by_byway(&lab, index)) {
         assert!(Instant::now() < until, "the tunnel is up, and its packets are not captured");
@@ -324,7 +325,7 @@ fn what_a_full_path_drops_of_a_tunnel_stays_lost() {
     let send = forward_tunnel(&mut lab);
     let until = Instant::now() + TIMEOUT;
     // The load exceeds the path's rate even on a slow machine.
-    while lab.counted(BOB, "flow_congestion_losses") < 100 {
+    while lab.counter(BOB, "flow_congestion_losses") < 100 {
         assert!(Instant::now() < until, "nothing is left to congestion: {}", lab.mapping(BOB));
         for _ in 0..300 {
             send();
@@ -378,10 +379,10 @@ fn after_a_kill_the_tunnel_goes_on_without_byway_and_nothing_is_left() {
         while !String::from_utf8_lossy(&lab.run(killed, &["uncapture"]).stdout).starts_with("0 rules") {
             assert!(Instant::now() < until, "rules are left of {}", NAMES[killed]);
         }
-        let accepted = lab.counted(1 - killed, "proxy_accepted");
+        let accepted = lab.counter(1 - killed, "proxy_accepted");
         let answered = talk([alice, bob], ALICE, 40);
         assert!(answered >= 20, "{answered} of 40 were answered without Byway");
-        assert_eq!(lab.counted(1 - killed, "proxy_accepted"), accepted, "nothing is captured");
+        assert_eq!(lab.counter(1 - killed, "proxy_accepted"), accepted, "nothing is captured");
     }
 }
 

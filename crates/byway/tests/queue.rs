@@ -9,6 +9,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "says what is skipped")]
 
+mod counters;
 mod machines;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -72,7 +73,7 @@ fn lab_with(keys: &str, rules: &[(&str, &[&str])]) -> Option<Lab> {
 
 /// Counts the packets of the queue that alice's agent has consumed, and those that it has accepted.
 fn queued(lab: &Lab) -> [u64; 2] {
-    ["proxy_queued_captured", "proxy_queued_accepted"].map(|name| lab.counted(ALICE, name))
+    ["proxy_queued_captured", "proxy_queued_accepted"].map(|name| lab.counter(ALICE, name))
 }
 
 /// Opens IPv4 sockets of alice and bob.
@@ -107,20 +108,20 @@ fn connections_go_by_a_queue_and_their_answers_by_the_device_and_losses_are_repa
         talk(&mut lab.connect(address, PORT), 200_000);
     }
     let (taken, delivered) =
-        (lab.counted(ALICE, "proxy_accepted_bytes"), lab.counted(BOB, "proxy_delivered_bytes"));
+        (lab.counter(ALICE, "proxy_accepted_bytes"), lab.counter(BOB, "proxy_delivered_bytes"));
     assert!(taken > 400_000 && delivered > 400_000, "{taken} bytes taken, {delivered} delivered");
-    let answers = lab.counted(ALICE, "proxy_delivered_bytes");
+    let answers = lab.counter(ALICE, "proxy_delivered_bytes");
     assert!(answers > 400_000, "{answers} bytes came back");
     let until = Instant::now() + TIMEOUT;
     while lab.repaired(BOB) == 0 {
         assert!(Instant::now() < until, "nothing was repaired");
         talk(&mut lab.connect(addresses(BOB)[0], PORT), 200_000);
     }
-    let (packets, [taken, accepted]) = (lab.counted(ALICE, "proxy_accepted"), queued(&lab));
+    let (packets, [taken, accepted]) = (lab.counter(ALICE, "proxy_accepted"), queued(&lab));
     assert!(packets <= taken, "{packets} packets went by Byway, {taken} of them out of the queue");
     // Byway's own packets and those from its device were accepted.
     assert!(accepted > 0, "nothing was let go on");
-    assert_eq!(lab.counted(ALICE, "proxy_queue_overruns"), 0);
+    assert_eq!(lab.counter(ALICE, "proxy_queue_overruns"), 0);
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn datagrams_go_both_ways_and_what_is_byways_or_too_long_goes_on() {
         answered += u32::from(alice.recv(&mut buffer).is_ok_and(|arrived| arrived == length));
     }
     assert!(answered >= 50, "{answered} of 60 came back");
-    assert!(lab.counted(ALICE, "proxy_accepted") >= 60 && lab.counted(ALICE, "proxy_delivered") >= 50);
+    assert!(lab.counter(ALICE, "proxy_accepted") >= 60 && lab.counter(ALICE, "proxy_delivered") >= 50);
     let [accepted, _] = queued(&lab);
     assert!(reaches(&sockets, 2_000), "no datagram of 2,000 bytes came");
     socket2::SockRef::from(alice).set_mark(OWN).expect("root may");
@@ -207,7 +208,7 @@ fn what_finds_no_room_in_a_queue_goes_on_and_is_counted() {
         assert!(Instant::now() < until, "nothing went on");
     }
     kill_process(pid, Signal::CONT).expect("it is ours");
-    while lab.counted(ALICE, "proxy_queue_overruns") == 0 {
+    while lab.counter(ALICE, "proxy_queue_overruns") == 0 {
         assert!(Instant::now() < until, "nothing is counted");
     }
     lab.serve(addresses(BOB)[0], PORT);
@@ -272,7 +273,7 @@ fn packets_of_a_dscp_are_of_low_delay_at_the_uplinks_of_relays() {
         }
     }
     let [high_rate, low_delay] =
-        ["uplink_high_rate_bytes", "uplink_low_delay_bytes"].map(|name| lab.counted(RELAY, name));
+        ["uplink_high_rate_bytes", "uplink_low_delay_bytes"].map(|name| lab.counter(RELAY, name));
     assert_eq!(high_rate, 0, "nothing here is of high rate");
     assert!(low_delay > 10 * 500, "{low_delay} bytes: ten repaired packets, at the least");
 }

@@ -6,12 +6,14 @@
     reason = "tests take ports and files away from the program"
 )]
 
+mod counters;
 mod support;
 
 use std::net::{TcpListener, UdpSocket};
 use std::process::Command;
 use std::time::Instant;
 
+use counters::counter;
 use support::{Bench, ManagedNetwork, TIMEOUT, TwoSites, byway, on_a_full_disk, path, status, text};
 
 /// Asserts that the program ends with this code, and that its output contains all of these texts.
@@ -77,22 +79,15 @@ fn what_the_system_does_not_send_is_not_delivered_and_said_with_the_remedy() {
     let _alice = sites.alice("internet");
     let app = support::App::at(sites.bench.at(30, 0));
     let begun = Instant::now();
-    let counted = |status: &serde_json::Value, list: &str, name: &str| {
-        let counters = status[list].as_array().expect("a list").clone();
-        counters
-            .iter()
-            .find(|counter| counter["reason"] == name)
-            .map_or(0, |counter| counter["count"].as_u64().unwrap_or(0))
-    };
     let status = loop {
         app.send(b"to nobody", sites.forward());
         let status = status(sites.observe(12));
-        if counted(&status, "drops", "socket_dropped_refused") >= 3 {
+        if counter(&status, "drops", "socket_dropped_refused") >= 3 {
             break status;
         }
         assert!(begun.elapsed() < TIMEOUT, "{status}");
     };
-    assert_eq!(counted(&status, "counters", "proxy_delivered"), 0, "{status}");
+    assert_eq!(counter(&status, "counters", "proxy_delivered"), 0, "{status}");
     let note = status["mappings"][0]["note"].as_str().unwrap_or_default();
     assert!(note.contains(&format!("refuses to send to {to}")) && note.contains("ip route get"), "{note}");
 }

@@ -201,48 +201,39 @@ impl AgentDriver {
         }
         let Segments { accepted, accepted_bytes, delivered, delivered_bytes, evicted, .. } = self.segments;
         let ApplicationCounters { datagrams, bytes } = *io.applications();
-        for (name, count) in [
-            ("proxy_accepted", accepted),
-            ("proxy_accepted_bytes", accepted_bytes),
-            ("proxy_delivered", delivered + datagrams),
-            ("proxy_delivered_bytes", delivered_bytes + bytes),
-            ("proxy_evicted_unanswered", evicted.unanswered),
-            ("proxy_evicted_answered", evicted.answered),
-            ("proxy_evicted_idle", evicted.idle),
-            ("proxy_evicted_share", evicted.share),
-        ] {
-            counts.work.add(name, count);
-        }
-        for (name, count) in [
-            ("proxy_unsolicited", self.segments.unsolicited),
-            ("proxy_refused_by_peer", self.segments.refused),
-            ("proxy_unknown_peer", self.segments.unknown_peer),
-            ("proxy_mappings_full", self.segments.mappings_full),
-            (
-                "proxy_peer_mappings_full",
-                self.segments.peer_mappings_full + self.mappings.dropped_at_full_peer,
-            ),
-            ("proxy_mappings_refused", self.segments.refused_offers),
-            ("proxy_pending_overflow", self.mappings.pending.overflowed),
-            ("proxy_pending_stale", self.mappings.pending.stale),
-            ("proxy_pending_refused", self.mappings.pending_refused),
-        ] {
-            counts.drops.add(name, count);
-        }
+        counts.add_proxy([
+            ("accepted", accepted),
+            ("accepted_bytes", accepted_bytes),
+            ("delivered", delivered + datagrams),
+            ("delivered_bytes", delivered_bytes + bytes),
+            ("evicted_unanswered", evicted.unanswered),
+            ("evicted_answered", evicted.answered),
+            ("evicted_idle", evicted.idle),
+            ("evicted_share", evicted.share),
+            ("unsolicited", self.segments.unsolicited),
+            ("refused_by_peer", self.segments.refused),
+            ("unknown_peer", self.segments.unknown_peer),
+            ("mappings_full", self.segments.mappings_full),
+            ("peer_mappings_full", self.segments.peer_mappings_full + self.mappings.dropped_at_full_peer),
+            ("mappings_refused", self.segments.refused_offers),
+            ("pending_overflow", self.mappings.pending.overflowed),
+            ("pending_stale", self.mappings.pending.stale),
+            ("pending_refused", self.mappings.pending_refused),
+        ]);
         if let Some(tunnel) = &self.tunnel {
-            counts.drops.add("proxy_device_overflow", tunnel.dropped_in_queue());
-            counts.drops.add("proxy_not_captured", tunnel.counters.not_captured);
-            counts.drops.add("proxy_not_permitted", tunnel.counters.not_permitted);
+            counts.add_proxy([
+                ("device_overflow", tunnel.dropped_in_queue()),
+                ("not_captured", tunnel.counters.not_captured),
+                ("not_permitted", tunnel.counters.not_permitted),
+            ]);
         }
         if let Some(QueueCounters { consumed, accepted, overruns, .. }) = io.queue_counters() {
-            for (name, count) in [
-                ("proxy_queued", consumed + accepted),
-                ("proxy_queued_captured", consumed),
-                ("proxy_queued_accepted", accepted),
-                ("proxy_queue_overruns", overruns),
-            ] {
-                counts.work.add(name, count);
-            }
+            counts.add_proxy([
+                ("queued", consumed + accepted),
+                ("queued_captured", consumed),
+                ("queued_accepted", accepted),
+                ("queue_overruns", overruns),
+            ]);
         }
         counts
     }

@@ -218,10 +218,8 @@ pub fn total_counts(world: &World, host: &str) -> FlowCounts {
 }
 
 /// Returns an agent's counter of this name.
-pub fn counted(world: &World, host: &str, name: &str) -> u64 {
-    let status = world.status(host);
-    let mut counters = status["counters"].as_array().into_iter().flatten();
-    counters.find(|counted| counted["reason"] == name).and_then(|found| found["count"].as_u64()).unwrap_or(0)
+pub fn counter(world: &World, host: &str, name: &str) -> u64 {
+    crate::counters::counter(&world.status(host), "counters", name)
 }
 
 /// Returns the number of a caller's flow.

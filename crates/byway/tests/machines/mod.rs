@@ -216,12 +216,10 @@ impl Lab {
     }
 
     /// Returns an agent's counter of this name.
-    pub fn counted(&self, index: usize, name: &str) -> u64 {
+    pub fn counter(&self, index: usize, name: &str) -> u64 {
         let output = self.run(index, &["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let found =
-            status["counters"].as_array().into_iter().flatten().find(|counted| counted["reason"] == name);
-        found.and_then(|counted| counted["count"].as_u64()).unwrap_or(0)
+        let status = serde_json::from_slice(&output.stdout).expect("JSON");
+        crate::counters::counter(&status, "counters", name)
     }
 
     /// Counts the packets to an agent that a cache repaired.

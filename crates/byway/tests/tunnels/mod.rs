@@ -317,11 +317,8 @@ impl Lab {
     }
 
     /// Returns an agent's counter of this name.
-    pub fn counted(&self, index: usize, name: &str) -> u64 {
-        let status = self.status(index);
-        let found =
-            status["counters"].as_array().into_iter().flatten().find(|counted| counted["reason"] == name);
-        found.and_then(|counted| counted["count"].as_u64()).unwrap_or(0)
+    pub fn counter(&self, index: usize, name: &str) -> u64 {
+        crate::counters::counter(&self.status(index), "counters", name)
     }
 
     /// Counts the packets to an agent that a cache repaired.
