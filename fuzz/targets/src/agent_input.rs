@@ -268,8 +268,9 @@ impl AgentHarness {
         let from = [NodeId::Stranger, PEER, EGRESS][input.below(3)].address();
         let length = usize::from(input.byte());
         let bytes = input.bytes(length);
+        let is_late = self.table.is_late();
         let output = self.table.receive(from, bytes);
-        assert!(output.bytes_to(from) <= bytes.len(), "a stranger gets more than it gave");
+        assert!(is_late || output.bytes_to(from) <= bytes.len(), "a stranger gets more than it gave");
         assert!(output.delivered.is_empty());
         self.route(output);
     }
@@ -413,8 +414,9 @@ impl AgentHarness {
         let (from, packet) = (peer.who.address(), peer.initiate(input.byte(), &[]));
         let (is_peer, from) =
             (peer.who == PEER, if input.byte() < 230 { from } else { NodeId::Stranger.address() });
+        let is_late = self.table.is_late();
         let output = self.table.receive(from, &packet);
-        assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
+        assert!(is_late || output.bytes_to(from) <= packet.len(), "the answer exceeds the initiation");
         let responses: Vec<Vec<u8>> = output.sent.iter().map(|(_, bytes)| bytes.clone()).collect();
         if is_peer {
             for response in responses {

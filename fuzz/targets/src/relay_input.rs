@@ -257,8 +257,9 @@ impl RelayHarness {
             let purpose = [Purpose::EndToEnd, Purpose::AgentToRelay, Purpose::RelayToRelay][length % 3];
             bytes = ScriptedPeer::new(NodeId::Stranger, EGRESS, purpose).initiate(input.byte(), &bytes);
         }
+        let is_late = self.table.is_late();
         let output = self.table.receive(from, &bytes);
-        assert!(output.bytes_to(from) <= bytes.len(), "a stranger gets more than it gave");
+        assert!(is_late || output.bytes_to(from) <= bytes.len(), "a stranger gets more than it gave");
         self.route(output);
     }
 
@@ -431,8 +432,9 @@ impl RelayHarness {
         let packet = self.scripted_peers[peer_index].initiate(input.byte(), &[]);
         let node = self.scripted_peers[peer_index].who;
         let from = if input.byte() < 230 { node.address() } else { NodeId::Stranger.address() };
+        let is_late = self.table.is_late();
         let output = self.table.receive(from, &packet);
-        assert!(output.bytes_to(from) <= packet.len(), "an answer is longer than the initiation");
+        assert!(is_late || output.bytes_to(from) <= packet.len(), "the answer exceeds the initiation");
         for (_, response) in &output.sent {
             self.scripted_peers[peer_index].on_packet(response);
         }

@@ -56,19 +56,19 @@ fn header_written_again(packet: &Packet<'_>, bytes: &[u8]) {
 }
 
 fn header_of(packet: &Packet<'_>) -> Vec<u8> {
-    fn written<const N: usize>(emit: impl FnOnce(&mut [u8; N])) -> Vec<u8> {
+    fn emit_header<const N: usize>(emit: impl FnOnce(&mut [u8; N])) -> Vec<u8> {
         let mut header = [0xAA; N];
         emit(&mut header);
         header.to_vec()
     }
 
     match packet {
-        Packet::Initiation(packet) => written(|header| packet.header().emit(header)),
-        Packet::Response(packet) => written(|header| packet.header().emit(header)),
-        Packet::Cookie(packet) => written(|header| packet.header().emit(header)),
-        Packet::Source(packet) => written(|header| packet.header().emit(header)),
-        Packet::Message(packet) => written(|header| packet.header().emit(header)),
-        Packet::Envelope(packet) => written(|header| packet.header().emit(header)),
+        Packet::Initiation(packet) => emit_header(|header| packet.header().emit(header)),
+        Packet::Response(packet) => emit_header(|header| packet.header().emit(header)),
+        Packet::Cookie(packet) => emit_header(|header| packet.header().emit(header)),
+        Packet::Source(packet) => emit_header(|header| packet.header().emit(header)),
+        Packet::Message(packet) => emit_header(|header| packet.header().emit(header)),
+        Packet::Envelope(packet) => emit_header(|header| packet.header().emit(header)),
     }
 }
 
@@ -112,10 +112,10 @@ fn written_again(message: &Message<'_>, bytes_max: usize) {
         assert!(bytes_max > MESSAGES_BYTES_MAX, "{message:?} has grown");
         return;
     }
-    let mut read = Messages::new(writer.written());
+    let mut read = Messages::new(writer.as_bytes());
     assert_eq!(read.next(), Some(Ok(*message)));
     assert_eq!(read.next(), None);
-    in_front(message, writer.written());
+    in_front(message, writer.as_bytes());
 }
 
 /// Checks that a repair's head before its payload yields the same bytes as the whole message.

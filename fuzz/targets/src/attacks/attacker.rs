@@ -62,7 +62,7 @@ impl std::fmt::Debug for Attacker {
 
 impl Attacker {
     /// Returns a member of the virtual network, whose relays have its grants.
-    pub(super) fn known(node: NodeId, other: NodeId, relay: NodeId, far_relay: GrantedRelay) -> Self {
+    pub(super) fn member(node: NodeId, other: NodeId, relay: NodeId, far_relay: GrantedRelay) -> Self {
         Self {
             peer: ScriptedPeer::new(node, relay, Purpose::AgentToRelay),
             agent: node.agent_id(),

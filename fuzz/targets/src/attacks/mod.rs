@@ -171,7 +171,7 @@ fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec<u8> {
             break;
         }
     }
-    writer.written().to_vec()
+    writer.as_bytes().to_vec()
 }
 
 /// Control of all attacks: as many datagrams with unknown messages, which any member may send.

@@ -11,9 +11,8 @@ pub(super) const ATTACK: Attack = Attack {
     name: "cooperative requests",
     prepare: send_known,
     datagram: |mallory, _, _| {
-        let patience = Microseconds::from_duration(Duration::from_secs(2));
-        let request =
-            CooperativeRequest { alias: alias(1), repair_lifetime: patience, ranges: all_known().ranges() };
+        let repair_lifetime = Microseconds::from_duration(Duration::from_secs(2));
+        let request = CooperativeRequest { alias: alias(1), repair_lifetime, ranges: all_known().ranges() };
         mallory.peer.seal_messages(&filled(std::iter::repeat_n(Message::CooperativeRequest(request), 100)))
     },
 };

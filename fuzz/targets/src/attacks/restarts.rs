@@ -49,7 +49,7 @@ pub struct Restarts {
 }
 
 impl Restarts {
-    fn done(&self) -> usize {
+    fn completed_count(&self) -> usize {
         self.all.iter().filter(|restart| restart.took.is_some()).count()
     }
 
@@ -71,7 +71,7 @@ impl Restarts {
         };
         let initiations_max = control.initiations_max() + 1;
         let mut faults = Vec::new();
-        if self.done() < self.all.len() || self.slowest() > slowest_max {
+        if self.completed_count() < self.all.len() || self.slowest() > slowest_max {
             faults.push(format!("{self} not {slowest_max}"));
         }
         if self.initiations_max() > initiations_max {
@@ -84,7 +84,7 @@ impl Restarts {
 impl fmt::Display for Restarts {
     /// Writes a row of a table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, done, all) = (self.name, self.done(), self.all.len());
+        let (name, done, all) = (self.name, self.completed_count(), self.all.len());
         let slowest = milliseconds(self.slowest());
         write!(f, "| {name} | {done} of {all} | {slowest} | {} |", self.initiations_max())
     }

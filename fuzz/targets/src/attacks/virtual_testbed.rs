@@ -181,8 +181,8 @@ impl VirtualTestbed {
     pub(super) fn new(arrangement: Arrangement) -> Self {
         let settings = honest_settings(arrangement);
         let key = topology::flow(1, 2, 1);
-        let begun = |node| honest_agent(arrangement, node, 1, Time::START);
-        let [mut sending, mut receiving] = [SENDER, RECEIVER].map(begun);
+        let new_agent = |node| honest_agent(arrangement, node, 1, Time::START);
+        let [mut sending, mut receiving] = [SENDER, RECEIVER].map(new_agent);
         let flow = sending.open_flow(key, settings.clone(), Time::START).expect("the peer is known");
         receiving.accept_flow(key, settings, Time::START).expect("the peer is known");
         let near_mate = arrangement.mate_relay();
@@ -195,8 +195,8 @@ impl VirtualTestbed {
                 .into_iter()
                 .map(|node| RelayServer::new(node, arrangement))
                 .collect(),
-            attacker: Attacker::known(MALLORY, ACCOMPLICE, EGRESS, relay_shard(near_mate)),
-            accomplice: Attacker::known(ACCOMPLICE, MALLORY, near_mate, relay_shard(EGRESS)),
+            attacker: Attacker::member(MALLORY, ACCOMPLICE, EGRESS, relay_shard(near_mate)),
+            accomplice: Attacker::member(ACCOMPLICE, MALLORY, near_mate, relay_shard(EGRESS)),
             in_flight: BTreeMap::new(),
             launched: 0,
             direct: 0,

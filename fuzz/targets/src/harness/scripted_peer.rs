@@ -308,5 +308,5 @@ pub(crate) fn write(message: &Message<'_>, out: &mut Vec<u8>) {
     let mut buffer = vec![0; 70_000];
     let mut writer = Writer::new(&mut buffer);
     message.emit(&mut writer).expect("a message is shorter than a datagram");
-    out.extend_from_slice(writer.written());
+    out.extend_from_slice(writer.as_bytes());
 }

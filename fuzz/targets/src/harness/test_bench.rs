@@ -33,6 +33,11 @@ impl TestBench {
         output
     }
 
+    /// True if the driver is late: the machine sends messages that were due before with any input.
+    pub(crate) fn is_late(&self) -> bool {
+        self.machine.deadline().is_some_and(|due| due <= self.now)
+    }
+
     /// Delivers a packet without storing it.
     pub(crate) fn receive(&mut self, from: SocketAddr, packet: &[u8]) -> Output {
         self.machine.receive(from, packet, self.now)
