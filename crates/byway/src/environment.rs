@@ -17,11 +17,11 @@ const EDIT_DISTANCE_MAX: usize = 2;
 pub(crate) fn foreign_variables() -> Option<String> {
     #[allow(clippy::disallowed_methods, reason = "this is where the program reads its settings")]
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    warning(names, &known())
+    warning(names, &known_variables())
 }
 
 /// Returns the names of the environment variables that flags of any subcommand read.
-fn known() -> Vec<String> {
+fn known_variables() -> Vec<String> {
     fn add(command: &clap::Command, names: &mut Vec<String>) {
         let variables = command.get_arguments().filter_map(clap::Arg::get_env);
         names.extend(variables.map(|name| name.to_string_lossy().into_owned()));
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn warned(names: &[&str]) -> Option<String> {
-        warning(names.iter().map(|name| (*name).to_owned()), &known())
+        warning(names.iter().map(|name| (*name).to_owned()), &known_variables())
     }
 
     #[test]

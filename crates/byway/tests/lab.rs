@@ -36,7 +36,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-fn written(folder: &Path, scenario: &str) -> String {
+fn write_scenario(folder: &Path, scenario: &str) -> String {
     let file = folder.join("scenario.toml");
     std::fs::write(&file, scenario).expect("space on the disk");
     file.display().to_string()
@@ -113,7 +113,7 @@ flow = [
 fn both_worlds_agree() {
     let folder = tempfile::tempdir().expect("a folder");
     for (scenario, lost_at_least) in [(CALL, 10), (CALLS, 60), (FORWARDED, 0)] {
-        let file = written(folder.path(), scenario);
+        let file = write_scenario(folder.path(), scenario);
         let simulated = call(&["sim", "run", &file, "--json"]).expect("that needs no rights");
         let Some(real) = call(&["lab", "run", &file, "--json"]) else { return };
         let sent = number(&simulated, "sent");
@@ -135,7 +135,7 @@ fn both_worlds_agree() {
 #[test]
 fn without_relays_what_is_lost_is_missing() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = written(folder.path(), CALL);
+    let file = write_scenario(folder.path(), CALL);
     let expected =
         number(&call(&["sim", "run", &file, "--json"]).expect("that needs no rights"), "lost_direct");
     let Some(bare) = call(&["lab", "run", &file, "--json", "--without-relays"]) else { return };
@@ -147,7 +147,7 @@ fn what_a_lab_cannot_do_is_said_before_anything_is_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let tcp = r#"sends = { kind = "bulk" }"#;
     let steady = r#"sends = { kind = "steady", every = "10 ms", bytes = 500 }"#;
-    let output = byway(&["lab", "run", &written(folder.path(), &CALL.replace(steady, tcp))]);
+    let output = byway(&["lab", "run", &write_scenario(folder.path(), &CALL.replace(steady, tcp))]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("use byway sim run"), "{}", text(&output.stderr));
     let absent = byway(&["lab", "run", "absent.toml"]);

@@ -59,7 +59,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-fn written(folder: &Path, scenario: &str) -> String {
+fn write_scenario(folder: &Path, scenario: &str) -> String {
     let file = folder.join("scenario.toml");
     std::fs::write(&file, scenario).expect("space on the disk");
     file.display().to_string()
@@ -88,7 +88,7 @@ fn with(part: &str, instead: &str) -> String {
 fn programs_run_in_their_machines_and_tell_what_they_measured() {
     let folder = tempfile::tempdir().expect("a folder");
     let kept = folder.path().join("kept");
-    let (file, keep) = (written(folder.path(), COMMANDS), kept.display().to_string());
+    let (file, keep) = (write_scenario(folder.path(), COMMANDS), kept.display().to_string());
     let Some(output) = lab(&["lab", "run", &file, "--json", "--keep", &keep]) else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -110,7 +110,7 @@ fn programs_run_in_their_machines_and_tell_what_they_measured() {
 #[test]
 fn without_byway_the_same_programs_and_flows_run() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = written(folder.path(), COMMANDS);
+    let file = write_scenario(folder.path(), COMMANDS);
     let Some(output) = lab(&["lab", "run", &file, "--json", "--bare"]) else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -126,7 +126,7 @@ fn without_byway_the_same_programs_and_flows_run() {
 #[test]
 fn worlds_stand_side_by_side_and_what_machines_sent_can_be_looked_at() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = written(folder.path(), &COMMANDS.replace("length = \"1500 ms\"", "length = \"1 s\""));
+    let file = write_scenario(folder.path(), &COMMANDS.replace("length = \"1500 ms\"", "length = \"1 s\""));
     let Some(output) = lab(&["lab", "compare", &file, "--json"]) else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("run 3 of 3: seed 1, byway"), "{}", text(&output.stderr));
@@ -174,8 +174,10 @@ fn without_flows_programs_run_over_links_with_classes_and_are_judged() {
         format!("[[expect]]\nlink = \"middle\"\nmeasure = \"low-delay-sojourn-max\"\nat_most = \"{most}\"\n")
     };
     // Packet 3 waits for two of 1,028 bytes, which take 2 ms each.
-    let file =
-        written(folder.path(), &format!("{scenario}\n{program}\n{}\n{}", expect("10 ms"), expect("1 ms")));
+    let file = write_scenario(
+        folder.path(),
+        &format!("{scenario}\n{program}\n{}\n{}", expect("10 ms"), expect("1 ms")),
+    );
     let Some(output) = lab(&["lab", "run", &file, "--json"]) else { return };
     assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
     let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -197,7 +199,7 @@ fn what_is_not_as_expected_and_what_fails_has_its_exit_code() {
         ("echo hello;", "sleep 60;", "task tell did not end within 1.3 s"),
         ("while :; do sleep 0.05; done", "exit 0", "service server ended"),
     ] {
-        let file = written(folder.path(), &with(part, instead));
+        let file = write_scenario(folder.path(), &with(part, instead));
         // Without Byway, expectations are not judged.
         let world = if part.starts_with("at_least") { "--json" } else { "--bare" };
         let Some(output) = lab(&["lab", "run", &file, world]) else { return };
@@ -230,7 +232,7 @@ fn what_is_wrong_with_commands_is_said_before_anything_is_made() {
             "port 4600 is reserved",
         ),
     ] {
-        let output = byway(&["lab", "run", &written(folder.path(), &with(part, instead))]);
+        let output = byway(&["lab", "run", &write_scenario(folder.path(), &with(part, instead))]);
         let message = text(&output.stderr);
         assert!(output.status.code() == Some(code) && message.contains(words), "{instead}: {message}");
     }
@@ -239,13 +241,13 @@ fn what_is_wrong_with_commands_is_said_before_anything_is_made() {
 #[test]
 fn virtual_time_passes_over_commands_and_refuses_what_programs_send() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = written(folder.path(), COMMANDS);
+    let file = write_scenario(folder.path(), COMMANDS);
     let output = byway(&["sim", "run", &file]);
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{message}");
     assert!(message.contains("ignoring 2 commands") && message.contains("are not judged"), "{message}");
     let sends = "kind = \"steady\", every = \"10 ms\", bytes = 500, begin = \"100 ms\", end = \"500 ms\"";
-    let file = written(
+    let file = write_scenario(
         folder.path(),
         &with(sends, "kind = \"command\", listen = \"127.0.0.1:5000\", target = \"127.0.0.1:53\""),
     );
@@ -284,7 +286,8 @@ fn however_a_lab_ends_what_its_programs_have_started_ends_too() {
         let run =
             format!("run = [\"sh\", \"-c\", \"trap '' TERM; (setsid sleep {marker} &); sleep {marker}; :\"]");
         let scenario = with("run = [\"sh\", \"{folder}/serve.sh\"]\nready = \"output:serves\"", &run);
-        let file = written(folder.path(), &scenario.replace("length = \"1500 ms\"", "length = \"60 s\""));
+        let file =
+            write_scenario(folder.path(), &scenario.replace("length = \"1500 ms\"", "length = \"60 s\""));
         let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
         command.args(["lab", "run", &file, "--bare"]).stderr(Stdio::piped());
         let mut lab = command.spawn().expect("it starts");

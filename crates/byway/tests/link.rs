@@ -60,7 +60,7 @@ fn what_was_there_is_back_after_a_detach_a_signal_and_a_kill() {
             assert!(bench.seen("v0").contains("htb"));
             match way {
                 "detach" => {
-                    bench.done(&["detach", "v0"]);
+                    bench.expect_success(&["detach", "v0"]);
                     assert_eq!(attached.ended().0, Some(0));
                 }
                 "signal" | "hangup" => {
@@ -70,14 +70,14 @@ fn what_was_there_is_back_after_a_detach_a_signal_and_a_kill() {
                 _ => {
                     attached.signal(Signal::KILL);
                     attached.ended();
-                    assert!(bench.done(&["detach", "v0"]).contains("restored"));
+                    assert!(bench.expect_success(&["detach", "v0"]).contains("restored"));
                 }
             }
             assert_eq!(bench.seen("v0"), seen, "{prepare} {way}");
             assert_eq!(std::fs::read_dir(bench.folder.path()).expect("a folder").count(), 0, "no file stays");
         }
     }
-    let (code, said) = bench.refused(&["detach", "v0"]);
+    let (code, said) = bench.expect_failure(&["detach", "v0"]);
     assert!(code == Some(2) && said.contains("v0 not attached"), "{said}");
 }
 
@@ -101,7 +101,7 @@ fn records_that_another_user_could_have_written_are_refused() {
     let folder = bench.folder.path();
     let refused_all = |expected: &str| {
         for words in [&["attach", "v0", "--rate", "1 Mbit/s"][..], &["status"], &["detach", "v0"]] {
-            let (code, message) = bench.refused(words);
+            let (code, message) = bench.expect_failure(words);
             assert!(code == Some(3) && message.contains(expected), "{words:?}: {message}");
         }
         assert_eq!(bench.seen("v0"), seen);
@@ -110,7 +110,7 @@ fn records_that_another_user_could_have_written_are_refused() {
     attached.signal(Signal::KILL);
     attached.ended();
     let entry = std::fs::read_dir(folder).expect("a folder").flatten().next().expect("a record");
-    bench.done(&["detach", "v0"]);
+    bench.expect_success(&["detach", "v0"]);
     let (record, shown) = (entry.path(), folder.display());
     bench.shell(&format!("mkfifo '{}'", record.display()));
     refused_all("not a regular file");
@@ -174,7 +174,7 @@ fn other_marks_choose_if_they_are_named() {
         send(&bench.flows(unmarked, &BOTH, 1));
         assert_eq!(sent(), 2, "{flags:?}");
         drop(attached);
-        bench.done(&["detach", "v0"]);
+        bench.expect_success(&["detach", "v0"]);
     }
 }
 
@@ -195,7 +195,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (&["v0", "--rate", "1 Mbit/s", "--tos", "0x10"], "--dscp"),
     ];
     for (words, expected) in refusals {
-        let (code, message) = bench.refused(&[&["attach"], words].concat());
+        let (code, message) = bench.expect_failure(&[&["attach"], words].concat());
         assert!(code == Some(2) && message.contains(expected), "{words:?}: {message}");
     }
     assert_eq!(bench.seen("v0"), seen);
@@ -207,7 +207,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     ] {
         assert_eq!(bench.shell(&format!("tc qdisc replace dev v0 root handle 7: {foreign}")), "");
         let seen = bench.seen("v0");
-        let (code, message) = bench.refused(&[&["attach", "v0", "--rate", "1 Mbit/s"], flags].concat());
+        let (code, message) =
+            bench.expect_failure(&[&["attach", "v0", "--rate", "1 Mbit/s"], flags].concat());
         assert!(
             code == Some(3) && message.contains(expected) && message.contains(" 7:"),
             "{foreign}: {message}"
@@ -216,7 +217,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         bench.shell("tc qdisc del dev v0 root");
     }
     bench.shell("tc qdisc add dev v0 ingress");
-    let (code, message) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
+    let (code, message) = bench.expect_failure(&["attach", "v0", "--rate", "1 Mbit/s"]);
     assert!(code == Some(3) && message.contains("ingress") && message.contains("clsact"), "{message}");
 }
 
@@ -224,8 +225,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 fn names_that_a_local_user_holds_keep_no_link_from_being_shared_and_answer_nobody() {
     let Some(bench) = Bench::new() else { return };
     let names: Vec<String> = (1..20).map(|index| format!("byway-link-{index}-00")).collect();
-    let held = move || Stranger::hold(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let Some(_stranger) = bench.machine.run(held) else { return };
+    let hold_queues = move || Stranger::hold(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let Some(_stranger) = bench.machine.run(hold_queues) else { return };
     let seen = bench.seen("v0");
     let attached = bench.usual();
     assert_eq!(bench.status()["device"], "v0");
@@ -269,16 +270,17 @@ fn it_takes_two_capabilities_and_says_which_it_lacks() {
 #[test]
 fn a_link_is_changed_while_it_works_and_only_to_what_can_be() {
     let Some(bench) = Bench::new() else { return };
-    let (code, message) = bench.refused(&["change", "v0", "--rate", "1 Mbit/s"]);
+    let (code, message) = bench.expect_failure(&["change", "v0", "--rate", "1 Mbit/s"]);
     assert!(
         code == Some(2)
             && message.ends_with("because it is not attached; run byway link attach v0 --rate RATE\n"),
         "{message}"
     );
     let _attached = bench.usual();
-    let (code, message) = bench.refused(&["attach", "v0", "--rate", "1 Mbit/s"]);
+    let (code, message) = bench.expect_failure(&["attach", "v0", "--rate", "1 Mbit/s"]);
     assert!(code == Some(2) && message.contains("already attached"), "{message}");
-    let message = bench.done(&["change", "v0", "--rate", "40 Gbit/s", "--delay", "5 ms", "--ratio", "2.5"]);
+    let message =
+        bench.expect_success(&["change", "v0", "--rate", "40 Gbit/s", "--delay", "5 ms", "--ratio", "2.5"]);
     assert_eq!(
         message,
         "v0: 40 Gbit/s; a high-rate flow gets 2.5 times the rate of a low-delay one; low-delay sojourn time at most 5 ms\n"
@@ -287,12 +289,12 @@ fn a_link_is_changed_while_it_works_and_only_to_what_can_be() {
     assert_eq!(status["rate_bits_per_second"], 40_000_000_000_u64);
     assert_eq!((&status["delay_us"], &status["ratio"]), (&5_000.into(), &2.5.into()));
     assert!(bench.shell("tc class show dev v0").contains("rate 40Gbit ceil 40Gbit"));
-    let (code, message) = bench.refused(&["change", "v0", "--rate", "1 Mbit/s"]);
+    let (code, message) = bench.expect_failure(&["change", "v0", "--rate", "1 Mbit/s"]);
     assert!(code == Some(2) && message.contains("--raise"), "the delay of 5 ms stays wanted: {message}");
     assert_eq!(bench.status()["rate_bits_per_second"], 40_000_000_000_u64);
-    bench.done(&["change", "v0", "--rate", "1 Mbit/s", "--raise"]);
+    bench.expect_success(&["change", "v0", "--rate", "1 Mbit/s", "--raise"]);
     assert!(bench.shell("tc class show dev v0").contains("rate 1Mbit ceil 1Mbit"));
-    assert!(bench.done(&["status"]).contains("v0: attached\n"));
+    assert!(bench.expect_success(&["status"]).contains("v0: attached\n"));
 }
 
 #[test]
@@ -308,7 +310,7 @@ fn after_a_kill_it_is_said_and_the_next_one_begins_anew() {
         status["low_delay"]["flows"].is_null() && status["low_delay"]["buffer_bytes"].is_u64(),
         "{status}"
     );
-    assert!(bench.done(&["status"]).starts_with("v0: attached, but its controller is not running"));
+    assert!(bench.expect_success(&["status"]).starts_with("v0: attached, but its controller is not running"));
     // The kernel's queues still work.
     send(&bench.flows(45 << 2, &BOTH, 1));
     assert_eq!(bench.status()["low_delay"]["sent_packets"], 2);
@@ -337,7 +339,7 @@ fn without_its_record_a_device_is_left_alone_until_somebody_says_so() {
     assert!(left.contains("htb") && left.contains("gso_max_segs 1 "), "{left}");
     let folder = bench.folder.path().to_string_lossy();
     for words in [&["detach", "v0"][..], &["status", "v0"], &["change", "v0", "--rate", "1 Mbit/s"]] {
-        let (code, message) = bench.refused(words);
+        let (code, message) = bench.expect_failure(words);
         assert!(
             code == Some(3) && message.contains(&*folder) && message.contains("--state"),
             "{words:?}: {message}"
@@ -345,11 +347,11 @@ fn without_its_record_a_device_is_left_alone_until_somebody_says_so() {
         assert!(message.contains("byway link detach v0 --without-record"), "{words:?}: {message}");
     }
     assert_eq!(bench.seen("v0"), left);
-    let message = bench.done(&["detach", "v0", "--without-record"]);
+    let message = bench.expect_success(&["detach", "v0", "--without-record"]);
     assert_eq!(message, "v0: Byway's queues removed; the former qdisc is unknown\n");
     // The former state had no user's settings.
     assert_eq!(bench.seen("v0"), seen);
-    assert_eq!(bench.refused(&["detach", "v0", "--without-record"]).0, Some(2));
+    assert_eq!(bench.expect_failure(&["detach", "v0", "--without-record"]).0, Some(2));
     // The next attachment starts from the kernel's defaults.
     forget();
     let attached = bench.usual();
@@ -386,10 +388,10 @@ fn longer_packets_raise_the_delay_and_that_is_said() {
     bench.shell("ip link set v0 mtu 9000");
     let status = bench.status_when(|status| status["delay_promised_us"].as_u64() > Some(2_000));
     assert_eq!(status["delay_us"], 2_000);
-    assert!(bench.done(&["status", "v0"]).contains("above the requested 2 ms"));
-    let message = bench.done(&["change", "v0", "--ratio", "3"]);
+    assert!(bench.expect_success(&["status", "v0"]).contains("above the requested 2 ms"));
+    let message = bench.expect_success(&["change", "v0", "--ratio", "3"]);
     assert!(message.contains("3 times") && message.contains("above the requested 2 ms"), "{message}");
-    let (code, message) = bench.refused(&["change", "v0", "--delay", "1 ms"]);
+    let (code, message) = bench.expect_failure(&["change", "v0", "--delay", "1 ms"]);
     assert!(code == Some(2) && message.contains("--raise"), "{message}");
 }
 
@@ -400,7 +402,7 @@ fn a_bound_that_is_longer_than_asked_for_is_warned_of_at_once() {
     let warned = |words: &[&str]| bench.attach(words).startup_log.contains("above the requested delay");
     assert!(warned(&asked) && warned(&asked[..3]));
     assert!(!warned(&["v0", "--rate", "100 Mbit/s"]));
-    bench.done(&["detach", "v0"]);
+    bench.expect_success(&["detach", "v0"]);
 }
 
 #[test]
@@ -424,15 +426,15 @@ fn what_somebody_else_puts_there_stays_and_is_said() {
     bench.shell("tc qdisc del dev v0 root");
     let status = bench.status_when(|status| status["state"] == "displaced");
     assert!(status["note"].as_str().is_some_and(|note| note.contains("kernel's own")), "{status}");
-    let (code, message) = bench.refused(&["change", "v0", "--rate", "9 Mbit/s"]);
+    let (code, message) = bench.expect_failure(&["change", "v0", "--rate", "9 Mbit/s"]);
     assert!(code == Some(3) && message.contains("attach it again"), "{message}");
-    bench.done(&["detach", "v0"]);
+    bench.expect_success(&["detach", "v0"]);
     assert_eq!(attached.ended().0, Some(0));
     assert_eq!(bench.seen("v0"), seen);
     let attached = bench.usual();
     bench.shell("tc qdisc replace dev v0 root handle 9: pfifo limit 5; tc filter add dev v0 ingress pref 3 protocol ip u32 match u32 0 0 flowid 1:1");
     bench.status_when(|status| status["note"].as_str().is_some_and(|note| note.contains("pfifo 9:")));
-    let message = bench.done(&["detach", "v0"]);
+    let message = bench.expect_success(&["detach", "v0"]);
     assert!(
         message.contains("root qdisc, which stays") && message.contains("filters: they stay"),
         "{message}"
@@ -447,17 +449,17 @@ fn what_the_kernel_refuses_is_no_change() {
     let Some(bench) = Bench::new() else { return };
     let attached = bench.usual();
     bench.shell("tc qdisc del dev v0 root");
-    let (code, message) = bench.refused(&["change", "v0", "--rate", "20 Mbit/s"]);
+    let (code, message) = bench.expect_failure(&["change", "v0", "--rate", "20 Mbit/s"]);
     assert!(code == Some(3) && message.contains("attach it again"), "{message}");
     assert_eq!(bench.status()["rate_bits_per_second"], 100_000_000);
     attached.signal(Signal::KILL);
     attached.ended();
     assert_eq!(bench.status()["rate_bits_per_second"], 100_000_000, "nor has the record another rate");
-    bench.done(&["detach", "v0"]);
+    bench.expect_success(&["detach", "v0"]);
     // The queue of a class is missing, which only the kernel reports.
     let _attached = bench.usual();
     bench.shell("tc qdisc replace dev v0 parent 6277:20 handle 99: pfifo limit 9");
-    let (code, message) = bench.refused(&["change", "v0", "--rate", "20 Mbit/s"]);
+    let (code, message) = bench.expect_failure(&["change", "v0", "--rate", "20 Mbit/s"]);
     assert!(code == Some(3) && message.contains("v0: "), "{message}");
     assert_eq!(bench.status()["rate_bits_per_second"], 100_000_000);
     assert!(bench.shell("tc class show dev v0").contains("rate 100Mbit ceil 100Mbit"));
@@ -468,7 +470,7 @@ fn a_device_that_was_renamed_is_detached_by_its_old_name_too() {
     let Some(bench) = Bench::new() else { return };
     let attached = bench.usual();
     bench.shell("ip link set v0 down; ip link set v0 name w0; ip link set w0 up");
-    let message = bench.done(&["detach", "v0"]);
+    let message = bench.expect_success(&["detach", "v0"]);
     assert_eq!(message, "w0 (attached as v0): former qdisc restored\n");
     assert_eq!(attached.ended().0, Some(0));
     assert!(!bench.seen("w0").contains("htb"));
@@ -488,18 +490,18 @@ fn a_device_that_goes_ends_it_and_is_forgotten() {
     attached.signal(Signal::KILL);
     attached.ended();
     bench.shell("ip link delete v0");
-    assert!(bench.done(&["status"]).contains("the device was removed"));
+    assert!(bench.expect_success(&["status"]).contains("the device was removed"));
     bench.make_link("v0");
     let seen = bench.seen("v0");
-    assert!(bench.done(&["detach", "v0"]).contains("device was removed"));
+    assert!(bench.expect_success(&["detach", "v0"]).contains("device was removed"));
     assert_eq!(bench.seen("v0"), seen);
-    assert_eq!(bench.refused(&["detach", "v0"]).0, Some(2));
+    assert_eq!(bench.expect_failure(&["detach", "v0"]).0, Some(2));
     // After a kill, the same device may have another name.
     let attached = bench.usual();
     attached.signal(Signal::KILL);
     attached.ended();
     bench.shell("ip link set v0 down; ip link set v0 name w0; ip link set w0 up");
-    bench.done(&["detach", "w0"]);
+    bench.expect_success(&["detach", "w0"]);
     assert!(!bench.seen("w0").contains("htb"));
 }
 
@@ -510,9 +512,10 @@ fn devices_without_ethernet_and_with_odd_names_are_devices() {
     for name in ["wan0", "we\"ird-☃"] {
         let seen = bench.seen(name);
         let attached = bench.attach(&[name, "--rate", "50 Mbit/s"]);
-        let status: Value = serde_json::from_str(&bench.done(&["status", name, "--json"])).expect("JSON");
+        let status: Value =
+            serde_json::from_str(&bench.expect_success(&["status", name, "--json"])).expect("JSON");
         assert_eq!((status["device"].as_str(), &status["state"]), (Some(name), &"attached".into()));
-        bench.done(&["detach", name]);
+        bench.expect_success(&["detach", name]);
         assert_eq!(attached.ended().0, Some(0));
         assert_eq!(bench.seen(name), seen);
     }

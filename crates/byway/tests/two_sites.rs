@@ -34,13 +34,13 @@ fn each_application_has_an_outside_port_of_its_own_and_keeps_it() {
     let _agents = [sites.bob(), sites.alice("caching")];
     let target = App::at(sites.echo());
     let apps: Vec<App> = (0..20).map(|_| App::at(sites.bench.at(30, 0))).collect();
-    let mut outsides = BTreeSet::new();
+    let mut addresses = BTreeSet::new();
     for round in 0..2 {
         for (number, app) in (0_u8..).zip(&apps) {
             app.send(&[number], sites.forward());
             let (came, outside) = target.receive();
             assert_eq!(came, [number]);
-            assert_eq!(outsides.insert(outside), round == 0, "{outside}");
+            assert_eq!(addresses.insert(outside), round == 0, "{outside}");
             target.send(&[number, 1], outside);
             assert_eq!(app.receive().0, [number, 1], "the answer is the application's own");
         }

@@ -16,7 +16,7 @@ use crate::address::Address;
 use crate::error::{Error, ErrorDetail, guarded};
 use crate::handle::{Handle, time, with};
 use crate::memory::{bytes, bytes_mut, read, text, text_or_none, write, write_text};
-use crate::network::{Network, parsed};
+use crate::network::{Network, parse_text};
 use crate::output::Output;
 use crate::registration::{Registration, RegistrationOutcome};
 use crate::report::{Report, Segments};
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn byway_client_open(
     // SAFETY: the caller vouches for the pointers.
     guarded(|| unsafe {
         write(client, std::ptr::null_mut())?;
-        let listen: SocketAddr = parsed(text(listen)?)?;
+        let listen: SocketAddr = parse_text(text(listen)?)?;
         let clock = Clock::start();
         let new_client = build_client(network, name, secret, seed, clock.started_unix_nanos(), clock.now())?;
         let system = |error| ErrorDetail::about(Error::System, format!("{listen} cannot be used: {error}"));

@@ -48,7 +48,7 @@ pub unsafe extern "C" fn byway_network_add_relay(
     // SAFETY: the caller vouches for the pointers.
     guarded(|| unsafe {
         let (name, key, address) = (text(name)?, text(key)?, text(address)?);
-        let (key, addresses) = (parsed(key)?, vec![parsed(address)?]);
+        let (key, addresses) = (parse_text(key)?, vec![parse_text(address)?]);
         read_mut(network)?.0.relays.push(NetworkRelay {
             name: name.to_owned(),
             number,
@@ -73,9 +73,9 @@ pub unsafe extern "C" fn byway_network_add_agent(
 ) -> Error {
     // SAFETY: the caller vouches for the pointers.
     guarded(|| unsafe {
-        let (name, key) = (text(name)?.to_owned(), parsed(text(key)?)?);
+        let (name, key) = (text(name)?.to_owned(), parse_text(text(key)?)?);
         let addresses = text_or_none(addresses)?.unwrap_or_default().split_whitespace();
-        let addresses = addresses.map(parsed).collect::<Result<_, _>>()?;
+        let addresses = addresses.map(parse_text).collect::<Result<_, _>>()?;
         let relays = text_or_none(relays)?.unwrap_or_default().split_whitespace();
         let relays = relays.map(str::to_owned).collect();
         read_mut(network)?.0.agents.push(NetworkAgent { name, number, key, addresses, relays });
@@ -101,6 +101,6 @@ pub unsafe extern "C" fn byway_network_add_pair(
 }
 
 /// Parses a key or an address from a C text. The error quotes the text.
-pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, ErrorDetail> {
+pub(crate) fn parse_text<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, ErrorDetail> {
     text.parse().map_err(|error| ErrorDetail::about(Error::BadText, format!("{text:?}: {error}")))
 }

@@ -169,7 +169,7 @@ mod tests {
         Path { lost, repaired, interval: Duration::from_millis(10), round_trip: Duration::from_millis(100) }
     }
 
-    fn found(path: &Path, repaired: &[bool]) -> String {
+    fn draw_repairs(path: &Path, repaired: &[bool]) -> String {
         let sign = |(lost, repaired): (&bool, &bool)| match (lost, repaired) {
             (false, _) => '.',
             (true, true) => 'r',
@@ -191,21 +191,21 @@ mod tests {
             ("0000000001", 1, ".........x"),
         ] {
             let path = path(text);
-            assert_eq!(found(&path, &path.blocks(5, repairs)), wanted, "{text}");
+            assert_eq!(draw_repairs(&path, &path.blocks(5, repairs)), wanted, "{text}");
         }
     }
 
     #[test]
     fn a_sliding_window_waits_for_as_many_as_are_missing() {
         let short = path("00011000000000000000");
-        assert_eq!(found(&short, &short.sliding_window(5, 40)), "...rr...............");
+        assert_eq!(draw_repairs(&short, &short.sliding_window(5, 40)), "...rr...............");
         let long = path("00011111111000000000");
-        assert_eq!(found(&long, &long.sliding_window(5, 40)), "...xxxxxxxx.........");
+        assert_eq!(draw_repairs(&long, &long.sliding_window(5, 40)), "...xxxxxxxx.........");
     }
 
     #[test]
     fn duplicates_fall_to_the_same_burst() {
         let path = path("0100110");
-        assert_eq!(found(&path, &path.duplication()), ".r..xr.");
+        assert_eq!(draw_repairs(&path, &path.duplication()), ".r..xr.");
     }
 }

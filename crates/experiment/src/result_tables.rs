@@ -28,7 +28,7 @@ pub(crate) fn results(experiment: &Experiment, arms: &[ArmFindings]) -> Results 
         world: World::Sim,
         is_full: experiment.is_full,
         seeds: experiment.seeds.clone(),
-        stopped: report.stopped(),
+        stopped: report.stopped_runs(),
         rows,
         tables,
         series,
@@ -61,7 +61,7 @@ impl Report<'_> {
     }
 
     /// Returns the runs that did not reach their end.
-    fn stopped(&self) -> Vec<StoppedRun> {
+    fn stopped_runs(&self) -> Vec<StoppedRun> {
         let mut runs = Vec::new();
         for (arm, of_arm) in self.experiment.arms.iter().zip(self.arms) {
             for (seed, findings) in self.experiment.seeds.iter().zip(of_arm) {
@@ -196,14 +196,14 @@ impl Report<'_> {
         let Some((median, unit)) = median(&values).zip(units.first()) else {
             return NOTHING.to_owned();
         };
-        let shown = |value| words(value, *unit);
+        let format_value = |value| words(value, *unit);
         if !spread || values.len() == 1 {
-            return shown(median);
+            return format_value(median);
         }
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mean = values.iter().sum::<f64>() / crate::findings::number(values.len() as u64);
-        format!("{} ({} to {})", shown(mean), shown(least), shown(most))
+        format!("{} ({} to {})", format_value(mean), format_value(least), format_value(most))
     }
 
     /// Returns the indices of the arms with these names, or of all arms if `None`.
@@ -227,7 +227,7 @@ impl Report<'_> {
 
     /// Returns the names of the flows for which a plot has a curve in an arm; `None` stands for all
     /// flows.
-    fn shown(&self, arm: usize, plot: &PlotSetting) -> Vec<Option<String>> {
+    fn plotted_flows(&self, arm: usize, plot: &PlotSetting) -> Vec<Option<String>> {
         if plot.flow.is_some() { vec![plot.flow.clone()] } else { self.groups(arm, plot.by_flow) }
     }
 
@@ -264,7 +264,7 @@ impl Report<'_> {
     fn distributions(&self, plot: &PlotSetting, arms: &[usize], scaled: impl Fn(f64) -> f64) -> Vec<Curve> {
         let mut curves = Vec::new();
         for arm in arms {
-            for flow in self.shown(*arm, plot) {
+            for flow in self.plotted_flows(*arm, plot) {
                 let key = key(&plot.of, flow.as_deref());
                 let samples = self.arms[*arm].iter().filter_map(|findings| findings.samples.get(&key));
                 let values: Vec<f64> = samples.flatten().map(|value| scaled(*value)).collect();
@@ -287,7 +287,7 @@ impl Report<'_> {
             let Some(x) = self.experiment.arms[*arm].x else {
                 continue;
             };
-            for flow in self.shown(*arm, plot) {
+            for flow in self.plotted_flows(*arm, plot) {
                 if let Some(value) = self.median_of(*arm, &plot.of, flow.as_deref()) {
                     let flow = flow.filter(|_| plot.by_flow);
                     let curve = [self.experiment.arms[*arm].curve.clone(), flow];
@@ -318,7 +318,8 @@ impl Report<'_> {
     }
 
     fn bars(&self, plot: &PlotSetting, arms: &[usize], scaled: impl Fn(f64) -> f64) -> Vec<Curve> {
-        let groups: BTreeSet<Option<String>> = arms.iter().flat_map(|arm| self.shown(*arm, plot)).collect();
+        let groups: BTreeSet<Option<String>> =
+            arms.iter().flat_map(|arm| self.plotted_flows(*arm, plot)).collect();
         let curve = |flow: Option<String>| {
             let value = |(index, arm): (u32, &usize)| {
                 let value = self.median_of(*arm, &plot.of, flow.as_deref())?;

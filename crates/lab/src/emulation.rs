@@ -651,7 +651,7 @@ step = [
 
     /// Makes a datagram of 500 bytes from Alice to Bob with this port, TOS byte and number in its
     /// payload.
-    fn marked(port: u16, class: u8, number: u16) -> Vec<u8> {
+    fn classed_datagram(port: u16, class: u8, number: u16) -> Vec<u8> {
         let mut packet = packet(2, 500);
         packet[1] = class;
         packet[9] = 17;
@@ -679,9 +679,9 @@ step = [
     fn low_delay_packets_overtake_and_leave_at_the_rate_of_the_link_however_late_that_is_looked_at() {
         let mut emulation = with_classes(CLASSES);
         for number in 0..5 {
-            emulation.send(ALICE, &marked(1, 0, number), at(0));
+            emulation.send(ALICE, &classed_datagram(1, 0, number), at(0));
         }
-        emulation.send(ALICE, &marked(2, LOW_DELAY, 5), at(0));
+        emulation.send(ALICE, &classed_datagram(2, LOW_DELAY, 5), at(0));
         // 500 bytes take 2 ms at 2 Mbit/s, and 2 ms after it. The first is already in transmission.
         assert_eq!(emulation.deadline(), Some(at(2_000)));
         let order: Vec<u16> =
@@ -689,7 +689,7 @@ step = [
         let position = order.iter().position(|number| *number == 5);
         assert!(position.is_some_and(|position| position <= 2), "{order:?}");
         let mut again = with_classes(CLASSES);
-        (0..5).for_each(|number| again.send(ALICE, &marked(1, 0, number), at(0)));
+        (0..5).for_each(|number| again.send(ALICE, &classed_datagram(1, 0, number), at(0)));
         let due: Vec<_> = (1..=5).map(|nth| at(2_000 * nth + 2_000)).collect();
         let arrived = arrivals(&mut again, at(9_000_000));
         assert_eq!(arrived.iter().map(|(due, _)| *due).collect::<Vec<_>>(), due);
@@ -704,7 +704,7 @@ step = [
             let now = at((from + u64::from(number)) * 1_000);
             arrived.extend(arrivals(emulation, now));
             for (port, class) in [(1, 0), (2, LOW_DELAY)] {
-                emulation.send(ALICE, &marked(port, class, number), now);
+                emulation.send(ALICE, &classed_datagram(port, class, number), now);
             }
         }
         arrived
@@ -740,7 +740,7 @@ step = [
     fn a_change_of_the_rate_keeps_what_waits() {
         let mut emulation = with_classes(CLASSES);
         for number in 0..10 {
-            emulation.send(ALICE, &marked(1, 0, number), at(995_000));
+            emulation.send(ALICE, &classed_datagram(1, 0, number), at(995_000));
         }
         let mut arrived = arrivals(&mut emulation, at(1_000_000));
         change(&mut emulation);
@@ -782,7 +782,7 @@ step = [
             for number in 0..1_000 {
                 let now = at(second * 1_000_000 + u64::from(number) * 1_000);
                 arrivals(&mut emulation, now);
-                emulation.send(ALICE, &marked(2, LOW_DELAY, number), now);
+                emulation.send(ALICE, &classed_datagram(2, LOW_DELAY, number), now);
             }
             let (_, [_, low_delay, _]) = emulation.class_uses().next().expect("a link has classes");
             left.push(low_delay.dequeued);
@@ -795,7 +795,7 @@ step = [
     fn what_has_no_room_after_a_change_is_lost() {
         let mut emulation = with_classes(CLASSES);
         for number in 0..100 {
-            emulation.send(ALICE, &marked(1, 0, number), at(0));
+            emulation.send(ALICE, &classed_datagram(1, 0, number), at(0));
         }
         let mut link = emulation.network.links[0].clone();
         let (small, same) = (CLASSES.replace("100 kB", "5 kB"), (link.from, link.to));
@@ -807,11 +807,11 @@ step = [
         assert!((89..=95).contains(&emulation.counters().lost), "{:?}", emulation.counters());
         assert_eq!(arrivals(&mut emulation, at(9_000_000)).len() as u64, 100 - emulation.counters().lost);
         let mut without_classes = with_classes(CLASSES);
-        (0..100).for_each(|number| without_classes.send(ALICE, &marked(1, 0, number), at(0)));
+        (0..100).for_each(|number| without_classes.send(ALICE, &classed_datagram(1, 0, number), at(0)));
         let mut link = without_classes.network.links[0].clone();
         link.link.scheduling = None;
         without_classes.set_link(link, at(1_000));
-        without_classes.send(ALICE, &marked(1, 0, 7), at(1_500));
+        without_classes.send(ALICE, &classed_datagram(1, 0, 7), at(1_500));
         assert_eq!(
             arrivals(&mut without_classes, at(9_000_000)),
             [(at(3_500), 7)],
@@ -831,7 +831,7 @@ step = [
             (0, None, None)
         );
         assert!(emulation.class_uses().all(|(_, uses)| uses.iter().all(|class| class.offered == 0)));
-        emulation.send(ALICE, &marked(1, 0, 7), at(0));
+        emulation.send(ALICE, &classed_datagram(1, 0, 7), at(0));
         assert_eq!(arrivals(&mut emulation, at(9_000_000)), [(at(4_000), 7)]);
     }
 
@@ -851,7 +851,7 @@ step = [
         let mut marks = 0;
         for number in 0..400 {
             let now = at(u64::from(number) * 1_000);
-            emulation.send(ALICE, &marked(2, LOW_DELAY | 2, number), now);
+            emulation.send(ALICE, &classed_datagram(2, LOW_DELAY | 2, number), now);
             while let Some(Arrival { packet, .. }) = emulation.next(now) {
                 marks += u64::from(packet[1] == LOW_DELAY | 3);
                 assert!([LOW_DELAY | 2, LOW_DELAY | 3].contains(&packet[1]));
@@ -906,7 +906,7 @@ step = [
 
         /// Returns the packets to send, with time, port, DSCP and number: bursts of several flows
         /// in both classes.
-        fn sent() -> Vec<(Time, u16, u8, u16)> {
+        fn packets_to_send() -> Vec<(Time, u16, u8, u16)> {
             let mut steps = 0;
             let packet = |number: u16| {
                 steps += u64::from(number * 7 % 5);
@@ -926,7 +926,7 @@ step = [
             let alice = world.add(TestHost::default(), SocketAddr::from(([10, 77, 0, 1], 1)));
             let bob = world.add(TestHost::default(), SocketAddr::from(([10, 77, 0, 2], 9)));
             world.connect(alice, bob, link.clone());
-            for (time, port, dscp, number) in sent() {
+            for (time, port, dscp, number) in packets_to_send() {
                 world.at(time, move |world| {
                     world.input(alice, |host, _now| host.to_send.push((port, dscp, number)));
                 });
@@ -942,13 +942,13 @@ step = [
             let mut emulation = with_classes(text);
             let mut arrived = Vec::new();
             let mut then = Some(NetworkLink { from: ALICE, to: BOB, link: then.clone() });
-            for (time, port, dscp, number) in sent() {
+            for (time, port, dscp, number) in packets_to_send() {
                 if let Some(link) = then.take_if(|_| time > CHANGES_AT) {
                     arrived.extend(arrivals(&mut emulation, CHANGES_AT));
                     emulation.set_link(link, CHANGES_AT);
                 }
                 arrived.extend(arrivals(&mut emulation, time));
-                emulation.send(ALICE, &marked(port, dscp << 2, number), time);
+                emulation.send(ALICE, &classed_datagram(port, dscp << 2, number), time);
             }
             arrived.extend(arrivals(&mut emulation, at(20_000_000)));
             arrived

@@ -52,16 +52,16 @@ mod tests {
     fn slept(every: Duration, works: Duration) -> f64 {
         let second = Duration::from_secs(1);
         let (mut now, mut due, mut slept) = (Time::START, Time::START + every, Duration::ZERO);
-        let mut wakefulness = WakeupEstimator::new(now);
+        let mut estimator = WakeupEstimator::new(now);
         while now < Time::START + second {
             if due <= now {
                 (now, due) = (now + works, due + every);
                 continue;
             }
-            let sleep = wakefulness.sleep_time(due.saturating_since(now), now);
+            let sleep = estimator.sleep_time(due.saturating_since(now), now);
             let until = now + sleep.max(Duration::from_micros(1));
             if !sleep.is_zero() {
-                wakefulness.note_sleep(now, until);
+                estimator.note_sleep(now, until);
                 slept += sleep;
             }
             now = until;

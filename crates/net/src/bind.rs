@@ -144,7 +144,7 @@ impl OverlaySockets {
     ///
     /// # Errors
     /// If the process lacks `CAP_NET_ADMIN`.
-    pub fn marked(mut self, mark: u32) -> io::Result<Self> {
+    pub fn with_mark(mut self, mark: u32) -> io::Result<Self> {
         self.sockets().try_for_each(|socket| socket_options::mark(socket, mark))?;
         self.mark = Some(mark);
         Ok(self)

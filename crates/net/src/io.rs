@@ -313,7 +313,7 @@ impl Io {
     /// to this address.
     #[must_use]
     pub fn refusal(&self, socket: SocketId, to: SocketAddr) -> Option<io::Error> {
-        let (refused, errno) = self.sockets.get(socket)?.refused()?;
+        let (refused, errno) = self.sockets.get(socket)?.last_refusal()?;
         (refused == to).then(|| errno.into())
     }
 

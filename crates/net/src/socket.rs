@@ -81,7 +81,7 @@ impl Batching {
 
     /// Records that the kernel refused a run with this segment length, but accepts single
     /// datagrams.
-    fn refused(&mut self, segment_bytes: usize) {
+    fn record_refusal(&mut self, segment_bytes: usize) {
         self.refusals += 1;
         self.segment_bytes_max = segment_bytes.saturating_sub(1);
         if self.refusals >= REFUSALS_MAX {
@@ -160,13 +160,13 @@ impl UdpSocket {
     /// Records that the kernel refused a run with this segment length, but accepts single
     /// datagrams.
     pub(crate) fn on_gso_refused(&mut self, segment_bytes: usize) {
-        self.batching.refused(segment_bytes);
+        self.batching.record_refusal(segment_bytes);
         let Batching { segments_max, segment_bytes_max, .. } = self.batching;
         tracing::debug!(socket = %self.local, segments_max, segment_bytes_max, "kernel refused GSO");
     }
 
     /// Returns the destination and the error of the last datagram if the kernel refused it.
-    pub(crate) const fn refused(&self) -> Option<(SocketAddr, Errno)> {
+    pub(crate) const fn last_refusal(&self) -> Option<(SocketAddr, Errno)> {
         self.refused
     }
 

@@ -357,9 +357,9 @@ mod tests {
         let relays = |service, prices| number(cost(service, &flow, prices).relays());
         let forwarding = [relays(Service::Forwarding, &free), relays(Service::Forwarding, &charged)];
         let coding = [relays(Service::Coding, &free), relays(Service::Coding, &charged)];
-        let shown = |costs: [f64; 2]| costs.map(|cost| format!("{cost:.2}"));
-        assert_eq!(shown(forwarding), ["12.88", "26.38"]);
-        assert_eq!(shown(coding), ["1.89", "9.99"]);
+        let format_costs = |costs: [f64; 2]| costs.map(|cost| format!("{cost:.2}"));
+        assert_eq!(format_costs(forwarding), ["12.88", "26.38"]);
+        assert_eq!(format_costs(coding), ["1.89", "9.99"]);
         assert!((1.9..2.1).contains(&(forwarding[1] / forwarding[0])));
         assert!((0.35..0.45).contains(&(coding[1] / forwarding[1])));
     }
@@ -372,10 +372,11 @@ mod tests {
         let threshold = |ingress_out, egress_out| {
             break_even(Service::Coding, Service::Caching, &flow, &prices(ingress_out, egress_out))
         };
-        let shown =
+        let format_thresholds =
             |threshold: Option<Probability>| threshold.map(|loss| (loss.value() * 1e3).round() / 10.0);
         let thresholds = [(0.02, 0.05), (0.02, 0.09), (0.02, 0.154), (0.05, 0.154), (0.098, 0.09)];
-        let found = thresholds.map(|(ingress_out, egress_out)| shown(threshold(ingress_out, egress_out)));
+        let found =
+            thresholds.map(|(ingress_out, egress_out)| format_thresholds(threshold(ingress_out, egress_out)));
         assert_eq!(found, [Some(42.5), Some(23.6), Some(13.8), Some(43.2), None]);
     }
 

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`agent`] | agent: sends, repairs and receives the flows of applications |
 //! | [`conventions`] | conventions between agents: subjects, flow numbers, relay paths |
+//! | [`copy_selection`] | selection of packets worth a copy |
 //! | `counters` | macro for counters with names |
 //! | `growth` | tables that grow in small steps |
 //! | `index_table` | hash table from keys to small numbers |
 //! | [`limits`] | limits of this crate, each with its reason |
 //! | `local_addresses` | local addresses that received datagrams |
-//! | [`marking`] | selection of packets worth a copy |
 //! | `network_path` | local and remote address of a datagram |
 //! | `outbox` | queues of outputs |
 //! | [`parts`] | parts of both state machines: loss timer, batcher, pacer and others |
@@ -24,12 +24,12 @@ extern crate alloc;
 
 pub mod agent;
 pub mod conventions;
+pub mod copy_selection;
 mod counters;
 mod growth;
 mod index_table;
 pub mod limits;
 mod local_addresses;
-pub mod marking;
 mod network_path;
 mod outbox;
 pub mod parts;

@@ -60,8 +60,8 @@ fn the_packet_log_and_its_index_allocate_nothing() {
 
 #[test]
 fn the_account_of_a_flow_with_losses_allocates_nothing() {
-    let patience = NackTimers { packets: 3, time: Duration::from_millis(5), nacks_max: 2 };
-    let mut tracker = GapTracker::new(patience);
+    let timers = NackTimers { packets: 3, time: Duration::from_millis(5), nacks_max: 2 };
+    let mut tracker = GapTracker::new(timers);
     let mut resequencer = Resequencer::new(0, Bytes::new(1 << 20));
     let mut timer = TwoState::new(AGAIN);
     let (mut random, mut asked, mut delivered) = (random(1), 0, 0);
@@ -85,14 +85,13 @@ fn the_account_of_a_flow_with_losses_allocates_nothing() {
 fn placement_allocates_nothing() {
     let spending = RedundancyPolicy::TokenBucket { percent: 120, reserve: Bytes::new(38_400) };
     let settings = BatcherSettings { batch_packets: 8, batch_repairs: 2, queues: 64, redundancy: spending };
-    let mut placement = Batcher::new(settings, FullestFirst);
+    let mut batcher = Batcher::new(settings, FullestFirst);
     let (mut random, mut batches) = (random(1), 0);
     let allocations = after_warm_up(|step| {
-        batches += core::iter::from_fn(|| placement.expire(at(step))).count();
+        batches += core::iter::from_fn(|| batcher.expire(at(step))).count();
         let slot = u32::try_from(below(40, &mut random)).expect("below 40");
         let flow = BatchedFlow { slot, class: CodingClass::SHARED, receiver: slot / 10, sender: 0 };
-        let decision =
-            placement.add(&BatchPacket { flow, bytes: 1_200 }, Duration::from_millis(40), at(step));
+        let decision = batcher.add(&BatchPacket { flow, bytes: 1_200 }, Duration::from_millis(40), at(step));
         batches += usize::from(decision.closed_after.is_some());
     });
     assert_eq!((allocations, batches > 10_000), (0, true));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use byway_code::Engine;
 use byway_proto::CodingRates;
 use byway_proto::agent::{
-    Agent, Duplication, FlowSettings, ReceiveFlowId, SendFlowId, Traffic as Carried, flow_between,
+    Agent, Duplication, FlowSettings, ReceiveFlowId, SendFlowId, Traffic as TrafficKind, flow_between,
 };
 use byway_proto::relay::{Authority, Relay, RelaySettings};
 use byway_sim::overlay::topology::{self, AgentNode, RelayNode};
@@ -527,9 +527,9 @@ const fn duplication(load: &Load) -> Duplication {
     }
 }
 
-const fn traffic_kind(load: &Load) -> Carried {
+const fn traffic_kind(load: &Load) -> TrafficKind {
     match load {
-        Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => Carried::Datagrams,
-        Load::Segments(_) => Carried::CongestionControlled,
+        Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => TrafficKind::Datagrams,
+        Load::Segments(_) => TrafficKind::CongestionControlled,
     }
 }

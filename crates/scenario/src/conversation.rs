@@ -211,8 +211,8 @@ impl Conversation {
         if transfer.syn_ack.is_none()
             && let (Some(connected), Some((server, _))) = (timed.connected, self.server.connection(at_server))
         {
-            transfer.syn = Some(server.opened().saturating_since(transfer.begun));
-            transfer.syn_ack = Some(connected.saturating_since(server.opened()));
+            transfer.syn = Some(server.opened_at().saturating_since(transfer.begun));
+            transfer.syn_ack = Some(connected.saturating_since(server.opened_at()));
         }
         let (completion, has_failed) = match timed.task {
             tcp::TcpApplication::Fetch(fetch) => (fetch.completion(), fetch.has_failed()),
@@ -257,7 +257,11 @@ impl Conversation {
     /// up payloads.
     pub(crate) fn close(mut self, now: Time) -> (Vec<Transfer>, Vec<u64>, Statistics) {
         for host in [&self.client, &self.server] {
-            assert_eq!((host.misplaced(), host.damaged()), (0, 0), "segments arrive as they were sent");
+            assert_eq!(
+                (host.misplaced_segments(), host.damaged()),
+                (0, 0),
+                "segments arrive as they were sent"
+            );
         }
         if self.is_bulk() && Time::START + self.plan.begin < now {
             self.note_second();

@@ -181,7 +181,7 @@ mod tests {
 
     /// Returns the times after the first, in milliseconds, with the number of packets, and the
     /// length of the last one.
-    fn sent(bursts: &[Burst]) -> Vec<(u64, u32, usize)> {
+    fn summarize_bursts(bursts: &[Burst]) -> Vec<(u64, u32, usize)> {
         let since = |burst: &Burst| (burst.at - bursts[0].at).as_millis();
         bursts.iter().map(|burst| (since(burst), burst.packets, burst.last_bytes)).collect()
     }
@@ -190,10 +190,10 @@ mod tests {
     fn recorded_frames_are_sent_in_packets_at_once_or_spread_and_begin_again() {
         let found = bursts(video(0), 1);
         let wanted = [(0, 3, 50), (30, 1, 90), (60, 1, 16), (90, 3, 50)];
-        assert_eq!(sent(&found[..4]), wanted, "packets of 100 bytes, the last of 16 at least");
+        assert_eq!(summarize_bursts(&found[..4]), wanted, "packets of 100 bytes, the last of 16 at least");
         let spread = bursts(video(15), 1);
         let wanted = [(0, 1, 100), (5, 1, 100), (10, 1, 50), (30, 1, 90), (60, 1, 16), (90, 1, 100)];
-        assert_eq!(sent(&spread[..6]), wanted);
+        assert_eq!(summarize_bursts(&spread[..6]), wanted);
         assert_eq!(found[0].at, spread[0].at);
     }
 

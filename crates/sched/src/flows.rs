@@ -60,19 +60,21 @@ impl FlowKey {
         // One call for all fields takes half as long as one for each. Hashing takes most of a
         // queue's time for a packet.
         FlowHash(match (flow.source, flow.destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                self.0.hash(&joined::<16>(&[&source.octets(), &destination.octets(), &rest.to_le_bytes()]))
-            }
+            (IpAddr::V4(source), IpAddr::V4(destination)) => self.0.hash(&join_bytes::<16>(&[
+                &source.octets(),
+                &destination.octets(),
+                &rest.to_le_bytes(),
+            ])),
             (source, destination) => {
                 let [source, destination] = [source, destination].map(|address| address_v6(address).octets());
-                self.0.hash(&joined::<40>(&[&source, &destination, &rest.to_le_bytes()]))
+                self.0.hash(&join_bytes::<40>(&[&source, &destination, &rest.to_le_bytes()]))
             }
         })
     }
 }
 
 /// Joins byte strings of `N` bytes in total.
-fn joined<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
+fn join_bytes<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
     let mut all = [0; N];
     let mut rest = &mut all[..];
     for part in parts {

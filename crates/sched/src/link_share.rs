@@ -48,13 +48,13 @@ mod tests {
     fn an_allotment_is_what_a_scheduler_of_this_crate_has() {
         let settings =
             Settings::new(Rate::from_megabits_per_second(100), Bytes::new(1_514)).expect("a usual link");
-        let allotment = LinkShare::of(&settings, [10, 10, 0], Bytes::new(1_514));
-        assert_eq!(allotment.rates.map(Rate::bits_per_second), [66_666_666, 33_333_333, 0]);
+        let share = LinkShare::of(&settings, [10, 10, 0], Bytes::new(1_514));
+        assert_eq!(share.rates.map(Rate::bits_per_second), [66_666_666, 33_333_333, 0]);
         // A third of 125,000 bytes, less 2·(1,514·2 + 1,514)/3.
-        assert_eq!(allotment.buffers[1], Bytes::new(41_666 - 3_028));
-        assert_eq!(allotment.buffers[0], Bytes::new(3_125_000 - (41_666 - 3_028)));
-        assert_eq!(allotment.buffers[2], Bytes::ZERO, "no third class");
-        assert_eq!(allotment.delay, Duration::from_millis(10));
-        assert_eq!(allotment, LinkShare::of(&settings, [0; 3], Bytes::new(1_514)), "as if one each");
+        assert_eq!(share.buffers[1], Bytes::new(41_666 - 3_028));
+        assert_eq!(share.buffers[0], Bytes::new(3_125_000 - (41_666 - 3_028)));
+        assert_eq!(share.buffers[2], Bytes::ZERO, "no third class");
+        assert_eq!(share.delay, Duration::from_millis(10));
+        assert_eq!(share, LinkShare::of(&settings, [0; 3], Bytes::new(1_514)), "as if one each");
     }
 }

@@ -84,43 +84,43 @@ mod tests {
 
     /// Returns the number of marked packets in ten seconds at this sojourn time, with one packet
     /// each millisecond.
-    fn marked(governor: &mut Pi2Aqm, from: Time, waited: Duration) -> usize {
+    fn count_marked(aqm: &mut Pi2Aqm, from: Time, waited: Duration) -> usize {
         let times = (0..10_000).map(|millis| from + Duration::from_millis(millis));
-        times.filter(|now| governor.should_signal(waited, true, 1.0, *now)).count()
+        times.filter(|now| aqm.should_signal(waited, true, 1.0, *now)).count()
     }
 
     #[test]
     fn who_waits_longer_than_the_target_is_told_ever_more_and_who_does_not_is_not() {
         let target = Duration::from_millis(10);
-        let mut governor = Pi2Aqm::new(target * 2, Time::START);
-        assert_eq!(marked(&mut governor, Time::START, target / 2), 0);
+        let mut aqm = Pi2Aqm::new(target * 2, Time::START);
+        assert_eq!(count_marked(&mut aqm, Time::START, target / 2), 0);
         let later = |seconds| Time::START + Duration::from_secs(seconds);
-        let some = marked(&mut governor, later(10), target * 3);
-        let more = marked(&mut governor, later(20), target * 3);
+        let some = count_marked(&mut aqm, later(10), target * 3);
+        let more = count_marked(&mut aqm, later(20), target * 3);
         assert!(some > 0 && more > some && more <= 2_500, "{some} {more}");
-        let less = marked(&mut governor, later(30), Duration::ZERO);
+        let less = count_marked(&mut aqm, later(30), Duration::ZERO);
         assert!(less < more, "{less}");
     }
 
     #[test]
     fn a_short_spike_passes_and_a_long_pause_is_forgotten() {
         let target = Duration::from_millis(10);
-        let mut governor = Pi2Aqm::new(target * 2, Time::START);
+        let mut aqm = Pi2Aqm::new(target * 2, Time::START);
         let spike = (0..50).map(|millis| Time::START + Duration::from_millis(millis));
-        assert_eq!(spike.filter(|now| governor.should_signal(target * 4, true, 1.0, *now)).count(), 0);
-        marked(&mut governor, Time::START + Duration::from_secs(1), target * 5);
+        assert_eq!(spike.filter(|now| aqm.should_signal(target * 4, true, 1.0, *now)).count(), 0);
+        count_marked(&mut aqm, Time::START + Duration::from_secs(1), target * 5);
         let later = Time::START + Duration::from_secs(60);
-        assert!(!governor.should_signal(Duration::ZERO, true, 1.0, later) && governor.level == 0.0);
+        assert!(!aqm.should_signal(Duration::ZERO, true, 1.0, later) && aqm.level == 0.0);
     }
 
     #[test]
     fn short_packets_are_hardly_ever_dropped() {
-        let mut governor = Pi2Aqm::new(Duration::from_millis(20), Time::START);
+        let mut aqm = Pi2Aqm::new(Duration::from_millis(20), Time::START);
         let mut dropped = [0_u32; 2];
         for millis in 0..20_000 {
             let now = Time::START + Duration::from_millis(millis);
-            let [of_short, of_long] = [0.03, 1.0]
-                .map(|length| governor.should_signal(Duration::from_millis(30), false, length, now));
+            let [of_short, of_long] =
+                [0.03, 1.0].map(|length| aqm.should_signal(Duration::from_millis(30), false, length, now));
             dropped[0] += u32::from(of_short);
             dropped[1] += u32::from(of_long);
         }

@@ -61,7 +61,7 @@ mod tests {
 
     /// Returns the bytes of both parties after `packets` packets of these lengths, with both always
     /// backlogged.
-    fn sent(weights: [u64; 2], lengths: [u32; 2], packets: u64) -> [u64; 2] {
+    fn bytes_sent(weights: [u64; 2], lengths: [u32; 2], packets: u64) -> [u64; 2] {
         let (mut split, mut sent) = (WeightedShare::new(weights), [0; 2]);
         for packet in 0..packets {
             if packet % 1_000 == 0 {
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn bytes_are_shared_by_weights_whatever_the_lengths() {
         for (weights, lengths) in [([2, 1], [1_500, 1_500]), ([2, 1], [1_500, 100]), ([5, 3], [40, 1_500])] {
-            let [first, second] = sent(weights, lengths, 100_000);
+            let [first, second] = bytes_sent(weights, lengths, 100_000);
             let [wanted, found] = [first * weights[1], second * weights[0]];
             assert!(wanted.abs_diff(found) <= wanted / 20, "{weights:?} {lengths:?}: {first} {second}");
         }

@@ -184,10 +184,10 @@ fn bytes_are_as_configured() {
     let (world, run) = run(set_up, 1);
     let sent = |from, to, overhead| {
         let of_length = |(length, _): &(usize, u64)| *length == datagram + overhead;
-        world.observer().sent(from, to).find(of_length).map_or(0, |(_, count)| count)
+        world.observer().packets_by_length(from, to).find(of_length).map_or(0, |(_, count)| count)
     };
     let others = |from, to, overheads: &[usize]| -> usize {
-        let rest = world.observer().sent(from, to);
+        let rest = world.observer().packets_by_length(from, to);
         let rest =
             rest.filter(|(length, _)| !overheads.iter().any(|overhead| datagram + overhead == *length));
         rest.map(|(length, count)| length * usize::try_from(count).expect("few")).sum()
@@ -263,7 +263,7 @@ fn the_repair_of_the_longest_packets_is_no_longer_than_a_path_bears() {
     };
     let (world, run) = run(set_up, 1);
     let (longest, count) =
-        world.observer().sent(run.ingress, run.egress).last().expect("repair packets were sent");
+        world.observer().packets_by_length(run.ingress, run.egress).last().expect("repair packets were sent");
     assert!(longest <= 1_472 && count >= 1_000, "{count} packets of {longest} bytes");
 }
 

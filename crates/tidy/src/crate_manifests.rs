@@ -112,7 +112,7 @@ mod tests {
 
     const NO_FINDINGS: [&str; 0] = [];
 
-    fn found(crate_files: &[(&str, &str)]) -> Vec<String> {
+    fn findings_in(crate_files: &[(&str, &str)]) -> Vec<String> {
         let mut files = vec![SourceFile::new("Cargo.toml", ROOT)];
         files.extend(crate_files.iter().map(|(path, text)| SourceFile::new(*path, *text)));
         findings(&files).iter().map(ToString::to_string).collect()
@@ -125,7 +125,7 @@ mod tests {
             ("crates/code/src/lib.rs", "//! A.\n"),
             ("crates/x.md", ""),
         ];
-        assert_eq!(found(&files), NO_FINDINGS);
+        assert_eq!(findings_in(&files), NO_FINDINGS);
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
             let files =
                 [("crates/code/Cargo.toml", manifest.as_str()), ("crates/code/src/main.rs", "//! A.\n")];
             let expected = "crates/code/Cargo.toml:1: the crate has no description: add `description = \"...\"` to its [package]";
-            assert_eq!(found(&files), [expected]);
+            assert_eq!(findings_in(&files), [expected]);
         }
     }
 
@@ -144,28 +144,28 @@ mod tests {
         let manifest = "[package]\ndescription = \"A\"\n[lints.rust]\nunsafe_code = \"allow\"\n";
         let files = [("crates/code/Cargo.toml", manifest), ("crates/code/src/main.rs", "//! A.\n")];
         let expected = "crates/code/Cargo.toml:1: the crate escapes the workspace's lints: add `workspace = true` under [lints]";
-        assert_eq!(found(&files), [expected]);
+        assert_eq!(findings_in(&files), [expected]);
     }
 
     #[test]
     fn a_crate_outside_the_workspace_is_found() {
         let files = [("crates/tidy/Cargo.toml", MANIFEST), ("crates/tidy/src/lib.rs", "//! C.\n")];
         let expected = "Cargo.toml:1: crates/tidy is not a member of the workspace: add it to `members`";
-        assert_eq!(found(&files), [expected]);
+        assert_eq!(findings_in(&files), [expected]);
     }
 
     #[test]
     fn the_fuzz_targets_are_a_crate_like_others() {
         let files = [("fuzz/targets/Cargo.toml", MANIFEST), ("fuzz/targets/src/lib.rs", "//! C.\n")];
         let expected = "Cargo.toml:1: fuzz/targets is not a member of the workspace: add it to `members`";
-        assert_eq!(found(&files), [expected]);
-        assert_eq!(found(&[("fuzz/Cargo.toml", ""), ("fuzz/fuzz_targets/a.rs", "")]), NO_FINDINGS);
+        assert_eq!(findings_in(&files), [expected]);
+        assert_eq!(findings_in(&[("fuzz/Cargo.toml", ""), ("fuzz/fuzz_targets/a.rs", "")]), NO_FINDINGS);
     }
 
     #[test]
     fn a_crate_on_neither_list_is_found() {
         let files = [("crates/new/Cargo.toml", MANIFEST), ("crates/new/src/lib.rs", "//! New.\n")];
-        let found = found(&files);
+        let found = findings_in(&files);
         assert!(
             found.iter().any(|finding| finding.contains("neither on the list of pure crates")),
             "{found:?}"
@@ -177,7 +177,7 @@ mod tests {
         let files =
             [("crates/code/Cargo.toml", MANIFEST), ("crates/code/src/lib.rs", "#![no_std]\n//! A.\n")];
         let expected = "crates/code/src/lib.rs:1: the crate does not say what it is for: begin with `//! What it is for`";
-        assert_eq!(found(&files), [expected]);
-        assert_eq!(found(&files[..1]).len(), 1);
+        assert_eq!(findings_in(&files), [expected]);
+        assert_eq!(findings_in(&files[..1]).len(), 1);
     }
 }

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::finding::NONE;
 
-    fn found(questions: usize, others: usize) -> Vec<Finding> {
+    fn findings_in(questions: usize, others: usize) -> Vec<Finding> {
         let text =
             "/// What it is.\nstruct A;\n".repeat(questions) + &"/// A type.\nstruct B;\n".repeat(others);
         findings(&[SourceFile::new("crates/a/src/lib.rs", text)])
@@ -73,12 +73,12 @@ mod tests {
 
     #[test]
     fn few_questions_are_right() {
-        assert_eq!(found(6, 94), NONE);
+        assert_eq!(findings_in(6, 94), NONE);
     }
 
     #[test]
     fn many_questions_are_found_in_their_crate() {
-        let found = found(7, 93);
+        let found = findings_in(7, 93);
         assert_eq!((found.len(), found[0].path.as_str()), (1, "crates/a"));
         assert!(found[0].problem.starts_with("7 of 100 doc comments"), "{}", found[0].problem);
     }

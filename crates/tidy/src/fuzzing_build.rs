@@ -44,7 +44,7 @@ fn names_fuzzing(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(path: &str, text: &str) -> Vec<String> {
+    fn findings_in(path: &str, text: &str) -> Vec<String> {
         findings(&[SourceFile::new(path, text)]).iter().map(ToString::to_string).collect()
     }
 
@@ -53,8 +53,8 @@ mod tests {
     #[test]
     fn a_product_without_the_guard_is_found() {
         for product in PRODUCTS {
-            assert_eq!(found(product, GUARDED), [""; 0]);
-            assert_eq!(found(product, "//! A.\n").len(), 1, "{product}");
+            assert_eq!(findings_in(product, GUARDED), [""; 0]);
+            assert_eq!(findings_in(product, "//! A.\n").len(), 1, "{product}");
         }
     }
 
@@ -63,15 +63,18 @@ mod tests {
         let text = "fn f() {\n    if cfg!(fuzzing) {}\n}\n";
         let remedy = "let crates/wire/src/seal/primitives.rs be the only file that differs in fuzzing builds";
         let expected = format!("crates/proto/src/lib.rs:2: a condition on fuzzing: {remedy}");
-        assert_eq!(found("crates/proto/src/lib.rs", text), [expected]);
-        assert_eq!(found(SEAM, text), [""; 0]);
-        assert_eq!(found("crates/net/src/lib.rs", &format!("{GUARDED}#[cfg(not(fuzzing))]\n")).len(), 1);
+        assert_eq!(findings_in("crates/proto/src/lib.rs", text), [expected]);
+        assert_eq!(findings_in(SEAM, text), [""; 0]);
+        assert_eq!(
+            findings_in("crates/net/src/lib.rs", &format!("{GUARDED}#[cfg(not(fuzzing))]\n")).len(),
+            1
+        );
     }
 
     #[test]
     fn prose_about_fuzzing_is_no_condition() {
         assert_eq!(
-            found("crates/proto/src/lib.rs", "// Deeper than --cfg fuzzing goes.\n#[cfg(test)]\n"),
+            findings_in("crates/proto/src/lib.rs", "// Deeper than --cfg fuzzing goes.\n#[cfg(test)]\n"),
             [""; 0]
         );
     }

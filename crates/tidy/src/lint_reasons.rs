@@ -32,21 +32,21 @@ mod tests {
 
     const NO_FINDINGS: [&str; 0] = [];
 
-    fn found(text: &str) -> Vec<String> {
+    fn findings_in(text: &str) -> Vec<String> {
         let found = findings(&[SourceFile::new("a.rs", text)]);
         found.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_reason_is_enough() {
-        assert_eq!(found("#[allow(unused, reason = \"kept for the borrow\")]\nfn f() {}"), NO_FINDINGS);
-        assert_eq!(found("#![deny(unused)]"), NO_FINDINGS);
+        assert_eq!(findings_in("#[allow(unused, reason = \"kept for the borrow\")]\nfn f() {}"), NO_FINDINGS);
+        assert_eq!(findings_in("#![deny(unused)]"), NO_FINDINGS);
     }
 
     #[test]
     fn a_missing_reason_is_found() {
         let expected = "a.rs:2: allow(clippy unwrap_used) without a reason: add `reason = \"...\"`";
-        assert_eq!(found("\n#[allow(clippy::unwrap_used)]\nfn f() {}"), [expected]);
-        assert_eq!(found("#![cfg_attr(test, expect(unused))]").len(), 1);
+        assert_eq!(findings_in("\n#[allow(clippy::unwrap_used)]\nfn f() {}"), [expected]);
+        assert_eq!(findings_in("#![cfg_attr(test, expect(unused))]").len(), 1);
     }
 }

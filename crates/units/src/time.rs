@@ -255,14 +255,14 @@ mod tests {
 
     #[test]
     fn a_duration_is_shown_in_its_natural_unit() {
-        let shown = |nanos| Duration::from_nanos(nanos).to_string();
-        assert_eq!(shown(0), "0 s");
-        assert_eq!(shown(999), "999 ns");
-        assert_eq!(shown(1_000), "1 us");
-        assert_eq!(shown(1_500_000), "1.5 ms");
-        assert_eq!(shown(999_999_999), "999.999999 ms");
-        assert_eq!(shown(60_000_000_001), "60.000000001 s");
-        assert_eq!(shown(u64::MAX), "18446744073.709551615 s");
+        let text_of = |nanos| Duration::from_nanos(nanos).to_string();
+        assert_eq!(text_of(0), "0 s");
+        assert_eq!(text_of(999), "999 ns");
+        assert_eq!(text_of(1_000), "1 us");
+        assert_eq!(text_of(1_500_000), "1.5 ms");
+        assert_eq!(text_of(999_999_999), "999.999999 ms");
+        assert_eq!(text_of(60_000_000_001), "60.000000001 s");
+        assert_eq!(text_of(u64::MAX), "18446744073.709551615 s");
     }
 
     #[test]

@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn a_packet_that_is_copied_later_is_taken_out() {
-        let uncopied = UnprotectedMask::NONE.then(false).then(true).then(false);
-        assert_eq!(uncopied.bits(), 0b101);
-        let without = |before| uncopied.except(before).bits();
+        let unprotected = UnprotectedMask::NONE.then(false).then(true).then(false);
+        assert_eq!(unprotected.bits(), 0b101);
+        let without = |before| unprotected.except(before).bits();
         assert_eq!([without(0), without(1), without(2), without(3)], [0b101, 0b100, 0b101, 0b001]);
         assert_eq!((without(7), without(u64::MAX)), (0b101, 0b101));
     }

@@ -280,11 +280,11 @@ mod tests {
 
     #[test]
     fn counts_and_lengths_out_of_bounds_are_refused() {
-        let shown = |result: Result<_, ParseError>| std::format!("{}", result.expect_err("illegal"));
-        assert_eq!(shown(parse_pairs(&[(5, 8_193)])), ILLEGAL_LENGTH);
-        assert_eq!(shown(parse_pairs(&[(5, 0)])), ILLEGAL_LENGTH.replace("8193", "0"));
+        let error_text = |result: Result<_, ParseError>| std::format!("{}", result.expect_err("illegal"));
+        assert_eq!(error_text(parse_pairs(&[(5, 8_193)])), ILLEGAL_LENGTH);
+        assert_eq!(error_text(parse_pairs(&[(5, 0)])), ILLEGAL_LENGTH.replace("8193", "0"));
         let many: Vec<_> = (0..33).map(|number| (2 * number, 1)).collect();
-        assert_eq!(shown(parse_pairs(&many)), "test: number of ranges is 33, allowed is 0 to 32");
+        assert_eq!(error_text(parse_pairs(&many)), "test: number of ranges is 33, allowed is 0 to 32");
         assert_eq!(parse_pairs(&many[..32]), Ok(many[..32].to_vec()));
         assert!(matches!(parse(&[1, 0, 0, 0, 0, 0]), Err(ParseError::TooShort { needed: 6, left: 5, .. })));
     }

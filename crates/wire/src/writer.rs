@@ -8,7 +8,7 @@ pub(crate) const MESSAGE_HEADER_BYTES: usize = 3;
 
 /// Writes messages into the plaintext of a packet.
 ///
-/// A message that does not fit is refused whole: [`Writer::written`] returns complete messages
+/// A message that does not fit is refused whole: [`Writer::as_bytes`] returns complete messages
 /// only. The bytes after them are scratch.
 #[derive(Debug)]
 pub struct Writer<'a> {
@@ -39,13 +39,13 @@ impl<'a> Writer<'a> {
 
     /// Returns the encoded messages written so far.
     #[must_use]
-    pub fn written(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.buffer[..self.length]
     }
 
     /// Returns the encoded messages written so far, for sealing in place.
     #[must_use]
-    pub fn into_written(self) -> &'a mut [u8] {
+    pub fn into_bytes(self) -> &'a mut [u8] {
         &mut self.buffer[..self.length]
     }
 
@@ -165,9 +165,9 @@ mod tests {
         assert_eq!(writer.append(7, |output| output.u16(0x0102)), Ok(()));
         let refused = writer.append(8, |output| output.bytes(&[1, 2, 3]));
         assert_eq!(refused, Err(MessageFullError { message_type: 8, needed: 6, remaining: 5 }));
-        assert_eq!((writer.written(), writer.remaining()), ([7, 0, 2, 1, 2].as_slice(), 5));
+        assert_eq!((writer.as_bytes(), writer.remaining()), ([7, 0, 2, 1, 2].as_slice(), 5));
         assert_eq!(writer.append(9, |output| output.u16(0x0304)), Ok(()));
-        assert_eq!(writer.into_written(), [7, 0, 2, 1, 2, 9, 0, 2, 3, 4]);
+        assert_eq!(writer.into_bytes(), [7, 0, 2, 1, 2, 9, 0, 2, 3, 4]);
     }
 
     #[test]

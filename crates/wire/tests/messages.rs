@@ -46,7 +46,7 @@ fn fits_exactly(message: &Message<'_>, bytes: &[u8]) {
     let mut buffer = vec![0xAA; bytes.len()];
     let mut writer = Writer::new(&mut buffer);
     assert_eq!(message.emit(&mut writer), Ok(()));
-    assert_eq!((writer.remaining(), writer.written()), (0, bytes));
+    assert_eq!((writer.remaining(), writer.as_bytes()), (0, bytes));
 
     let mut buffer = vec![0xAA; bytes.len() + 5 - 1];
     let mut writer = Writer::new(&mut buffer);
@@ -58,7 +58,7 @@ fn fits_exactly(message: &Message<'_>, bytes: &[u8]) {
         remaining: bytes.len() - 1,
     };
     assert_eq!(message.emit(&mut writer), Err(full));
-    assert_eq!(writer.written(), [255, 0, 2, 7, 8]);
+    assert_eq!(writer.as_bytes(), [255, 0, 2, 7, 8]);
 }
 
 /// Checks that a body cut anywhere is read or rejected, and that the next message is read.
@@ -384,7 +384,7 @@ fn a_grant_longer_than_any_packet_does_not_fit() {
     register.grant = &grant;
     let mut buffer = vec![0; 100_000];
     let mut writer = Writer::new(&mut buffer);
-    assert!(register.emit(&mut writer).is_err() && writer.written().is_empty());
+    assert!(register.emit(&mut writer).is_err() && writer.as_bytes().is_empty());
 }
 
 fn bytes_of_a_register() -> Vec<u8> {

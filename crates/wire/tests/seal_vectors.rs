@@ -110,7 +110,7 @@ fn sections(kind: &str) -> Vec<Section> {
     sections
 }
 
-fn written(section: &Section) -> (Vec<u8>, AwaitedResponse) {
+fn write_initiation(section: &Section) -> (Vec<u8>, AwaitedResponse) {
     let initiation = Initiation {
         purpose: section.purpose(),
         suite: section.suite(),
@@ -146,7 +146,7 @@ fn accepted(section: &Section) -> (Vec<u8>, SplitKeys) {
 
 /// Returns the initiator's keys, then the responder's.
 fn keys(section: &Section) -> (SplitKeys, SplitKeys) {
-    let (_, mut awaited) = written(section);
+    let (_, mut awaited) = write_initiation(section);
     let Response { keys, .. } = awaited.read(section.response()).expect("vectors are valid");
     (keys, accepted(section).1)
 }
@@ -160,7 +160,7 @@ fn handshakes_are_the_published_ones() {
             let public = section.secret(&format!("{side}-secret")).public_key();
             assert_eq!(public.bytes(), section.get(&format!("{side}-key")));
         }
-        assert_eq!(written(&section).0, section.get("initiation"), "{}", section.title);
+        assert_eq!(write_initiation(&section).0, section.get("initiation"), "{}", section.title);
         assert_eq!(accepted(&section).0, section.get("response"), "{}", section.title);
         let (ours, theirs) = keys(&section);
         assert_eq!((ours.send(), ours.receive()), (theirs.receive(), theirs.send()));
@@ -181,7 +181,7 @@ impl Random for ScriptedRandom {
 #[test]
 fn cookies_are_the_published_ones() {
     for section in sections("handshake") {
-        let (mut packet, awaited) = written(&section);
+        let (mut packet, awaited) = write_initiation(&section);
         let responder = Responder::new(section.secret("responder-secret"));
         let mut jar = CookieJar::new(PublicKey::from_bytes(section.array("responder-key")));
         let address = section.address();

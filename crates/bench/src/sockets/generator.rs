@@ -59,7 +59,7 @@ trait Load: Send + 'static {
     fn send(&mut self, packets: u64, io: &mut Io);
 
     /// Returns the number of packets sent since the start.
-    fn sent(&self) -> u64;
+    fn packets_sent(&self) -> u64;
 
     fn received(&mut self, arrival: Arrival<'_>, is_running: bool, io: &mut Io);
 
@@ -89,7 +89,7 @@ impl<L: Load> Role for Generator<L> {
             return;
         }
         let relayed = self.progress.packets();
-        let in_flight = self.load.sent().saturating_sub(relayed + self.lost);
+        let in_flight = self.load.packets_sent().saturating_sub(relayed + self.lost);
         if relayed != self.last_progress.0 {
             self.last_progress = (relayed, io.now());
         } else if io.now().saturating_since(self.last_progress.1) > LOSS_TIMEOUT {
@@ -160,7 +160,7 @@ impl Load for PlainLoad {
         self.sent += packets;
     }
 
-    fn sent(&self) -> u64 {
+    fn packets_sent(&self) -> u64 {
         self.sent
     }
 
@@ -268,7 +268,7 @@ impl Load for OverlayLoad {
         }
     }
 
-    fn sent(&self) -> u64 {
+    fn packets_sent(&self) -> u64 {
         self.agents.as_ref().map_or(0, |[(_, sender), _]| sender.counters().copies)
     }
 

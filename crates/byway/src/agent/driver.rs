@@ -9,7 +9,7 @@ use byway_api::{AgentStatus, NetworkMap};
 use byway_net::{Arrival, Io, PacketTooBig, QueuedPacket, Role, SocketId, Verdict};
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, Traffic};
 use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, PairLimits, PairUse, Subject};
-use byway_proto::marking::{Marking, MarkingInput};
+use byway_proto::copy_selection::{Marking, MarkingInput};
 use byway_proto::{LocalAddress, Priority, Transmit};
 use byway_units::{AgentId, FlowId, Time};
 use tokio::sync::oneshot;

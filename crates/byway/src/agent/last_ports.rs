@@ -49,7 +49,7 @@ impl<'a> LastPorts<'a> {
             let Some((wanted, asked)) = remembered else {
                 return Err(error);
             };
-            tracing::info!(%wanted, "the port of the last run is not free: the system chooses another");
+            tracing::info!(%wanted, "cannot bind the port of the last run: it is in use; the system chooses another");
             *wanted = *asked;
         }
     }

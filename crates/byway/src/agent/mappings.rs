@@ -15,8 +15,8 @@ use byway_net::SocketId;
 use byway_proto::LocalAddress;
 use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId, Traffic};
 use byway_proto::conventions::{PairLimits, PairUse};
+use byway_proto::copy_selection::{Marking, MarkingInput};
 use byway_proto::limits::FLOW_PAIR_IDLE;
-use byway_proto::marking::{Marking, MarkingInput};
 use byway_units::{AgentId, Duration, FlowId, Time};
 use byway_wire::TrafficClass;
 

@@ -188,7 +188,7 @@ async fn start_capture(
         return Ok((sockets, None, None));
     };
     let (capturing, source) = capture::start(tunnel, &settings.exposed).await?;
-    let sockets = sockets.marked(tunnel.table);
+    let sockets = sockets.with_mark(tunnel.table);
     let sockets =
         sockets.map_err(|error| Failure::machine(format!("cannot mark the agent's packets: {error}")))?;
     let (forwarder, capture_state) = TunForwarder::new(tunnel.clone(), source);

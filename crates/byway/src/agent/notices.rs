@@ -118,7 +118,7 @@ mod tests {
     const OWN: AgentId = AgentId::new(1);
     const BOB: AgentId = AgentId::new(2);
 
-    fn known() -> NetworkView {
+    fn network_view() -> NetworkView {
         let agent = |number, name: &str| AgentEntry {
             number,
             name: name.to_owned(),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn message_of(event: Event) -> Option<(Level, String, String)> {
-        Notice::of(&event, &known()).map(|Notice { level, peer, message, .. }| (level, peer, message))
+        Notice::of(&event, &network_view()).map(|Notice { level, peer, message, .. }| (level, peer, message))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use byway_net::Io;
 use byway_proto::LocalAddress;
 use byway_proto::agent::{FlowSettings, Offer, OfferRefusal, ReceiveFlowId, SendFlowId, flow_between};
 use byway_proto::conventions::{AdmissionRequest, PairUse, Subject};
-use byway_proto::marking::Marking;
+use byway_proto::copy_selection::Marking;
 use byway_units::{AgentId, Duration, FlowId, Time};
 
 use super::admission::{Admission, admit_offer};

@@ -113,19 +113,19 @@ mod tests {
 
     #[test]
     fn a_socket_is_closed_with_the_last_mapping_that_uses_it() {
-        let (mut outsides, caller) = (SourcePortTable::default(), caller(1, "127.0.0.1:7"));
-        outsides.insert(caller, SocketId::OVERLAY);
-        outsides.acquire(caller);
-        outsides.acquire(caller);
-        assert_eq!((outsides.remove_unused(caller), outsides.release(caller)), (None, None));
-        assert_eq!(outsides.release(caller), Some(SocketId::OVERLAY));
-        assert_eq!((outsides.socket(caller), outsides.release(caller)), (None, None));
+        let (mut ports, caller) = (SourcePortTable::default(), caller(1, "127.0.0.1:7"));
+        ports.insert(caller, SocketId::OVERLAY);
+        ports.acquire(caller);
+        ports.acquire(caller);
+        assert_eq!((ports.remove_unused(caller), ports.release(caller)), (None, None));
+        assert_eq!(ports.release(caller), Some(SocketId::OVERLAY));
+        assert_eq!((ports.socket(caller), ports.release(caller)), (None, None));
     }
 
     #[test]
     fn a_socket_that_no_mapping_came_to_use_is_closed() {
-        let (mut outsides, caller) = (SourcePortTable::default(), caller(1, "127.0.0.1:7"));
-        outsides.insert(caller, SocketId::OVERLAY);
-        assert_eq!(outsides.remove_unused(caller), Some(SocketId::OVERLAY));
+        let (mut ports, caller) = (SourcePortTable::default(), caller(1, "127.0.0.1:7"));
+        ports.insert(caller, SocketId::OVERLAY);
+        assert_eq!(ports.remove_unused(caller), Some(SocketId::OVERLAY));
     }
 }

@@ -71,13 +71,13 @@ impl Store {
 
     fn with_opener(path: &Path, opener: Opener) -> Result<Self, StoreError> {
         let mut store = Self { path: path.to_owned(), opener, database: None };
-        match store.opened() {
+        match store.database() {
             Ok(_) => Ok(store),
             Err(error) => Err(store.error("open", &error)),
         }
     }
 
-    fn opened(&mut self) -> Result<&Database, redb::Error> {
+    fn database(&mut self) -> Result<&Database, redb::Error> {
         if self.database.is_none() {
             self.database = Some((self.opener)()?);
         }
@@ -98,7 +98,7 @@ impl Store {
     /// # Errors
     /// If the file is not readable, or has a format that this version does not know.
     pub(crate) fn read(&mut self) -> Result<StoredState, StoreError> {
-        let read = self.opened().and_then(read);
+        let read = self.database().and_then(read);
         read.map_err(|error| self.error("read", &error))
     }
 
@@ -129,7 +129,7 @@ impl Store {
         &mut self,
         act: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
     ) -> Result<(), StoreError> {
-        let written = self.opened().and_then(|database| {
+        let written = self.database().and_then(|database| {
             let transaction = database.begin_write()?;
             act(&transaction)?;
             Ok(transaction.commit()?)
@@ -163,7 +163,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("records have only keys that are texts or numbers")
 }
 
-fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, redb::Error> {
+fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, redb::Error> {
     serde_json::from_slice(bytes).map_err(|error| redb::Error::Corrupted(error.to_string()))
 }
 
@@ -204,10 +204,10 @@ fn read(database: &Database) -> Result<StoredState, redb::Error> {
     if let Some(meta) = existing(transaction.open_table(META))? {
         stored.identity = meta.get(IDENTITY)?.map(|bytes| bytes.value().to_vec());
         if let Some(counters) = meta.get(COUNTERS)? {
-            stored.changes.push(Change::Counters(parsed(counters.value())?));
+            stored.changes.push(Change::Counters(parse_json(counters.value())?));
         }
         if let Some(revision) = meta.get(REVISION)? {
-            stored.revision = parsed(revision.value())?;
+            stored.revision = parse_json(revision.value())?;
         }
     }
     let changes = &mut stored.changes;
@@ -241,7 +241,7 @@ fn rows<T: DeserializeOwned>(
         return Ok(());
     };
     for row in table.iter()? {
-        changes.push(change(parsed(row?.1.value())?));
+        changes.push(change(parse_json(row?.1.value())?));
     }
     Ok(())
 }

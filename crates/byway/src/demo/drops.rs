@@ -16,7 +16,7 @@ pub(crate) fn at_sockets(plan: &DemoPlan) -> Vec<(String, u64)> {
 }
 
 fn dropped(plan: &DemoPlan, list: &str) -> Vec<(String, u64)> {
-    let sockets = list.lines().skip(1).filter_map(parsed);
+    let sockets = list.lines().skip(1).filter_map(parse_socket);
     let of_plan = sockets.filter(|(address, count)| {
         let [loopback, net, ..] = address.octets();
         (loopback, net) == (127, plan.net) && *count > 0
@@ -25,7 +25,7 @@ fn dropped(plan: &DemoPlan, list: &str) -> Vec<(String, u64)> {
 }
 
 /// Parses the local address and the number of drops from a line of the list.
-fn parsed(line: &str) -> Option<(Ipv4Addr, u64)> {
+fn parse_socket(line: &str) -> Option<(Ipv4Addr, u64)> {
     let mut words = line.split_whitespace();
     let (address, _) = words.nth(1)?.split_once(':')?;
     // The kernel writes the bytes as this processor reads them as a number.

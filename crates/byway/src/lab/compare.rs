@@ -155,10 +155,10 @@ impl Comparison {
             ["", OverlayMode::Bare.name(), OverlayMode::WithoutRelays.name(), OverlayMode::Byway.name()]
                 .map(str::to_owned),
         ];
-        let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), rounded);
+        let format_value = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), rounded);
         rows.extend(self.measures.iter().map(|measure| {
             let Measure { name, bare, without_relays, byway } = measure;
-            [name.clone(), shown(*bare), shown(*without_relays), shown(*byway)]
+            [name.clone(), format_value(*bare), format_value(*without_relays), format_value(*byway)]
         }));
         let mut text = format!("{}, {of}\n\n{}", self.title, aligned(&rows));
         for FailedRun { seed, world, why } in &self.failed {

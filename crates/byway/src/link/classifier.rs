@@ -56,7 +56,7 @@ impl Classifier {
     /// If the kernel refuses the program, mostly because a capability is missing.
     pub(super) fn load(marking: Marking, classes: [u32; 2], secret: &[u8; 16]) -> Result<Self, Failure> {
         let mut program =
-            EbpfLoader::new().load(OBJECT).map_err(|error| refused(&error, of_loading(&error)))?;
+            EbpfLoader::new().load(OBJECT).map_err(|error| ebpf_failure(&error, of_loading(&error)))?;
         let key = u128::from_le_bytes(*secret);
         let values = [
             low_word(key),
@@ -67,14 +67,14 @@ impl Classifier {
             u64::from(classes[1]),
         ];
         let mut settings: Array<_, [u64; 6]> = map(&mut program, "SETTINGS")?;
-        settings.set(0, values, 0).map_err(|error| refused(&error, of_map(&error)))?;
+        settings.set(0, values, 0).map_err(|error| ebpf_failure(&error, of_map(&error)))?;
         let stats = map(&mut program, "SEEN")?;
         let flows = map(&mut program, "FLOWS")?;
         let classifier: &mut SchedClassifier = program
             .program_mut(PROGRAM)
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| Failure::machine("eBPF program without classifier: build Byway again"))?;
-        classifier.load().map_err(|error| refused(&error, of_program(&error)))?;
+        classifier.load().map_err(|error| ebpf_failure(&error, of_program(&error)))?;
         Ok(Self { program, stats, flows })
     }
 
@@ -106,7 +106,7 @@ impl Classifier {
         let mut active = 0;
         for number in first..first + CLASS_ROWS {
             let number = u32::try_from(number).expect("there are 72 rows");
-            let failed = |error: MapError| refused(&error, of_map(&error));
+            let failed = |error: MapError| ebpf_failure(&error, of_map(&error));
             let mut row = self.flows.get(&number, 0).map_err(failed)?;
             let found = scan_row(&mut row, milliseconds());
             // A packet between these two calls is lost to the count. The flow's next packet sets
@@ -127,7 +127,7 @@ impl Classifier {
     pub(super) fn read_stats(&mut self) -> Result<[PacketStats; 2], Failure> {
         let mut found = [PacketStats::default(); 2];
         for (class, stats) in (0..).zip(&mut found) {
-            let failed = |error: MapError| refused(&error, of_map(&error));
+            let failed = |error: MapError| ebpf_failure(&error, of_map(&error));
             let [gso_packets, longest] = self.stats.get(&class, 0).map_err(failed)?;
             // The reset loses packets between these two calls. If packets are joined, the next ones
             // show it, too.
@@ -152,7 +152,7 @@ where
 {
     let map = program.take_map(name);
     let map = map.ok_or_else(|| Failure::machine("eBPF program without maps: build Byway again"))?;
-    map.try_into().map_err(|error| refused(&error, of_map(&error)))
+    map.try_into().map_err(|error| ebpf_failure(&error, of_map(&error)))
 }
 
 /// Returns the system's monotonic time in milliseconds modulo 65,536, as the eBPF program stores
@@ -216,7 +216,7 @@ fn of_program(error: &ProgramError) -> Option<&io::Error> {
     }
 }
 
-fn refused(error: &dyn Display, system: Option<&io::Error>) -> Failure {
+fn ebpf_failure(error: &dyn Display, system: Option<&io::Error>) -> Failure {
     // The kernel returns EACCES for a program that its verifier rejects.
     if system.and_then(io::Error::raw_os_error) == Some(Errno::PERM.raw_os_error()) {
         return Failure::machine(format!(

@@ -43,7 +43,7 @@ pub(super) struct ChangedFlags {
     /// New rate of the link.
     #[arg(long, value_name = "RATE")]
     rate: Option<RateSetting>,
-    /// New longest sojourn time of a low-delay packet.
+    /// New bound on the sojourn time of a low-delay packet.
     #[arg(long, value_name = "TIME")]
     delay: Option<DurationSetting>,
     /// New rate of a high-rate flow, as a multiple of a low-delay flow's: more than 1.
@@ -239,7 +239,7 @@ impl LinkConfig {
             config.checked(device)?;
         } else {
             let settings = config.settings_raised(device, Bytes::ZERO);
-            settings.map_err(|error| refused(&device.name, &error))?;
+            settings.map_err(|error| settings_failure(&device.name, &error))?;
         }
         Ok(config)
     }
@@ -261,7 +261,7 @@ impl LinkConfig {
             );
             return Err(Failure::new(Cause::Settings, message));
         }
-        let settings = self.settings(device, Bytes::ZERO).map_err(|error| refused(name, &error))?;
+        let settings = self.settings(device, Bytes::ZERO).map_err(|error| settings_failure(name, &error))?;
         let least = least_rate(frame(device)).saturating_add(least_rate(frame(device)));
         if settings.capacity() < least {
             let message = format!(
@@ -282,7 +282,7 @@ pub(super) fn frame(device: &LinkDevice) -> Bytes {
     Bytes::new(u64::from(device.mtu) + header)
 }
 
-fn refused(device: &str, error: &SettingsError) -> Failure {
+fn settings_failure(device: &str, error: &SettingsError) -> Failure {
     let remedy = match error {
         SettingsError::Delay { .. } => ", or --raise",
         _ => "",

@@ -136,7 +136,7 @@ impl Records {
     pub(super) fn new(folder: &Path) -> Result<Self, Failure> {
         let namespace = fs::metadata("/proc/thread-self/ns/net").map_err(|error| {
             Failure::machine(format!(
-                "/proc/thread-self/ns/net: {error}: mount /proc (mount -t proc proc /proc)"
+                "cannot read /proc/thread-self/ns/net: {error}; mount /proc with `mount -t proc proc /proc`"
             ))
         })?;
         Ok(Self { folder: folder.to_owned(), namespace: namespace.ino() })

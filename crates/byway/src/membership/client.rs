@@ -131,7 +131,7 @@ impl Client {
     /// # Errors
     /// If the controller does not answer, or refuses.
     pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, MembershipError> {
-        self.send_request(Method::GET, path, None).await.and_then(|answer| parsed(&answer))
+        self.send_request(Method::GET, path, None).await.and_then(|answer| parse_body(&answer))
     }
 
     /// Sends a GET request that the controller may delay for less than `answer_timeout`. Returns
@@ -151,7 +151,7 @@ impl Client {
             timeout: answer_timeout,
         };
         let answer = into_success(self.exchange_with_failover(request).await?)?;
-        if answer.status == StatusCode::NO_CONTENT { Ok(None) } else { parsed(&answer).map(Some) }
+        if answer.status == StatusCode::NO_CONTENT { Ok(None) } else { parse_body(&answer).map(Some) }
     }
 
     /// Sends a POST request with a JSON body; returns the parsed answer.
@@ -163,7 +163,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, MembershipError> {
-        self.send_request(Method::POST, path, Some(json(body))).await.and_then(|answer| parsed(&answer))
+        self.send_request(Method::POST, path, Some(json(body))).await.and_then(|answer| parse_body(&answer))
     }
 
     /// Sends a PUT request with a JSON body, and ignores the answer's content.
@@ -314,7 +314,7 @@ fn json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).expect("requests have only texts and numbers").into()
 }
 
-fn parsed<T: DeserializeOwned>(answer: &ControllerResponse) -> Result<T, MembershipError> {
+fn parse_body<T: DeserializeOwned>(answer: &ControllerResponse) -> Result<T, MembershipError> {
     serde_json::from_slice(&answer.body).map_err(|error| MembershipError::Unreadable {
         address: answer.address.clone(),
         problem: error.to_string(),
@@ -326,9 +326,9 @@ fn into_success(answer: ControllerResponse) -> Result<ControllerResponse, Member
     if answer.status.is_success() {
         return Ok(answer);
     }
-    let refusal = parsed::<ErrorAnswer>(&answer).unwrap_or_else(|_| ErrorAnswer {
+    let refusal = parse_body::<ErrorAnswer>(&answer).unwrap_or_else(|_| ErrorAnswer {
         error: ErrorCode::Unknown,
         message: format!("{} replied with status {}", answer.address, answer.status),
     });
-    Err(MembershipError::refused(refusal.error, refusal.message, answer.retry_after))
+    Err(MembershipError::from_refusal(refusal.error, refusal.message, answer.retry_after))
 }

@@ -44,7 +44,7 @@ pub(crate) enum MembershipError {
     Key(String),
     /// The clocks of node and controller differ too much.
     #[error("{0}")]
-    ClockOff(String),
+    ClockSkew(String),
     /// The controller's rate limit refuses the request.
     #[error("the controller refused the request: {message}")]
     TooManyRequests {
@@ -103,14 +103,14 @@ pub(crate) enum MembershipError {
 
 impl MembershipError {
     /// Creates the error of a refusal by the controller.
-    pub(super) fn refused(code: ErrorCode, message: String, retry_after: Option<Duration>) -> Self {
+    pub(super) fn from_refusal(code: ErrorCode, message: String, retry_after: Option<Duration>) -> Self {
         match code {
             ErrorCode::TokenUnknown | ErrorCode::TokenExpired | ErrorCode::TokenUsedUp => {
                 Self::Token(message)
             }
             ErrorCode::WrongRole => Self::WrongRole(message),
             ErrorCode::KeyRegistered | ErrorCode::ProofWrong => Self::Key(message),
-            ErrorCode::ClockSkew => Self::ClockOff(message),
+            ErrorCode::ClockSkew => Self::ClockSkew(message),
             ErrorCode::TooManyRequests => Self::TooManyRequests { message, retry_after },
             ErrorCode::NotAMember => Self::Removed(message),
             ErrorCode::Storage => Self::ControllersDisk(message),
@@ -131,7 +131,7 @@ impl MembershipError {
             | Self::Refused { .. }
             | Self::BadMap(_) => Cause::Refused,
             Self::NoToken(_) | Self::NoAdminToken(_) | Self::BadToken(_) => Cause::Settings,
-            Self::ClockOff(_) | Self::File(_) => Cause::Machine,
+            Self::ClockSkew(_) | Self::File(_) => Cause::Machine,
         }
     }
 

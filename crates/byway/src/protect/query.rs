@@ -18,9 +18,9 @@ const FAR: [IpAddr; 2] =
 /// # Errors
 /// If it does not exist or is not a `WireGuard` device, or `wg` is missing or not permitted.
 pub(super) async fn facts(device: &str) -> Result<TunnelFacts, Failure> {
-    let refused = |error: io::Error| Failure::machine(format!("cannot query network devices: {error}"));
-    let kernel = RouteNetlink::connect().map_err(refused)?;
-    let Some(link) = kernel.device(device).await.map_err(refused)? else {
+    let query_failure = |error: io::Error| Failure::machine(format!("cannot query network devices: {error}"));
+    let kernel = RouteNetlink::connect().map_err(query_failure)?;
+    let Some(link) = kernel.device(device).await.map_err(query_failure)? else {
         let message = format!(
             "device {device:?} not found (ip link shows all): take the tunnel up first, as with \
              wg-quick up {device}"
@@ -33,9 +33,10 @@ pub(super) async fn facts(device: &str) -> Result<TunnelFacts, Failure> {
     destinations.extend(FAR);
     let mut is_default_route = false;
     for to in destinations {
-        is_default_route |= kernel.lookup_route(to, 0).await.map_err(refused)?.device == Some(link.index);
+        is_default_route |=
+            kernel.lookup_route(to, 0).await.map_err(query_failure)?.device == Some(link.index);
     }
-    if is_default_route && kernel.has_broad_route(RT_TABLE_MAIN, link.index).await.map_err(refused)? {
+    if is_default_route && kernel.has_broad_route(RT_TABLE_MAIN, link.index).await.map_err(query_failure)? {
         return Err(Failure::new(
             Cause::Settings,
             format!(
@@ -45,7 +46,7 @@ pub(super) async fn facts(device: &str) -> Result<TunnelFacts, Failure> {
             ),
         ));
     }
-    let own = kernel.addresses(link.index).await.map_err(refused)?;
+    let own = kernel.addresses(link.index).await.map_err(query_failure)?;
     Ok(TunnelFacts { device: device.to_owned(), mtu: link.mtu, dump, own, is_default_route })
 }
 

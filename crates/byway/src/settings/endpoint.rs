@@ -187,13 +187,13 @@ mod tests {
 
     #[test]
     fn endpoints_are_addresses_or_names_with_a_port() {
-        let shown = |text: &str| text.parse::<Endpoint>().map(|endpoint| endpoint.to_string());
+        let parse_and_print = |text: &str| text.parse::<Endpoint>().map(|endpoint| endpoint.to_string());
         for text in
             ["192.0.2.1:5000", "[2001:db8::1]:5000", "media.example.org:5000", "nas:9", "a_b.example.:1"]
         {
-            assert_eq!(shown(text).as_deref(), Ok(text));
+            assert_eq!(parse_and_print(text).as_deref(), Ok(text));
         }
-        assert_eq!(shown("Media.Example.ORG:1").as_deref(), Ok("media.example.org:1"));
+        assert_eq!(parse_and_print("Media.Example.ORG:1").as_deref(), Ok("media.example.org:1"));
         for text in [
             "",
             ":5000",
@@ -207,7 +207,7 @@ mod tests {
             "2001:db8::1:5000",
             "a b:1",
         ] {
-            let error = shown(text).expect_err(text);
+            let error = parse_and_print(text).expect_err(text);
             assert!(error.contains(": write"), "{error}");
         }
     }

@@ -38,7 +38,7 @@ struct NodeFlags {
     /// Name of the node in the network [default: the host's].
     #[arg(long, env = "BYWAY_NAME")]
     name: Option<String>,
-    /// Folder of its key and its membership.
+    /// Folder of the node's key and membership.
     #[arg(long, env = "BYWAY_STATE", value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// Token: the controller's invitation.
@@ -47,7 +47,7 @@ struct NodeFlags {
     /// File that contains the token.
     #[arg(long, env = "BYWAY_TOKEN_FILE", value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
-    /// File of its secret key.
+    /// File that contains the node's secret key.
     #[arg(long, env = "BYWAY_KEY_FILE", value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Address to listen on, once for IPv4 and once for IPv6.
@@ -56,7 +56,7 @@ struct NodeFlags {
     /// Leave the network for good, remove the stored membership, and exit.
     #[arg(long)]
     leave: bool,
-    /// Address at which others may reach it, if it cannot be detected.
+    /// Address at which others reach the node, if it cannot be detected.
     #[arg(
         long = "address",
         env = "BYWAY_ADDRESSES",
@@ -107,7 +107,7 @@ pub(crate) struct RelayFlags {
 pub(crate) struct ControllerFlags {
     #[command(flatten)]
     common: CommonFlags,
-    /// Folder of its database and keys.
+    /// Folder of the controller's database and keys.
     #[arg(long, env = "BYWAY_STATE", value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// Address to serve HTTPS on.
@@ -295,8 +295,8 @@ mod tests {
         let typed =
             forward("127.0.0.1:5000=bob/video,service=\"coding\",rate=\"2 Mbit/s\"").expect("a forward");
         assert_eq!((typed.peer.as_str(), typed.to.as_str()), ("bob", "video"));
-        assert_eq!(typed.wish().service, ServiceSetting::Coding);
-        assert_eq!(typed.wish().rate.map(|rate| rate.0.bits_per_second()), Some(2_000_000));
+        assert_eq!(typed.raw_flow().service, ServiceSetting::Coding);
+        assert_eq!(typed.raw_flow().rate.map(|rate| rate.0.bits_per_second()), Some(2_000_000));
         assert!(forward("127.0.0.1:5000=bob/video").is_ok());
     }
 

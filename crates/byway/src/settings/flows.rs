@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use byway_config_types::{KeyPath, Problem, Source};
 use byway_proto::CodingRates;
 use byway_proto::agent::{Duplication, Terms, Traffic};
-use byway_proto::marking::Mark;
+use byway_proto::copy_selection::Mark;
 use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
 
@@ -202,7 +202,7 @@ pub(super) fn forwards(typed: &[RawForward], source: &Source) -> Result<Vec<Forw
         if let Some(problem) = unicast_problem(&typed.listen) {
             return Err(source.problem(&here.key("listen"), problem));
         }
-        let mut wanted = flow_spec(&here, &typed.wish(), &FORWARD_DEFAULTS, source)?;
+        let mut wanted = flow_spec(&here, &typed.raw_flow(), &FORWARD_DEFAULTS, source)?;
         if wanted.marks.iter().any(|mark| mark.needs_headers()) {
             let message =
                 "forwards see datagrams without their headers: name key frames, or use a [[capture]]";

@@ -70,7 +70,7 @@ macro_rules! node_table {
         pub(crate) struct $table {
             /// Name of the node for others. Default: the host's name.
             name: Option<String>,
-            /// Folder of its key, its membership and the latest map. Default: `$STATE_DIRECTORY`,
+            /// Folder of the node's key, membership and latest map. Default: `$STATE_DIRECTORY`,
             /// else `agent` or `relay` in `/var/lib/byway` for root and in `~/.local/state/byway`
             /// for others.
             state: Option<PathBuf>,
@@ -79,8 +79,8 @@ macro_rules! node_table {
             token: Option<String>,
             /// File that contains the token.
             token_file: Option<PathBuf>,
-            /// File of its secret key, made by `byway keygen`. Default: `key` in the state folder,
-            /// created at the first start.
+            /// File that contains the node's secret key, made by `byway keygen`. Default: `key` in
+            /// the state folder, created at the first start.
             key_file: Option<PathBuf>,
             $(#[$listen])*
             #[serde(default, deserialize_with = "read_some_addresses")]
@@ -173,7 +173,7 @@ pub(crate) struct RawController {
     /// host's name with the listening port.
     #[serde(default)]
     pub(crate) addresses: Vec<String>,
-    /// Folder of its database and keys. Default: `$STATE_DIRECTORY`, else
+    /// Folder of the controller's database and keys. Default: `$STATE_DIRECTORY`, else
     /// `/var/lib/byway/controller` for root and `~/.local/state/byway/controller` for others.
     pub(crate) state: Option<PathBuf>,
     /// Lifetime of a grant, which permits a pair of agents to use relays: at least 24 h, the time
@@ -254,7 +254,7 @@ macro_rules! flows_table {
 
         impl $table {
             /// Returns the flow settings of the table.
-            pub(crate) fn wish(&self) -> RawFlow<'_> {
+            pub(crate) fn raw_flow(&self) -> RawFlow<'_> {
                 let Self { service, rate, latency_budget, in_stream, batch, traffic, copies, marks, standby, .. } = self;
                 RawFlow {
                     peer: &self.peer,

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use byway_config_types::range;
-use byway_proto::marking::Mark;
+use byway_proto::copy_selection::Mark;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use byway_config_types::{KeyPath, PortsSetting, Problem, Protocol, Source};
+use byway_proto::copy_selection::Mark;
 use byway_proto::limits::{DATAGRAM_BYTES_MAX, FRAGMENT_BYTES_MAX};
-use byway_proto::marking::Mark;
 use byway_units::Rate;
 use byway_wire::ip::Headers;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -321,7 +321,7 @@ fn capture(here: &KeyPath, typed: &RawCapture, source: &Source) -> Result<Captur
         firewall_marks: typed.firewall_marks.clone(),
         queue,
         pinned: typed.pinned,
-        spec: flow_spec(here, &typed.wish(), &CAPTURE_DEFAULTS, source)?,
+        spec: flow_spec(here, &typed.raw_flow(), &CAPTURE_DEFAULTS, source)?,
     })
 }
 

@@ -216,7 +216,7 @@ fn import(
     let wrong = |message: String| Failure::new(Cause::Settings, format!("{}: {message}", file.display()));
     let text = text(file).map_err(|error| wrong(format!("{error}; name a text file")))?;
     let trace = make(&text, format).map_err(|error| wrong(error.to_string()))?;
-    shown(io::stdout().lock().write_all(trace.as_bytes()))
+    check_write(io::stdout().lock().write_all(trace.as_bytes()))
 }
 
 /// Longest file of a scenario or a trace: a loss trace of ten million slots.
@@ -253,12 +253,12 @@ fn print_trace(scenario: &Scenario, seed: u64, trace: TraceLevel) -> Result<(), 
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(StopReason::Cancelled) }
     });
     outcome.map_err(|error| not_built(&error))?;
-    shown(written)
+    check_write(written)
 }
 
 /// Maps an error of writing to standard output to a failure. A closed pipe is no failure, because
 /// its reader needs no more.
-fn shown(written: io::Result<()>) -> Result<(), Failure> {
+fn check_write(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::machine(format!(
             "cannot write the output: {error}; write to a disk with free space"
@@ -355,7 +355,7 @@ impl<'a> SeedBatch<'a> {
                 OutputFormat::Text { links } => render::outcome(&outcome, links),
             };
             let written = self.bar.suspend(|| io::stdout().lock().write_all(text.as_bytes()));
-            results.failed = results.failed.take().or(shown(written).err());
+            results.failed = results.failed.take().or(check_write(written).err());
         }
     }
 
@@ -399,7 +399,7 @@ fn run_seeds(file: &Path, batch: &SeedBatch<'_>) -> Result<(), Failure> {
         return Err(failure);
     }
     if is_text && count > 1 {
-        shown(io::stdout().lock().write_all(summary.text().as_bytes()))?;
+        check_write(io::stdout().lock().write_all(summary.text().as_bytes()))?;
     }
     interrupt::check().map_err(|interrupted| Failure::new(Cause::Interrupted, interrupted))?;
     match summary.unmet() {

@@ -67,7 +67,7 @@ fn agent_text(status: &AgentStatus) -> String {
         page,
         "  datagrams up to {} bytes; listens on {}",
         status.payload_bytes_max,
-        joined(&status.node.listen)
+        join_addresses(&status.node.listen)
     );
     for relay in &status.relays {
         let state = if relay.is_alive { "alive" } else { "does not answer" };
@@ -166,7 +166,7 @@ fn relay_text(status: &RelayStatus) -> String {
     let _ = writeln!(
         page,
         "  listens on {}; {} sessions; {} bytes of memory in use",
-        joined(&status.node.listen),
+        join_addresses(&status.node.listen),
         status.sessions,
         status.buffered_bytes
     );
@@ -202,7 +202,7 @@ fn counted(page: &mut String, what: &str, counts: &[ReasonCount]) {
     }
 }
 
-fn joined(addresses: &[std::net::SocketAddr]) -> String {
+fn join_addresses(addresses: &[std::net::SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 

@@ -104,14 +104,14 @@ impl Bench {
     }
 
     /// Runs a command that must succeed, and returns its output.
-    pub(crate) fn done(&self, words: &[&str]) -> String {
+    pub(crate) fn expect_success(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Runs a command that must fail, and returns its exit code and message.
-    pub(crate) fn refused(&self, words: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn expect_failure(&self, words: &[&str]) -> (Option<i32>, String) {
         let output = self.run(words);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
@@ -148,7 +148,7 @@ impl Bench {
     }
 
     pub(crate) fn status(&self) -> Value {
-        serde_json::from_str(&self.done(&["status", "v0", "--json"])).expect("JSON")
+        serde_json::from_str(&self.expect_success(&["status", "v0", "--json"])).expect("JSON")
     }
 
     /// Waits until the status is as expected, and returns it.

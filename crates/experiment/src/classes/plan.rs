@@ -235,20 +235,20 @@ impl PlanReader<'_> {
 
     /// Checks that the settings of a traffic's packets, TCP and access links are in range.
     fn check_sends(&self, typed: &TrafficSetting, here: &KeyPath) -> Result<(), Problem> {
-        let refused = |key: &'static str, message: String| Err(self.source.problem(&here.key(key), message));
+        let refuse = |key: &'static str, message: String| Err(self.source.problem(&here.key(key), message));
         let packet = match &typed.sends {
             SendsSetting::Constant { packet, .. } | SendsSetting::Dummies { packet, .. } => *packet,
             SendsSetting::Bulk {} | SendsSetting::Short { .. } | SendsSetting::Voice {} => None,
         };
         if let Some(packet) = packet.filter(|packet| !PACKETS.contains(&packet.0.count())) {
             let (least, most) = (Bytes::new(*PACKETS.start()), Bytes::new(*PACKETS.end()));
-            return refused("sends", format!("packet size {} is out of range: {least} to {most}", packet.0));
+            return refuse("sends", format!("packet size {} is out of range: {least} to {most}", packet.0));
         }
         if let SendsSetting::Constant { rate, packet } = &typed.sends {
             let bytes = packet.map_or(Bytes::new(1_000), |packet| packet.0);
             let every = rate.0.time_for(bytes).unwrap_or(Duration::MAX);
             if every < Duration::from_micros(1) || every > DELAY_MAX {
-                return refused(
+                return refuse(
                     "sends",
                     format!(
                         "{} is one packet every {every}: set a rate with one every 1 us to {DELAY_MAX}",
@@ -260,17 +260,17 @@ impl PlanReader<'_> {
         if let SendsSetting::Short { shape: Some(shape), .. } = typed.sends
             && (shape.is_nan() || shape <= 1.0)
         {
-            return refused("sends", format!("shape {shape} has no mean: set more than 1"));
+            return refuse("sends", format!("shape {shape} has no mean: set more than 1"));
         }
         if let Some(window) = typed.tcp.initial_window.filter(|window| !(1..=1_000).contains(window)) {
-            return refused("tcp", format!("initial window of {window} segments is out of range: 1 to 1000"));
+            return refuse("tcp", format!("initial window of {window} segments is out of range: 1 to 1000"));
         }
         let round_trips = typed.round_trip.iter().flat_map(Sampled::extremes);
         if let Some(long) = round_trips.map(|time| time.0).find(|time| *time > DELAY_MAX) {
-            return refused("round_trip", format!("{long} is too long: at most {DELAY_MAX}"));
+            return refuse("round_trip", format!("{long} is too long: at most {DELAY_MAX}"));
         }
         if typed.access.is_some_and(|access| access.0.is_zero()) {
-            return refused("access", "is 0 bit/s: set a rate".to_owned());
+            return refuse("access", "is 0 bit/s: set a rate".to_owned());
         }
         Ok(())
     }

@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn what_misses_a_target_never_looks_as_if_it_met_it() {
-        let shown = |value, bound| measured(&row("share", value, Some(bound))).replace(SPACE, " ");
-        assert_eq!(shown(0.969_7, Bound::AtLeast(0.97)), "96.97 %");
-        assert_eq!(shown(0.97, Bound::AtLeast(0.97)), "97.0 %");
-        assert_eq!(shown(0.010_04, Bound::AtMost(0.01)), "1.004 %");
+        let share_text = |value, bound| measured(&row("share", value, Some(bound))).replace(SPACE, " ");
+        assert_eq!(share_text(0.969_7, Bound::AtLeast(0.97)), "96.97 %");
+        assert_eq!(share_text(0.97, Bound::AtLeast(0.97)), "97.0 %");
+        assert_eq!(share_text(0.010_04, Bound::AtMost(0.01)), "1.004 %");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) fn section(results: &Results) -> String {
     let parts = [
         heading(results),
         paragraphs("p", &results.description),
-        stopped(results),
+        stopped_runs(results),
         rows(results),
         plots(results),
         results.tables.iter().map(table).collect(),
@@ -161,7 +161,7 @@ fn notes(results: &Results) -> String {
 }
 
 /// Renders the list of runs that did not reach their end; empty if all did.
-fn stopped(results: &Results) -> String {
+fn stopped_runs(results: &Results) -> String {
     if results.stopped.is_empty() {
         return String::new();
     }

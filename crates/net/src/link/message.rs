@@ -102,13 +102,13 @@ pub(super) fn messages(datagram: &[u8], sequence: u32) -> impl Iterator<Item = M
             let whole = bytes.get(..length).filter(|whole| whole.len() >= NLMSG_HDRLEN)?;
             at += length.next_multiple_of(4);
             if u32_at(whole, 8)? == sequence {
-                return parsed(whole);
+                return parse_message(whole);
             }
         }
     })
 }
 
-fn parsed(bytes: &[u8]) -> Option<Message<'_>> {
+fn parse_message(bytes: &[u8]) -> Option<Message<'_>> {
     let payload = &bytes[NLMSG_HDRLEN..];
     match u16_at(bytes, 4)? {
         NLMSG_ERROR => {

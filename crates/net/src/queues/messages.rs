@@ -222,7 +222,7 @@ mod tests {
     const KEY: PacketKey = PacketKey { queue: 7, number: 0x0102_0304 };
 
     /// Returns a packet message as the kernel sends it.
-    fn sent(add_more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    fn packet_message(add_more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = Vec::new();
         add(&mut bytes, (NFQNL_MSG_PACKET, 0), 0, KEY.queue, |out| {
             // Number, protocol and hook: seven bytes, and one of padding.
@@ -232,7 +232,7 @@ mod tests {
         bytes
     }
 
-    fn found(bytes: &[u8]) -> Option<PacketMessage> {
+    fn parse_packet(bytes: &[u8]) -> Option<PacketMessage> {
         match parse(bytes)? {
             Message::Packet(found) => Some(found),
             Message::Answer { .. } => None,
@@ -241,26 +241,26 @@ mod tests {
 
     #[test]
     fn a_packet_is_read_with_its_mark_and_the_device_that_it_came_by() {
-        let bytes = sent(|out| {
+        let bytes = packet_message(|out| {
             add_attribute(out, NFQA_MARK, &4_600_u32.to_be_bytes());
             add_attribute(out, NFQA_IFINDEX_INDEV, &3_u32.to_be_bytes());
             add_attribute(out, NFQA_PAYLOAD, &[0x45, 0, 0, 20, 9]);
         });
-        let found = found(&bytes).expect("a packet");
+        let found = parse_packet(&bytes).expect("a packet");
         assert_eq!((found.key, found.mark, found.input_ifindex), (KEY, 4_600, Some(3)));
         assert_eq!(&bytes[found.payload.expect("it is whole")], [0x45, 0, 0, 20, 9]);
     }
 
     #[test]
     fn of_a_packet_that_is_cut_or_has_no_bytes_the_number_is_known() {
-        let cut = sent(|out| {
+        let cut = packet_message(|out| {
             add_attribute(out, NFQA_PAYLOAD, &[0x45; 8]);
             add_attribute(out, NFQA_CAP_LEN, &9_u32.to_be_bytes());
         });
-        for bytes in [cut, sent(|_| {})] {
+        for bytes in [cut, packet_message(|_| {})] {
             let expected =
                 PacketMessage { key: KEY, mark: 0, input_ifindex: None, output_ifindex: None, payload: None };
-            assert_eq!(found(&bytes), Some(expected));
+            assert_eq!(parse_packet(&bytes), Some(expected));
         }
     }
 
@@ -302,14 +302,14 @@ mod tests {
 
         #[test]
         fn no_damage_leads_beyond_the_message(index in 0_usize..64, byte: u8, length in 0_usize..64) {
-            let mut bytes = sent(|out| {
+            let mut bytes = packet_message(|out| {
                 add_attribute(out, NFQA_MARK, &[0; 4]);
                 add_attribute(out, NFQA_PAYLOAD, &[0x45; 20]);
             });
             let index = index % bytes.len();
             bytes[index] = byte;
             bytes.truncate(length);
-            if let Some(found) = found(&bytes) {
+            if let Some(found) = parse_packet(&bytes) {
                 prop_assert!(found.payload.is_none_or(|payload| payload.end <= bytes.len()));
             }
         }

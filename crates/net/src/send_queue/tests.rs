@@ -33,7 +33,7 @@ fn datagrams(run: &Run) -> Vec<Vec<u8>> {
 }
 
 /// Flushes the queue; returns the port and the datagrams of each run.
-fn sent(outgoing: &mut SendQueue) -> Vec<(u16, Vec<Vec<u8>>)> {
+fn flush_runs(outgoing: &mut SendQueue) -> Vec<(u16, Vec<Vec<u8>>)> {
     let mut runs = Vec::new();
     let dropped = outgoing.flush(|run| {
         let datagrams = datagrams(run);
@@ -55,7 +55,7 @@ fn datagrams_of_one_length_to_one_destination_share_a_run_and_a_shorter_one_ends
     let run = |datagrams: &[&[u8]]| datagrams.iter().map(|bytes| bytes.to_vec()).collect::<Vec<_>>();
     let expected =
         [(1, run(&[b"aaa", b"bbb", b"c"])), (2, run(&[b"xxx"])), (1, run(&[b"d"])), (1, run(&[b"eee"]))];
-    assert_eq!(sent(&mut outgoing), expected);
+    assert_eq!(flush_runs(&mut outgoing), expected);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn another_traffic_class_shard_socket_or_urgency_begins_another_run() {
     for other in others {
         let mut outgoing = SendQueue::new();
         assert!(outgoing.add(&first) && outgoing.add(&other));
-        assert_eq!(sent(&mut outgoing).len(), 2, "{other:?}");
+        assert_eq!(flush_runs(&mut outgoing).len(), 2, "{other:?}");
     }
 }
 
@@ -84,7 +84,7 @@ fn what_every_path_carries_does_not_go_with_what_is_longer() {
     {
         let mut outgoing = SendQueue::new();
         assert!(outgoing.add(&datagram(1, &vec![0; first])) && outgoing.add(&datagram(1, &vec![0; second])));
-        assert_eq!(sent(&mut outgoing).len(), runs, "{first} and {second} B");
+        assert_eq!(flush_runs(&mut outgoing).len(), runs, "{first} and {second} B");
     }
 }
 
@@ -93,7 +93,7 @@ fn source_packets_go_before_scavengers_that_were_queued_earlier() {
     let mut outgoing = SendQueue::new();
     assert!(outgoing.add(&Datagram { priority: Priority::Scavenger, ..datagram(1, b"copy") }));
     assert!(outgoing.add(&datagram(2, b"original")));
-    let ports: Vec<_> = sent(&mut outgoing).into_iter().map(|(port, _)| port).collect();
+    let ports: Vec<_> = flush_runs(&mut outgoing).into_iter().map(|(port, _)| port).collect();
     assert_eq!(ports, [2, 1]);
 }
 
@@ -109,7 +109,7 @@ fn a_run_has_no_more_datagrams_and_bytes_than_one_call_takes() {
     assert!(outgoing.add(&Datagram { segments_max: 1, ..datagram(3, &[0; 10]) }));
     assert!(outgoing.add(&Datagram { segments_max: 1, ..datagram(3, &[0; 10]) }));
     let lengths: Vec<_> =
-        sent(&mut outgoing).into_iter().map(|(port, datagrams)| (port, datagrams.len())).collect();
+        flush_runs(&mut outgoing).into_iter().map(|(port, datagrams)| (port, datagrams.len())).collect();
     assert_eq!(lengths, [(1, SEGMENTS), (1, 1), (2, 6), (2, 1), (3, 1), (3, 1)]);
 }
 
@@ -119,7 +119,8 @@ fn an_empty_datagram_is_sent_alone() {
     for bytes in [&b"a"[..], b"", b"", b"b"] {
         assert!(outgoing.add(&datagram(1, bytes)));
     }
-    let lengths: Vec<_> = sent(&mut outgoing).into_iter().flat_map(|(_, datagrams)| datagrams).collect();
+    let lengths: Vec<_> =
+        flush_runs(&mut outgoing).into_iter().flat_map(|(_, datagrams)| datagrams).collect();
     assert_eq!(lengths, [&b"a"[..], b"", b"", b"b"]);
 }
 
@@ -135,7 +136,7 @@ fn a_run_that_was_sent_in_part_goes_on_where_it_stopped() {
         SendOutcome::WouldBlock
     });
     assert!(outgoing.add(&datagram(1, b"dd")));
-    assert_eq!(sent(&mut outgoing), [(1, vec![b"cc".to_vec(), b"dd".to_vec()])]);
+    assert_eq!(flush_runs(&mut outgoing), [(1, vec![b"cc".to_vec(), b"dd".to_vec()])]);
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn of_what_is_not_taken_scavengers_are_dropped_first_and_the_oldest_of_them() {
     assert!(outgoing.bytes <= HELD_BYTES_MAX);
     assert!(outgoing.add(&datagram(99, &bytes)));
     assert_eq!(outgoing.flush(|_| SendOutcome::WouldBlock), DropCounts { source_packets: 1, scavengers: 0 });
-    let ports: Vec<_> = sent(&mut outgoing).into_iter().map(|(port, _)| port).collect();
+    let ports: Vec<_> = flush_runs(&mut outgoing).into_iter().map(|(port, _)| port).collect();
     assert_eq!(ports, [2, 4, 6, 8, 10, 12, 14, 99], "the oldest went");
 }
 
@@ -182,7 +183,7 @@ fn what_a_closed_socket_had_to_send_is_forgotten() {
     }
     assert_eq!(outgoing.discard_socket(0), 4);
     assert_eq!(outgoing.bytes, 2);
-    assert_eq!(sent(&mut outgoing).len(), 2);
+    assert_eq!(flush_runs(&mut outgoing).len(), 2);
     assert_eq!(outgoing.free.len(), RUNS_MAX);
 }
 

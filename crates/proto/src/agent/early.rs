@@ -118,7 +118,7 @@ impl EarlyBatch {
 fn emit(message: &Message<'_>) -> Option<Vec<u8>> {
     let mut buffer = [0; MESSAGES_BYTES_MAX];
     let mut writer = Writer::new(&mut buffer);
-    message.emit(&mut writer).ok().map(|()| writer.written().to_vec())
+    message.emit(&mut writer).ok().map(|()| writer.as_bytes().to_vec())
 }
 
 /// Early datagrams of flows that this agent has offered, until the peer answers or there is a path.

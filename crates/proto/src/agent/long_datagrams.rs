@@ -44,8 +44,8 @@ impl LongDatagrams {
     }
 
     /// Returns the memory of the stored long datagrams in bytes.
-    pub(super) fn held(&self) -> Bytes {
-        self.buffer.held()
+    pub(super) fn memory_bytes(&self) -> Bytes {
+        self.buffer.memory_bytes()
     }
 
     fn push(&mut self, datagram: LongDatagram) {

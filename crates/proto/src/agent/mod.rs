@@ -513,7 +513,9 @@ impl Agent {
     /// take up to an eighth more.
     #[must_use]
     pub fn packets_held(&self) -> Bytes {
-        self.retransmit_buffer.held() + self.cooperation_buffer.held() + self.long_datagrams.held()
+        self.retransmit_buffer.memory_bytes()
+            + self.cooperation_buffer.memory_bytes()
+            + self.long_datagrams.memory_bytes()
     }
 
     /// Returns the statistics of a received flow; `None` if the flow was closed, which its sender

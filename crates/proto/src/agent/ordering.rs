@@ -113,7 +113,7 @@ impl Agent {
             self.deliver_fragment(id, held.incoming, &held.datagram, now);
         }
         if let Some(active) = self.receivers[id.0 as usize].active_mut()
-            && active.reorder_buffer.as_ref().is_some_and(|order| order.held() == 0)
+            && active.reorder_buffer.as_ref().is_some_and(|order| order.packets() == 0)
         {
             active.reorder_buffer = None;
         }

@@ -96,31 +96,31 @@ mod tests {
     }
 
     /// Returns a sender's timestamp near the clock's wrap.
-    fn sent(ms: u32) -> Timestamp {
+    fn timestamp(ms: u32) -> Timestamp {
         Timestamp::new((u32::MAX - 500_000).wrapping_add(ms * 1_000))
     }
 
     #[test]
     fn lateness_counts_from_the_fastest_packet() {
         let mut baseline = OneWayDelayBaseline::default();
-        assert_eq!(baseline.lateness(sent(0), at(70)), Duration::ZERO);
-        assert_eq!(baseline.on_packet(sent(0), at(55)), Duration::ZERO);
-        assert_eq!(baseline.on_packet(sent(10), at(60)), Duration::ZERO);
-        assert_eq!(baseline.lateness(sent(0), at(55)), Duration::from_millis(5));
+        assert_eq!(baseline.lateness(timestamp(0), at(70)), Duration::ZERO);
+        assert_eq!(baseline.on_packet(timestamp(0), at(55)), Duration::ZERO);
+        assert_eq!(baseline.on_packet(timestamp(10), at(60)), Duration::ZERO);
+        assert_eq!(baseline.lateness(timestamp(0), at(55)), Duration::from_millis(5));
         // Across the wrap of the sender's clock.
-        assert_eq!(baseline.lateness(sent(900), at(1_050)), Duration::from_millis(100));
+        assert_eq!(baseline.lateness(timestamp(900), at(1_050)), Duration::from_millis(100));
     }
 
     #[test]
     fn a_path_that_became_longer_is_believed_after_two_windows() {
         let mut baseline = OneWayDelayBaseline::default();
-        baseline.on_packet(sent(0), at(50));
+        baseline.on_packet(timestamp(0), at(50));
         let window = u32::try_from(BASE_WINDOW.as_millis()).expect("a window is short");
         for windows in 1..=3 {
             let millis = windows * window;
-            baseline.on_packet(sent(millis), at(u64::from(millis) + 80));
+            baseline.on_packet(timestamp(millis), at(u64::from(millis) + 80));
         }
         let millis = 3 * window + 10;
-        assert_eq!(baseline.lateness(sent(millis), at(u64::from(millis) + 80)), Duration::ZERO);
+        assert_eq!(baseline.lateness(timestamp(millis), at(u64::from(millis) + 80)), Duration::ZERO);
     }
 }

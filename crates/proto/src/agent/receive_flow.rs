@@ -408,8 +408,8 @@ impl ReceiveState {
 
     fn new(idle_since_number: Option<SequenceNumber>, round_trip: Duration, now: Time) -> Self {
         let tracker = match idle_since_number {
-            Some(highest) => GapTracker::resumed(NACK_TIMERS, highest.number()),
-            None => GapTracker::begun(NACK_TIMERS),
+            Some(highest) => GapTracker::up_to(NACK_TIMERS, highest.number()),
+            None => GapTracker::from_zero(NACK_TIMERS),
         };
         Self {
             tracker,

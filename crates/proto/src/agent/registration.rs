@@ -330,7 +330,7 @@ impl Agent {
         let register = register_message((key, role, revision), &settings, path);
         let mut message = alloc::vec![0; 512];
         let mut writer = byway_wire::Writer::new(&mut message);
-        let written = Message::Register(register).emit(&mut writer).map(|()| writer.written().len());
+        let written = Message::Register(register).emit(&mut writer).map(|()| writer.as_bytes().len());
         if self.sessions.is_established(session, now) {
             // While a request waits for its answer, the agent needs to know whether the relay is
             // alive.

@@ -194,7 +194,7 @@ impl Agent {
         let traffic_class = self.sessions.supported_traffic_class(peer, contents.traffic_class);
         let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
         let copy_relay = if copied { self.copy_relay(id, coded_bytes, now) } else { None };
-        let is_crowded = self.senders[id.0 as usize].is_in_outage(now) && !self.fits_uplink();
+        let must_yield = self.senders[id.0 as usize].is_in_outage(now) && !self.fits_uplink();
         // A packet that may be copied, now or after a notice of silence, is sealed in the
         // retransmission buffer.
         let reserved = if copied { self.retransmit_buffer.reserve(coded_bytes, now) } else { None };
@@ -230,7 +230,7 @@ impl Agent {
         };
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
-        let is_suppressed = is_crowded && copy_relay.is_some() && !SendFlow::probes_path_in_outage(sequence);
+        let is_suppressed = must_yield && copy_relay.is_some() && !SendFlow::probes_path_in_outage(sequence);
         if !flow.needs_relay()
             && !is_suppressed
             && let Some(path) = path

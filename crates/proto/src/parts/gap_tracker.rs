@@ -127,14 +127,14 @@ impl GapTracker {
     /// Creates the state of a flow that begins with sequence number 0, before its first packet
     /// arrives.
     #[must_use]
-    pub fn begun(timers: NackTimers) -> Self {
+    pub fn from_zero(timers: NackTimers) -> Self {
         Self { received: ReceivedWindow::from_zero(), ..Self::new(timers) }
     }
 
     /// Creates the state of a flow that resumes after sequence number `highest`. That and lower
     /// ones count as received.
     #[must_use]
-    pub fn resumed(timers: NackTimers, highest: u64) -> Self {
+    pub fn up_to(timers: NackTimers, highest: u64) -> Self {
         Self { received: ReceivedWindow::up_to(highest), ..Self::new(timers) }
     }
 

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     /// Returns a receiver with `late` late answers in a thousand.
-    fn known(late: u32) -> LateShare {
+    fn late_share(late: u32) -> LateShare {
         let mut known = LateShare::default();
         for nth in 0..1_000 {
             known.note(nth * late / 1_000 != (nth + 1) * late / 1_000);
@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn who_is_always_in_time_is_not_expected_to_be_late() {
-        assert_eq!(LateShare::more_than(0, (0..9).map(|_| known(0))), 0);
+        assert_eq!(LateShare::more_than(0, (0..9).map(|_| late_share(0))), 0);
     }
 
     #[test]
     fn who_is_always_late_is_expected_to_be() {
-        let late = || (0..3).map(|_| known(1_000));
+        let late = || (0..3).map(|_| late_share(1_000));
         assert!(LateShare::more_than(2, late()) > ONE * 9 / 10);
         assert!(LateShare::more_than(3, late()) < 10, "three are not more than three");
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_change_shows_within_some_answers() {
-        let mut known = known(0);
+        let mut known = late_share(0);
         (0..12).for_each(|_| known.note(true));
         assert!(LateShare::more_than(0, core::iter::once(known)) > ONE / 2);
         (0..12).for_each(|_| known.note(false));

@@ -184,7 +184,7 @@ impl PacketBuffer {
 
     /// Returns the memory of the chunks, in bytes. Arrival times take at most an eighth more.
     #[must_use]
-    pub fn held(&self) -> Bytes {
+    pub fn memory_bytes(&self) -> Bytes {
         Bytes::from(self.bytes_allocated)
     }
 
@@ -294,13 +294,13 @@ mod tests {
     #[test]
     fn an_idle_log_holds_no_memory_and_a_silent_one_gives_it_back() {
         let mut log = log();
-        assert_eq!((log.held(), log.chunks.capacity()), (Bytes::ZERO, 0));
+        assert_eq!((log.memory_bytes(), log.chunks.capacity()), (Bytes::ZERO, 0));
         let handle = log.push(b"a packet", at(0)).expect("it is short");
-        assert_eq!(log.held(), Bytes::from(BUFFER_CHUNK_BYTES_MIN));
+        assert_eq!(log.memory_bytes(), Bytes::from(BUFFER_CHUNK_BYTES_MIN));
         log.release(at(500));
         assert!(log.get(handle, at(500)).is_some());
         log.release(at(501));
-        assert_eq!((log.held(), log.get(handle, at(0))), (Bytes::ZERO, None));
+        assert_eq!((log.memory_bytes(), log.get(handle, at(0))), (Bytes::ZERO, None));
         let newer = log.push(b"another", at(502)).expect("it is short");
         assert_eq!((log.get(handle, at(502)), log.get(newer, at(502))), (None, Some(&b"another"[..])));
     }
@@ -312,7 +312,7 @@ mod tests {
         for number in 0..1_000 {
             log.push(&[0; 1_000], at(25 * number));
         }
-        assert_eq!(log.held(), Bytes::from(8 * BUFFER_CHUNK_BYTES_MIN));
+        assert_eq!(log.memory_bytes(), Bytes::from(8 * BUFFER_CHUNK_BYTES_MIN));
         assert_eq!(log.counters().evicted_early, 0);
     }
 
@@ -326,7 +326,7 @@ mod tests {
         }
         assert!(handles.iter().flatten().all(|handle| log.get(*handle, at(1)).is_none()));
         assert!(log.counters().evicted_early >= 1_000);
-        assert_eq!(log.held(), Bytes::new(BYTES));
+        assert_eq!(log.memory_bytes(), Bytes::new(BYTES));
     }
 
     #[test]
@@ -369,7 +369,7 @@ mod tests {
                 None => assert!(!is_young || newer_bytes > 100 << 10),
             }
         }
-        assert!(log.held() <= Bytes::new(BYTES));
+        assert!(log.memory_bytes() <= Bytes::new(BYTES));
     }
 
     proptest! {

@@ -130,7 +130,7 @@ impl<T> Resequencer<T> {
 
     /// Returns the number of buffered packets.
     #[must_use]
-    pub fn held(&self) -> usize {
+    pub fn packets(&self) -> usize {
         self.held.len()
     }
 
@@ -227,9 +227,9 @@ mod tests {
     fn what_follows_a_gap_waits_until_it_is_filled() {
         let mut resequencer = resequencer();
         assert_eq!(push(&mut resequencer, &[0, 2, 4, 3], at(0)), [0]);
-        assert_eq!((resequencer.held(), resequencer.bytes()), (3, Bytes::new(300)));
+        assert_eq!((resequencer.packets(), resequencer.bytes()), (3, Bytes::new(300)));
         assert_eq!(push(&mut resequencer, &[1], at(24)), [1, 2, 3, 4]);
-        assert_eq!((resequencer.held(), resequencer.bytes()), (0, Bytes::ZERO));
+        assert_eq!((resequencer.packets(), resequencer.bytes()), (0, Bytes::ZERO));
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         let rest: Vec<_> = (5_000..5_000 + HELD_PACKETS_MAX as u64 / 2).map(|number| 2 * number).collect();
         assert_eq!(push(&mut resequencer, &rest, at(0)), []);
         assert_eq!(push(&mut resequencer, &[100_000], at(0)), [4]);
-        assert_eq!(resequencer.held(), HELD_PACKETS_MAX);
+        assert_eq!(resequencer.packets(), HELD_PACKETS_MAX);
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
                 }
                 let soonest = naive.held.iter().map(|(_, until)| *until).min();
                 prop_assert!(soonest.is_none_or(|soonest| resequencer.deadline() <= Some(soonest)));
-                prop_assert_eq!(resequencer.held(), naive.held.len());
+                prop_assert_eq!(resequencer.packets(), naive.held.len());
             }
         }
     }

@@ -12,7 +12,7 @@ use byway_wire::{Alias, Ecn, Message, RepairIndex, SequenceNumber};
 use super::egress::{Action, CrossStreamPacket, Egress, RelayedCopy};
 use super::flow_table::{FlowEndpoint, FlowTable};
 use super::ingress::{ClosedBatch, CoveredPacket, FlowSlot, NextHop, Registration, RelayPeerId, Sink};
-use super::relay_peers::RelayPeers;
+use super::relay_peer_table::RelayPeerTable;
 use crate::limits::{BATCH_PACKETS_MAX, CROSS_STREAM_OVERHEAD, PACKET_BYTES_MAX};
 use crate::outbox::{Owner, Priority};
 use crate::session::{EnvelopeContents, SessionId, Sessions};
@@ -21,7 +21,7 @@ use crate::session::{EnvelopeContents, SessionId, Sessions};
 pub(super) struct IngressContext<'a> {
     pub(super) sessions: &'a mut Sessions,
     pub(super) flow_table: &'a FlowTable,
-    pub(super) peers: &'a RelayPeers,
+    pub(super) peers: &'a RelayPeerTable,
     pub(super) egress: &'a mut Egress,
     pub(super) actions: &'a mut Vec<Action>,
     pub(super) now: Time,

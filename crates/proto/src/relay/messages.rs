@@ -12,7 +12,7 @@ use super::Relay;
 use super::egress::{BatchEntry, CopySource, CrossStreamPacket, Egress, FlowSlot, NackRequest, RelayedCopy};
 use super::flow_table::FlowRef;
 use super::ingress::{PathOutage, RelayPeerId};
-use super::relay_peers::ForwardingEntry;
+use super::relay_peer_table::ForwardingEntry;
 use crate::limits::{
     AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, DATAGRAM_WORK_MAX, RANGES_MAX, RELAYED_COPY_REACH,
     REPAIR_LIFETIME_MAX,

@@ -21,12 +21,12 @@
 //! | `ingress` | ingress half: copies, blocks, batches |
 //! | `ingress_context` | outputs of the ingress half |
 //! | `messages` | handlers of messages from agents and relays |
-//! | `peer_relays` | addition and removal of other relays |
 //! | `prefetching` | cache prefetch for the next datagram |
 //! | `quotas` | shares of tenants in sessions and registrations |
 //! | `reachability` | notices to senders about unreachable relays |
 //! | `registration` | registration of flows, aliases between relays |
-//! | `relay_peers` | aliases in force with each peer relay |
+//! | `relay_changes` | addition, change and removal of other relays |
+//! | `relay_peer_table` | table of peer relays: aliases in force, reachability |
 //! | `relaying` | packets forwarded between agents |
 //! | `settings` | configuration of a relay |
 //! | `uplink` | scheduler of the relay's uplink |
@@ -42,12 +42,12 @@ mod grants;
 mod ingress;
 mod ingress_context;
 mod messages;
-mod peer_relays;
 mod prefetching;
 mod quotas;
 mod reachability;
 mod registration;
-mod relay_peers;
+mod relay_changes;
+mod relay_peer_table;
 mod relaying;
 mod settings;
 mod uplink;
@@ -75,7 +75,7 @@ use grants::VerifiedGrants;
 use ingress::{ArrivingCopy, Ingress};
 use ingress_context::IngressContext;
 use quotas::Quotas;
-use relay_peers::RelayPeers;
+use relay_peer_table::RelayPeerTable;
 use uplink::Uplink;
 use work::WorkBudgets;
 
@@ -256,7 +256,7 @@ pub struct Relay {
     shard: Shard,
     sessions: Sessions,
     flow_table: FlowTable,
-    peers: RelayPeers,
+    peers: RelayPeerTable,
     ingress: Ingress,
     egress: Egress,
     /// Actions that the egress half has requested and that are not executed yet; empty between
@@ -299,7 +299,7 @@ impl Relay {
             shard,
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
             flow_table: FlowTable::default(),
-            peers: RelayPeers::new(part / REMOTE_FLOW_MEMORY_PART),
+            peers: RelayPeerTable::new(part / REMOTE_FLOW_MEMORY_PART),
             ingress: Ingress::new(engine, packets, flows),
             egress: Egress::new(engine, follows_up, packets, flows),
             actions: Vec::new(),

@@ -236,7 +236,7 @@ impl Relay {
             return;
         }
         let session = self.sessions.add(remote_of(&initiation, self.shard), now);
-        self.sessions.accept(session, initiation, origin, writer.written(), now);
+        self.sessions.accept(session, initiation, origin, writer.as_bytes(), now);
         self.sessions.remove(session);
     }
 

@@ -14,7 +14,7 @@ use super::Relay;
 use super::flow_table::{EndedRegistration, FlowRef, RegistrationKey};
 use super::grants::{GrantError, Grants, is_sender_of_group};
 use super::ingress::{FlowSlot, GrantPolicer, GroupKey, NextHop, Registration, RelayPeerId};
-use super::relay_peers::AdvertisedFlow;
+use super::relay_peer_table::AdvertisedFlow;
 use crate::limits::{ALIASES_PER_MESSAGE, DATAGRAM_WORK_MAX};
 use crate::parts::batcher::{BatchedFlow, CodingClass};
 use crate::policy::{CodingRates, copies, repairs};

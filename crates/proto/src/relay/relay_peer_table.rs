@@ -30,7 +30,7 @@ pub(super) struct ForwardingEntry {
 
 /// Table of all peer relays, and of the aliases towards them and from them.
 #[derive(Debug)]
-pub(super) struct RelayPeers {
+pub(super) struct RelayPeerTable {
     /// Memory limit for remote flows, in bytes. It does not apply to flows with a receiver at this
     /// relay.
     remote_flow_bytes_max: u64,
@@ -43,7 +43,7 @@ pub(super) struct RelayPeers {
     advertise_at: Option<Time>,
 }
 
-impl RelayPeers {
+impl RelayPeerTable {
     /// Creates an empty table. `remote_flow_bytes_max` limits the memory of flows that other relays
     /// advertise, in bytes.
     pub(super) const fn new(remote_flow_bytes_max: u64) -> Self {

@@ -99,7 +99,7 @@ impl Sessions {
             self.send_alone(id, message, Priority::Source, now);
             return;
         }
-        let written = writer.written();
+        let written = writer.as_bytes();
         let Some(session) = self.get_mut(id) else {
             return;
         };
@@ -120,7 +120,7 @@ impl Sessions {
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("offers and their answers are shorter than a packet");
-        self.queue_urgent_bytes(id, writer.written(), now);
+        self.queue_urgent_bytes(id, writer.as_bytes(), now);
     }
 
     /// Queues urgent messages that are encoded already, as [`Sessions::queue_urgent_message`] does.
@@ -148,7 +148,7 @@ impl Sessions {
         let mut buffer = [0; MESSAGES_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("answers are shorter than a packet");
-        self.send_messages_via(id, via_relay, writer.written(), now);
+        self.send_messages_via(id, via_relay, writer.as_bytes(), now);
     }
 
     /// Returns the session's routes through relays whose hop session is established.
@@ -274,7 +274,7 @@ impl Sessions {
         let mut writer = Writer::new(&mut buffer);
         match message.emit(&mut writer) {
             Ok(()) => {
-                let messages: &[u8] = writer.into_written();
+                let messages: &[u8] = writer.into_bytes();
                 self.send_packet(id, options, now, |epoch, out| epoch.seal_messages(messages, out));
             }
             Err(_) => self.counters.unsendable += 1,
@@ -287,7 +287,7 @@ impl Sessions {
         let mut buffer = [0; PATH_MESSAGE_BYTES];
         let mut writer = Writer::new(&mut buffer);
         message.emit(&mut writer).expect("messages about paths have 11 bytes");
-        self.send_messages_to(id, path, writer.written(), now);
+        self.send_messages_to(id, path, writer.as_bytes(), now);
     }
 
     /// Seals encoded messages in a packet of their own, and sends it on this path.
@@ -417,7 +417,7 @@ impl Sessions {
         let mut buffer = [0; PADDED_BYTES_MAX];
         let mut writer = Writer::new(&mut buffer);
         probe.emit_padded(padding, &mut writer).expect("the buffer fits the longest padding");
-        self.send_messages(id, writer.written(), Priority::Scavenger, now);
+        self.send_messages(id, writer.as_bytes(), Priority::Scavenger, now);
     }
 
     /// True if a deadline of any session is so near that its probe could be sent now.

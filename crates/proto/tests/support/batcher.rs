@@ -182,7 +182,7 @@ impl Outcome {
     }
 
     fn close(&mut self, closed: &ClosedQueue, waits: &mut Vec<(Time, u32)>, now: Time) {
-        assert_eq!(closed.size, waits.len(), "the driver and the placement agree");
+        assert_eq!(closed.size, waits.len(), "the driver and the batcher agree");
         for (arrived, _) in waits.drain(..) {
             self.waits_total += now - arrived;
             self.wait_max = self.wait_max.max(now - arrived);
@@ -262,8 +262,8 @@ pub(crate) fn study_tagged<S: Strategy + Clone>(
 ) -> Outcome {
     let mut total = Outcome::default();
     for seed in 0..SEEDS {
-        let placement = Batcher::new(settings, strategy.clone());
-        total.add(&run(&arrivals(sources, seed), placement, wait, &networks));
+        let batcher = Batcher::new(settings, strategy.clone());
+        total.add(&run(&arrivals(sources, seed), batcher, wait, &networks));
     }
     total
 }
@@ -283,21 +283,21 @@ pub(crate) fn budget(percent: u16, sources: &[Source]) -> RedundancyPolicy {
 
 fn run<S: Strategy>(
     arrivals: &[ArrivingPacket],
-    mut placement: Batcher<S>,
+    mut batcher: Batcher<S>,
     wait: Duration,
     networks: impl Fn(u32) -> Networks,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let mut waiting = vec![Vec::new(); 64];
     for arrival in arrivals {
-        while let Some(deadline) = placement.deadline().filter(|deadline| *deadline <= arrival.time) {
-            while let Some(closed) = placement.expire(deadline) {
+        while let Some(deadline) = batcher.deadline().filter(|deadline| *deadline <= arrival.time) {
+            while let Some(closed) = batcher.expire(deadline) {
                 outcome.close(&closed, &mut waiting[closed.queue], deadline);
             }
         }
         let Networks { receiver, sender } = networks(arrival.flow);
         let flow = BatchedFlow { slot: arrival.flow, class: CodingClass::SHARED, receiver, sender };
-        let decision = placement.add(&BatchPacket { flow, bytes: arrival.bytes }, wait, arrival.time);
+        let decision = batcher.add(&BatchPacket { flow, bytes: arrival.bytes }, wait, arrival.time);
         outcome.packets += 1;
         outcome.bytes += u64::from(arrival.bytes);
         if let Some(closed) = decision.closed_before {
@@ -310,6 +310,6 @@ fn run<S: Strategy>(
             outcome.close(&closed, &mut waiting[closed.queue], arrival.time);
         }
     }
-    outcome.counters = *placement.counters();
+    outcome.counters = *batcher.counters();
     outcome
 }

@@ -142,7 +142,7 @@ fn overloaded(settings: Settings, flows: [u64; Class::COUNT], seconds: u64) -> T
 }
 
 /// Returns the bytes of each class in eight seconds, after two seconds of flow counting.
-fn sent(settings: Settings, flows: [u64; Class::COUNT]) -> [u64; Class::COUNT] {
+fn class_bytes(settings: Settings, flows: [u64; Class::COUNT]) -> [u64; Class::COUNT] {
     let sent_by = |seconds| {
         let left = overloaded(settings, flows, seconds).sent;
         let bytes = |class| {
@@ -171,7 +171,7 @@ fn a_high_rate_flow_gets_the_ratio_of_a_low_delay_flow() {
         [([10, 10], 2_000), ([50, 10], 2_000), ([10, 50], 2_000), ([20, 20], 1_500), ([20, 20], 4_000)]
     {
         let settings = link(100).with_ratio_milli(ratio_milli).expect("above one");
-        let [of_high_rate, of_low_delay, _] = sent(settings, [high_rate, low_delay, 0]);
+        let [of_high_rate, of_low_delay, _] = class_bytes(settings, [high_rate, low_delay, 0]);
         #[allow(clippy::cast_precision_loss, reason = "a ratio to a few digits")]
         let ratio = of_high_rate as f64 / high_rate as f64 / (of_low_delay as f64 / low_delay as f64);
         let requested = f64::from(ratio_milli) / 1_000.0;
@@ -203,7 +203,7 @@ fn flows_from_before_a_long_pause_are_forgotten() {
 fn a_low_average_flow_gets_what_a_low_delay_one_does() {
     let settings = third(link(100));
     for flows in [[10, 10, 10], [20, 5, 40], [5, 40, 1]] {
-        let bytes = sent(settings, flows);
+        let bytes = class_bytes(settings, flows);
         #[allow(clippy::cast_precision_loss, reason = "a rate to a few digits")]
         let [high_rate, low_delay, low_average] =
             [0, 1, 2].map(|class| bytes[class] as f64 / flows[class] as f64);

@@ -27,7 +27,7 @@ impl ResponsiveFlow {
 
 /// Returns the bytes of each class in ten seconds, after the first five, with these numbers of
 /// flows.
-fn sent(settings: Settings, [high_rate, low_delay]: [u64; 2]) -> [u64; 2] {
+fn class_bytes(settings: Settings, [high_rate, low_delay]: [u64; 2]) -> [u64; 2] {
     let mut wire = TestLink::new(RateDelay::new(settings, Time::START), settings.capacity());
     // Relative to the rate that a low-delay flow should get.
     let fair = settings.capacity().bits_per_second() / (2 * high_rate + low_delay);
@@ -76,7 +76,7 @@ fn a_high_rate_flow_gets_the_ratio_of_a_guarded_low_delay_flow_that_slows_down()
     let link = link.and_then(|link| link.with_delay(Duration::from_millis(50))).expect("a usual link");
     let link = link.with_guard(GuardMode::Strict);
     for [high_rate, low_delay] in [[10, 10], [20, 5], [5, 20]] {
-        let [of_high_rate, of_low_delay] = sent(link, [high_rate, low_delay]);
+        let [of_high_rate, of_low_delay] = class_bytes(link, [high_rate, low_delay]);
         #[allow(clippy::cast_precision_loss, reason = "a ratio to a few digits")]
         let ratio = of_high_rate as f64 / high_rate as f64 / (of_low_delay as f64 / low_delay as f64);
         assert!((1.9..=2.1).contains(&ratio), "{ratio} with {high_rate} and {low_delay} flows");

@@ -50,7 +50,7 @@ impl DeliveryLedger {
     }
 
     /// Returns the number of packets of each length, in bytes, that a node has sent to another.
-    pub fn sent(&self, from: NodeId, to: NodeId) -> impl Iterator<Item = (usize, u64)> {
+    pub fn packets_by_length(&self, from: NodeId, to: NodeId) -> impl Iterator<Item = (usize, u64)> {
         self.sent.get(&(from, to)).into_iter().flatten().map(|(length, count)| (*length, *count))
     }
 }

@@ -65,7 +65,7 @@ impl Application for Fetch {
                 Event::Connected | Event::Finished => continue,
             }
             if self.stage == Stage::Waiting && self.received >= self.response {
-                self.stage = Stage::Done(now.saturating_since(connection.opened()));
+                self.stage = Stage::Done(now.saturating_since(connection.opened_at()));
             } else if self.stage == Stage::Waiting && !matches!(event, Event::Received(_)) {
                 self.stage = Stage::Failed;
             }

@@ -398,7 +398,7 @@ impl Connection {
 
     /// Returns the time at which the connection was opened: by the first SYN sent or received.
     #[must_use]
-    pub const fn opened(&self) -> Time {
+    pub const fn opened_at(&self) -> Time {
         self.opened
     }
 

@@ -147,13 +147,13 @@ impl<A: Application + Clone> TcpHost<A> {
     /// Such a segment exists only if the network below mixed up packets; the connection would have
     /// delivered a wrong stream.
     #[must_use]
-    pub const fn misplaced(&self) -> u64 {
+    pub const fn misplaced_segments(&self) -> u64 {
         self.misplaced
     }
 
     /// Returns the number of received segments without a connection or a listening port.
     #[must_use]
-    pub const fn refused(&self) -> u64 {
+    pub const fn refused_segments(&self) -> u64 {
         self.refused
     }
 

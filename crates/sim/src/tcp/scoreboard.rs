@@ -220,7 +220,7 @@ mod tests {
         Extent { start: Position::FIRST + SEGMENT * from, end: Position::FIRST + SEGMENT * until }
     }
 
-    fn sent(count: u64) -> Scoreboard {
+    fn scoreboard(count: u64) -> Scoreboard {
         let mut board = Scoreboard::new(SEGMENT);
         (0..count).for_each(|number| board.push(extent(number, number + 1), Time::from_nanos(number)));
         board
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_lost_when_three_above_it_arrived() {
-        let mut board = sent(10);
+        let mut board = scoreboard(10);
         board.sack(extent(1, 3));
         assert!(!board.detect_losses());
         assert_eq!((board.pipe(), board.next_lost()), (SEGMENT * 8, None));
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_again_may_be_lost_again_only_by_timeout() {
-        let mut board = sent(5);
+        let mut board = scoreboard(5);
         board.sack(extent(1, 5));
         board.detect_losses();
         board.mark_retransmitted(extent(0, 1), false);
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_twice_measures_nothing() {
-        let mut board = sent(3);
+        let mut board = scoreboard(3);
         board.mark_retransmitted(extent(1, 2), false);
         let at = |number| Position::FIRST + SEGMENT * number;
         assert_eq!(board.remove_until(at(1)).sent_once_at, Some(Time::from_nanos(0)));

@@ -90,7 +90,7 @@ impl SendStream {
     }
 
     /// Advances the next new position to the end of a part that is sent for the first time.
-    pub(crate) const fn sent(&mut self, extent: Extent) {
+    pub(crate) const fn record_sent(&mut self, extent: Extent) {
         self.next = extent.end;
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     fn segments(mut outgoing: SendStream) -> Vec<(u64, bool)> {
         core::iter::from_fn(|| {
             let extent = outgoing.next_new(Bytes::new(100))?;
-            outgoing.sent(extent);
+            outgoing.record_sent(extent);
             let (payload, has_fin) = outgoing.content(extent);
             Some((payload.count(), has_fin))
         })

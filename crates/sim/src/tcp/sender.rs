@@ -190,7 +190,7 @@ impl Sender {
         let is_repeated = extent.start < self.stream.next();
         if !is_repeated {
             self.scoreboard.push(extent, now);
-            self.stream.sent(extent);
+            self.stream.record_sent(extent);
         }
         // A retransmission of the first segment has a round trip of its own. Other retransmissions
         // do not restart the timer, because a recovery that lost the first one would never time out

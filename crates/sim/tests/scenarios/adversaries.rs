@@ -415,8 +415,9 @@ fn a_flood_of_handshakes_with_valid_cookies_is_read_no_faster_than_its_limit() {
     for ((packet, _), cookie) in packets.iter_mut().zip(&cookies) {
         write_mac2(packet, cookie.as_ref().expect("every address got one"));
     }
-    let refused = |world: &OverlayWorld| world.host(run.relays[1]).relay().counters().strangers_refused;
-    let read_before = refused(&world);
+    let strangers_refused =
+        |world: &OverlayWorld| world.host(run.relays[1]).relay().counters().strangers_refused;
+    let read_before = strangers_refused(&world);
     assert!(read_before <= HANDSHAKE_BURST + HANDSHAKES_PER_SECOND, "{read_before}");
     // 8,000 a second for three seconds; each address may send 20 of them.
     for nth in 0..24_000 {

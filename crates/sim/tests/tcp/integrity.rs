@@ -50,7 +50,7 @@ proptest! {
         prop_assert!(pair.connection(id).is_closed() && pair.connection(fetch).is_closed());
         prop_assert_eq!(pair.world.next_event(), None);
         for node in [pair.client, pair.server] {
-            prop_assert_eq!(pair.world.host(node).misplaced(), 0);
+            prop_assert_eq!(pair.world.host(node).misplaced_segments(), 0);
         }
         pair.world.check_conservation().expect("nothing is lost track of");
     }
@@ -65,7 +65,7 @@ fn damaged_segments_are_lost_ones_and_are_sent_again() {
     pair.run(Duration::from_secs(200));
     let [client, server] = [pair.client, pair.server].map(|node| pair.world.host(node));
     assert!(client.damaged() > 0 && server.damaged() > 0);
-    assert_eq!((client.misplaced(), server.misplaced()), (0, 0));
+    assert_eq!((client.misplaced_segments(), server.misplaced_segments()), (0, 0));
     let statistics = pair.connection(id).statistics();
     assert!(statistics.retransmitted >= server.damaged(), "{statistics:?}");
     assert_eq!(statistics.bytes_acknowledged, bytes);

@@ -14,7 +14,7 @@ fn served(downwards: &[u64]) -> (Statistics, Duration) {
 }
 
 /// Returns the statistics of a client that sent without end for 5 s, and lost these.
-fn sent(upwards: &[u64]) -> Statistics {
+fn bulk_statistics(upwards: &[u64]) -> Statistics {
     let mut pair = Pair::new(1, Settings::default(), losing(upwards), delayed());
     let id = pair.bulk(0, Time::START);
     pair.run(millis(5_000));
@@ -25,7 +25,7 @@ fn sent(upwards: &[u64]) -> Statistics {
 fn a_loss_in_the_middle_is_sent_again_once_and_at_once() {
     // Ordinal 0 is the SYN and 1 the last of the handshake with data: the 200th is in the fifth
     // window.
-    let statistics = sent(&[200]);
+    let statistics = bulk_statistics(&[200]);
     assert_eq!((statistics.retransmitted, statistics.recoveries, statistics.timeouts), (1, 1, 0));
 }
 
@@ -70,7 +70,7 @@ fn timeouts_double() {
 fn a_burst_is_made_good_within_about_a_round_trip() {
     // Ten in a row, and ten of twenty.
     for burst in [(300..310).collect::<Vec<_>>(), (300..320).step_by(2).collect()] {
-        let statistics = sent(&burst);
+        let statistics = bulk_statistics(&burst);
         assert_eq!((statistics.retransmitted, statistics.recoveries, statistics.timeouts), (10, 1, 0));
     }
 }

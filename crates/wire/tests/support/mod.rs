@@ -16,5 +16,5 @@ pub(crate) fn emitted(messages: &[Message<'_>]) -> Vec<u8> {
     for message in messages {
         message.emit(&mut writer).expect("the buffer is long enough");
     }
-    writer.into_written().to_vec()
+    writer.into_bytes().to_vec()
 }

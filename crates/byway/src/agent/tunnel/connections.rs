@@ -4,7 +4,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-use byway_proto::marking;
+use byway_proto::copy_selection;
 use byway_units::{AgentId, Duration, Time};
 use byway_wire::ip::{Headers, Ports};
 
@@ -39,7 +39,7 @@ struct ConnectionEntry {
     /// Time of the latest packet sent, and progress of sending since the connection began or was
     /// idle.
     sent_at: Time,
-    sent: marking::ConnectionProgress,
+    sent: copy_selection::ConnectionProgress,
 }
 
 /// Table of connections through the device: a hash table of fixed size, in which new connections
@@ -57,17 +57,17 @@ impl ConnectionTable {
 
     /// Records a captured packet to a peer. Returns the progress of the packet's connection before
     /// this packet: the bytes sent, and the longest packet.
-    pub(super) fn sent(
+    pub(super) fn record_sent(
         &mut self,
         peer: AgentId,
         headers: &Headers,
         bytes: usize,
         now: Time,
-    ) -> marking::ConnectionProgress {
+    ) -> copy_selection::ConnectionProgress {
         let begins = headers.tcp.is_some_and(byway_wire::ip::TcpHeader::is_syn);
         let connection = self.entry_mut(key(peer, headers, true), now);
         if begins || now.saturating_since(connection.sent_at) > RESTART_IDLE {
-            connection.sent = marking::ConnectionProgress::default();
+            connection.sent = copy_selection::ConnectionProgress::default();
         }
         let before = connection.sent;
         (connection.used, connection.sent_at) = (now, now);
@@ -111,7 +111,7 @@ impl ConnectionTable {
             key,
             used: now,
             sent_at: now,
-            sent: marking::ConnectionProgress::default(),
+            sent: copy_selection::ConnectionProgress::default(),
         })
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let mut connections = ConnectionTable::new();
         let (there, back) = (headers((1, 5_000), (2, 53)), headers((2, 53), (1, 5_000)));
         assert!(!connections.contains(PEER, &back, at(0)));
-        connections.sent(PEER, &there, 28, at(0));
+        connections.record_sent(PEER, &there, 28, at(0));
         assert!(connections.contains(PEER, &back, at(300_000)));
         assert!(!connections.contains(PEER, &back, at(600_001)), "it was silent too long");
         assert!(!connections.contains(AgentId::new(3), &back, at(1)), "another peer has no part in it");
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn later_fragments_of_an_answer_are_known_by_its_first() {
         let mut connections = ConnectionTable::new();
-        connections.sent(PEER, &headers((1, 5_000), (2, 53)), 28, at(0));
+        connections.record_sent(PEER, &headers((1, 5_000), (2, 53)), 28, at(0));
         let later = Headers { ports: None, ..headers((2, 53), (1, 5_000)) };
         assert!(!connections.contains(PEER, &later, at(1)));
         assert!(connections.contains(
@@ -189,8 +189,8 @@ mod tests {
         let sent = [(0, 0), (500, 100), (1_500, 200), (2_501, 0)];
         for (ms, before) in sent {
             let longest = if before == 0 { 0 } else { 100 };
-            let expected = marking::ConnectionProgress { sent: before, longest };
-            assert_eq!(connections.sent(PEER, &packet, 100, at(ms)), expected, "{ms}");
+            let expected = copy_selection::ConnectionProgress { sent: before, longest };
+            assert_eq!(connections.record_sent(PEER, &packet, 100, at(ms)), expected, "{ms}");
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
         let mut connections = ConnectionTable::new();
         for port in 0..40_000 {
             let packet = headers((1, port), (2, 53));
-            connections.sent(PEER, &packet, 28, at(u64::from(port)));
+            connections.record_sent(PEER, &packet, 28, at(u64::from(port)));
             assert!(connections.contains(PEER, &headers((2, 53), (1, port)), at(u64::from(port))));
         }
         let stored = connections.sets.iter().flatten().flatten().count();

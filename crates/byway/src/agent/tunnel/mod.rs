@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use byway_api::CaptureStatus;
 use byway_net::{Device, Io, PacketQueues};
 use byway_proto::agent::Traffic;
-use byway_proto::marking::MarkingInput;
+use byway_proto::copy_selection::MarkingInput;
 use byway_units::{AgentId, Duration, Time};
 use byway_wire::Ecn;
 use byway_wire::ip::{Headers, Packet, TcpHeader, packet_too_long};
@@ -406,7 +406,7 @@ impl AgentDriver {
         };
         let connection = self.tunnel.as_mut().map(|tunnel| {
             tunnel.count(*side);
-            tunnel.connections.sent(*peer, headers, packet.len(), io.now())
+            tunnel.connections.record_sent(*peer, headers, packet.len(), io.now())
         });
         self.enforce_path_mtu(id, headers, packet, io);
         let candidate =

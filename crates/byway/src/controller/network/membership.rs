@@ -208,7 +208,7 @@ fn nearest(node: &NodeRecord) -> Option<u32> {
 
 fn check_clock(node: u64, controller: u64) -> Result<(), Refusal> {
     if node.abs_diff(controller) > CLOCK_DIFFERENCE_MAX.as_secs() {
-        return Err(Refusal::ClockOff { node, controller });
+        return Err(Refusal::ClockSkew { node, controller });
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use crate::membership::{Date, Span};
 /// program, not of the HTTP interface.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Refusal {
-    #[error("{}", clock_off(*.node, *.controller))]
-    ClockOff { node: u64, controller: u64 },
+    #[error("{}", clock_skew(*.node, *.controller))]
+    ClockSkew { node: u64, controller: u64 },
     #[error(
         "token unknown to the controller: it was revoked, or the controller was set up anew since; \
         create another with `byway token create --role {role}`"
@@ -123,7 +123,7 @@ pub(crate) enum Refusal {
     TooManyRequests { wait_seconds: u64 },
 }
 
-fn clock_off(node: u64, controller: u64) -> String {
+fn clock_skew(node: u64, controller: u64) -> String {
     let direction = if node < controller { "behind" } else { "ahead of" };
     format!(
         "the node's clock is {} {direction} the controller's, more than the {} minutes that grants and \
@@ -140,7 +140,7 @@ impl Refusal {
     /// Returns the refusal's code in error answers, for programs.
     pub(crate) const fn code(&self) -> ErrorCode {
         match self {
-            Self::ClockOff { .. } => ErrorCode::ClockSkew,
+            Self::ClockSkew { .. } => ErrorCode::ClockSkew,
             Self::TokenUnknown { .. } => ErrorCode::TokenUnknown,
             Self::TokenExpired { .. } => ErrorCode::TokenExpired,
             Self::TokenUsedUp { .. } => ErrorCode::TokenUsedUp,
@@ -180,7 +180,7 @@ mod tests {
         let (role, name, number) = (Role::Agent, "alice".to_owned(), 7);
         let address = ([0, 0, 0, 0], 0).into();
         for (refusal, remedy) in [
-            (Refusal::ClockOff { node: 90_061, controller: 0 }, "timedatectl set-ntp true"),
+            (Refusal::ClockSkew { node: 90_061, controller: 0 }, "timedatectl set-ntp true"),
             (Refusal::TokenUnknown { role }, "byway token create --role agent"),
             (Refusal::TokenExpired { at: 0, role }, "byway token create --role agent"),
             (Refusal::TokenUsedUp { role }, "byway token create --role agent"),
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_off_is_told_by_how_much_and_to_which_side() {
-        let ahead = Refusal::ClockOff { node: 90_061, controller: 0 }.to_string();
+        let ahead = Refusal::ClockSkew { node: 90_061, controller: 0 }.to_string();
         assert!(ahead.contains("1 d 1 h ahead of the controller's"), "{ahead}");
-        let behind = Refusal::ClockOff { node: 0, controller: 400 }.to_string();
+        let behind = Refusal::ClockSkew { node: 0, controller: 400 }.to_string();
         assert!(behind.contains("6 min 40 s behind the controller's"), "{behind}");
     }
 }

@@ -196,25 +196,25 @@ fn names_and_keys_are_one_nodes_each() {
 fn impossible_nodes_are_refused() {
     let mut state = TestNetworkState::default();
     let [agents, relays] = [Role::Agent, Role::Relay].map(|role| state.token(role, None, None));
-    let mut refused =
+    let mut expect_refusal =
         |token, request: JoinRequest| state.join(token, &request).expect_err("it is impossible");
     for name in ["", "a/b", "a b", "ä", &"a".repeat(64)] {
-        assert!(matches!(refused(agents, request(Role::Agent, name)), Refusal::BadName(_)), "{name}");
+        assert!(matches!(expect_refusal(agents, request(Role::Agent, name)), Refusal::BadName(_)), "{name}");
     }
     for (token, role, shards) in
         [(agents, Role::Agent, 2), (relays, Role::Relay, 0), (relays, Role::Relay, 257)]
     {
         let impossible = JoinRequest { shards, ..request(role, "a") };
-        assert_eq!(refused(token, impossible), Refusal::BadShards { shards });
+        assert_eq!(expect_refusal(token, impossible), Refusal::BadShards { shards });
     }
     let addresses = |addresses: &[&str]| addresses.iter().map(|text| text.parse().expect("one")).collect();
     let nowhere = JoinRequest { addresses: vec![], ..request(Role::Relay, "r") };
-    assert_eq!(refused(relays, nowhere), Refusal::NoAddress);
+    assert_eq!(expect_refusal(relays, nowhere), Refusal::NoAddress);
     let everywhere = JoinRequest { addresses: addresses(&["192.0.2.1:1"; 9]), ..request(Role::Relay, "r") };
-    assert_eq!(refused(relays, everywhere), Refusal::TooManyAddresses { count: 9 });
+    assert_eq!(expect_refusal(relays, everywhere), Refusal::TooManyAddresses { count: 9 });
     for address in ["0.0.0.0:4600", "192.0.2.1:0", "224.0.0.1:4600", "[::]:1", "[ff02::1]:1"] {
         let useless = JoinRequest { addresses: addresses(&[address]), ..request(Role::Agent, "a") };
-        assert!(matches!(refused(agents, useless), Refusal::UselessAddress { .. }), "{address}");
+        assert!(matches!(expect_refusal(agents, useless), Refusal::UselessAddress { .. }), "{address}");
     }
 }
 

@@ -50,7 +50,7 @@ fn repair(kind: PacketKind, datagram: u32, at_ms: u64) -> PacketRecord {
     packet(kind, EGRESS, RECEIVER, HELLOS + datagram, at_ms - 10, Some(at_ms))
 }
 
-fn found(packets: &[PacketRecord], arrived: &[(u32, f64)]) -> Vec<DatagramOutcome> {
+fn outcomes(packets: &[PacketRecord], arrived: &[(u32, f64)]) -> Vec<DatagramOutcome> {
     let sent: Vec<_> = (0..6).map(|datagram| 1_000.0 + 10.0 * f64::from(datagram)).collect();
     let pair = PairTraffic {
         sender: SENDER,
@@ -83,7 +83,7 @@ fn mixed() -> Vec<DatagramOutcome> {
     packets.reverse();
     let arrived =
         [(0, 1_050.0), (0, 1_060.0), (1, 1_100.5), (2, 1_103.0), (3, 1_111.0), (4, 1_300.0), (99, 1.0)];
-    found(&packets, &arrived)
+    outcomes(&packets, &arrived)
 }
 
 #[test]

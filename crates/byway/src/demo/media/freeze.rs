@@ -35,7 +35,7 @@ pub(crate) fn freezes(shown: &[u32], frames: u32) -> Vec<Freeze> {
 mod tests {
     use super::*;
 
-    fn found(shown: impl IntoIterator<Item = u32>) -> Vec<(f64, f64)> {
+    fn find_freezes(shown: impl IntoIterator<Item = u32>) -> Vec<(f64, f64)> {
         let shown: Vec<_> = shown.into_iter().collect();
         let rounded = |value: f64| (value * 1e6).round() / 1e6;
         freezes(&shown, 100).iter().map(|freeze| (rounded(freeze.from), rounded(freeze.seconds))).collect()
@@ -43,20 +43,20 @@ mod tests {
 
     #[test]
     fn a_video_that_runs_has_none() {
-        assert_eq!(found(0..100), []);
-        assert_eq!(found((0..100).rev()), [], "in whatever order frames are told");
+        assert_eq!(find_freezes(0..100), []);
+        assert_eq!(find_freezes((0..100).rev()), [], "in whatever order frames are told");
     }
 
     #[test]
     fn three_frames_lost_in_a_row_are_no_freeze_and_four_are_one() {
-        assert_eq!(found((0..50).chain(53..100)), []);
-        assert_eq!(found((0..50).chain(54..100)), [(1.96, 0.2)]);
+        assert_eq!(find_freezes((0..50).chain(53..100)), []);
+        assert_eq!(find_freezes((0..50).chain(54..100)), [(1.96, 0.2)]);
     }
 
     #[test]
     fn a_picture_that_never_comes_or_never_comes_back_is_a_freeze() {
-        assert_eq!(found(25..100), [(0.0, 1.04)]);
-        assert_eq!(found(0..75), [(2.96, 1.04)]);
-        assert_eq!(found([]), [(0.0, 4.04)]);
+        assert_eq!(find_freezes(25..100), [(0.0, 1.04)]);
+        assert_eq!(find_freezes(0..75), [(2.96, 1.04)]);
+        assert_eq!(find_freezes([]), [(0.0, 4.04)]);
     }
 }

@@ -223,8 +223,8 @@ fn numbers(report: &ReportData) -> String {
          s</th></tr></thead><tbody>{rows}</tbody></table></div><p class=\"small\">Packets of all pairs, \
          of {} that each run sends (one pair alone: {}); the picture is that of the pair whose path has \
          the outage.</p></section>",
-        count(sent(report, RunKind::Coding)),
-        count(sent(report, RunKind::Lone)),
+        count(packets_sent(report, RunKind::Coding)),
+        count(packets_sent(report, RunKind::Lone)),
     )
 }
 
@@ -242,7 +242,7 @@ fn failed(report: &ReportData) -> String {
     })
 }
 
-fn sent(report: &ReportData, kind: RunKind) -> u64 {
+fn packets_sent(report: &ReportData, kind: RunKind) -> u64 {
     report.run(kind).map_or(0, |(result, _)| result.sent)
 }
 

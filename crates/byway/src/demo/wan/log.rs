@@ -80,7 +80,7 @@ impl PacketLog {
         (self.packets, self.left_out)
     }
 
-    fn sent(&mut self, record: &Record<'_>) {
+    fn record_sent(&mut self, record: &Record<'_>) {
         let Some(to) = record.to.map(byway_sim::NodeId::number) else { return };
         let from = record.from.number();
         let Some((kind, sequence)) = self.classify(from, to, record.payload) else { return };
@@ -135,7 +135,7 @@ fn sealed(payload: &[u8]) -> Option<(PacketKind, u32)> {
 impl Observer for PacketLog {
     fn packet(&mut self, record: &Record<'_>) {
         match record.step {
-            Step::Sent => self.sent(record),
+            Step::Sent => self.record_sent(record),
             Step::Delivered => {
                 if let Some(index) = self.in_flight.remove(&record.packet) {
                     self.packets[index].delivered_ns = Some(nanos(record.time));

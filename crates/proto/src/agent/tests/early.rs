@@ -91,7 +91,7 @@ impl TestNetwork {
     }
 
     /// Returns the datagrams that the receiver buffers, and their bytes.
-    fn held(&self) -> (usize, usize) {
+    fn early_size(&self) -> (usize, usize) {
         let size = self.agents[RECEIVER].early_buffer.size();
         (size.packets, size.bytes)
     }
@@ -182,7 +182,7 @@ fn a_flow_that_is_refused_delivers_nothing_and_counts_what_was_dropped() {
         assert!(network.sends_early(flow, b"first") && network.sends_early(flow, b"second"));
         network.run(ms(31));
         network.consents(FLOW, Err(refusal));
-        assert_eq!(network.held(), (0, 0));
+        assert_eq!(network.early_size(), (0, 0));
         network.run(ms(5_000));
         assert_eq!(network.got_bytes(), [] as [&[u8]; 0]);
         assert_eq!(network.agents[SENDER].counters().datagrams_unsendable, 2);
@@ -227,7 +227,7 @@ fn a_datagram_that_comes_by_several_ways_is_delivered_once() {
         network.inject_early_packet(FLOW, 1, b"first");
     }
     network.run(ms(31));
-    assert_eq!(network.held(), (1, 5));
+    assert_eq!(network.early_size(), (1, 5));
     network.consents(FLOW, Ok(()));
     network.inject_early_packet(FLOW, 1, b"again");
     network.run(ms(100));
@@ -242,7 +242,7 @@ fn early_packets_of_flows_that_nobody_offered_are_dropped() {
         network.inject_early_packet(flow, 1, &[7; 500]);
     }
     network.run(ms(100));
-    assert_eq!((network.held(), network.got.len()), ((0, 0), 0));
+    assert_eq!((network.early_size(), network.got.len()), ((0, 0), 0));
     assert_eq!(network.agents[RECEIVER].counters().flows_unknown, 198);
 }
 
@@ -275,10 +275,10 @@ fn early_packets_of_another_offer_of_the_number_of_an_open_flow_wait_for_consent
     offers(&mut network, b"audio");
     network.inject_early_packet(FLOW, 1, b"for audio");
     network.run(ms(31));
-    assert_eq!((network.got.len(), network.held()), (0, (1, 9)), "the open flow is of the offer before");
+    assert_eq!((network.got.len(), network.early_size()), (0, (1, 9)), "the flow is of the offer before");
     offers(&mut network, b"text");
     network.run(ms(31));
-    assert_eq!((network.got.len(), network.held()), (0, (0, 0)), "nor is it meant for the offer after");
+    assert_eq!((network.got.len(), network.early_size()), (0, (0, 0)), "nor is it for the offer after");
 }
 
 #[test]
@@ -295,13 +295,13 @@ fn a_peer_that_keeps_to_no_limits_is_held_to_them() {
         }
     }
     network.run(ms(31));
-    let (packets, bytes) = network.held();
+    let (packets, bytes) = network.early_size();
     assert!(bytes <= EARLY_BYTES_PER_PEER_MAX && packets <= 2 * EARLY_DATAGRAMS_PER_PEER_MAX);
     assert_eq!(network.agents[RECEIVER].counters().early_dropped, 990 - packets as u64);
     for flow in &flows {
         network.consents(*flow, Err(OfferRefusal::Full));
     }
-    assert_eq!(network.held(), (0, 0));
+    assert_eq!(network.early_size(), (0, 0));
 }
 
 #[test]
@@ -566,7 +566,7 @@ fn early_packets_that_are_refused_leave_no_entry() {
     }
     network.run(ms(31));
     let buffer = &network.agents[RECEIVER].early_buffer;
-    assert_eq!((network.held(), buffer.flows()), ((32, EARLY_BYTES_PER_PEER_MAX), 2));
+    assert_eq!((network.early_size(), buffer.flows()), ((32, EARLY_BYTES_PER_PEER_MAX), 2));
     assert_eq!(network.agents[RECEIVER].counters().early_dropped, 128);
     network.inject_early_packet(flows[0], 1, &[7; 1_024]);
     network.run(ms(31));
@@ -574,7 +574,7 @@ fn early_packets_that_are_refused_leave_no_entry() {
     for flow in &flows {
         network.consents(*flow, Err(OfferRefusal::Full));
     }
-    assert_eq!((network.held(), network.agents[RECEIVER].early_buffer.flows()), ((0, 0), 0));
+    assert_eq!((network.early_size(), network.agents[RECEIVER].early_buffer.flows()), ((0, 0), 0));
 }
 
 #[test]

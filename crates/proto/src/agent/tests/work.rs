@@ -25,7 +25,7 @@ fn filled<'a>(bytes: usize, messages: impl IntoIterator<Item = Message<'a>>) -> 
         }
         count += 1;
     }
-    (writer.written().to_vec(), count)
+    (writer.as_bytes().to_vec(), count)
 }
 
 fn of_relay(agent: &Agent) -> SessionId {

@@ -77,7 +77,7 @@ fn score_of(queue: &Queue, packet: &BatchPacket, is_rich: bool, now: Time) -> Sc
         shared_risk: shared_risk(queue, packet),
         is_in_need,
         size: queue.size(),
-        age_nanos: now.saturating_since(queue.opened()).as_nanos(),
+        age_nanos: now.saturating_since(queue.opened_at()).as_nanos(),
     }
 }
 

@@ -64,7 +64,7 @@ impl Queue {
 
     /// Returns the arrival time of the queue's first packet.
     #[must_use]
-    pub const fn opened(&self) -> Time {
+    pub const fn opened_at(&self) -> Time {
         self.opened
     }
 

@@ -86,14 +86,14 @@ mod tests {
         ) {
             let settings =
                 BatcherSettings { batch_packets: k, batch_repairs: 1, queues, redundancy: RedundancyPolicy::PerBatch };
-            let mut placement = Batcher::new(settings, RoundRobin::default());
+            let mut batcher = Batcher::new(settings, RoundRobin::default());
             let mut algorithm =
                 Algorithm { queues: vec![Vec::new(); queues.into()], k: k.into(), q_index: usize::from(queues) - 1 };
             let mut held = vec![Vec::new(); queues.into()];
             for slot in flows {
                 let flow = BatchedFlow { slot, class: CodingClass::SHARED, receiver: 0, sender: 0 };
                 let packet = BatchPacket { flow, bytes: 100 };
-                let decision = placement.add(&packet, Duration::from_secs(1), Time::START);
+                let decision = batcher.add(&packet, Duration::from_secs(1), Time::START);
                 let mut sent = Vec::new();
                 let mut close = |closed: Option<ClosedQueue>, held: &mut Vec<Vec<u32>>| {
                     let batch = closed.map(|closed| core::mem::take(&mut held[closed.queue]));

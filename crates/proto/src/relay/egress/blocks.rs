@@ -41,7 +41,7 @@ impl InStreamBlock {
     }
 
     /// Returns the number of the block's repair packets that the relay sent to the receiver.
-    pub(crate) fn sent(&self) -> usize {
+    pub(crate) fn sent_count(&self) -> usize {
         usize::from(self.sent)
     }
 
@@ -129,7 +129,7 @@ impl InStreamBlocks {
 
     /// Returns the repair packets of a block that the relay has not sent to the receiver.
     pub(crate) fn unsent(&self, block: &InStreamBlock) -> impl Iterator<Item = &BlockRepair> + use<'_> {
-        self.repairs(block).skip(block.sent())
+        self.repairs(block).skip(block.sent_count())
     }
 
     /// Returns the first sequence number of the newest block that covers this packet.
@@ -170,7 +170,7 @@ impl InStreamBlocks {
     /// Returns the block's previous state.
     pub(crate) fn mark_sent(&mut self, sequence: SequenceNumber, count: usize) -> Option<InStreamBlock> {
         let before = *self.covering(sequence)?;
-        let sent = before.sent() + self.unsent(&before).take(count).count();
+        let sent = before.sent_count() + self.unsent(&before).take(count).count();
         let block = self.blocks.iter_mut().rev().find(|block| block.covers(sequence))?;
         block.sent = u8::try_from(sent).expect("a block has few repairs");
         Some(before)

@@ -247,7 +247,7 @@ impl Egress {
 
     /// Returns the memory of all stored copies, answers and repair packets.
     pub(crate) fn buffered_bytes(&self) -> Bytes {
-        self.log.held()
+        self.log.memory_bytes()
     }
 
     /// Counts the flows in use, the active decode attempts and the missing packets, for the relay's

@@ -174,7 +174,7 @@ impl Egress {
         }
         let repairs = active.blocks.repairs(block);
         let stored = repairs.filter(|repair| self.log.get(repair.payload, now).is_some()).count();
-        let needed = missing_count.saturating_sub(block.sent());
+        let needed = missing_count.saturating_sub(block.sent_count());
         if missing_count > stored || (needed == 0 && self.last_block_sent != Some((slot, block.first, now))) {
             return None;
         }

@@ -296,7 +296,7 @@ impl Ingress {
 
     /// Returns the memory of all stored copies.
     pub(crate) fn buffered_bytes(&self) -> Bytes {
-        self.log.held()
+        self.log.memory_bytes()
     }
 
     fn flow(&self, slot: FlowSlot) -> Option<&IngressFlow> {

@@ -6,14 +6,14 @@ use byway_wire::messages::AliasAnnouncement;
 use byway_wire::{Alias, FlowKey};
 
 use super::super::alias_table::AliasTable;
-use super::{RelayPeerId, RelayPeers, RemoteFlow, remove};
+use super::{RelayPeerId, RelayPeerTable, RemoteFlow, remove};
 use crate::limits::REMOTE_ALIASES_PER_FLOW_MAX;
 use crate::policy::forwards;
 
 /// Memory of a remote flow's entry in the table by key, in bytes.
 const REMOTE_FLOW_KEY_BYTES: u64 = 128;
 
-impl RelayPeers {
+impl RelayPeerTable {
     /// Returns the memory of the flows that other relays advertised, in bytes.
     pub(in crate::relay) fn remote_flow_bytes(&self) -> u64 {
         let aliases: u64 = self.peers.iter().map(|relay_peer| relay_peer.remote_flows.bytes()).sum();

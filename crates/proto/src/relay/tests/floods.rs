@@ -27,7 +27,7 @@ pub(super) fn filled<'a>(messages: impl IntoIterator<Item = Message<'a>>) -> Vec
             break;
         }
     }
-    writer.written().to_vec()
+    writer.as_bytes().to_vec()
 }
 
 fn alias(number: u16) -> Alias {
@@ -341,7 +341,7 @@ fn no_datagram_of_an_agent_has_more_messages_or_bytes_than_agents_send() {
     let mut writer = Writer::new(&mut bytes);
     let ack = Message::Ack(byway_wire::messages::Ack { alias: alias(1), from_low: 5 });
     while ack.emit(&mut writer).is_ok() {}
-    let messages = writer.written();
+    let messages = writer.as_bytes();
     let ack_bytes = messages.len() / Messages::new(messages).count();
     let work = harness.work_of(2, messages);
     assert_eq!((work, harness.relay.counters().datagrams_too_long), (0, 1));

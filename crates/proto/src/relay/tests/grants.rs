@@ -38,7 +38,7 @@ fn greeting(registers: &[(FlowKey, FlowRole, Grant)]) -> Vec<u8> {
             Register { grant: &grant, far_relay, ..register(*key, *role, Service::Coding, CONSENT) };
         Message::Register(register).emit(&mut writer).expect("it fits");
     }
-    writer.written().to_vec()
+    writer.as_bytes().to_vec()
 }
 
 impl RelayHarness {

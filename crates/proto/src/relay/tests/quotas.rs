@@ -33,7 +33,7 @@ impl RelayHarness {
         let mut bytes = [0; 200];
         let mut writer = Writer::new(&mut bytes);
         Message::Register(register).emit(&mut writer).expect("it fits");
-        self.enter_with_messages(who, writer.written());
+        self.enter_with_messages(who, writer.as_bytes());
         self.relay.sessions.find(secret(who).public_key(), Purpose::AgentToRelay, Shard::new(0)).is_some()
     }
 

@@ -80,7 +80,7 @@ fn another_relay_that_asks_for_everything_in_the_longest_datagram_has_it_read_in
     let mut messages = alloc::vec![0; 65_000];
     let mut writer = byway_wire::Writer::new(&mut messages);
     while nack.emit(&mut writer).is_ok() {}
-    let work = harness.work_of(OTHER, writer.written());
+    let work = harness.work_of(OTHER, writer.as_bytes());
     assert!((DATAGRAM_WORK_MAX..=INPUT_WORK_MAX).contains(&work), "{work} units");
     assert!(harness.relay.counters().work_refused > 1_000);
 }

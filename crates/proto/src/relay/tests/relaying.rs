@@ -27,7 +27,7 @@ impl RelayHarness {
         self.send_message(OTHER, &Message::InterRelayPacket(relayed));
     }
 
-    fn refused(&self) -> u64 {
+    fn refused_count(&self) -> u64 {
         self.relay.counters().relayed_refused
     }
 }
@@ -84,7 +84,7 @@ fn a_packet_for_an_agent_at_another_relay_goes_there_and_the_answer_comes_from_t
         harness.relay_from_agent(2, 1, length);
         assert_eq!(harness.drain_events(OTHER), [ClientEvent::RelayedOn(2, 1, length)]);
     }
-    assert_eq!((harness.relay.counters().relayed, harness.refused()), (6, 0));
+    assert_eq!((harness.relay.counters().relayed, harness.refused_count()), (6, 0));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn another_relay_reaches_only_agents_here_that_a_grant_connects_with_the_sender(
     for (from, to) in [(1, 3), (3, 2), (2, 1), (9, 9)] {
         harness.relay_from_peer(from, to, 100);
     }
-    assert_eq!(harness.refused(), 4);
+    assert_eq!(harness.refused_count(), 4);
     assert!([2, 3, 4, OTHER].into_iter().all(|who| harness.drain_events(who).is_empty()));
     // An agent must not send messages of relays.
     let packet = packet_of(100);
@@ -130,7 +130,7 @@ fn where_the_relay_of_the_other_agent_is_out_of_reach_the_answer_goes_where_the_
     harness.enter(2);
     assert!(harness.registers(2, flow(1, 2, 1), FlowRole::Receiver).is_ok());
     harness.relay_from_agent(2, 1, 100);
-    assert_eq!(harness.refused(), 1, "a shard that this relay does not know");
+    assert_eq!(harness.refused_count(), 1, "a shard that this relay does not know");
     harness.relay_from_peer(1, 2, 100);
     harness.relay_from_agent(2, 1, 100);
     assert_eq!(harness.drain_events(OTHER).last(), Some(&ClientEvent::RelayedOn(2, 1, 100)));

@@ -138,16 +138,16 @@ fn a_cookie_is_good_for_so_many_handshakes_and_no_more() {
     pair.connect(SMALL);
     pair.run(ms(100));
     let shown = pair.sent_by(SMALL, INITIATION)[1].clone();
-    let refused = |pair: &mut SessionPair| {
+    let count_refused = |pair: &mut SessionPair| {
         let before = pair.nodes[LARGE].sessions.counters.initiations_refused;
         (0..100).for_each(|_| pair.deliver(LARGE, shown.clone()));
         pair.nodes[LARGE].sessions.counters.initiations_refused - before
     };
-    assert!(refused(&mut pair) >= 95, "by address and port");
+    assert!(count_refused(&mut pair) >= 95, "by address and port");
     pair.now += secs(1);
     let now = pair.now;
     while pair.nodes[LARGE].sessions.proved_handshakes.try_consume(Packets::new(1), now) {}
-    assert_eq!(refused(&mut pair), 100, "by what this node can do");
+    assert_eq!(count_refused(&mut pair), 100, "by what this node can do");
 }
 
 #[test]

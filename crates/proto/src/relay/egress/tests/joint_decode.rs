@@ -85,13 +85,13 @@ fn a_chain_of_batches_longer_than_is_solved_together_is_solved_all_the_same() {
 #[test]
 fn a_false_packet_among_batches_decoded_jointly_harms_those_that_rest_on_it_and_no_others() {
     let mut harness = EgressHarness::new();
-    let [one, other, liar, honest] = harness.flows();
-    harness.batch(0, &[(one, 0), (liar, 0)], 1);
+    let [one, other, false_helper, honest] = harness.flows();
+    harness.batch(0, &[(one, 0), (false_helper, 0)], 1);
     harness.batch(1, &[(other, 0), (honest, 0)], 1);
     harness.nack(one, 0, 0);
     harness.nack(other, 0, 0);
     harness.drain_actions();
-    harness.answer_with(liar, 0, &[0xEE; 60]);
+    harness.answer_with(false_helper, 0, &[0xEE; 60]);
     // The relay sends the decoded packet, which the receiver cannot authenticate.
     assert_eq!(harness.actions.drain(..).count(), 1);
     harness.answer(honest, 0);

@@ -58,10 +58,10 @@ fn who_comes_back_is_not_repaired_what_was_repaired_before() {
 #[test]
 fn who_answered_falsely_is_not_asked_after_coming_back_either_and_its_other_flows_are() {
     let mut harness = EgressHarness::new();
-    let [flow, liar, other] = harness.flows();
-    let key = harness.egress.key(liar).expect("it is registered");
-    harness.egress.quarantine(liar);
-    harness.egress.unregister(liar);
+    let [flow, false_helper, other] = harness.flows();
+    let key = harness.egress.key(false_helper).expect("it is registered");
+    harness.egress.quarantine(false_helper);
+    harness.egress.unregister(false_helper);
     let back = harness.egress.register((key, Holder::default()), Service::Coding, RATE, CONSENT, harness.now);
     harness.batch(0, &[(flow, 0), (back, 0), (other, 0)], 2);
     harness.nack(flow, 0, 0);
@@ -71,12 +71,12 @@ fn who_answered_falsely_is_not_asked_after_coming_back_either_and_its_other_flow
 #[test]
 fn another_flow_in_the_place_of_a_false_one_is_asked() {
     let mut harness = EgressHarness::new();
-    let [flow, liar] = harness.flows();
-    harness.egress.quarantine(liar);
-    harness.egress.unregister(liar);
+    let [flow, false_helper] = harness.flows();
+    harness.egress.quarantine(false_helper);
+    harness.egress.unregister(false_helper);
     let key = FlowKey::new(AgentId::new(8), Receiver::Agent(AgentId::new(9)), FlowId::new(0));
     let next = harness.egress.register((key, Holder::default()), Service::Coding, RATE, CONSENT, harness.now);
-    assert_eq!(next.index(), liar.index());
+    assert_eq!(next.index(), false_helper.index());
     harness.batch(0, &[(flow, 0), (next, 0)], 1);
     harness.nack(flow, 0, 0);
     assert_eq!(harness.drain_actions(), [requested(next, 0)]);
@@ -85,18 +85,18 @@ fn another_flow_in_the_place_of_a_false_one_is_asked() {
 #[test]
 fn of_too_many_false_flows_the_oldest_is_forgotten() {
     let mut harness = EgressHarness::new();
-    let liars: Vec<FlowSlot> = (0..=QUARANTINED_MAX).map(|_| harness.flow(Service::Coding)).collect();
-    for liar in &liars {
-        harness.egress.quarantine(*liar);
-        harness.egress.quarantine(*liar);
+    let false_helpers: Vec<FlowSlot> = (0..=QUARANTINED_MAX).map(|_| harness.flow(Service::Coding)).collect();
+    for false_helper in &false_helpers {
+        harness.egress.quarantine(*false_helper);
+        harness.egress.quarantine(*false_helper);
     }
     assert_eq!(harness.egress.quarantined.len(), QUARANTINED_MAX);
     assert_eq!(harness.egress.counters.answers_false, 2 * (QUARANTINED_MAX as u64 + 1));
-    let is_barred = |harness: &EgressHarness, liar: FlowSlot| {
-        let key = harness.egress.key(liar).expect("it is registered");
+    let is_barred = |harness: &EgressHarness, false_helper: FlowSlot| {
+        let key = harness.egress.key(false_helper).expect("it is registered");
         harness.egress.quarantined.contains(&key)
     };
-    assert!(!is_barred(&harness, liars[0]) && is_barred(&harness, liars[1]));
+    assert!(!is_barred(&harness, false_helpers[0]) && is_barred(&harness, false_helpers[1]));
 }
 
 #[test]
