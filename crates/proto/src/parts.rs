@@ -14,11 +14,13 @@
 //! | [`gap_tracker`] | missing packets of a flow, and the times of their NACKs |
 //! | [`lateness`] | share of late answers of a cooperating receiver |
 //! | [`loss_timer`] | timeout for the next packet of a flow |
+//! | `missing_ranges` | missing packets as ranges that share the state of their requests |
 //! | [`pacer`] | pacing of background flows |
 //! | [`packet_buffer`] | bytes of recent packets |
 //! | [`queue_delay`] | queueing delay of a path |
 //! | [`reordering_window`] | time for which a gap may be mere reordering |
 //! | [`resequencer`] | delivery in order with a bounded delay |
+//! | [`retry`] | times of the requests for one loss |
 //! | [`sequence_ring`] | values by recent sequence number |
 //! | [`timers`] | many timers, and the earliest of them |
 //! | [`token_bucket`] | limit of a rate and a burst |
@@ -32,11 +34,13 @@ pub mod delay_histogram;
 pub mod gap_tracker;
 pub mod lateness;
 pub mod loss_timer;
+pub(crate) mod missing_ranges;
 pub mod pacer;
 pub mod packet_buffer;
 pub mod queue_delay;
 pub mod reordering_window;
 pub mod resequencer;
+pub mod retry;
 pub mod sequence_ring;
 pub mod timers;
 pub mod token_bucket;

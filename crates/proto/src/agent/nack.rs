@@ -12,6 +12,7 @@ use super::silence::SilenceNotice;
 use crate::limits::{FIRST_NUMBERS, FLOW_IDLE_TIMEOUT, INITIAL_ROUND_TRIP, NACK_REACH, NACKED_RELAYS_MAX};
 use crate::parts::gap_tracker::NumberRange;
 use crate::parts::loss_timer::LossTimer;
+use crate::parts::retry::retry_interval;
 use crate::policy::{repairs, uses_both_paths};
 use crate::session::SessionId;
 
@@ -315,12 +316,11 @@ impl Agent {
         self.timers.arm(key, at);
     }
 
-    /// Returns the time after which a NACK of a flow is repeated: one and a half round trips to its
-    /// nearest egress relay.
+    /// Returns the time after which a NACK of a flow is repeated, by the round trip to its nearest
+    /// egress relay.
     pub(super) fn nack_retry_interval(&self, id: ReceiveFlowId) -> Duration {
         let round_trips =
             self.egress_relays_of(id).into_iter().map(|(session, _)| self.sessions.round_trip(session));
-        let round_trip = round_trips.min().unwrap_or(INITIAL_ROUND_TRIP);
-        round_trip + round_trip / 2
+        retry_interval(round_trips.min().unwrap_or(INITIAL_ROUND_TRIP))
     }
 }

@@ -1,13 +1,14 @@
 //! Loss detection of a flow: missing packets, and the times of their NACKs.
 
-mod missing;
 mod received;
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
-use crate::limits::RANGES_MAX;
-use missing::{Gap, MissingRanges};
+pub use super::missing_ranges::NumberRange;
+use super::missing_ranges::{Gap, MissingRanges};
+use super::retry::{Backoff, RetryPolicy, RetryTimer};
+use crate::limits::{MISSING_MAX, RANGES_MAX};
 use received::ReceivedWindow;
 
 /// Position of a packet's sequence number relative to those received before.
@@ -33,23 +34,6 @@ impl ArrivalOrder {
     }
 }
 
-/// Range of consecutive sequence numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NumberRange {
-    /// Lowest sequence number in the range.
-    pub first: u64,
-    /// Number of sequence numbers in the range; never 0.
-    pub length: u32,
-}
-
-impl NumberRange {
-    /// Returns the sequence number after the last one of the range.
-    #[must_use]
-    pub const fn end(self) -> u64 {
-        self.first + self.length as u64
-    }
-}
-
 /// Thresholds from which on a missing packet counts as lost, and the number of its NACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NackTimers {
@@ -61,6 +45,13 @@ pub struct NackTimers {
     /// Largest number of NACKs for one sequence number; a relay repairs each packet at most three
     /// times.
     pub nacks_max: u8,
+}
+
+impl NackTimers {
+    /// Returns the schedule of NACKs for one sequence number.
+    const fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy { requests_max: self.nacks_max, backoff: Backoff::Doubling }
+    }
 }
 
 /// Sequence numbers and packets of a flow by their result.
@@ -91,7 +82,7 @@ pub struct GapCounters {
 pub struct GapTracker {
     timers: NackTimers,
     received: ReceivedWindow,
-    missing: MissingRanges,
+    missing: MissingRanges<MISSING_MAX>,
     open_ended: Option<OpenEndedRequest>,
     counters: GapCounters,
 }
@@ -196,7 +187,7 @@ impl GapTracker {
     /// are requested. They are due again after `again`, and then after twice as long each time.
     /// Call until it returns none, because a NACK has a limited number of ranges.
     pub fn due(&mut self, again: Duration, now: Time) -> ArrayVec<NumberRange, RANGES_MAX> {
-        self.missing.pop_due(self.timers.nacks_max, again, now)
+        self.missing.pop_due(self.timers.retry_policy(), again, now)
     }
 
     /// Excludes the sequence numbers whose first NACK is due from all NACKs: they stay missing.
@@ -230,7 +221,7 @@ impl GapTracker {
     /// True if this sequence number is missing, and a NACK has requested it.
     #[must_use]
     pub fn was_nacked(&self, number: u64) -> bool {
-        self.missing.was_nacked(number)
+        self.missing.was_requested(number)
     }
 
     /// Returns the time at which a missing sequence number was detected; `None` if it is not
@@ -274,10 +265,12 @@ impl GapTracker {
         self.counters.missed += end - first;
         let not_requested_end = self.open_ended.map_or(end, |open| open.from.clamp(first, end));
         let due = now.saturating_add(self.timers.time);
-        self.counters.forgotten += self.missing.add(Gap::new(first, not_requested_end, now).due_at(due));
+        let gap = Gap::new(first, not_requested_end, now, RetryTimer::new(due));
+        self.counters.forgotten += self.missing.add(gap);
         if let Some(open) = self.open_ended {
-            let due = if self.timers.nacks_max > 1 { now.saturating_add(open.again) } else { Time::MAX };
-            self.counters.forgotten += self.missing.add(Gap::new(not_requested_end, end, now).nacked(due));
+            let again_at = now.saturating_add(open.again);
+            let retry = RetryTimer::requested_once(self.timers.retry_policy(), again_at);
+            self.counters.forgotten += self.missing.add(Gap::new(not_requested_end, end, now, retry));
         }
     }
 }
@@ -292,7 +285,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limits::MISSING_MAX;
 
     const TIMERS: NackTimers = NackTimers { packets: 3, time: Duration::from_millis(8), nacks_max: 2 };
     const AGAIN: Duration = Duration::from_millis(50);

@@ -15,6 +15,7 @@ use super::relayed_copies::{CopyGap, CopySource};
 use super::{BatchEntry, Egress, find_flow};
 use crate::limits::{COPY_REORDERING, LATE_ANSWERS_CHANCE_MAX};
 use crate::parts::lateness::LateShare;
+use crate::parts::retry::RetryTimer;
 
 impl Egress {
     /// Records the round-trip time to an ingress relay, by its peer number. It decides if a fetch
@@ -142,7 +143,7 @@ impl Egress {
         };
         let end = sequence.next();
         let gap =
-            CopyGap { nack_at: now, flow: slot, source, first: sequence, end, nack_count: 0, is_fetch: true };
+            CopyGap { retry: RetryTimer::new(now), flow: slot, source, first: sequence, end, is_fetch: true };
         let is_fetched = self.copy_gaps.add(gap);
         missing.is_fetched = is_fetched;
         self.counters.fetched += u64::from(is_fetched);

@@ -25,6 +25,7 @@ use crate::limits::{
     UNDECODABLE_ATTEMPTS_MAX,
 };
 use crate::parts::packet_buffer::Handle;
+use crate::parts::retry::retry_interval;
 
 /// Identifier of a packet: its flow and its sequence number. A packet of a flow without a receiver
 /// at this relay has none, and the relay cannot request it.
@@ -281,7 +282,7 @@ impl Egress {
         let Some(flow) = find_flow(&mut self.flows, slot) else {
             return;
         };
-        let again_after = Self::retry_timeout(flow.round_trip);
+        let again_after = retry_interval(flow.round_trip);
         let repair_lifetime = flow.repair_lifetime;
         let (quarantined, bytes) = (flow.quarantined, flow.packet_bytes);
         let Some(active) = flow.active_mut() else {
@@ -316,7 +317,7 @@ impl Egress {
                 let available = attempt.and_then(|attempt| attempt.available_packet(index));
                 let id = entry.flow.map(|flow| (flow, entry.sequence));
                 let packet = available.or_else(|| id.and_then(|id| self.stored_packet(id, now)));
-                let again_after = Self::retry_timeout(self.round_trip_of(entry.flow));
+                let again_after = retry_interval(self.round_trip_of(entry.flow));
                 let is_requested =
                     attempt.is_some_and(|attempt| !attempt.may_request(index, again_after, now));
                 Member { id, packet, is_requested }

@@ -305,12 +305,6 @@ impl Egress {
             *round_trip = Duration::ZERO;
         }
     }
-
-    /// Returns the time after which the relay repeats an unanswered request: one and a half round
-    /// trips to the agent or relay that it asked.
-    fn retry_timeout(round_trip: Duration) -> Duration {
-        round_trip + round_trip / 2
-    }
 }
 
 /// Returns a cross-stream batch; `None` if newer batches have overwritten it.

@@ -20,6 +20,7 @@ use crate::limits::{
     RELAYED_COPY_NACKS_MAX,
 };
 use crate::parts::packet_buffer::Handle;
+use crate::parts::retry::{Backoff, RetryPolicy, RetryTimer, answer_timeout};
 use crate::policy::forwards;
 
 /// Source of relayed copies: the ingress relay, and its alias of the flow.
@@ -47,15 +48,23 @@ pub(crate) struct RelayedCopy<'a> {
 /// copy NACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CopyGap {
-    pub(super) nack_at: Time,
+    pub(super) retry: RetryTimer,
     pub(super) flow: FlowSlot,
     pub(super) source: CopySource,
     pub(super) first: SequenceNumber,
     /// One past the last sequence number.
     pub(super) end: SequenceNumber,
-    pub(super) nack_count: u8,
     /// True for a single packet that is fetched, false for a gap.
     pub(super) is_fetch: bool,
+}
+
+impl CopyGap {
+    /// Returns the schedule of the copy NACKs. That of a fetch has one step more, at which the
+    /// relay gives up and clears the packet's mark.
+    const fn retry_policy(&self) -> RetryPolicy {
+        let requests_max = RELAYED_COPY_NACKS_MAX + self.is_fetch as u8;
+        RetryPolicy { requests_max, backoff: Backoff::Constant }
+    }
 }
 
 /// Copies of one flow that the relay requests from an ingress relay by the next copy NACK.
@@ -81,7 +90,7 @@ impl CopyGaps {
     }
 
     fn nack_at(&self) -> Option<Time> {
-        self.0.peek().map(|Reverse(gap)| gap.nack_at)
+        self.0.peek().map(|Reverse(gap)| gap.retry.due())
     }
 
     fn pop(&mut self, now: Time) -> Option<CopyGap> {
@@ -223,16 +232,8 @@ impl Egress {
             return;
         }
         if let Some((first, end)) = active.gap_before(sequence, source, is_coded) {
-            let nack_at = now + COPY_REORDERING;
-            self.copy_gaps.add(CopyGap {
-                nack_at,
-                flow: slot,
-                source,
-                first,
-                end,
-                nack_count: 0,
-                is_fetch: false,
-            });
+            let retry = RetryTimer::new(now + COPY_REORDERING);
+            self.copy_gaps.add(CopyGap { retry, flow: slot, source, first, end, is_fetch: false });
         }
     }
 
@@ -248,7 +249,7 @@ impl Egress {
             let Some(active) = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut()) else {
                 continue;
             };
-            if gap.nack_count == RELAYED_COPY_NACKS_MAX {
+            if gap.retry.requests() == RELAYED_COPY_NACKS_MAX {
                 active.clear_fetch(gap.first);
                 continue;
             }
@@ -271,11 +272,9 @@ impl Egress {
     /// Schedules the next copy NACK for the same copies, to an ingress relay at this round trip.
     /// After the last one, the relay gives up.
     pub(crate) fn schedule_copy_retry(&mut self, request: &CopyRequest, round_trip: Duration, now: Time) {
-        let CopyRequest { gap, .. } = *request;
-        let nack_at = now + Self::retry_timeout(round_trip) + COPY_REORDERING;
-        let is_over = gap.nack_count + 1 == RELAYED_COPY_NACKS_MAX && !gap.is_fetch;
-        let is_watched =
-            !is_over && self.copy_gaps.add(CopyGap { nack_at, nack_count: gap.nack_count + 1, ..gap });
+        let CopyRequest { mut gap, .. } = *request;
+        gap.retry.on_request(gap.retry_policy(), answer_timeout(round_trip), now);
+        let is_watched = gap.retry.due() < Time::MAX && self.copy_gaps.add(gap);
         if gap.is_fetch
             && !is_watched
             && let Some(active) = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut())

@@ -16,10 +16,10 @@ use super::decode_attempts::{AttemptId, DecodeAttempt};
 use super::feedback::batch_index;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::{MissingPacket, Stage};
-use super::timeouts::answer_timeout;
 use super::{Egress, find_active, find_flow};
 use crate::limits::REPAIRS_PER_PACKET_MAX;
 use crate::parts::packet_buffer::Handle;
+use crate::parts::retry::{answer_timeout, retry_interval};
 
 impl Egress {
     /// Repairs a missing packet by the cheapest means: a stored packet, repair packets of its
@@ -344,7 +344,7 @@ impl Egress {
                 continue;
             };
             let stored = flow.active().and_then(|active| active.sources(entry.sequence).packet);
-            let again_after = Self::retry_timeout(flow.round_trip);
+            let again_after = retry_interval(flow.round_trip);
             let requested_at = flow.active().and_then(|active| active.requested_at(entry.sequence));
             let is_requested_lately =
                 requested_at.is_some_and(|requested_at| requested_at + again_after > now);

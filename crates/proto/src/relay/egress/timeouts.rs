@@ -2,12 +2,13 @@
 
 use alloc::vec::Vec;
 
-use byway_units::{Duration, Time};
+use byway_units::Time;
 
 use super::action::Action;
 use super::decode_attempts::AttemptId;
 use super::{BatchEntry, Egress};
 use crate::limits::COPY_REORDERING;
+use crate::parts::retry::answer_timeout;
 
 impl Egress {
     /// Returns the time at which the relay has to call [`Egress::review`]; `None` if no timer is
@@ -85,10 +86,4 @@ impl Egress {
         let requested_at = state.requested_at[index].filter(|_| state.is_awaited(index))?;
         Some(requested_at + answer_timeout(self.round_trip_of(state.entries[index].flow)))
     }
-}
-
-/// Returns the time within which a receiver with this round trip should answer a request: one and a
-/// half round trips, and a margin for reordering.
-pub(super) fn answer_timeout(round_trip: Duration) -> Duration {
-    round_trip + round_trip / 2 + COPY_REORDERING
 }

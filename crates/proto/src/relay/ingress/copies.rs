@@ -1,10 +1,14 @@
 //! Tracking of a flow's copies: duplicates, gaps, and NACKs to the sender.
 
-use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
 use crate::limits::{COPY_NACKS_MAX, COPY_REORDERING, NACKED_COPIES_MAX};
+use crate::parts::missing_ranges::{Gap, MissingRanges};
+use crate::parts::retry::{Backoff, RetryPolicy, RetryTimer};
+
+/// Schedule of the copy NACKs to a sender.
+const RETRY_POLICY: RetryPolicy = RetryPolicy { requests_max: COPY_NACKS_MAX, backoff: Backoff::Constant };
 
 /// Status of an arriving copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,28 +18,20 @@ pub(crate) enum CopyStatus {
     TooOld,
 }
 
-/// A copy that did not arrive, and its copy NACKs.
-#[derive(Clone, Copy, Debug)]
-struct MissingCopy {
-    sequence: SequenceNumber,
-    nack_at: Time,
-    nack_count: u8,
-}
-
 /// Tracker of one flow's copies: detects duplicates, and gaps for copy NACKs to the sender.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyTracker {
     highest: Option<SequenceNumber>,
     /// Bit i: the copy of `highest - i` arrived.
     received: u64,
-    missing: ArrayVec<MissingCopy, NACKED_COPIES_MAX>,
+    missing: MissingRanges<NACKED_COPIES_MAX>,
 }
 
 const REACH: u64 = u64::BITS as u64;
 
 impl CopyTracker {
     pub(crate) const fn new() -> Self {
-        Self { highest: None, received: 0, missing: ArrayVec::new_const() }
+        Self { highest: None, received: 0, missing: MissingRanges::new() }
     }
 
     /// Expands the low bits of a copy's sequence number to the full number.
@@ -66,7 +62,7 @@ impl CopyTracker {
             return CopyStatus::Duplicate;
         }
         self.received |= 1 << behind;
-        self.missing.retain(|missing| missing.sequence != sequence);
+        self.missing.remove(sequence.number(), now);
         CopyStatus::New
     }
 
@@ -75,19 +71,16 @@ impl CopyTracker {
         let shift = u32::try_from(ahead).unwrap_or(u32::MAX);
         self.received = self.received.checked_shl(shift).unwrap_or(0) | 1;
         self.highest = Some(sequence);
-        let oldest = sequence.number().saturating_sub(REACH - 1).max(highest.number() + 1);
-        for number in oldest..sequence.number() {
-            if self.missing.is_full() {
-                self.missing.remove(0);
-            }
-            let sequence = SequenceNumber::new(number);
-            self.missing.push(MissingCopy { sequence, nack_at: now + COPY_REORDERING, nack_count: 0 });
-        }
+        let oldest = sequence.number().saturating_sub(REACH - 1);
+        self.missing.forget_below(oldest);
+        let first = oldest.max(highest.number() + 1);
+        let retry = RetryTimer::new(now + COPY_REORDERING);
+        self.missing.add(Gap::new(first, sequence.number(), now, retry));
     }
 
     /// Returns the time of the flow's next copy NACK.
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.missing.iter().map(|missing| missing.nack_at).min()
+    pub(crate) const fn deadline(&self) -> Option<Time> {
+        self.missing.deadline()
     }
 
     /// Calls `send_nack` for each missing copy whose NACK is due. Each gets [`COPY_NACKS_MAX`]
@@ -98,18 +91,9 @@ impl CopyTracker {
         now: Time,
         mut send_nack: impl FnMut(SequenceNumber),
     ) {
-        self.missing.retain(|missing| {
-            if missing.nack_at > now {
-                return true;
-            }
-            if missing.nack_count == COPY_NACKS_MAX {
-                return false;
-            }
-            missing.nack_count += 1;
-            missing.nack_at = now + again_after;
-            send_nack(missing.sequence);
-            true
-        });
+        for range in self.missing.pop_due(RETRY_POLICY, again_after, now) {
+            (range.first..range.end()).map(SequenceNumber::new).for_each(&mut send_nack);
+        }
     }
 }
 

@@ -56,6 +56,7 @@ use crate::outbox::Owner;
 use crate::parts::batcher::{BatchPacket, BatchedFlow};
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_buffer::PacketBuffer;
+use crate::parts::retry::retry_interval;
 use crate::parts::timers::{TimerKey, Timers};
 
 /// A copy that arrives from its sender.
@@ -543,7 +544,7 @@ impl Ingress {
         let Some(flow) = self.flow_mut(slot) else {
             return;
         };
-        let again_after = flow.round_trip + flow.round_trip / 2;
+        let again_after = retry_interval(flow.round_trip);
         let sends_nacks = !flow.registration.is_selective;
         let Some(active) = flow.active_mut() else {
             return;
