@@ -82,17 +82,17 @@ fn the_account_of_a_flow_with_losses_allocates_nothing() {
 }
 
 #[test]
-fn placement_allocates_nothing() {
+fn batcher_allocates_nothing() {
     let spending = RedundancyPolicy::TokenBucket { percent: 120, reserve: Bytes::new(38_400) };
     let settings = BatcherSettings { batch_packets: 8, batch_repairs: 2, queues: 64, redundancy: spending };
     let mut batcher = Batcher::new(settings, FullestFirst);
-    let (mut random, mut batches) = (random(1), 0);
+    let (mut random, mut closed_count) = (random(1), 0);
     let allocations = after_warm_up(|step| {
-        batches += core::iter::from_fn(|| batcher.expire(at(step))).count();
+        closed_count += core::iter::from_fn(|| batcher.expire(at(step))).count();
         let slot = u32::try_from(below(40, &mut random)).expect("below 40");
         let flow = BatchedFlow { slot, class: CodingClass::SHARED, receiver: slot / 10, sender: 0 };
         let decision = batcher.add(&BatchPacket { flow, bytes: 1_200 }, Duration::from_millis(40), at(step));
-        batches += usize::from(decision.closed_after.is_some());
+        closed_count += usize::from(decision.closed_after.is_some());
     });
-    assert_eq!((allocations, batches > 10_000), (0, true));
+    assert_eq!((allocations, closed_count > 10_000), (0, true));
 }

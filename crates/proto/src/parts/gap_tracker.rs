@@ -75,7 +75,7 @@ pub struct GapCounters {
 /// Receive state of one flow: received packets, missing packets and NACKs.
 ///
 /// A flow whose packets arrive in order needs no allocated memory; the first gap allocates it. At
-/// most [`MISSING_MAX`](crate::limits::MISSING_MAX) sequence numbers are stored as missing, and
+/// most [`MISSING_MAX`] sequence numbers are stored as missing, and
 /// duplicates are recognised within [`NUMBER_WINDOW`](crate::limits::NUMBER_WINDOW) sequence
 /// numbers.
 #[derive(Clone, Debug)]
@@ -152,6 +152,7 @@ impl GapTracker {
         let end = self.received.end();
         let arrival = self.received.insert(number);
         match arrival {
+            ArrivalOrder::Next if self.missing.count() == 0 => {}
             ArrivalOrder::Next => self.advance(now),
             ArrivalOrder::Ahead => {
                 self.miss(end, number, now);
@@ -252,9 +253,6 @@ impl GapTracker {
     /// Handles a new highest sequence number: forgets gaps below the window, and makes gaps due
     /// that are now far enough below it.
     fn advance(&mut self, now: Time) {
-        if self.missing.count() == 0 {
-            return;
-        }
         self.counters.forgotten += self.missing.forget_below(self.received.oldest());
         self.missing.ripen(self.received.end() - 1, self.timers.packets, now);
     }

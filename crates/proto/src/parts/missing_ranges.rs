@@ -119,6 +119,9 @@ impl<const CAPACITY: usize> MissingRanges<CAPACITY> {
         match (gap.first == number, gap.end == number + 1) {
             (true, true) => {
                 self.gaps.remove(index);
+                if self.gaps.is_empty() {
+                    self.soonest = Time::MAX;
+                }
             }
             (true, false) => self.gaps[index].first += 1,
             (false, is_last) => {
@@ -128,9 +131,6 @@ impl<const CAPACITY: usize> MissingRanges<CAPACITY> {
                     self.gaps.insert(index + 1, Gap { first: number + 1, ..gap });
                 }
             }
-        }
-        if self.count == 0 {
-            self.soonest = Time::MAX;
         }
         true
     }

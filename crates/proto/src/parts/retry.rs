@@ -124,13 +124,13 @@ mod tests {
 
     /// Returns the times of all requests, in milliseconds, if each is sent when it is due.
     fn request_times(mut timer: RetryTimer, policy: RetryPolicy) -> Vec<u64> {
-        let mut times = Vec::new();
+        let mut sent_at = Vec::new();
         while timer.due() < Time::MAX {
             let now = timer.due();
-            times.push(now.saturating_since(Time::START).as_millis());
+            sent_at.push(now.saturating_since(Time::START).as_millis());
             timer.on_request(policy, INTERVAL, now);
         }
-        times
+        sent_at
     }
 
     #[test]

@@ -71,6 +71,9 @@ impl CopyTracker {
         let shift = u32::try_from(ahead).unwrap_or(u32::MAX);
         self.received = self.received.checked_shl(shift).unwrap_or(0) | 1;
         self.highest = Some(sequence);
+        if ahead == 1 && self.missing.count() == 0 {
+            return;
+        }
         let oldest = sequence.number().saturating_sub(REACH - 1);
         self.missing.forget_below(oldest);
         let first = oldest.max(highest.number() + 1);
