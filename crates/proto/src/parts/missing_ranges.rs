@@ -31,14 +31,13 @@ pub(crate) struct Gap {
     first: u64,
     end: u64,
     noticed: Time,
+    /// Times of its requests; cancelled if it may not be requested.
     retry: RetryTimer,
-    /// True if it may not be requested.
-    is_excluded: bool,
 }
 
 impl Gap {
     pub(crate) const fn new(first: u64, end: u64, noticed: Time, retry: RetryTimer) -> Self {
-        Self { first, end, noticed, retry, is_excluded: false }
+        Self { first, end, noticed, retry }
     }
 
     const fn count(&self) -> u64 {
@@ -159,9 +158,9 @@ impl<const CAPACITY: usize> MissingRanges<CAPACITY> {
 
     fn ripen_one(&mut self, index: usize, now: Time) {
         let gap = &mut self.gaps[index];
-        if gap.end <= self.ripe_below && gap.retry.requests() == 0 && !gap.is_excluded {
+        if gap.end <= self.ripe_below && gap.retry.requests() == 0 {
             gap.retry.hasten_first(now);
-            self.soonest = self.soonest.min(now);
+            self.soonest = self.soonest.min(gap.retry.due());
         }
     }
 
@@ -198,7 +197,6 @@ impl<const CAPACITY: usize> MissingRanges<CAPACITY> {
         for gap in &mut self.gaps {
             if gap.retry.is_due(now) && gap.retry.requests() == 0 {
                 gap.retry.cancel();
-                gap.is_excluded = true;
                 excluded += gap.count();
             }
             self.soonest = self.soonest.min(gap.retry.due());
@@ -208,7 +206,7 @@ impl<const CAPACITY: usize> MissingRanges<CAPACITY> {
 
     /// True if a sequence number is missing, and may be requested.
     pub(crate) fn is_wanted(&self, number: u64) -> bool {
-        self.find(number).is_some_and(|index| !self.gaps[index].is_excluded)
+        self.find(number).is_some_and(|index| !self.gaps[index].retry.is_cancelled())
     }
 
     /// Removes and returns the lowest gap, if it was detected before `noticed`.

@@ -83,9 +83,15 @@ impl RetryTimer {
         self.due <= now
     }
 
-    /// Makes the first request due now. Later ones keep their time.
+    /// True if the loss was never requested, and never will be.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.requests == 0 && self.due == Time::MAX
+    }
+
+    /// Makes the first request due now, unless it is cancelled. Later ones keep their time.
     pub fn hasten_first(&mut self, now: Time) {
-        if self.requests == 0 {
+        if self.requests == 0 && !self.is_cancelled() {
             self.due = self.due.min(now);
         }
     }
@@ -162,8 +168,14 @@ mod tests {
         timer.on_request(policy, INTERVAL, at(20));
         timer.hasten_first(at(21));
         assert_eq!(timer.due(), at(30));
+    }
+
+    #[test]
+    fn a_cancelled_request_is_never_due() {
+        let mut timer = RetryTimer::new(at(50));
         timer.cancel();
-        assert!(!timer.is_due(at(1_000)));
+        timer.hasten_first(at(60));
+        assert!(timer.is_cancelled() && !timer.is_due(at(1_000)));
     }
 
     #[test]
