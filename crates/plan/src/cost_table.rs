@@ -15,7 +15,7 @@ use crate::price_list::PriceList;
 pub const LOSS_RATES: [f64; 12] =
     [0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5];
 
-/// Costs of all services between two regions, at one loss rate.
+/// Costs of all services between two regions, at one loss rate, and the choice among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostRow {
     /// Region of the ingress relay.

@@ -122,7 +122,8 @@ impl Layout {
         Self::stacked(chart, size, horizontal, vertical)
     }
 
-    /// Stacks heading, legend, axes and labels vertically below each other.
+    /// Places from top to bottom: heading, legend, title of the vertical axis, names of marks,
+    /// frame, labels of bars or ticks, title of the horizontal axis. The chart's height follows.
     fn stacked(chart: &Chart<'_>, size: Size, horizontal: XAxis, vertical: YAxis) -> Self {
         let XAxis { left, right, x, ticks: x_ticks } = horizontal;
         let YAxis { heading, names, y, y_ticks, y_range } = vertical;

@@ -74,8 +74,8 @@ pub(crate) struct Run<'a> {
     /// `samples` is their number.
     pub(crate) counted: [u64; Class::COUNT],
     pub(crate) samples: u64,
-    /// Mean sojourn time of the low-delay packets at the observed link in each sampling interval,
-    /// in milliseconds.
+    /// Mean sojourn times of the low-delay packets at the observed link, in milliseconds: one for
+    /// each sampling interval in which such a packet left it, with those of the warm-up.
     pub(crate) sojourns_ms: Vec<f64>,
     /// Bytes that flows had delivered at the end of the warm-up, by traffic and flow.
     pub(crate) delivered: Vec<Vec<u64>>,

@@ -46,8 +46,9 @@ impl From<Refusal> for GrantError {
 /// flows with one grant.
 #[derive(Debug, Default)]
 pub(super) struct VerifiedGrants {
-    /// Grants by two bytes of the signature's scalar, which only the signer can choose. A new grant
-    /// replaces one with the same bytes.
+    /// Slots, allocated with the first grant. Two bytes of the signature's scalar, modulo
+    /// [`VERIFIED_GRANTS_MAX`], select the slot; only the signer can choose them. A new grant
+    /// replaces the one in its slot.
     grants: Vec<Option<Box<Grant>>>,
     count: usize,
 }

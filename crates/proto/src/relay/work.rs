@@ -28,7 +28,7 @@ counters! {
 pub struct RelayWork {
     /// Messages handled.
     pub messages: u64,
-    /// Sequence numbers examined, for NACKs and similar messages.
+    /// Sequence numbers examined, for NACKs and similar messages and when requests expire.
     pub numbers: u64,
     /// Entries examined: flows, registrations, aliases and packets of batches.
     pub entries: u64,

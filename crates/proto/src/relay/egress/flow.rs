@@ -378,8 +378,9 @@ impl EgressFlowState {
         self.highest = self.highest.max(last);
     }
 
-    /// Moves a packet from `nacked` to `missing`, because it is now repairable. Returns `None` if
-    /// no range waited for it, and `Some(false)` if memory is exhausted.
+    /// Adds a packet that a range of `nacked` waits for to `missing`, because it is now repairable.
+    /// Returns `None` if no range waits for it or it is in `missing` already, and `Some(false)` if
+    /// memory or table is full.
     pub(super) fn accept_nacked(&mut self, sequence: SequenceNumber, now: Time) -> Option<bool> {
         if self.nacked.is_empty() || self.missing.get(sequence).is_some() {
             return None;

@@ -150,7 +150,8 @@ pub(in crate::seal) fn shared_secret(
     (shared != [0; 4]).then(|| bytes(shared))
 }
 
-/// Replaces both AEADs.
+/// Replaces both AEADs: masks the bytes, and tags them with the hash of this module over suite,
+/// key, nonce and bytes.
 pub(in crate::seal) fn packet_key(suite: Suite, key: &[u8; KEY_BYTES]) -> Box<dyn PacketKey> {
     let mut hasher = Hasher::default();
     hasher.update(&[suite as u8]);
