@@ -1,5 +1,6 @@
 //! In-order delivery of congestion-controlled flows: packets behind a gap wait for the repair, if
-//! one can arrive in time.
+//! one can arrive in time. A quarter of a round trip and the latency budget bound this head-of-line
+//! blocking.
 //!
 //! TCP and QUIC declare a packet lost after three later packets, or after a quarter of a round
 //! trip. A repair within that time goes unnoticed. A later one would only confuse them, so the

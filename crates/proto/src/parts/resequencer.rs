@@ -19,7 +19,7 @@ pub enum PushOutcome {
     Late,
 }
 
-/// Puts the packets of a flow in order, at the price of a bounded delay.
+/// Puts the packets of a flow in order, at the price of a bounded head-of-line blocking.
 ///
 /// Packets after a gap are buffered until the gap is filled or given up. The delay of each packet
 /// and the number of packets and bytes are limited. The buffer stores values of type `T` for
