@@ -31,7 +31,7 @@ kills: ## Kills each of two relays twenty times beside running calls, with a con
 versions: ## The version before beside this one, and an upgrade of one node after the other; six minutes with its build
 	@scripts/setup.sh build
 	@BYWAY_PREVIOUS=$$(scripts/previous.sh) && export BYWAY_PREVIOUS && \
-	  scripts/cargo.sh test --locked -p byway --test versions
+	  scripts/cargo.sh test --locked -p byway --test versions -- --test-threads=1
 
 attack: ## Attackers beside an honest flow, agent or member: in virtual time, at relay processes and at a controller; twenty minutes
 	@scripts/cargo.sh run --release --locked -p byway-fuzz-targets --example attack

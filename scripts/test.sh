@@ -86,7 +86,7 @@ test_versions() {
   elif ! has_lab; then
     skip "two versions beside each other: needs root, and /dev/net/tun"
   elif program=$(scripts/previous.sh); then
-    BYWAY_PREVIOUS=$program run_tests "versions" cargo test --locked -p byway --test versions
+    BYWAY_PREVIOUS=$program run_tests "versions" cargo test --locked -p byway --test versions -- --test-threads=1
   else
     fail "the build of the version before"
   fi
