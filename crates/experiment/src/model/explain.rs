@@ -32,7 +32,7 @@ pub(super) const COLUMNS: [&str; 10] = [
     "last mile, median",
 ];
 
-/// Environments that are available for the comparison.
+/// Tables of regions, cities and delays from which the compared environments are made.
 pub(super) struct Environments<'a> {
     pub(super) built_in: &'a World,
     pub(super) public: Option<&'a World>,

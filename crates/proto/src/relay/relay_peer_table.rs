@@ -399,8 +399,8 @@ impl RelayPeerTable {
         changes
     }
 
-    /// True if this relay has to probe a peer: a notice is pending, or flows go to the peer and it
-    /// is or recently was unreachable.
+    /// True if this relay has to probe a peer. Either a sender still has to get a notice of the
+    /// peer's reachability, or flows go to the peer and it is or recently was unreachable.
     pub(super) fn needs_probing(&self, peer: RelayPeerId, now: Time) -> bool {
         let RelayPeer { is_unreachable, suspected_until, advertised, free_aliases, notify_queue, .. } =
             self.get(peer);

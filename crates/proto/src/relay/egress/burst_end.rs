@@ -84,8 +84,8 @@ impl BurstEnd {
         true
     }
 
-    /// Records the silence before a copy. Returns `true` if a long silence followed packets in
-    /// quick succession: a burst ended.
+    /// Records the silence before a copy. Returns `true` if it ended a burst: it is at least
+    /// [`LONG_PAUSE`], and [`BURST_INVERSE`] times the shortest silence since the last such pause.
     fn ends_burst(&mut self, silence: Duration) -> bool {
         if silence < LONG_PAUSE {
             self.shortest = self.shortest.min(silence);

@@ -43,7 +43,8 @@ impl NackedRange {
     }
 }
 
-/// Requested ranges of one flow, those of the earliest NACK first.
+/// Ranges of one flow that NACKs requested and that have packets not repairable yet, in the order
+/// of their first NACK. A repeated NACK updates its range in place.
 #[derive(Debug, Default)]
 pub(crate) struct NackedRanges(VecDeque<NackedRange>);
 

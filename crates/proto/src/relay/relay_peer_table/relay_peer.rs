@@ -194,7 +194,8 @@ pub(super) struct RemoteFlow {
     pub(super) key: FlowKey,
     /// True if a receiver's grant permits the peer as an ingress relay of the flow.
     pub(super) is_granted: bool,
-    /// True if this relay delivers the flow's packets without a NACK.
+    /// True if the flow's service is forwarding or both: this relay, as egress relay, delivers all
+    /// its packets.
     pub(super) is_forwarded: bool,
     /// True if the flow's sender copies only some packets.
     pub(super) is_selective: bool,
