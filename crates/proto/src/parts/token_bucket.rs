@@ -50,7 +50,7 @@ pub trait Amount: Copy {
 }
 
 impl Amount for Bytes {
-    /// Returns the amount in tokens of one bit each.
+    /// Returns the number of tokens: one for each bit.
     fn tokens(self) -> u64 {
         self.count().saturating_mul(8)
     }
@@ -61,7 +61,7 @@ impl Amount for Bytes {
 }
 
 impl Amount for Packets {
-    /// Returns the amount in tokens of one packet each.
+    /// Returns the number of tokens: one for each packet.
     fn tokens(self) -> u64 {
         self.0
     }
@@ -72,7 +72,7 @@ impl Amount for Packets {
 }
 
 impl Amount for Work {
-    /// Returns the amount in tokens of one unit of work each.
+    /// Returns the number of tokens: one for each unit of work.
     fn tokens(self) -> u64 {
         self.0
     }

@@ -11,7 +11,7 @@ use crate::writer::Writer;
 /// Only the sender knows if it has sent any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// Key of the flow.
+    /// Flow of which the receiver gets no packets on the direct path.
     pub flow_key: FlowKey,
     /// Low 32 bits of the first sequence number that did not arrive.
     pub from_low: u32,
