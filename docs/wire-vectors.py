@@ -118,20 +118,19 @@ def refused_message(name, why, *parts):
 # --- the tables of wire.md ----------------------------------------------------------------------------------
 
 TYPES = {
-    "register": 1, "register-reply": 2, "aliases": 3, "aliases-reply": 4, "unregister": 5, "unregister-reply": 6, "offer": 7,
-    "offer-reply": 8, "early-packet": 9, "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18, "copy-nack": 19,
-    "ack": 20, "cooperative-request": 21, "cooperative-refusal": 22, "confirm": 23, "report": 24, "silence": 26, "probe": 32,
-    "probe-reply": 33, "path-challenge": 34, "path-response": 35, "relayed-packet": 36, "candidates": 37, "close": 38,
-    "inter-relay-packet": 39, "unknown": 250,
-}
+    "register": 1, "register-reply": 2, "aliases": 3, "aliases-reply": 4, "unregister": 5, "unregister-reply": 6,
+    "offer": 7, "offer-reply": 8, "early-packet": 9, "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18,
+    "copy-nack": 19, "ack": 20, "cooperative-request": 21, "cooperative-refusal": 22, "confirm": 23, "report": 24,
+    "silence": 26, "source-nack": 27, "source-ack": 28, "probe": 32, "probe-reply": 33, "path-challenge": 34,
+    "path-response": 35, "relayed-packet": 36, "candidates": 37, "close": 38, "inter-relay-packet": 39, "unknown": 250}
 PURPOSES = {"end-to-end": 1, "agent-to-relay": 2, "relay-to-relay": 3}
 SUITES = {"aes-256-gcm": 1, "chacha20-poly1305": 2}
-ENVELOPE_ROLES = {
-    "copy": 0, "resent-copy": 1, "relayed-copy": 2, "forwarded": 3, "cached-repair": 4, "cooperative-repair": 5,
-    "cooperative-answer": 6,
-}
+ENVELOPE_ROLES = {"copy": 0, "resent-copy": 1, "relayed-copy": 2, "forwarded": 3, "cached-repair": 4,
+                  "cooperative-repair": 5, "cooperative-answer": 6, "resent-repair": 8, "relayed-resend": 9}
 FLOW_ROLES = {"sender": 1, "receiver": 2}
-SERVICES = {"internet": 0, "coding": 1, "caching": 2, "forwarding": 3, "both": 4}
+SERVICES = {"internet": 0, "coding": 1, "caching": 2, "forwarding": 3, "both": 4, "pull": 5, "retransmission": 6}
+REPORTED = ("highest-low direct lost in-stream cooperative cached forwarded late bursts longest-burst delay-p50 delay-p95 "
+            "delay-p99 resent").split()
 STATUSES = {
     "accepted": 0, "no-grant": 1, "grant-expired": 2, "grant-invalid": 3, "other-relay": 4, "service-not-granted": 5,
     "full": 6, "unreachable": 7,
@@ -463,10 +462,10 @@ def print_repair():
     message("cooperative-request", alias(8), number("repair-lifetime", 4, 30_000), ranges((40, 2), (50, 1)))
     message("cooperative-refusal", alias(9), ranges((41, 1)))
     message("confirm", alias(10), ranges())
-    counters = ["highest-low", "direct", "lost", "in-stream", "cooperative", "cached", "forwarded", "late",
-                "bursts", "longest-burst", "delay-p50", "delay-p95", "delay-p99"]
-    message("report", UNICAST, *[number(name, 4, 0x01010101 * (n + 1)) for n, name in enumerate(counters)])
+    message("report", UNICAST, *[number(name, 4, 0x01010101 * (n + 1)) for n, name in enumerate(REPORTED)])
     message("silence", UNICAST, number("from-low", 4, 0xFFFFFFFE), number("elapsed", 4, 25_000), number("direct", 4, 7))
+    message("source-nack", UNICAST, ranges((7, 3), (2**32 - 2, 4)))
+    message("source-ack", UNICAST, number("from-low", 4, 7))
 
 
 def print_paths():
@@ -486,8 +485,8 @@ def print_paths():
         message("inter-relay-packet", number("from", 4, 0x01020304), number("to", 4, 0x7FFFFFFF),
                 data("packet", bytes([kind]) + fill(2, 9)))
     message("candidates", silent(b"\x00"))
-    message("candidates", silent(b"\x03"), address("address", "192.0.2.1", 1), address("address", "::1", 2),
-            address("address", "203.0.113.3", 65535))
+    known = [("192.0.2.1", 1), ("::1", 2), ("203.0.113.3", 65535)]
+    message("candidates", silent(b"\x03"), *[address("address", *one) for one in known])
     for reason in REASONS:
         message("close", word("reason", REASONS, reason))
     message("unknown", (b"", ["type 250"]), data("body", fill(0, 5)))
@@ -497,6 +496,7 @@ def print_accepted():
     section("Messages that a later version may send, and bits and fields without a meaning")
     later = silent(fill(0, 3))
     accepted("ack", alias(7), number("from-low", 4, 1), later)
+    accepted("report", UNICAST, *[number(name, 4, 1) for name in REPORTED[:-1]], (b"", ["resent 0"]))
     accepted("nack", *nack(1, None, False, False, 5, (7, 3)), later)
     accepted("close", word("reason", REASONS, "leaving"), later)
     accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1111_0111),
@@ -525,7 +525,7 @@ def print_refused_messages():
     key = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), [], 1, 1, (0, 0, 0), (1, 0), b"")
     for place_of_part, wrong, why in [
         (0, b"\x80" + UNICAST[0][1:], "a sender that is no agent"), (1, b"\0", "role 0"), (1, b"\x03", "role 3"),
-        (2, b"\x05", "service 5"), (3, b"\x05\x00", "source packets without repair packets"),
+        (2, b"\x07", "service 7"), (3, b"\x05\x00", "source packets without repair packets"),
         (3, b"\x00\x01", "repair packets without source packets"), (3, b"\x21\x01", "33 source packets"),
         (4, b"\x0a\x09", "9 repair packets"), (10, b"\x00\x01", "a grant that is cut off"),
     ]:
@@ -559,7 +559,7 @@ def print_refused_messages():
 def print_refused_offers():
     right = offer(1, VIDEO, NOTHING, b"abc")
     for place_of_part, wrong, why in [
-        (1, b"\x05", "service 5 forth"), (7, b"\xff", "service 255 back"), (8, b"\x05\x00", "no repair packets back"),
+        (1, b"\x07", "service 7 forth"), (7, b"\xff", "service 255 back"), (8, b"\x05\x00", "no repair packets back"),
         (3, b"\x00\x01", "no source packets forth"), (13, b"\x04", "a subject that is cut off"),
     ]:
         refused_message("offer", why, *right[:place_of_part], silent(wrong), *right[place_of_part + 1 :])

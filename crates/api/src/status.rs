@@ -207,6 +207,9 @@ pub struct FlowDeliveries {
     pub cooperative: u64,
     /// Lost packets that were repaired from a relay's cache.
     pub cached: u64,
+    /// Lost packets that their sender sent again through relays.
+    #[serde(default)]
+    pub resent: u64,
     /// Packets that relays delivered first, without a NACK.
     pub forwarded: u64,
     /// Packets that arrived after the latency budget, and were not delivered.

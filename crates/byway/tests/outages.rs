@@ -78,6 +78,21 @@ fn an_outage_of_a_coded_flow_on_standby_is_repaired_in_a_managed_network() {
 }
 
 #[test]
+fn an_outage_of_a_flow_with_retransmission_is_bridged_in_a_static_network() {
+    repairs_an_outage(Mode::Static, None, "service = \"retransmission\"");
+}
+
+#[test]
+fn an_outage_of_a_flow_with_retransmission_behind_a_narrow_uplink_is_bridged_in_a_managed_network() {
+    repairs_an_outage(Mode::Managed, Some(NARROW), "service = \"retransmission\"");
+}
+
+#[test]
+fn an_outage_of_a_pulled_flow_is_bridged_in_a_managed_network() {
+    repairs_an_outage(Mode::Managed, None, "service = \"pull\"");
+}
+
+#[test]
 fn an_outage_behind_a_narrow_uplink_is_repaired_in_a_static_network() {
     repairs_an_outage(Mode::Static, Some(NARROW), "service = \"caching\"");
 }

@@ -52,6 +52,16 @@
 #define BYWAY_SERVICE_BOTH 5
 
 /*
+ Repair from copies that wait near the sender until a packet is missing.
+ */
+#define BYWAY_SERVICE_PULL 6
+
+/*
+ Repair by the sender, through relays, when a packet is missing.
+ */
+#define BYWAY_SERVICE_RETRANSMISSION 7
+
+/*
  Datagrams that may be delivered out of order.
  */
 #define BYWAY_TRAFFIC_DATAGRAMS 0
@@ -136,6 +146,11 @@
  Repaired from a relay's cache.
  */
 #define BYWAY_DELIVERY_CACHED 4
+
+/*
+ The sender sent the lost packet again through relays.
+ */
+#define BYWAY_DELIVERY_RESENT 5
 
 /*
  A session with a peer is established: peer.

@@ -23,6 +23,8 @@ pub const BYWAY_DELIVERY_IN_STREAM: i32 = 2;
 pub const BYWAY_DELIVERY_COOPERATIVE: i32 = 3;
 /// Repaired from a relay's cache.
 pub const BYWAY_DELIVERY_CACHED: i32 = 4;
+/// The sender sent the lost packet again through relays.
+pub const BYWAY_DELIVERY_RESENT: i32 = 5;
 
 /// A session with a peer is established: peer.
 pub const BYWAY_EVENT_PEER_ESTABLISHED: i32 = 1;
@@ -176,6 +178,7 @@ const fn number_of(delivery: Delivery) -> i32 {
         Delivery::InStream => BYWAY_DELIVERY_IN_STREAM,
         Delivery::Cooperative => BYWAY_DELIVERY_COOPERATIVE,
         Delivery::Cached => BYWAY_DELIVERY_CACHED,
+        Delivery::Resent => BYWAY_DELIVERY_RESENT,
     }
 }
 

@@ -20,6 +20,10 @@ pub const BYWAY_SERVICE_CACHING: i32 = 3;
 pub const BYWAY_SERVICE_FORWARDING: i32 = 4;
 /// Delivery through relays and on the direct path.
 pub const BYWAY_SERVICE_BOTH: i32 = 5;
+/// Repair from copies that wait near the sender until a packet is missing.
+pub const BYWAY_SERVICE_PULL: i32 = 6;
+/// Repair by the sender, through relays, when a packet is missing.
+pub const BYWAY_SERVICE_RETRANSMISSION: i32 = 7;
 
 /// Datagrams that may be delivered out of order.
 pub const BYWAY_TRAFFIC_DATAGRAMS: i32 = 0;
@@ -84,6 +88,8 @@ impl Registration {
             BYWAY_SERVICE_CACHING => ServiceSelector::Service(Service::Caching),
             BYWAY_SERVICE_FORWARDING => ServiceSelector::Service(Service::Forwarding),
             BYWAY_SERVICE_BOTH => ServiceSelector::Service(Service::Both),
+            BYWAY_SERVICE_PULL => ServiceSelector::Service(Service::Pull),
+            BYWAY_SERVICE_RETRANSMISSION => ServiceSelector::Service(Service::Retransmission),
             _ => return Err(out_of_range("the service")),
         };
         let budget = latency_budget_us.checked_mul(1_000).map(Duration::from_nanos);
@@ -124,6 +130,8 @@ pub(crate) const fn number_of(service: Service) -> i32 {
         Service::Caching => BYWAY_SERVICE_CACHING,
         Service::Forwarding => BYWAY_SERVICE_FORWARDING,
         Service::Both => BYWAY_SERVICE_BOTH,
+        Service::Pull => BYWAY_SERVICE_PULL,
+        Service::Retransmission => BYWAY_SERVICE_RETRANSMISSION,
     }
 }
 

@@ -105,7 +105,7 @@ impl From<&FlowReport> for Report {
             is_direct: report.status.is_direct.into(),
             received_direct: received.direct,
             received_lost: received.lost,
-            received_repaired: received.in_stream + received.cooperative + received.cached,
+            received_repaired: received.repaired(),
             received_forwarded: received.forwarded,
             received_late: received.late,
             received_repair_time_us: mean_repair_time(received).map_or(0, byway_units::Duration::as_micros),

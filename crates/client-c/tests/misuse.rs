@@ -133,7 +133,7 @@ fn what_is_out_of_range_is_an_error() {
     let client = client();
     let (mut byte, address) = (0_u8, Address { family: 4, ..Address::default() });
     let wrong = [
-        Registration { service: 6, ..Registration::default() },
+        Registration { service: 8, ..Registration::default() },
         Registration { traffic: -1, ..Registration::default() },
         Registration { copies: 5, ..Registration::default() },
         Registration { standby: 2, ..Registration::default() },

@@ -171,7 +171,7 @@ pub enum Reason {
 
 impl fmt::Display for ServiceChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = name_of(self.service);
+        let name = self.service.name();
         match self.reason {
             Reason::Asked => write!(f, "{name}, requested by the application"),
             Reason::NoRelays => write!(f, "{name}, because the peer has no relay path"),
@@ -208,15 +208,4 @@ impl fmt::Display for ServiceChoice {
 /// Rounds a delay to tenths of a millisecond, the accuracy of the estimate.
 fn rounded(delivery: Duration) -> Duration {
     Duration::from_micros((delivery.as_micros() + 50) / 100 * 100)
-}
-
-/// Returns the name of a service, as in configuration files and status.
-pub(crate) const fn name_of(service: Service) -> &'static str {
-    match service {
-        Service::Internet => "internet",
-        Service::Coding => "coding",
-        Service::Caching => "caching",
-        Service::Forwarding => "forwarding",
-        Service::Both => "both",
-    }
 }

@@ -35,8 +35,7 @@ impl SentReport {
     /// Returns the number of packets that the direct path lost and that were repaired in time.
     #[must_use]
     pub const fn repaired(&self) -> u64 {
-        let ReportedTotals { in_stream, cooperative, cached, .. } = self.counted;
-        in_stream + cooperative + cached
+        self.counted.repaired()
     }
 
     /// Returns the loss rate of the direct path before any repair, in packets per million. A
@@ -54,8 +53,8 @@ impl SentReport {
 /// the direct path; `None` without repairs.
 #[must_use]
 pub fn mean_repair_time(received: &ReceiveStatistics) -> Option<Duration> {
-    let times = [received.in_stream_times, received.cooperative_times, received.cached_times];
-    let count: u64 = times.iter().map(byway_proto::agent::RepairTimes::count).sum();
+    let times = received.repair_times.all();
+    let count: u64 = times.iter().map(|times| times.count()).sum();
     let sum = times.iter().fold(Duration::ZERO, |sum, times| sum.saturating_add(times.sum()));
     (count > 0).then(|| sum / count)
 }

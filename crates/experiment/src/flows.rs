@@ -164,9 +164,8 @@ struct Floors<'a> {
     to_ingress: Duration,
     to_egress: Duration,
     between_relays: Duration,
-    /// True for coding: the egress relay stores repair packets, and the ingress relay stores copies
-    /// for later NACKs.
-    is_coded: bool,
+    /// True for coding and pull: the ingress relay stores copies for later NACKs.
+    fetches: bool,
     /// Delay from the egress relay to the farthest receiver that may be a helper.
     helpers: Duration,
 }
@@ -180,7 +179,7 @@ impl<'a> Floors<'a> {
             to_ingress: overlay.sender_to_ingress,
             to_egress: overlay.egress_to_receiver,
             between_relays: overlay.ingress_to_egress,
-            is_coded: record.service == Service::Coding,
+            fetches: matches!(record.service, Service::Coding | Service::Pull),
             helpers: farthest.get(&overlay.egress).copied().unwrap_or_default(),
         })
     }
@@ -191,7 +190,8 @@ impl<'a> Floors<'a> {
             // The ingress relay detects the loss by the next copy, and sends a NACK.
             DeliveryMethod::Direct => self.gap_of_copies(index) + self.to_ingress * 2,
             // Copies that the egress relay lacks are at the ingress relay.
-            DeliveryMethod::Cached if self.is_coded => self.gap + (self.to_egress + self.between_relays) * 2,
+            DeliveryMethod::Cached if self.fetches => self.gap + (self.to_egress + self.between_relays) * 2,
+            DeliveryMethod::Resent => self.gap + self.to_ingress + self.between_relays + self.to_egress,
             DeliveryMethod::Cached | DeliveryMethod::InStream | DeliveryMethod::Forwarded => {
                 self.gap + self.to_egress * 2
             }

@@ -171,7 +171,12 @@ fn repaired(service: Service, flow: &FlowTerms) -> Probability {
     match service {
         Service::Internet if flow.loss > Probability::ZERO => Probability::ZERO,
         Service::Coding => flow.repaired_by_coding(),
-        Service::Internet | Service::Caching | Service::Forwarding | Service::Both => Probability::ONE,
+        Service::Internet
+        | Service::Caching
+        | Service::Forwarding
+        | Service::Both
+        | Service::Pull
+        | Service::Retransmission => Probability::ONE,
     }
 }
 

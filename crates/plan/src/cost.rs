@@ -137,13 +137,15 @@ struct RelayTraffic {
 /// Returns the cost of a service for an hour of this flow.
 ///
 /// J-QoS, table 2, with cooperative bytes charged at the egress relay, which sends and receives
-/// them:
+/// them. The last two rows are not published: NACKs travel through both relays.
 ///
 /// | service | DC1 in | DC1 out | DC2 in | DC2 out |
 /// |---|---|---|---|---|
 /// | internet | | | | |
 /// | coding | b | b (r + s) | b (r + s) + N + A | b p + Q |
 /// | caching | b | b | b + N | b p |
+/// | pull | b + N | b p | b p + N | b p + N |
+/// | retransmission | b p + N | b p + N | b p + N | b p + N |
 /// | forwarding, both | b | b | b | b |
 ///
 /// If incoming bytes are free, no service costs less at a higher loss. Sums saturate at
@@ -155,7 +157,9 @@ pub fn cost(service: Service, flow: &FlowTerms, prices: &Prices) -> Cost {
     let ratio = match service {
         Service::Internet => 0.0,
         Service::Coding => prices.coding_compute_ratio,
-        Service::Caching | Service::Forwarding | Service::Both => 1.0,
+        Service::Caching | Service::Forwarding | Service::Both | Service::Pull | Service::Retransmission => {
+            1.0
+        }
     };
     Cost {
         service,
@@ -212,6 +216,14 @@ fn through_relays(service: Service, traffic: &Traffic) -> [RelayTraffic; 2] {
             RelayTraffic { incoming: sum(&[repairs, nacks, answers]), outgoing: sum(&[resent, requests]) },
         ],
         Service::Caching => [whole, RelayTraffic { incoming: sum(&[source, nacks]), outgoing: resent }],
+        Service::Pull => [
+            RelayTraffic { incoming: sum(&[source, nacks]), outgoing: resent },
+            RelayTraffic { incoming: sum(&[resent, nacks]), outgoing: sum(&[resent, nacks]) },
+        ],
+        Service::Retransmission => {
+            let both = sum(&[resent, nacks]);
+            [RelayTraffic { incoming: both, outgoing: both }; 2]
+        }
         Service::Forwarding | Service::Both => [whole, whole],
     }
 }
@@ -232,7 +244,8 @@ fn endpoint_cost(service: Service, traffic: &Traffic, prices: &Prices) -> Endpoi
     let [sender_sends, receiver_receives, receiver_sends] = match service {
         Service::Internet => [source, direct, Bytes::ZERO],
         Service::Coding => [sum(&[source, source]), sum(&[source, requests]), sum(&[nacks, answers])],
-        Service::Caching => [sum(&[source, source]), source, nacks],
+        Service::Caching | Service::Pull => [sum(&[source, source]), source, nacks],
+        Service::Retransmission => [sum(&[source, resent]), sum(&[source, nacks]), sum(&[nacks, nacks])],
         Service::Forwarding => [source, source, Bytes::ZERO],
         Service::Both => [sum(&[source, source]), sum(&[direct, source]), Bytes::ZERO],
     };

@@ -46,6 +46,9 @@ impl Delays {
     /// - both: the smaller of `y` and that, because the first copy counts: for packets that neither
     ///   path loses;
     /// - caching: `y + T_det + 2 d_R + D`;
+    /// - pull: `y + T_det + 2 (d_R + x)`;
+    /// - retransmission: `y + T_det + min(y, x + d_S + d_R) + x + d_S + d_R`, because the request
+    ///   travels on both paths, and the packet through relays;
     /// - coding: `y + T_det + 2 d_R + 2 max(d_R') + D`, for repairs with other receivers. A repair
     ///   from in-stream repair packets alone takes as long as with caching, plus `T_enc` if that is
     ///   late.
@@ -57,7 +60,7 @@ impl Delays {
             Service::Internet => None,
             Service::Forwarding => Some(self.overlay()),
             Service::Both => Some(self.overlay().min(self.direct)),
-            Service::Caching | Service::Coding => {
+            Service::Caching | Service::Coding | Service::Pull | Service::Retransmission => {
                 Some(sum(&[self.direct, self.detection, self.repair(service)?]))
             }
         }
@@ -71,6 +74,8 @@ impl Delays {
         match service {
             Service::Caching => Some(sum(&[round_trip, wait])),
             Service::Coding => Some(sum(&[round_trip, twice(self.cooperating), wait])),
+            Service::Pull => Some(sum(&[round_trip, twice(self.ingress_to_egress)])),
+            Service::Retransmission => Some(sum(&[self.overlay().min(self.direct), self.overlay()])),
             Service::Internet | Service::Forwarding | Service::Both => None,
         }
     }
@@ -137,7 +142,9 @@ mod tests {
     #[test]
     fn every_service_delivers_as_the_formulas_say() {
         let deliveries = Service::ALL.iter().map(|service| delays().delivery(*service));
-        let expected = [None, Some(ms(165)), Some(ms(141)), Some(ms(98)), Some(ms(98))];
+        let published = [None, Some(ms(165)), Some(ms(141)), Some(ms(98)), Some(ms(98))];
+        // Pull: 100 + 25 + 2 * (80 + 8); retransmission: 100 + 25 + 98 + 98.
+        let expected = published.into_iter().chain([Some(ms(301)), Some(ms(321))]);
         assert!(deliveries.eq(expected));
     }
 

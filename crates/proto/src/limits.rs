@@ -3,6 +3,7 @@
 mod flow_setup;
 mod handshakes;
 mod memory;
+mod outages;
 mod pairs;
 mod relay_delivery;
 mod repairs;
@@ -14,6 +15,7 @@ use byway_units::Duration;
 pub use flow_setup::*;
 pub use handshakes::*;
 pub use memory::*;
+pub use outages::*;
 pub use pairs::*;
 pub use relay_delivery::*;
 pub use repairs::*;
@@ -151,6 +153,19 @@ pub const RELAYED_COPY_RETENTION: Duration = Duration::from_secs(1);
 /// Age up to which an egress relay can fetch a coded flow's copy from the ingress relay: an ocean
 /// crossed twice, and the detection of a loss.
 pub const CODED_RETENTION: Duration = Duration::from_millis(500);
+
+/// Most ingress relays from which an egress relay fetches the copies of a pulled flow. Only the one
+/// in use has them.
+pub const PULLED_SOURCES_MAX: usize = 4;
+
+/// Longest time for which an egress relay waits for the end of a silence before it fetches copies
+/// of a pulled flow. Bursts of losses are shorter, and the packets after them show which were lost.
+pub const PULL_WAIT_MAX: Duration = Duration::from_millis(60);
+
+/// First copies of a pulled flow that its ingress relay forwards, after each idle time. They reach
+/// the egress relay within 160 ms at 50 packets/s, so an outage from the first packet on is
+/// detected.
+pub const PULLED_FIRST_COPIES: u8 = 8;
 
 /// Latest copies of one flow that an ingress relay can locate: a second of 1,000 packets.
 pub const RELAYED_COPY_REACH: usize = 1_024;
@@ -307,6 +322,10 @@ pub const SOURCE_RESENDS_MAX: u8 = 16;
 /// 256 packets.
 pub const RESEND_REACH: usize = 256;
 
+/// Most times that a sender sends one packet again at its receiver's requests: once, and twice more
+/// if that is lost.
+pub const RESENDS_PER_PACKET_MAX: u8 = 3;
+
 /// Latest packets of one flow that a receiver can locate in its buffer: two seconds of 512
 /// packets/s.
 pub const COOPERATION_BUFFER_REACH: usize = 1_024;
@@ -419,25 +438,6 @@ pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// packets.
 pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
 
-/// Notices that a receiver sends of one silence, because any of its messages may be lost.
-pub const SILENCE_NOTICES: u8 = 3;
-/// Interval between notices of one silence. Even for packets 10 ms apart, the second notice reports
-/// a silence of at least [`COPIES_ONLY_AFTER`].
-pub const SILENCE_REPEAT: Duration = Duration::from_millis(80);
-
-/// Shortest silence after which a sender sends copies instead of source packets, if its uplink
-/// cannot sustain both.
-pub const COPIES_ONLY_AFTER: Duration = Duration::from_millis(100);
-
-/// Time by which a silence has to exceed the packet interval, plus an eighth of a round trip, to
-/// count as an outage: queueing delays are none.
-pub const SILENCE_MARGIN: Duration = Duration::from_millis(10);
-
-/// Interval, in packets, of the source packets that a sender sends on a path in an outage, if its
-/// uplink cannot sustain all. They add an eighth to the copies' load. At 50 packets a second, the
-/// path's return is detected within 160 ms.
-pub const SOURCE_PACKETS_IN_OUTAGE: u64 = 8;
-
 /// Least packets that the direct path has to deliver before a flow in standby ends the copies of
 /// its first packets. It also has to deliver more than relays.
 pub const DIRECT_AT_FIRST: u32 = 3;
@@ -469,21 +469,6 @@ pub const BRIDGED_FOR: Duration = Duration::from_secs(2);
 /// bridge, as with [`DECODE_FAILURE_INVERSE`].
 pub const BRIDGED_INVERSE: u64 = 16;
 
-/// Interval at which an egress relay notifies the ingress relay of a flow's outage.
-pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Time for which an ingress relay believes an egress relay's notice of an outage. If three in a
-/// row are missing, the path counts as delivering again.
-pub const OUTAGE_BELIEVED_FOR: Duration = Duration::from_secs(1);
-
-/// Longest time for which an ingress relay forwards all copies in an outage. Relays deliver soon
-/// after [`CLOSED_AFTER`], if they may.
-pub const OUTAGE_FORWARDING_MAX: Duration = Duration::from_secs(15);
-
-/// Shortest time between the beginnings of two outages of a flow in which an ingress relay forwards
-/// its copies. So false claims of receivers cost a quarter of the flow's bytes at most.
-pub const OUTAGE_PERIOD: Duration = Duration::from_secs(60);
-
 /// Inverse of the decode failure rate above which an egress relay does not rely on cooperative
 /// recovery in an outage. Bursts of 1 % on each of ten paths leave one packet in a hundred
 /// undecodable, so this is more than usual losses.
@@ -514,10 +499,6 @@ pub const JOINT_DECODE_BATCHES_MAX: usize = 12;
 
 /// Most in-stream blocks in a joint decode attempt: three for each of four flows.
 pub const JOINT_DECODE_BLOCKS_MAX: usize = 12;
-
-/// Time for which an open-ended NACK has to be in force before a relay takes it for an outage. It
-/// is longer than most bursts, in which in-stream blocks still help.
-pub const OUTAGE_AFTER: Duration = Duration::from_millis(200);
 
 /// Number of a new batch's flows that lost their last packets, from which on a relay requests the
 /// batch's other packets at once. With two repair packets, a third loss makes the batch undecodable

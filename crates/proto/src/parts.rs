@@ -11,6 +11,7 @@
 //! | [`block_encoder`] | repair packets over the last packets of one flow |
 //! | [`circuit_breaker`] | stop of copies on a path that delivers too little |
 //! | [`delay_histogram`] | percentiles of delays |
+//! | [`forwarding_allowance`] | time for which a flow in an outage may be forwarded |
 //! | [`gap_tracker`] | missing packets of a flow, and the times of their NACKs |
 //! | [`lateness`] | share of late answers of a cooperating receiver |
 //! | [`loss_timer`] | timeout for the next packet of a flow |
@@ -20,6 +21,7 @@
 //! | [`queue_delay`] | queueing delay of a path |
 //! | [`reordering_window`] | time for which a gap may be mere reordering |
 //! | [`resequencer`] | delivery in order with a bounded delay |
+//! | [`retransmissions`] | packets that were sent again, and how often |
 //! | [`retry`] | times of the requests for one loss |
 //! | [`sequence_ring`] | values by recent sequence number |
 //! | [`timers`] | many timers, and the earliest of them |
@@ -31,6 +33,7 @@ pub mod batcher;
 pub mod block_encoder;
 pub mod circuit_breaker;
 pub mod delay_histogram;
+pub mod forwarding_allowance;
 pub mod gap_tracker;
 pub mod lateness;
 pub mod loss_timer;
@@ -40,6 +43,7 @@ pub mod packet_buffer;
 pub mod queue_delay;
 pub mod reordering_window;
 pub mod resequencer;
+pub mod retransmissions;
 pub mod retry;
 pub mod sequence_ring;
 pub mod timers;

@@ -30,20 +30,43 @@ pub(crate) const fn is_direct(service: Service) -> bool {
     !matches!(service, Service::Forwarding)
 }
 
-/// Returns true if the ingress relay gets copies of the service's packets.
+/// Returns true if the ingress relay gets copies of the service's packets: of all, or of those that
+/// the direct path loses.
 pub(crate) const fn copies(service: Service) -> bool {
     !matches!(service, Service::Internet)
 }
 
-/// Returns true if the egress relay delivers all packets of the service without a request.
+/// Returns true if the egress relay delivers all copies of the service without a request.
 pub(crate) const fn forwards(service: Service) -> bool {
-    matches!(service, Service::Forwarding | Service::Both)
+    matches!(service, Service::Forwarding | Service::Both | Service::Retransmission)
 }
 
-/// Returns true if a receiver sends NACKs to its egress relay, which has the service's packets or
-/// repair packets.
+/// Returns true if a receiver sends NACKs for missing packets: to its egress relay, or to the
+/// sender.
 pub(crate) const fn repairs(service: Service) -> bool {
     copies(service)
+}
+
+/// Returns true if the sender sends lost packets again through relays, and otherwise copies
+/// packets in an outage of the direct path only.
+pub(crate) const fn retransmits(service: Service) -> bool {
+    matches!(service, Service::Retransmission)
+}
+
+/// Returns true if copies wait at the ingress relay, and egress relays get those that they request.
+pub(crate) const fn pulls(service: Service) -> bool {
+    matches!(service, Service::Pull)
+}
+
+/// Returns true if the sender or the ingress relay answers requests for lost packets. An open-ended
+/// NACK is then answered only after the silence has lasted for a while.
+pub(crate) const fn is_repaired_from_afar(service: Service) -> bool {
+    retransmits(service) || pulls(service)
+}
+
+/// Returns true if all packets use the direct path alone, and its losses are repaired on request.
+pub(crate) const fn repairs_on_request(service: Service) -> bool {
+    copies(service) && is_direct(service) && !uses_both_paths(service)
 }
 
 /// Returns true if a receiver stores the coded bytes of the service's packets, to restore others
@@ -55,7 +78,7 @@ pub(crate) const fn buffers_packets(service: Service) -> bool {
 /// Returns true if the service sends every packet on the direct path and through relays. A packet
 /// is lost only if neither path delivers it.
 pub(crate) const fn uses_both_paths(service: Service) -> bool {
-    is_direct(service) && forwards(service)
+    matches!(service, Service::Both)
 }
 
 /// Returns the token bucket of the bytes that a receiver may send for repairs of other flows, for a

@@ -157,7 +157,7 @@ impl DeliveryLedger {
             DeliveryMethod::Cooperative => counts.by.cooperative += 1,
             DeliveryMethod::Cached => counts.by.cache += 1,
             DeliveryMethod::Forwarded => counts.by.forward += 1,
-            DeliveryMethod::Direct => counts.by.resent += 1,
+            DeliveryMethod::Direct | DeliveryMethod::Resent => counts.by.resent += 1,
         }
     }
 }

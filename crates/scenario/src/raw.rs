@@ -311,6 +311,11 @@ pub(crate) enum ServiceSetting {
     Forwarding,
     /// All packets take the relay path and the direct path.
     Both,
+    /// Copies wait at the relay near the sender, until the relay near the receiver fetches those
+    /// that are missing.
+    Pull,
+    /// The sender sends missing packets again through relays, and copies nothing before.
+    Retransmission,
 }
 
 /// The traffic of an application.

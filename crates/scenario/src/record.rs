@@ -160,6 +160,8 @@ pub enum DeliveryMethod {
     Cooperative,
     /// A relay sent the packet from its cache.
     Cached,
+    /// The sender sent the packet again through relays.
+    Resent,
     /// Relays forwarded the packet without a request.
     Forwarded,
 }
@@ -172,6 +174,7 @@ impl From<Delivery> for DeliveryMethod {
             Delivery::InStream => Self::InStream,
             Delivery::Cooperative => Self::Cooperative,
             Delivery::Cached => Self::Cached,
+            Delivery::Resent => Self::Resent,
         }
     }
 }

@@ -199,7 +199,17 @@ impl Uplink {
 
 impl Shape {
     fn random(random: &mut Random) -> Self {
-        let services = ["internet", "coding", "coding", "caching", "caching", "forwarding", "both"];
+        let services = [
+            "internet",
+            "coding",
+            "coding",
+            "caching",
+            "caching",
+            "forwarding",
+            "both",
+            "pull",
+            "retransmission",
+        ];
         Self {
             pairs: 1 + random.below(6),
             has_two_relays: random.below(3) > 0,

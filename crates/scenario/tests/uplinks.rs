@@ -121,12 +121,15 @@ fn a_call_that_begins_with_its_session_is_late_for_a_moment_only() {
 
 #[test]
 fn losses_are_repaired_by_uplinks_that_bear_it() {
-    // An uplink with just enough capacity for the copies may lose one of them, too.
-    for (rate, missing) in [("1150 kbit/s", 1), ("10 Mbit/s", 0), ("1 Gbit/s", 0)] {
+    for rate in ["1150 kbit/s", "10 Mbit/s", "1 Gbit/s"] {
         let text = changed("550 kbit/s", rate).replace("loss = []", "loss = [{ share = \"1 %\" }]");
-        for call in calls(&text) {
-            assert!(call.lost_direct > 10 && call.missing <= missing, "{rate}: {call:#?}");
-        }
+        let calls = calls(&text);
+        assert!(calls.iter().all(|call| call.lost_direct > 10), "{rate}: {calls:#?}");
+        // An uplink with just enough capacity for the copies may seem too narrow for some seconds,
+        // in one call of twelve.
+        let (missing, most) = if rate == "1150 kbit/s" { (1, 2) } else { (0, 0) };
+        let lossy = calls.iter().filter(|call| call.missing > missing).count();
+        assert!(lossy <= most, "{rate}: {calls:#?}");
     }
 }
 

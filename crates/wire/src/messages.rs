@@ -29,6 +29,8 @@ mod register_reply;
 mod relayed_packet;
 mod report;
 mod silence;
+mod source_ack;
+mod source_nack;
 mod unknown;
 mod unregister;
 mod unregister_reply;
@@ -59,6 +61,8 @@ pub use register_reply::{Refusal, RegisterReply};
 pub use relayed_packet::RelayedPacket;
 pub use report::{DelayPercentiles, RepairCounters, Report};
 pub use silence::Silence;
+pub use source_ack::SourceAck;
+pub use source_nack::SourceNack;
 pub use unknown::UnknownMessage;
 pub use unregister::Unregister;
 pub use unregister_reply::UnregisterReply;
@@ -170,6 +174,10 @@ messages! {
     Outage(Outage),
     /// Receiver to sender: reports that no more packets arrive.
     Silence(Silence),
+    /// Receiver to sender: requests packets that the direct path lost.
+    SourceNack(SourceNack<'a>),
+    /// Receiver to sender: reports that the direct path delivers again.
+    SourceAck(SourceAck),
     /// Either side of a session: measures the round-trip time.
     Probe(Probe),
     /// Answers a probe.

@@ -15,6 +15,27 @@ codes! {
         Forwarding = 3,
         /// Delivery over the overlay and over the direct path. The first arrival counts.
         Both = 4,
+        /// Repair from copies that wait at the ingress relay until an egress relay fetches them.
+        Pull = 5,
+        /// Repair by the sender, which sends requested packets again through relays. It copies
+        /// nothing else, except in an outage of the direct path.
+        Retransmission = 6,
+    }
+}
+
+impl Service {
+    /// Returns the name of the service in files, messages and status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Internet => "internet",
+            Self::Coding => "coding",
+            Self::Caching => "caching",
+            Self::Forwarding => "forwarding",
+            Self::Both => "both",
+            Self::Pull => "pull",
+            Self::Retransmission => "retransmission",
+        }
     }
 }
 
@@ -27,6 +48,9 @@ pub struct Services(u8);
 impl Services {
     /// Set without services.
     pub const NONE: Self = Self(0);
+
+    /// Set of all services of this version.
+    pub const ALL: Self = Self(0b111_1111);
 
     /// Returns this set with `service`.
     #[must_use]
@@ -62,5 +86,7 @@ mod tests {
         let services = Services::NONE.with(Service::Caching).with(Service::Both);
         let allowed = Service::ALL.iter().filter(|service| services.allow(**service));
         assert!(allowed.eq(&[Service::Caching, Service::Both]) && services.bits() == 0b1_0100);
+        assert_eq!(Services::NONE.with(Service::Retransmission).bits(), 0b100_0000);
+        assert_eq!(Service::ALL.iter().copied().fold(Services::NONE, Services::with), Services::ALL);
     }
 }

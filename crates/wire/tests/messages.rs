@@ -8,8 +8,8 @@ use byway_wire::messages::{
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
     DelayPercentiles, EarlyPacket, Entry, InStreamHead, InStreamRepair, InterRelayPacket, Nack, Offer,
     OfferRefusal, OfferReply, PathChallenge, PathResponse, Probe, ProbeReply, Refusal, Register,
-    RegisterReply, RelayedPacket, RepairCounters, Report, Silence, Subject, UnknownMessage, Unregister,
-    UnregisterReply,
+    RegisterReply, RelayedPacket, RepairCounters, Report, Silence, SourceAck, SourceNack, Subject,
+    UnknownMessage, Unregister, UnregisterReply,
 };
 use byway_wire::{
     Ecn, Fragment, List, Message, MessageFullError, Messages, Plaintext, SequenceNumber, TrafficClass,
@@ -218,13 +218,13 @@ proptest! {
     }
 
     #[test]
-    fn report_survives(flow_key in flow_key(), numbers in any::<[u32; 10]>(), delays in (micros(), micros(), micros())) {
-        let [highest_low, direct, lost, in_stream, cooperative, cached, forwarded, late, bursts, longest_burst] =
+    fn report_survives(flow_key in flow_key(), numbers in any::<[u32; 11]>(), delays in (micros(), micros(), micros())) {
+        let [highest_low, direct, lost, in_stream, cooperative, cached, forwarded, late, bursts, longest_burst, resent] =
             numbers;
         let (p50, p95, p99) = delays;
         check(Report {
             flow_key, highest_low, direct, lost, late, bursts, longest_burst,
-            repaired: RepairCounters { in_stream, cooperative, cached, forwarded },
+            repaired: RepairCounters { in_stream, cooperative, cached, forwarded, resent },
             delay: DelayPercentiles { p50, p95, p99 },
         });
     }
@@ -232,6 +232,16 @@ proptest! {
     #[test]
     fn silence_survives(flow_key in flow_key(), from_low in any::<u32>(), elapsed in micros(), direct in any::<u32>()) {
         check(Silence { flow_key, from_low, elapsed, direct });
+    }
+
+    #[test]
+    fn source_nack_survives(flow_key in flow_key(), ranges in ranges()) {
+        check(SourceNack { flow_key, ranges: ranges.ranges() });
+    }
+
+    #[test]
+    fn source_ack_survives(flow_key in flow_key(), from_low in any::<u32>()) {
+        check(SourceAck { flow_key, from_low });
     }
 
     #[test]

@@ -125,10 +125,10 @@ impl AgentDriver {
         let received = self.agent.statistics(mapping.received);
         let received = received.map(|of| {
             let lost = of.lost.saturating_sub(of.congestion_losses);
-            (lost, of.in_stream + of.cooperative + of.cached)
+            (lost, of.repaired())
         });
         let sent = self.agent.reported_totals(mapping.sent);
-        let sent = sent.map(|of| (of.lost, of.in_stream + of.cooperative + of.cached));
+        let sent = sent.map(|of| (of.lost, of.repaired()));
         let mut note = None;
         for (direction, counts) in [(Direction::Sent, sent), (Direction::Received, received)] {
             let Some(counts) = counts.filter(|_| checked.contains(&direction)) else { continue };

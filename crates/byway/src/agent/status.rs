@@ -113,7 +113,7 @@ impl AgentDriver {
             consent: consent.to_owned(),
             received,
             sent: self.agent.reported_totals(mapping.sent).as_ref().map(reported),
-            service: flow.as_ref().map_or("internet", |flow| service_name(flow.service)).to_owned(),
+            service: flow.as_ref().map_or("internet", |flow| flow.service.name()).to_owned(),
             paths: self.path_statuses(mapping.sent, mapping.peer),
             losses_unrepaired: self.watchdog.unrepaired.contains_key(&id),
             note: send_refusal_note(mapping, io)
@@ -259,32 +259,32 @@ fn millis(duration: Duration) -> f64 {
 /// Converts the statistics of a received flow into the form of the status. Losses count once they
 /// are repaired or given up. Therefore, no counter ever decreases.
 fn received(statistics: &ReceiveStatistics) -> FlowDeliveries {
-    let repaired = statistics.in_stream + statistics.cooperative + statistics.cached;
     FlowDeliveries {
         direct: statistics.direct,
         lost_direct: statistics.lost,
         in_stream: statistics.in_stream,
         cooperative: statistics.cooperative,
         cached: statistics.cached,
+        resent: statistics.resent,
         forwarded: statistics.forwarded,
         late: statistics.late,
-        unrepaired: statistics.lost.saturating_sub(repaired),
+        unrepaired: statistics.lost.saturating_sub(statistics.repaired()),
         duplicates: statistics.duplicates,
         repair_times: Some(histogram(statistics)),
     }
 }
 
 fn reported(reported: &ReportedTotals) -> FlowDeliveries {
-    let repaired = reported.in_stream + reported.cooperative + reported.cached;
     FlowDeliveries {
         direct: reported.direct,
         lost_direct: reported.lost,
         in_stream: reported.in_stream,
         cooperative: reported.cooperative,
         cached: reported.cached,
+        resent: reported.resent,
         forwarded: reported.forwarded,
         late: reported.late,
-        unrepaired: reported.lost.saturating_sub(repaired),
+        unrepaired: reported.lost.saturating_sub(reported.repaired()),
         duplicates: 0,
         repair_times: None,
     }
@@ -292,22 +292,12 @@ fn reported(reported: &ReportedTotals) -> FlowDeliveries {
 
 /// Returns the histogram of a flow's repair times, over all kinds of repair.
 fn histogram(statistics: &ReceiveStatistics) -> Histogram {
-    let kinds = [&statistics.in_stream_times, &statistics.cooperative_times, &statistics.cached_times];
-    let count = |bucket: usize| kinds.iter().map(|times| times.counts()[bucket]).sum();
+    let kinds = statistics.repair_times.all();
+    let count = |bucket: usize| kinds.iter().map(|times| u64::from(times.counts()[bucket])).sum();
     let sum = kinds.iter().fold(Duration::ZERO, |sum, times| sum + times.sum());
     #[allow(clippy::cast_precision_loss, reason = "bounds are a few hundred milliseconds")]
     let bounds_ms: Vec<f64> = REPAIR_TIME_BOUNDS_MS.iter().map(|bound| *bound as f64).collect();
     Histogram { counts: (0..=bounds_ms.len()).map(count).collect(), bounds_ms, sum_ms: millis(sum) }
-}
-
-const fn service_name(service: Service) -> &'static str {
-    match service {
-        Service::Internet => "internet",
-        Service::Coding => "coding",
-        Service::Caching => "caching",
-        Service::Forwarding => "forwarding",
-        Service::Both => "both",
-    }
 }
 
 /// Returns the remedy if a relay refuses one of a flow's paths because the tenant has reached its

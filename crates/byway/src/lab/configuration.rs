@@ -267,7 +267,7 @@ impl Configuration<'_> {
         FlowKeys {
             peer: self.name(flow.to),
             to: exposed_name(nth),
-            service: service_name(service),
+            service: service.name(),
             rate: format!("{} bit/s", flow.rate.bits_per_second()),
             latency_budget: format!("{} us", flow.terms.budget.as_micros()),
             standby: flow.is_on_standby,
@@ -359,16 +359,6 @@ const fn copies(copies: CapturedCopies) -> (&'static str, Option<&'static [&'sta
         CapturedCopies::Ends => ("marked", Some(&["tcp-handshakes", "tcp-ends"])),
         CapturedCopies::Syn => ("marked", Some(&["tcp-handshakes"])),
         CapturedCopies::SynAck => ("marked", Some(&["tcp-syn-acks"])),
-    }
-}
-
-const fn service_name(service: Service) -> &'static str {
-    match service {
-        Service::Internet => "internet",
-        Service::Coding => "coding",
-        Service::Caching => "caching",
-        Service::Forwarding => "forwarding",
-        Service::Both => "both",
     }
 }
 

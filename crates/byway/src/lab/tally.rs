@@ -173,9 +173,9 @@ fn read_counters(index: usize, network: &Network, nodes: &Nodes) -> Option<BTree
 }
 
 fn with(mut counts: Counts, received: &FlowDeliveries) -> Counts {
-    let FlowDeliveries { lost_direct, in_stream, cooperative, cached, .. } = received;
+    let FlowDeliveries { lost_direct, in_stream, cooperative, cached, resent, .. } = received;
     *counts.entry(LOST.to_owned()).or_default() += lost_direct;
-    *counts.entry(REPAIRED.to_owned()).or_default() += in_stream + cooperative + cached;
+    *counts.entry(REPAIRED.to_owned()).or_default() += in_stream + cooperative + cached + resent;
     counts
 }
 

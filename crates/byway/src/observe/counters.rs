@@ -106,7 +106,7 @@ const FLOW_DROPS: DropNames = &["marked_dropped", "forged", "false_repairs", "be
 
 /// Fates of the packets that an agent receives, which the status shows by peer.
 const FLOW_FATES: &[&str] =
-    &["direct", "lost", "in_stream", "cooperative", "cached", "forwarded", "late", "duplicates"];
+    &["direct", "lost", "in_stream", "cooperative", "cached", "resent", "forwarded", "late", "duplicates"];
 
 /// Counters of the work of an agent's proxy, which exchanges datagrams with applications.
 const PROXY_WORK: &[&str] = &[

@@ -205,13 +205,14 @@ fn flows(
     )
 }
 
-const fn fates(flow: &FlowDeliveries) -> [(&'static str, u64); 9] {
+const fn fates(flow: &FlowDeliveries) -> [(&'static str, u64); 10] {
     [
         ("direct", flow.direct),
         ("lost_direct", flow.lost_direct),
         ("in_stream", flow.in_stream),
         ("cooperative", flow.cooperative),
         ("cache", flow.cached),
+        ("resent", flow.resent),
         ("forward", flow.forwarded),
         ("late", flow.late),
         ("unrepaired", flow.unrepaired),
@@ -219,13 +220,14 @@ const fn fates(flow: &FlowDeliveries) -> [(&'static str, u64); 9] {
     ]
 }
 
-const fn fates_mut(flow: &mut FlowDeliveries) -> [&mut u64; 9] {
+const fn fates_mut(flow: &mut FlowDeliveries) -> [&mut u64; 10] {
     [
         &mut flow.direct,
         &mut flow.lost_direct,
         &mut flow.in_stream,
         &mut flow.cooperative,
         &mut flow.cached,
+        &mut flow.resent,
         &mut flow.forwarded,
         &mut flow.late,
         &mut flow.unrepaired,

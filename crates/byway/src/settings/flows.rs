@@ -233,6 +233,8 @@ const fn service(typed: ServiceSetting) -> Service {
         ServiceSetting::Caching => Service::Caching,
         ServiceSetting::Forwarding => Service::Forwarding,
         ServiceSetting::Both => Service::Both,
+        ServiceSetting::Pull => Service::Pull,
+        ServiceSetting::Retransmission => Service::Retransmission,
     }
 }
 

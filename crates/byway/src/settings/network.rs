@@ -7,8 +7,8 @@ use byway_proto::conventions::{relay_paths, shard_of};
 use byway_units::{AgentId, FlowId, Rate, RelayId};
 use byway_wire::seal::PublicKey;
 use byway_wire::{
-    CodingGroupId, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Service, Services,
-    Shard, TenantId,
+    CodingGroupId, Grant, GrantedRelay, KilobitsPerSecond, Receiver, SIGNATURE_BYTES, Services, Shard,
+    TenantId,
 };
 
 use super::endpoint::Endpoint;
@@ -223,9 +223,8 @@ impl StaticAgent {
 fn grant(direction: Direction<'_>, ingress: RelayShard, egress: RelayShard) -> Grant {
     let granted =
         |relay: RelayShard| GrantedRelay { relay: RelayId::new(relay.relay), shard: Shard::new(relay.shard) };
-    let services = [Service::Internet, Service::Coding, Service::Caching, Service::Forwarding, Service::Both];
     Grant {
-        services: services.into_iter().fold(Services::NONE, Services::with),
+        services: Services::ALL,
         sharing: false,
         ingress: granted(ingress),
         egress: granted(egress),

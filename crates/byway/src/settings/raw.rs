@@ -207,8 +207,8 @@ macro_rules! flows_table {
             pub(crate) peer: String,
             /// Target or network that the peer exposes, by name.
             pub(crate) to: String,
-            /// Service of relays, in both directions: `internet`, `coding`, `caching`, `forwarding`
-            /// or `both`. Default: `caching`, which needs no other flows.
+            /// Service of relays, in both directions. Default: `caching`, which needs no other
+            /// flows.
             #[serde(default)]
             service: ServiceSetting,
             /// Largest rate of each flow, in each direction. A forward has one flow for each
@@ -431,6 +431,10 @@ pub(crate) enum ServiceSetting {
     Forwarding,
     /// Delivery through the relays and on the direct path; the first arrival counts.
     Both,
+    /// Repair from copies that wait near the sender until a packet is missing.
+    Pull,
+    /// Repair by the sender, through relays, when a packet is missing. Nothing is copied before.
+    Retransmission,
 }
 
 /// Kind of a flow's packets.

@@ -140,10 +140,11 @@ fn mapping_text(page: &mut String, mapping: &MappingStatus) {
 }
 
 fn flow_text(flow: &FlowDeliveries) -> String {
-    let delivered = flow.direct + flow.forwarded + flow.in_stream + flow.cooperative + flow.cached;
+    let delivered =
+        flow.direct + flow.forwarded + flow.in_stream + flow.cooperative + flow.cached + flow.resent;
     let all = delivered + flow.unrepaired;
     format!(
-        "{delivered} packets; lost {} ({}) before repair, {} ({}) after; repaired: {} in-stream, {} cooperative, {} cache, {} forward; late {}",
+        "{delivered} packets; lost {} ({}) before repair, {} ({}) after; repaired: {} in-stream, {} cooperative, {} cache, {} resent, {} forward; late {}",
         flow.lost_direct,
         share(flow.lost_direct, all),
         flow.unrepaired,
@@ -151,6 +152,7 @@ fn flow_text(flow: &FlowDeliveries) -> String {
         flow.in_stream,
         flow.cooperative,
         flow.cached,
+        flow.resent,
         flow.forwarded,
         flow.late
     )

@@ -9,6 +9,8 @@ const LOST_MIN: u64 = 45;
 /// Choice in the guide's table of services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    Retransmission,
+    Pull,
     Caching,
     Coding,
     Forwarding,
@@ -29,6 +31,8 @@ impl Mode {
     /// Returns the mode that these settings choose.
     pub fn of(settings: &[String]) -> Self {
         match settings.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["service = \"retransmission\""] => Self::Retransmission,
+            ["service = \"pull\""] => Self::Pull,
             ["service = \"caching\""] => Self::Caching,
             ["service = \"coding\""] => Self::Coding,
             ["service = \"forwarding\""] => Self::Forwarding,
@@ -59,7 +63,11 @@ impl Mode {
         let is_lossy = fate.lost >= LOST_MIN;
         fate.all() >= u64::from(PACKETS)
             && match self {
-                Self::Caching => is_lossy && fate.repaired() >= 0.9 && fate.cached * 10 >= fate.lost * 9,
+                // In an outage, the sender leaves most packets to relays.
+                Self::Retransmission => all_came && fate.resent >= LOST_MIN / 2,
+                Self::Pull | Self::Caching => {
+                    is_lossy && fate.repaired() >= 0.9 && fate.cached * 10 >= fate.lost * 9
+                }
                 Self::Coding => is_lossy && fate.repaired() >= 0.8 && fate.in_stream + fate.cooperative > 0,
                 // If the machine stops a relay for a moment, the flow uses both paths for some
                 // seconds.

@@ -157,6 +157,7 @@ pub struct FlowCounts {
     pub in_stream: u64,
     pub cooperative: u64,
     pub cached: u64,
+    pub resent: u64,
     pub forwarded: u64,
     pub missing: u64,
 }
@@ -171,6 +172,7 @@ impl FlowCounts {
             in_stream: count("in_stream"),
             cooperative: count("cooperative"),
             cached: count("cached"),
+            resent: count("resent"),
             forwarded: count("forwarded"),
             missing: count("unrepaired"),
         }
@@ -190,6 +192,7 @@ impl FlowCounts {
             in_stream: self.in_stream - before.in_stream,
             cooperative: self.cooperative - before.cooperative,
             cached: self.cached - before.cached,
+            resent: self.resent - before.resent,
             forwarded: self.forwarded - before.forwarded,
             missing: self.missing - before.missing,
         }
@@ -197,7 +200,8 @@ impl FlowCounts {
 
     /// Returns the number of all packets, received or lost.
     pub const fn all(&self) -> u64 {
-        self.direct + self.in_stream + self.cooperative + self.cached + self.forwarded + self.missing
+        let restored = self.in_stream + self.cooperative + self.cached + self.resent;
+        self.direct + restored + self.forwarded + self.missing
     }
 }
 

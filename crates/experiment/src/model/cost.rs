@@ -9,7 +9,7 @@ use byway_wire::{BlockShape, Service};
 
 use super::Model;
 use super::data::Data;
-use super::drawing::{curve, name};
+use super::drawing::curve;
 use super::markets::{self, Market};
 use crate::findings::{Unit, quantile, share};
 use crate::result::{Kind, Plot, Scale};
@@ -91,9 +91,9 @@ fn one_call(prices: &Prices, model: &mut Model) {
     let costs = SERVICES.map(|service| cost_of(service, &flow, prices));
     let mut put = |name: String, value, unit| model.only().measure(&name, None, Some(value), unit);
     for cost in &costs {
-        put(format!("dc1-{}", name(cost.service)), cents(cost.ingress_relay.outgoing), Unit::CentsPerHour);
-        put(format!("compute-{}", name(cost.service)), cents(cost.compute()), Unit::CentsPerHour);
-        put(format!("total-{}", name(cost.service)), cents(cost.relays()), Unit::CentsPerHour);
+        put(format!("dc1-{}", cost.service.name()), cents(cost.ingress_relay.outgoing), Unit::CentsPerHour);
+        put(format!("compute-{}", cost.service.name()), cents(cost.compute()), Unit::CentsPerHour);
+        put(format!("total-{}", cost.service.name()), cents(cost.relays()), Unit::CentsPerHour);
     }
     let [coding, _, forwarding] = costs;
     let ratio = |of: fn(&Cost) -> Money| cents(of(&forwarding)) / cents(of(&coding));
@@ -171,7 +171,7 @@ fn incoming(free: &PriceList, model: &mut Model) {
     let curves = SERVICES.map(|service| {
         let points = (0..=INCOMING_CENTS_MAX).zip(0_i32..);
         let points = points.filter_map(|(price, x)| Some([f64::from(x), mean(&price_list(price), service)?]));
-        curve(name(service), points.collect())
+        curve(service.name(), points.collect())
     });
     let plot = Plot {
         title: "Cost of a call if relays pay for ingress".to_owned(),
@@ -202,7 +202,7 @@ fn over_loss(prices: &Prices, model: &mut Model) {
         curves: SERVICES
             .iter()
             .map(|service| {
-                curve(name(*service), LOSS_RATES.map(|loss| [loss * 100.0, value(*service, loss)]).to_vec())
+                curve(service.name(), LOSS_RATES.map(|loss| [loss * 100.0, value(*service, loss)]).to_vec())
             })
             .collect(),
         labels: Vec::new(),

@@ -1,7 +1,5 @@
 //! Plots of distributions and tables of words, for models.
 
-use byway_wire::Service;
-
 use crate::findings::number;
 use crate::result::{Curve, Kind, Plot, Scale, Table};
 
@@ -56,15 +54,4 @@ pub(super) fn percent(share: Option<f64>) -> String {
 /// Returns a curve of computed values, which is not a reference.
 pub(super) fn curve(name: &str, points: Vec<[f64; 2]>) -> Curve {
     Curve { name: name.to_owned(), points, is_reference: false }
-}
-
-/// Returns the name of a service in measures and curves.
-pub(super) const fn name(service: Service) -> &'static str {
-    match service {
-        Service::Internet => "internet",
-        Service::Coding => "coding",
-        Service::Caching => "caching",
-        Service::Forwarding => "forwarding",
-        Service::Both => "both",
-    }
 }

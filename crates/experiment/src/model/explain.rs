@@ -5,7 +5,7 @@ use byway_plan::{Delays, FeasibilitySetup, LastMile, World};
 use byway_wire::Service;
 
 use super::Model;
-use super::drawing::{name, percent, table};
+use super::drawing::{percent, table};
 use super::environments;
 use super::feasibility::{self, Paths, Selection, delivery_ms, within};
 use crate::findings::{Findings, Unit, quantile};
@@ -91,10 +91,10 @@ fn measure(explained: &Paths, findings: &mut Findings) {
     let mut put = |key: String, share| findings.measure(&key, None, share, Unit::Share);
     for service in [Service::Caching, Service::Coding] {
         let delivered = within(&each(&|delays| delivery_ms(delays, service)), feasibility::BUDGET_MS);
-        put(format!("explained-{}-within-200-ms", name(service)), delivered);
+        put(format!("explained-{}-within-200-ms", service.name()), delivered);
         let shares = each(&|delays| delays.recovery_share(service));
         for (limit, words) in feasibility::ROUND_TRIPS {
-            put(format!("explained-{}-within-{words}-rtt", name(service)), within(&shares, limit));
+            put(format!("explained-{}-within-{words}-rtt", service.name()), within(&shares, limit));
         }
     }
 }

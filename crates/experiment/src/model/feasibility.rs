@@ -9,7 +9,7 @@ use byway_wire::Service;
 
 use super::Model;
 use super::data::Data;
-use super::drawing::{distribution, distributions, name, published};
+use super::drawing::{distribution, distributions, published};
 use super::environments::{self, CONTINENTS};
 use super::explain;
 use crate::findings::{Findings, Unit, quantile, share};
@@ -196,7 +196,7 @@ fn measure_services(paths: &Paths, findings: &mut Findings) {
         put(key, within(&values, BUDGET_MS));
     };
     for service in SERVICES {
-        delivered(&format!("{}-within-200-ms", name(service)), Selection::All, service);
+        delivered(&format!("{}-within-200-ms", service.name()), Selection::All, service);
     }
     for (pair, from, to) in PAIRS {
         delivered(&format!("caching-{pair}"), Selection::Pair(from, to), Service::Caching);
@@ -204,7 +204,7 @@ fn measure_services(paths: &Paths, findings: &mut Findings) {
     for service in [Service::Caching, Service::Coding] {
         let shares = paths.each(Selection::All, |delays| delays.recovery_share(service));
         for (limit, words) in ROUND_TRIPS {
-            put(&format!("{}-within-{words}-rtt", name(service)), within(&shares, limit));
+            put(&format!("{}-within-{words}-rtt", service.name()), within(&shares, limit));
         }
     }
 }
@@ -256,7 +256,7 @@ fn add_plots(shown: &[(&str, &Paths)], model: &mut Model) {
         model.series.insert(key.to_owned(), distributions(title, caption, x, curves));
     };
     let delivery = SERVICES.into_iter().flat_map(|one| {
-        curves(Selection::All, name(one), &|delays| delivery_ms(delays, one), PLOTTED_MS_MAX)
+        curves(Selection::All, one.name(), &|delays| delivery_ms(delays, one), PLOTTED_MS_MAX)
     });
     let references = [published("caching", BUDGET_MS, 0.85), published("coding", BUDGET_MS, 0.5)];
     put("delivery", DELIVERY, delivery.chain(references).collect());
@@ -269,7 +269,7 @@ fn add_plots(shown: &[(&str, &Paths)], model: &mut Model) {
     put("delivery-by-continents", BY_CONTINENTS, pairs.chain(references).collect());
 
     let recovery = [Service::Caching, Service::Coding].into_iter().flat_map(|one| {
-        curves(Selection::All, name(one), &|delays| delays.recovery_share(one), PLOTTED_ROUND_TRIPS_MAX)
+        curves(Selection::All, one.name(), &|delays| delays.recovery_share(one), PLOTTED_ROUND_TRIPS_MAX)
     });
     let references = [published("caching", 0.25, 0.9), published("coding", 0.25, 0.2)];
     put("recovery", RECOVERY, recovery.chain(references).collect());

@@ -8,7 +8,7 @@ use byway_wire::Service;
 use super::Model;
 use super::cost::{SERVICES, TYPICAL_LOSS, call, cents, mean};
 use super::data::Data;
-use super::drawing::{curve, name, percent, table};
+use super::drawing::{curve, percent, table};
 use crate::findings::{Unit, share};
 use crate::result::{Curve, Kind, Plot, Scale, Table};
 
@@ -108,7 +108,7 @@ fn relays_cents(choice: &Choice, service: Service) -> Option<f64> {
 pub(super) fn compare(markets: &[Market], model: &mut Model) {
     for market in markets {
         for service in SERVICES {
-            let key = format!("chooses-{}", name(service));
+            let key = format!("chooses-{}", service.name());
             let chosen = market.chosen(service, TYPICAL_LOSS);
             model.only().measure(&key, Some(&market.name), chosen, Unit::Share);
         }
@@ -167,7 +167,7 @@ fn pairs(markets: &[Market]) -> Table {
         let mut row_cells = vec![first.ingress.clone(), first.egress.clone()];
         for rows in &rows {
             let row = rows.iter().find(|row| (&row.ingress, &row.egress) == (&first.ingress, &first.egress));
-            let chosen = row.map_or("–", |row| name(row.choice.service));
+            let chosen = row.map_or("–", |row| row.choice.service.name());
             let costs =
                 SERVICES.map(|service| cents_of(row.and_then(|row| relays_cents(&row.choice, service))));
             row_cells.extend([chosen.to_owned(), costs.join(" / ")]);
@@ -186,7 +186,7 @@ fn bars(markets: &[Market]) -> Plot {
         let bar = |(index, market): (u32, &Market)| {
             Some([f64::from(index), market.mean_cents(service, TYPICAL_LOSS)?])
         };
-        curve(name(service), (0..).zip(markets).filter_map(bar).collect())
+        curve(service.name(), (0..).zip(markets).filter_map(bar).collect())
     });
     Plot {
         title: "Cost of a call in each market".to_owned(),
@@ -209,7 +209,7 @@ fn chosen(markets: &[Market]) -> Plot {
         SERVICES.iter().map(move |service| {
             let points =
                 LOSS_RATES.iter().filter_map(|loss| Some([loss * 100.0, market.chosen(*service, *loss)?]));
-            curve(&format!("{}: {}", market.name, name(*service)), points.collect())
+            curve(&format!("{}: {}", market.name, service.name()), points.collect())
         })
     });
     let is_shown = |curve: &Curve| curve.points.iter().any(|[_, share]| *share > 0.0);

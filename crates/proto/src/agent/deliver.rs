@@ -5,7 +5,7 @@ use byway_units::{Duration, Time};
 use byway_wire::messages::{Ack, CooperativeRefusal};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{
-    Ecn, Flags, Fragment, Message, Plaintext, RangeSet, ResentFragment, SequenceNumber, TrafficClass,
+    Ecn, Flags, Fragment, Message, Plaintext, RangeSet, ResentFragment, SequenceNumber, Service, TrafficClass,
 };
 
 use super::Agent;
@@ -16,7 +16,7 @@ use super::requests::Requester;
 use super::settings::Traffic;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::parts::loss_timer::LossTimer;
-use crate::policy::{buffers_packets, uses_both_paths};
+use crate::policy::{buffers_packets, is_repaired_from_afar, retransmits, uses_both_paths};
 
 /// Path by which a packet arrived, the ECN field of its outer packet, and whether it was buffered.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl Agent {
         let allowance = flow.lateness_budget(round_trip);
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
         let is_source_packet = flow.is_source_packet(delivery);
-        let is_on_both_paths = uses_both_paths(flow.settings.service);
+        let service = flow.settings.service;
         let is_mixture = flow.settings.traffic == Traffic::Mixture;
         let active = flow.activate(round_trip, now);
         let is_first = is_source_packet && active.highest_source_packet.is_none();
@@ -111,20 +111,12 @@ impl Agent {
             self.store_coded(id, sequence, now);
             return;
         }
-        if is_source_packet {
-            active.on_source_packet(sequence, arrival.is_held, now);
-            if is_mixture {
-                active.path_queue.sample(sent, now);
-            }
-        }
-        if active.open_ended.is_some_and(|from| sequence >= from) {
-            active.open_ended_nacks = 0;
+        active.on_arrival(sequence, service, arrival, is_source_packet, now);
+        if is_source_packet && is_mixture {
+            active.path_queue.sample(sent, now);
         }
         active.delays.add(lateness, now);
         active.unprotected.note(sequence, unprotected);
-        if is_on_both_paths {
-            active.path_skew.on_delivery(sequence, delivery == Delivery::Forwarded, now);
-        }
         let before = active.tracker.highest();
         let order = flow.close_gap(sequence, delivery, round_trip, now);
         let has_lost = flow.count_delivery(sequence, delivery, lateness);
@@ -195,6 +187,10 @@ impl Agent {
         active.burst_end.on_packet(sequence, now);
         active.on_second_copy(sequence, now);
         self.end_open_ended_nack(id, sequence, now);
+        if retransmits(self.receivers[id.0 as usize].settings.service) {
+            // The sender still takes the direct path for out, or has not heard of it yet.
+            self.stop_needless_repairs(id, now);
+        }
         self.arm_loss_timer(id);
     }
 
@@ -230,12 +226,17 @@ impl Agent {
         }
     }
 
-    /// Sends an ACK to the flow's egress relays: the direct path delivers from `from` on.
+    /// Sends an ACK to the flow's egress relays, or to its sender if that retransmits: the direct
+    /// path delivers from `from` on.
     fn send_ack(&mut self, id: ReceiveFlowId, from: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
         flow.statistics.acks += 1;
         if let Some(active) = flow.active_mut() {
             active.last_ack = Some(now);
+        }
+        if retransmits(self.receivers[id.0 as usize].settings.service) {
+            self.send_source_ack(id, from, now);
+            return;
         }
         for (session, alias) in self.egress_relays_of(id) {
             self.sessions.queue_message(session, &Message::Ack(Ack { alias, from_low: from.low() }), now);
@@ -272,6 +273,33 @@ impl Agent {
 }
 
 impl ReceiveState {
+    /// Records the arrival of a new packet: what it shows of the direct path, of an open-ended NACK
+    /// in force, and of the difference between two paths.
+    fn on_arrival(
+        &mut self,
+        sequence: SequenceNumber,
+        service: Service,
+        arrival: Arrival,
+        is_source_packet: bool,
+        now: Time,
+    ) {
+        let is_forwarded = arrival.delivery == Delivery::Forwarded;
+        if is_source_packet {
+            self.on_source_packet(sequence, arrival.is_held, now);
+        }
+        if is_source_packet && !is_repaired_from_afar(service) {
+            self.await_open_ended_repairs(now);
+        }
+        if self.open_ended.is_some_and(|from| sequence >= from) {
+            self.open_ended_nacks = 0;
+        }
+        if uses_both_paths(service) {
+            self.path_skew.on_delivery(sequence, is_forwarded, now);
+        } else if is_forwarded && retransmits(service) {
+            self.path_skew.on_relayed(now);
+        }
+    }
+
     /// Records the arrival of a new source packet. One that was buffered until consent (`is_held`)
     /// is no sample of the sending interval.
     fn on_source_packet(&mut self, sequence: SequenceNumber, is_held: bool, now: Time) {
@@ -283,7 +311,6 @@ impl ReceiveState {
         }
         self.note_source_packet(now);
         self.burst_end.on_packet(sequence, now);
-        self.await_open_ended_repairs(now);
     }
 }
 
@@ -292,19 +319,25 @@ impl ReceiveFlow {
     /// that earlier packets were lost.
     fn count_delivery(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration) -> bool {
         let has_lost = self.is_source_packet(delivery) && self.count_loss_burst(sequence);
-        let is_timed = self.active().is_some_and(|active| active.owd_baseline.is_set());
+        let active = self.active();
+        let is_timed = active.is_some_and(|active| active.owd_baseline.is_set());
+        // In an outage, relays deliver what the direct path loses.
+        let is_open = active.is_some_and(|active| active.open_ended.is_some_and(|from| sequence >= from));
+        let is_carried = delivery == Delivery::Forwarded && retransmits(self.settings.service) && is_open;
         let statistics = &mut *self.statistics;
         if is_timed {
-            statistics.add_repair(delivery, lateness);
+            statistics.repair_times.add(delivery, lateness);
         }
-        statistics.lost += u64::from(delivery.is_repair());
+        statistics.lost += u64::from(delivery.is_repair() || is_carried);
         statistics.lateness_max = statistics.lateness_max.max(lateness);
         let counter = match delivery {
             Delivery::Direct => &mut statistics.direct,
+            Delivery::Forwarded if is_carried => &mut statistics.resent,
             Delivery::Forwarded => &mut statistics.forwarded,
             Delivery::InStream => &mut statistics.in_stream,
             Delivery::Cooperative => &mut statistics.cooperative,
             Delivery::Cached => &mut statistics.cached,
+            Delivery::Resent => &mut statistics.resent,
         };
         *counter += 1;
         has_lost
@@ -330,10 +363,10 @@ impl ReceiveFlow {
 }
 
 impl Delivery {
-    /// Returns true if the packet was lost on its first path, and a relay or a block has restored
-    /// it.
+    /// Returns true if the packet was lost on its first path, and a relay, a block or the sender
+    /// has restored it.
     #[must_use]
     pub const fn is_repair(self) -> bool {
-        matches!(self, Self::InStream | Self::Cooperative | Self::Cached)
+        matches!(self, Self::InStream | Self::Cooperative | Self::Cached | Self::Resent)
     }
 }

@@ -17,6 +17,8 @@ pub enum Delivery {
     Cooperative,
     /// A relay sent the lost packet from its cache, after a NACK.
     Cached,
+    /// The sender sent the lost packet again through relays, after a NACK.
+    Resent,
 }
 
 /// Event that an agent reports to its driver.

@@ -75,6 +75,8 @@ impl Agent {
         match message {
             Message::Report(report) => self.on_report(session, report, now),
             Message::Silence(silence) => self.on_silence(session, silence, now),
+            Message::SourceNack(nack) => self.on_source_nack(session, nack, now),
+            Message::SourceAck(ack) => self.on_source_ack(session, ack, now),
             Message::Unregister(unregister) => self.on_peer_unregister(session, unregister, now),
             Message::UnregisterReply(reply) => self.on_unregister_reply(session, reply, now),
             Message::Candidates(candidates) => self.on_candidates(session, candidates, now),
@@ -231,11 +233,12 @@ impl Agent {
         }
     }
 
-    /// Probes the relays of all paths of a flow that depends on a relay. If several relays fail
-    /// together, the flow then need not try them one by one.
+    /// Probes the relays of all paths of a flow that depends on a relay, or that sends them nothing
+    /// until a packet is lost. If several relays fail together, the flow then need not try them one
+    /// by one.
     fn probe_standby_relays(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
-        let is_watched = flow.needs_relay() || flow.is_undelivered();
+        let is_watched = flow.needs_relay() || flow.is_undelivered() || flow.copies_on_loss_only();
         let paths = if is_watched { flow.registrations.count() } else { 0 };
         self.work.entries += paths as u64;
         for path in 0..paths {

@@ -43,7 +43,7 @@
 //! | `relay_link` | link to one relay |
 //! | `reporting` | receiver reports |
 //! | `requests` | pending cooperative requests |
-//! | `resending` | retransmission of copies and their source packets |
+//! | `resending` | retransmission of copies, and of packets that receivers request |
 //! | `send_flow` | state of a sent flow |
 //! | `sender_fec` | sender FEC: repair packets instead of copies |
 //! | `sending` | source packets and copies |
@@ -123,7 +123,9 @@ pub use send_flow::SendFlowId;
 pub use settings::{
     AgentIdentity, Duplication, FlowSettings, Peer, RelayPath, RelayPeer, Traffic, flow_between,
 };
-pub use statistics::{AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes};
+pub use statistics::{
+    AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes, RepairTimesByKind,
+};
 pub use status::{FlowStatus, PathState, PeerStatus, RelayStatus};
 pub use terms::{Offer, Terms, may_offer};
 pub use totals::{FORMER_PEERS, PeerTotals, ReportedTotals};

@@ -9,11 +9,13 @@ use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
 use super::silence::SilenceNotice;
-use crate::limits::{FIRST_NUMBERS, FLOW_IDLE_TIMEOUT, INITIAL_ROUND_TRIP, NACK_REACH, NACKED_RELAYS_MAX};
+use crate::limits::{
+    CARRIED_FOR, FIRST_NUMBERS, FLOW_IDLE_TIMEOUT, INITIAL_ROUND_TRIP, NACK_REACH, NACKED_RELAYS_MAX,
+};
 use crate::parts::gap_tracker::NumberRange;
 use crate::parts::loss_timer::LossTimer;
 use crate::parts::retry::retry_interval;
-use crate::policy::{repairs, uses_both_paths};
+use crate::policy::{is_repaired_from_afar, repairs, retransmits, uses_both_paths};
 use crate::session::SessionId;
 
 impl ReceiveFlow {
@@ -153,7 +155,11 @@ impl Agent {
         if is_silent {
             active.loss_timer.on_timeout(now);
             if !arrives_by_relay && active.silence_notice.is_none() {
-                active.silence_notice = Some(SilenceNotice::noticed(round_trip, now));
+                active.silence_notice = Some(if retransmits(service) {
+                    SilenceNotice::noticed_for_resending(now)
+                } else {
+                    SilenceNotice::noticed(round_trip, now)
+                });
             }
             // If this agent's address changed unnoticed, the report shows the sender the new one.
             self.plan_report(id, true, now);
@@ -168,13 +174,15 @@ impl Agent {
             .map_or(SequenceNumber::FIRST, |highest| SequenceNumber::new(highest + 1));
         let from = *active.open_ended.get_or_insert(from);
         active.repairs_due = now + retry_interval;
-        active.tracker.begin_open_ended(from.number(), retry_interval);
+        let wait = if is_repaired_from_afar(service) { Duration::ZERO } else { retry_interval };
+        active.tracker.begin_open_ended(from.number(), wait);
         flow.statistics.open_ended_nacks += 1;
         let options = NackOptions { open_from: Some(from), noticed_by_timer: true, answers_confirm: false };
         self.send_nack(id, &Ranges::EMPTY, options, now);
     }
 
-    /// Sends a NACK to all egress relays of a flow, if its service has repairs.
+    /// Sends a NACK to the sender of a flow with retransmission, or to all egress relays of another
+    /// flow whose service has repairs. In an outage, relays also have packets of the former.
     fn send_nack(&mut self, id: ReceiveFlowId, ranges: &Ranges<'_>, options: NackOptions, now: Time) {
         let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
@@ -182,12 +190,21 @@ impl Agent {
             return;
         }
         flow.statistics.nacks += u64::from(!ranges.is_empty());
+        let is_resent = retransmits(flow.settings.service);
+        let is_carried =
+            flow.active().is_some_and(|active| active.path_skew.is_relay_active(CARRIED_FOR, now));
         // No later packet can be delivered before those of an open-ended NACK. So they are useful
         // for the whole latency budget.
         let is_open = options.open_from.is_some();
         let repair_lifetime =
             if is_open { flow.lateness_budget(round_trip) } else { flow.repair_lifetime(round_trip) };
         let repair_lifetime = Microseconds::from_duration(repair_lifetime);
+        if is_resent && !ranges.is_empty() {
+            self.send_source_nack(id, ranges, now);
+        }
+        if is_resent && !is_carried {
+            return;
+        }
         for (session, alias) in self.egress_relays_of(id) {
             let nack = Nack {
                 alias,
@@ -317,10 +334,15 @@ impl Agent {
     }
 
     /// Returns the time after which a NACK of a flow is repeated, by the round trip to its nearest
-    /// egress relay.
+    /// egress relay. If the sender or the ingress relay answers, the round trip to the sender
+    /// counts.
     pub(super) fn nack_retry_interval(&self, id: ReceiveFlowId) -> Duration {
+        let flow = &self.receivers[id.0 as usize];
         let round_trips =
             self.egress_relays_of(id).into_iter().map(|(session, _)| self.sessions.round_trip(session));
-        retry_interval(round_trips.min().unwrap_or(INITIAL_ROUND_TRIP))
+        let to_relay = round_trips.min().unwrap_or(INITIAL_ROUND_TRIP);
+        let is_far = is_repaired_from_afar(flow.settings.service);
+        let to_sender = if is_far { self.sessions.round_trip(flow.peer) } else { Duration::ZERO };
+        retry_interval(to_relay.max(to_sender))
     }
 }

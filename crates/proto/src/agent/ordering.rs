@@ -18,7 +18,7 @@ use super::{Agent, DeliveryMeta};
 use crate::limits::{HELD_BYTES_MAX, REORDERING_TIME};
 use crate::parts::gap_tracker::{ArrivalOrder, NumberRange};
 use crate::parts::resequencer::{PushOutcome, Resequencer};
-use crate::policy::repairs;
+use crate::policy::{is_repaired_from_afar, repairs};
 
 /// Metadata of a received fragment or whole datagram for delivery to the application.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,10 @@ impl Agent {
             .map(|relay| self.sessions.round_trip(relay))
             .min()
             .map(|relay| REORDERING_TIME + relay * flow.repair_round_trips());
-        let is_timely = repairs(flow.settings.service) && repair.is_some_and(|repair| repair <= quarter);
+        let service = flow.settings.service;
+        // What the sender or the ingress relay sends again takes longer than a quarter round trip.
+        let has_repairs_near = repairs(service) && !is_repaired_from_afar(service);
+        let is_timely = has_repairs_near && repair.is_some_and(|repair| repair <= quarter);
         if is_timely { quarter } else { Duration::ZERO }
     }
 

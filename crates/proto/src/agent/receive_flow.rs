@@ -30,7 +30,9 @@ use crate::parts::packet_buffer::Handle;
 use crate::parts::reordering_window::ReorderingWindow;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::{buffers_packets, consent_bucket, repairs, uses_both_paths};
+use crate::policy::{
+    buffers_packets, consent_bucket, repairs, repairs_on_request, retransmits, uses_both_paths,
+};
 use crate::session::SessionId;
 
 /// Reordering limits and NACK limit of a received flow's gaps, before its path's reordering is
@@ -216,11 +218,19 @@ impl ReceiveFlow {
         active.is_some_and(|active| active.highest_source_packet.is_none_or(|highest| sequence > highest))
     }
 
+    /// Records the arrival of a packet that relays forwarded without a NACK, new or duplicate.
+    pub(super) fn note_relayed(&mut self, now: Time) {
+        if let Some(active) = self.active_mut() {
+            active.path_skew.on_relayed(now);
+        }
+    }
+
     /// Returns true if a packet arrived on its first path: the direct path, or relays that replace
     /// the direct path.
     pub(super) const fn is_source_packet(&self, delivery: Delivery) -> bool {
+        let service = self.settings.service;
         let replaces_direct_path =
-            matches!(delivery, Delivery::Forwarded) && !uses_both_paths(self.settings.service);
+            matches!(delivery, Delivery::Forwarded) && !uses_both_paths(service) && !retransmits(service);
         replaces_direct_path || matches!(delivery, Delivery::Direct)
     }
 
@@ -312,7 +322,7 @@ impl ReceiveFlow {
     ) {
         let window_max = self.lateness_budget(round_trip) / REORDERING_PART;
         // With other services, packets from relays show better how long to wait for a gap.
-        let Some(active) = self.state.as_mut().filter(|_| buffers_packets(self.settings.service)) else {
+        let Some(active) = self.state.as_mut().filter(|_| repairs_on_request(self.settings.service)) else {
             return;
         };
         match noticed {
@@ -324,7 +334,7 @@ impl ReceiveFlow {
 
     /// Updates the reordering window after a repair of a gap that was detected at `noticed`.
     pub(super) fn on_repaired_gap(&mut self, sequence: SequenceNumber, noticed: Time) {
-        if let Some(active) = self.state.as_mut().filter(|_| buffers_packets(self.settings.service)) {
+        if let Some(active) = self.state.as_mut().filter(|_| repairs_on_request(self.settings.service)) {
             active.reordering.on_repair(sequence.number(), noticed);
             active.apply_reordering();
         }

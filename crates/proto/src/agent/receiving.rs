@@ -10,6 +10,7 @@ use super::events::Delivery;
 use super::receive_flow::ReceiveFlowId;
 use super::{Agent, Flow, Role};
 use crate::limits::CODED_START;
+use crate::policy::retransmits;
 use crate::session::{Inbound, Route, SessionId};
 
 impl Agent {
@@ -156,9 +157,11 @@ impl Agent {
             EnvelopeRole::Forwarded => Delivery::Forwarded,
             EnvelopeRole::CachedRepair => Delivery::Cached,
             EnvelopeRole::CooperativeRepair => Delivery::Cooperative,
+            EnvelopeRole::ResentRepair => Delivery::Resent,
             EnvelopeRole::Copy
             | EnvelopeRole::ResentCopy
             | EnvelopeRole::RelayedCopy
+            | EnvelopeRole::RelayedResend
             | EnvelopeRole::CooperativeAnswer => {
                 self.counters.out_of_role += 1;
                 return;
@@ -200,6 +203,9 @@ impl Agent {
         flow.statistics.duplicates += u64::from(is_duplicate);
         if is_duplicate && !needs_coded {
             if arrival.delivery.is_repair() {
+                self.stop_needless_repairs(id, now);
+            } else if retransmits(flow.settings.service) {
+                flow.note_relayed(now);
                 self.stop_needless_repairs(id, now);
             } else if let Some(active) = flow.active_mut() {
                 active.path_skew.on_relayed(now);

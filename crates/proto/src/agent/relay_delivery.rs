@@ -58,8 +58,8 @@ impl RelayDelivery {
             self.counted_from = None;
             return false;
         }
-        let RepairCounters { in_stream, cooperative, cached, .. } = report.repaired;
-        let repaired = in_stream.wrapping_add(cooperative).wrapping_add(cached);
+        let RepairCounters { in_stream, cooperative, cached, resent, .. } = report.repaired;
+        let repaired = in_stream.wrapping_add(cooperative).wrapping_add(cached).wrapping_add(resent);
         let counted = [report.highest_low, report.lost.wrapping_sub(repaired)];
         let Some(before) = self.counted_from else {
             self.counted_from = Some(counted);
@@ -141,7 +141,7 @@ impl Agent {
     /// overdue.
     pub(super) fn use_both_paths_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let (flow, overdue) = (&self.senders[id.0 as usize], self.report_time(id));
-        let is_overdue = flow.began.is_some_and(|began| began + overdue <= now);
+        let is_overdue = flow.began().is_some_and(|began| began + overdue <= now);
         // One lost packet, or one lost report, is no failure.
         let is_enough = flow.next.number() >= SILENT_PACKETS_MIN as u64;
         if flow.needs_relay() && is_overdue && is_enough && !flow.is_settling(overdue, now) {
@@ -273,7 +273,7 @@ mod tests {
             highest_low,
             direct: 0,
             lost,
-            repaired: RepairCounters { in_stream: 0, cooperative: 0, cached, forwarded: 0 },
+            repaired: RepairCounters { cached, ..RepairCounters::default() },
             late: 0,
             bursts: 0,
             longest_burst: 0,

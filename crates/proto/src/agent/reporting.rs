@@ -99,6 +99,7 @@ impl ReceiveFlow {
                 cooperative: statistics.cooperative as u32,
                 cached: statistics.cached as u32,
                 forwarded: statistics.forwarded as u32,
+                resent: statistics.resent as u32,
             },
             late: statistics.late as u32,
             bursts: statistics.bursts as u32,
@@ -130,8 +131,8 @@ impl SendFlow {
 ///
 /// Packets that relays delivered first count as repaired, even if the direct path did not lose
 /// them.
-const fn is_delivering(report: &Report) -> bool {
-    let RepairCounters { in_stream, cooperative, cached, forwarded } = report.repaired;
-    let repaired = in_stream.saturating_add(cooperative).saturating_add(cached).saturating_add(forwarded);
+fn is_delivering(report: &Report) -> bool {
+    let RepairCounters { in_stream, cooperative, cached, forwarded, resent } = report.repaired;
+    let repaired = [cooperative, cached, forwarded, resent].into_iter().fold(in_stream, u32::saturating_add);
     report.direct >= DIRECT_AT_FIRST && report.direct > repaired
 }

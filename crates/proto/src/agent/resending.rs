@@ -1,16 +1,28 @@
-//! Retransmission of copies that an ingress relay misses, and of their source packets.
+//! Retransmission: of copies that an ingress relay misses, with their source packets, and of
+//! packets that the receiver of a flow with retransmission requests.
+//!
+//! Nothing of such a flow is copied while the direct path delivers. A source NACK requests single
+//! packets. A notice of silence means every packet from a number on. If the silence lasts, the
+//! sender sends all packets through relays, until the receiver reports that the direct path
+//! delivers again. Both messages, and the source ACK, travel on all paths at once, because the
+//! direct path may be in an outage both ways.
 
-use byway_units::Time;
-use byway_wire::messages::CopyNack;
+use byway_units::{Bytes, Time};
+use byway_wire::messages::{CopyNack, Silence, SourceAck, SourceNack};
 use byway_wire::packets::{EnvelopeRole, SourceHeader};
-use byway_wire::{CODED_OVERHEAD, Flags, SequenceNumber};
+use byway_wire::{Alias, CODED_OVERHEAD, Flags, FlowKey, Message, Ranges, SequenceNumber};
 
+use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlowId, SentPacket};
 use super::settings::Traffic;
 use super::{Agent, Flow};
-use crate::limits::RESEND_REACH;
+use crate::limits::{
+    COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, RESEND_REACH, RESENDING_NOTICE_INTERVAL, RESENDS_PER_PACKET_MAX,
+    SILENCE_MARGIN,
+};
 use crate::outbox::TransmitMeta;
 use crate::parts::packet_buffer::Handle;
+use crate::parts::retransmissions::RetransmitDecision;
 use crate::session::SessionId;
 
 impl Agent {
@@ -83,5 +95,147 @@ impl Agent {
             out.extend_from_slice(coded);
         });
         self.sessions.on_sent(peer, payload_bytes, now);
+    }
+}
+
+impl Agent {
+    /// Sends the sender of a flow a request for these packets, on all paths.
+    pub(super) fn send_source_nack(&mut self, id: ReceiveFlowId, ranges: &Ranges<'_>, now: Time) {
+        let flow = &self.receivers[id.0 as usize];
+        let nack = SourceNack { flow_key: flow.key, ranges: *ranges };
+        self.sessions.queue_urgent_message(flow.peer, &Message::SourceNack(nack), now);
+    }
+
+    /// Reports to the sender of a flow that the direct path delivers from a packet on, on all
+    /// paths.
+    pub(super) fn send_source_ack(&mut self, id: ReceiveFlowId, from: SequenceNumber, now: Time) {
+        let flow = &self.receivers[id.0 as usize];
+        let ack = SourceAck { flow_key: flow.key, from_low: from.low() };
+        self.sessions.queue_urgent_message(flow.peer, &Message::SourceAck(ack), now);
+    }
+
+    /// Handles a receiver's request for packets that the direct path lost: sends them again.
+    pub(super) fn on_source_nack(&mut self, session: SessionId, nack: &SourceNack<'_>, now: Time) {
+        let Some(id) = self.retransmitting_flow(nack.flow_key, session) else {
+            return;
+        };
+        let ingress = self.ingress_of(id).map(|(index, alias)| (self.relays[index].session, alias));
+        for low in nack.ranges.numbers_low().take(RESEND_REACH) {
+            self.work.numbers += 1;
+            let sequence = SequenceNumber::nearest(low, self.senders[id.0 as usize].next);
+            self.resend(id, sequence, ingress, now);
+        }
+    }
+
+    /// Handles a notice of silence for a flow with retransmission: sends again the packets that
+    /// should have arrived before it. If the silence lasts, the flow uses both paths until the
+    /// receiver's ACK, and sends again all packets since its beginning.
+    ///
+    /// A short silence may be a burst of losses, whose end the next packets show. If the latency
+    /// budget is too short to wait for the next notice, every silence is taken for an outage. The
+    /// application may only have paused. Then nothing is sent again, and the next packets use both
+    /// paths.
+    pub(super) fn resend_since(
+        &mut self,
+        id: SendFlowId,
+        from: SequenceNumber,
+        silence: &Silence,
+        now: Time,
+    ) {
+        let Some((index, alias)) = self.ingress_of(id).filter(|(index, _)| !self.relays[*index].is_dead)
+        else {
+            return;
+        };
+        let elapsed = silence.elapsed.duration();
+        let is_certain = self.is_lost_since(id, from, elapsed, now);
+        let relay = self.relays[index].session;
+        let flow = &mut self.senders[id.0 as usize];
+        let round_trip = self.sessions.round_trip(flow.peer);
+        let next_notice = RESENDING_NOTICE_INTERVAL + SILENCE_MARGIN;
+        let can_wait = round_trip * 3 / 2 + next_notice <= flow.settings.latency_budget;
+        let is_outage = elapsed >= COPIES_ONLY_AFTER || !can_wait;
+        if is_outage {
+            let was_in_outage = flow.is_in_outage(now);
+            let resending = flow.resending(now);
+            resending.is_outage_certain = (is_certain && elapsed >= COPIES_ONLY_AFTER)
+                || (resending.is_outage_certain && was_in_outage);
+            flow.outage_since = Some(silence.direct);
+            flow.copies_until = now + COPIES_AFTER_LOSS;
+        }
+        let due = if is_outage { now } else { now.saturating_sub(round_trip + SILENCE_MARGIN) };
+        let next = flow.next.number();
+        for number in from.number().max(next.saturating_sub(RESEND_REACH as u64))..next {
+            self.work.numbers += 1;
+            let sent = self.senders[id.0 as usize].sent.get(number);
+            let sent_at = sent.and_then(|sent| self.retransmit_buffer.stored_at(sent.packet));
+            if sent_at.is_some_and(|sent_at| sent_at <= due) {
+                self.resend(id, SequenceNumber::new(number), Some((relay, alias)), now);
+            }
+        }
+    }
+
+    /// Handles a receiver's report that the direct path of a flow with retransmission delivers
+    /// again.
+    pub(super) fn on_source_ack(&mut self, session: SessionId, ack: &SourceAck, now: Time) {
+        let Some(id) = self.retransmitting_flow(ack.flow_key, session) else {
+            return;
+        };
+        let flow = &mut self.senders[id.0 as usize];
+        let from = SequenceNumber::nearest(ack.from_low, flow.next);
+        if from >= flow.next || !flow.is_in_outage(now) {
+            return;
+        }
+        (flow.is_unproven, flow.outage_since, flow.copies_until) = (false, None, Time::START);
+        flow.resending(now).is_outage_certain = false;
+    }
+
+    /// Returns the flow with retransmission that this agent sends to the peer of a session. Counts
+    /// a flow that it does not send.
+    fn retransmitting_flow(&mut self, key: FlowKey, session: SessionId) -> Option<SendFlowId> {
+        let Some(id) = self.sent_by_key.get(&key).copied() else {
+            self.counters.flows_unknown += 1;
+            return None;
+        };
+        let flow = &self.senders[id.0 as usize];
+        (flow.peer == session && flow.copies_on_loss_only()).then_some(id)
+    }
+
+    /// Sends a packet again through the flow's ingress relay, or on the direct path if none works.
+    /// It does nothing if the packet cannot be in time, may be in flight, or was sent again as
+    /// often as allowed.
+    fn resend(
+        &mut self,
+        id: SendFlowId,
+        sequence: SequenceNumber,
+        ingress: Option<(SessionId, Alias)>,
+        now: Time,
+    ) {
+        let flow = &mut self.senders[id.0 as usize];
+        let round_trip = self.sessions.round_trip(flow.peer);
+        let sent = flow.sent.get(sequence.number());
+        let sent = sent.and_then(|sent| Some((sent, self.retransmit_buffer.stored_at(sent.packet)?)));
+        let in_time = now + round_trip / 2;
+        let Some((sent, sent_at)) =
+            sent.filter(|(_, sent_at)| sent_at.saturating_add(flow.settings.latency_budget) > in_time)
+        else {
+            self.counters.copies_expired += 1;
+            return;
+        };
+        let relayed_at = sent.is_copied.then_some(sent_at);
+        let (number, limits) = (sequence.number(), (RESENDS_PER_PACKET_MAX, true));
+        let resending = flow.resending(now);
+        let decision = resending.packets.decide(number, relayed_at, round_trip, limits, now);
+        if decision != RetransmitDecision::Retransmit
+            || !resending.budget.try_consume(Bytes::from(sent.packet.bytes()), now)
+        {
+            return;
+        }
+        resending.packets.record(number, now);
+        match ingress {
+            Some((relay, alias)) => {
+                self.queue_envelope(relay, EnvelopeRole::ResentCopy, alias, sequence, sent.packet, now);
+            }
+            None => self.resend_source_packet(id, sequence, sent.packet, now),
+        }
     }
 }

@@ -2,18 +2,24 @@
 
 use alloc::boxed::Box;
 
-use byway_units::Time;
+use byway_units::{Bytes, Time};
 use byway_wire::{FlowKey, SequenceNumber, Service, UnprotectedMask};
 
 use super::registration::Registrations;
 use super::relay_delivery::RelayDelivery;
 use super::settings::{Duplication, FlowSettings};
 use super::totals::{ReportedTotals, Reports};
-use crate::limits::{PACKETS_PER_SOURCE_RESEND, RESEND_REACH, SOURCE_RESENDS_MAX};
+use crate::limits::{
+    AGENT_BUFFER_RETENTION, COPY_BURST, PACKETS_PER_SOURCE_RESEND, RESEND_REACH, SOURCE_INTERVAL_IN_OUTAGE,
+    SOURCE_RESENDS_MAX,
+};
 use crate::parts::block_encoder::BlockEncoder;
+use crate::parts::forwarding_allowance::ForwardingAllowance;
 use crate::parts::packet_buffer::Handle;
+use crate::parts::retransmissions::Retransmissions;
 use crate::parts::sequence_ring::SequenceRing;
-use crate::policy::copies;
+use crate::parts::token_bucket::TokenBucket;
+use crate::policy::{copies, repairs_on_request, retransmits};
 use crate::session::SessionId;
 
 /// Identifier of a flow that this agent sends, from [`Agent::open_flow`](super::Agent::open_flow).
@@ -29,6 +35,30 @@ pub(super) struct SentPacket {
     pub(super) is_copied: bool,
 }
 
+/// Retransmissions of a sent flow, and their limits. A receiver that requests everything gets no
+/// more than the flow's registered rate.
+#[derive(Debug)]
+pub(super) struct Resending {
+    pub(super) packets: Retransmissions,
+    pub(super) budget: TokenBucket<Bytes>,
+    /// Limit of the time for which all packets are sent through relays.
+    allowance: ForwardingAllowance,
+    /// True if the receiver's silence shows that packets were lost: the application did not just
+    /// pause.
+    pub(super) is_outage_certain: bool,
+    /// Time of the latest packet on the direct path in an outage.
+    direct_sent_at: Time,
+}
+
+/// Limits of the packets of a flow that its sender sends again.
+#[derive(Debug)]
+struct Resends {
+    /// Number of source packets that the agent may send again at relays' requests.
+    credit: u8,
+    /// Retransmissions at the receiver's requests; allocated at the first one.
+    requested: Option<Box<Resending>>,
+}
+
 /// State of a flow that this agent sends.
 #[derive(Debug)]
 pub(super) struct SendFlow {
@@ -38,8 +68,8 @@ pub(super) struct SendFlow {
     pub(super) peer: SessionId,
     /// Sequence number of the next source packet.
     pub(super) next: SequenceNumber,
-    /// Time at which the flow's first packet was sent.
-    pub(super) began: Option<Time>,
+    /// Time at which the flow's first packet was sent; [`Time::MAX`] before.
+    began: Time,
     /// Registrations with the ingress relay of each path, with their aliases.
     pub(super) registrations: Registrations,
     /// Latest packets that were copied, or that may be copied after a notice of silence.
@@ -63,8 +93,7 @@ pub(super) struct SendFlow {
     falls_back: bool,
     /// Monitoring of the relays' delivery, for a flow that needs a relay.
     pub(super) relay_delivery: Option<Box<RelayDelivery>>,
-    /// Number of source packets that the agent may send again at relays' requests.
-    resend_credit: u8,
+    resends: Resends,
     /// Latest report of the receiver, and totals; `None` before the first one.
     pub(super) reports: Option<Box<Reports>>,
 }
@@ -77,7 +106,7 @@ impl SendFlow {
             settings,
             peer,
             next,
-            began: None,
+            began: Time::MAX,
             registrations,
             sent: SequenceRing::new(RESEND_REACH),
             fec_block: None,
@@ -88,7 +117,7 @@ impl SendFlow {
             relays_deliver: false,
             falls_back: false,
             relay_delivery: None,
-            resend_credit: SOURCE_RESENDS_MAX,
+            resends: Resends { credit: SOURCE_RESENDS_MAX, requested: None },
             reports: None,
         }
     }
@@ -96,21 +125,26 @@ impl SendFlow {
     /// Returns the sequence number for a packet that is sent now, and increments the next one.
     /// Every [`PACKETS_PER_SOURCE_RESEND`] packets, one more may be sent again.
     pub(super) fn next_sequence(&mut self, now: Time) -> SequenceNumber {
-        self.began.get_or_insert(now);
+        self.began = self.began.min(now);
         let number = self.next;
         self.next = number.next();
         if number.number().is_multiple_of(PACKETS_PER_SOURCE_RESEND)
-            && self.resend_credit < SOURCE_RESENDS_MAX
+            && self.resends.credit < SOURCE_RESENDS_MAX
         {
-            self.resend_credit += 1;
+            self.resends.credit += 1;
         }
         number
     }
 
+    /// Returns the time at which the flow's first packet was sent; `None` before.
+    pub(super) fn began(&self) -> Option<Time> {
+        (self.began < Time::MAX).then_some(self.began)
+    }
+
     /// Returns true if one more source packet may be sent again, and consumes that credit.
     pub(super) const fn spend_resend_credit(&mut self) -> bool {
-        let may = self.resend_credit > 0;
-        self.resend_credit = self.resend_credit.saturating_sub(1);
+        let may = self.resends.credit > 0;
+        self.resends.credit = self.resends.credit.saturating_sub(1);
         may
     }
 
@@ -152,7 +186,7 @@ impl SendFlow {
     /// there is no direct path.
     pub(super) const fn service_asked(&self) -> Service {
         match self.settings.service {
-            Service::Coding | Service::Caching if self.relays_deliver => Service::Forwarding,
+            service if self.relays_deliver && repairs_on_request(service) => Service::Forwarding,
             service => service,
         }
     }
@@ -204,5 +238,56 @@ impl SendFlow {
     /// Returns true if the flow sends copies now: it has no standby, or packets were lost recently.
     pub(super) fn is_awake(&self, now: Time) -> bool {
         self.relays_deliver || !self.settings.waits_for_losses() || self.has_lost(now)
+    }
+
+    pub(super) fn resending(&mut self, now: Time) -> &mut Resending {
+        let rate = self.settings.rate;
+        self.resends.requested.get_or_insert_with(|| {
+            let burst = rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX);
+            Box::new(Resending {
+                packets: Retransmissions::new(RESEND_REACH, AGENT_BUFFER_RETENTION),
+                budget: TokenBucket::of_bytes(rate, burst, now),
+                allowance: ForwardingAllowance::new(now),
+                is_outage_certain: false,
+                direct_sent_at: Time::START,
+            })
+        })
+    }
+
+    /// Returns true if the packet that is sent now goes to the ingress relay, too: always, except
+    /// for a flow with retransmission. That one is charged to the allowance of its outages.
+    pub(super) fn copies_packet(&mut self, now: Time) -> bool {
+        if self.copies_on_loss_only() {
+            self.is_in_outage(now) && self.resending(now).allowance.try_forward(now)
+        } else {
+            true
+        }
+    }
+
+    /// Returns true if the flow's losses are retransmitted, and nothing else is copied.
+    pub(super) fn copies_on_loss_only(&self) -> bool {
+        retransmits(self.service())
+    }
+
+    /// Returns true if the flow leaves a packet of an outage to relays. Either the uplink cannot
+    /// sustain it with its copy (`is_narrow`), or a sender that retransmits is certain that the
+    /// direct path loses it. A few packets show when that delivers again.
+    pub(super) fn leaves_to_relays(&mut self, sequence: SequenceNumber, is_narrow: bool, now: Time) -> bool {
+        if is_narrow && self.is_in_outage(now) && !Self::probes_path_in_outage(sequence) {
+            return true;
+        }
+        if !self.copies_on_loss_only() || !self.is_in_outage(now) {
+            return false;
+        }
+        let Some(resending) = self.resends.requested.as_mut().filter(|resending| resending.is_outage_certain)
+        else {
+            return false;
+        };
+        let is_probe = Self::probes_path_in_outage(sequence)
+            || now.saturating_since(resending.direct_sent_at) >= SOURCE_INTERVAL_IN_OUTAGE;
+        if is_probe {
+            resending.direct_sent_at = now;
+        }
+        !is_probe
     }
 }

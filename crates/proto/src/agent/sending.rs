@@ -9,7 +9,7 @@ use byway_wire::{
 use super::Agent;
 use super::pending_datagrams::OutgoingDatagram;
 use super::relay_link::PendingEnvelope;
-use super::send_flow::{SendFlow, SendFlowId, SentPacket};
+use super::send_flow::{SendFlowId, SentPacket};
 use super::uplink_probing::uplink_bytes;
 use crate::limits::{
     CODED_BYTES_BESIDE, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, FRAGMENT_BYTES_BASE, FRAGMENT_BYTES_MAX,
@@ -190,11 +190,12 @@ impl Agent {
         if !self.may_seal(id, now) {
             return;
         }
-        let peer = self.senders[id.0 as usize].peer;
+        let flow = &mut self.senders[id.0 as usize];
+        let (peer, is_sent_to_relay) = (flow.peer, copied && flow.copies_packet(now));
         let traffic_class = self.sessions.supported_traffic_class(peer, contents.traffic_class);
         let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
-        let copy_relay = if copied { self.copy_relay(id, coded_bytes, now) } else { None };
-        let must_yield = self.senders[id.0 as usize].is_in_outage(now) && !self.fits_uplink();
+        let copy_relay = if is_sent_to_relay { self.copy_relay(id, coded_bytes, now) } else { None };
+        let is_narrow = self.senders[id.0 as usize].is_in_outage(now) && !self.fits_uplink();
         // A packet that may be copied, now or after a notice of silence, is sealed in the
         // retransmission buffer.
         let reserved = if copied { self.retransmit_buffer.reserve(coded_bytes, now) } else { None };
@@ -230,7 +231,7 @@ impl Agent {
         };
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
-        let is_suppressed = must_yield && copy_relay.is_some() && !SendFlow::probes_path_in_outage(sequence);
+        let is_suppressed = copy_relay.is_some() && flow.leaves_to_relays(sequence, is_narrow, now);
         if !flow.needs_relay()
             && !is_suppressed
             && let Some(path) = path
@@ -243,20 +244,19 @@ impl Agent {
             });
             self.sessions.on_sent(peer, front.len() + coded_bytes, now);
         }
-        self.note_load(id, front.len() + coded_bytes, coded_bytes, copied, now);
+        self.note_load(id, front.len() + coded_bytes, coded_bytes, is_sent_to_relay, now);
         self.counters.source_packets_suppressed += u64::from(is_suppressed);
-        let is_covered = match copy_relay.zip(packet) {
-            Some((copy_relay, packet)) => {
-                let ecn = traffic_class.ecn();
-                self.send_copy(id, &SealedPacket { sequence, fragment, ecn, packet }, copy_relay, now);
-                true
-            }
-            None => !copied && self.add_to_fec_block(id, sequence, now),
+        let is_covered = if let Some((copy_relay, packet)) = copy_relay.zip(packet) {
+            let sealed = SealedPacket { sequence, fragment, ecn: traffic_class.ecn(), packet };
+            self.send_copy(id, &sealed, copy_relay, now);
+            true
+        } else {
+            !copied && self.add_to_fec_block(id, sequence, now)
         };
         self.record_sent((id, sequence), packet, is_covered, now);
     }
 
-    /// Records a sent packet of a flow for retransmission, and whether a relay protects it.
+    /// Records a sent packet of a flow for retransmission, and whether a relay has what repairs it.
     /// `packet` is its entry in the retransmission buffer, if it has one.
     #[inline]
     fn record_sent(
@@ -273,7 +273,8 @@ impl Agent {
                 self.retransmit_buffer.get(sent.packet, now).is_none()
             });
         }
-        flow.unprotected = flow.unprotected.then(is_covered);
+        let is_protected = is_covered || (packet.is_some() && flow.copies_on_loss_only());
+        flow.unprotected = flow.unprotected.then(is_protected);
     }
 
     /// Returns the relay, by its index, that gets a copy of the flow's current packet, and its

@@ -9,7 +9,7 @@ use byway_wire::seal::{PreSharedKey, PublicKey, StaticSecret, Suite};
 use byway_wire::{FlowKey, Service, Shard};
 
 use crate::limits::CONSENT;
-use crate::policy::{CodingRates, copies, is_direct};
+use crate::policy::{CodingRates, copies, is_direct, retransmits};
 
 /// Number, secret and cipher suite of an agent.
 #[derive(Debug)]
@@ -161,9 +161,10 @@ impl FlowSettings {
         copies(self.service) && (!is_direct(self.service) || matches!(self.duplication, Duplication::ByRelay))
     }
 
-    /// Returns true if the flow has standby: the sender copies nothing until the first losses.
+    /// Returns true if the sender copies nothing until the first losses: the flow has standby, or
+    /// its losses are retransmitted.
     pub(super) const fn waits_for_losses(&self) -> bool {
-        self.standby && !self.needs_relay()
+        (self.standby || retransmits(self.service)) && !self.needs_relay()
     }
 }
 

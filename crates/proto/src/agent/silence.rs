@@ -14,23 +14,33 @@ use super::Agent;
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
 use crate::limits::{
-    COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, REPORT_AFTER_LOSS, RESEND_REACH, SILENCE_MARGIN, SILENCE_NOTICES,
-    SILENCE_REPEAT, SILENT_PACKETS_MIN, SOURCE_PACKETS_IN_OUTAGE,
+    COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, REPORT_AFTER_LOSS, RESEND_REACH, RESENDING_NOTICE_INTERVAL,
+    RESENDING_NOTICES, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_REPEAT, SILENT_PACKETS_MIN,
+    SOURCE_PACKETS_IN_OUTAGE,
 };
 use crate::session::SessionId;
 
-/// Schedule of a receiver's notices of silence: the time of the next one, and the number left.
+/// Schedule of a receiver's notices of silence: the time of the next one, the number left, and the
+/// interval between them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SilenceNotice {
     at: Time,
     left: u8,
+    interval: Duration,
 }
 
 impl SilenceNotice {
     /// Returns the schedule of notices for a silence that the loss timer detects now. The first
     /// notice is delayed, because the sender ignores a shorter silence.
     pub(super) fn noticed(round_trip: Duration, now: Time) -> Self {
-        Self { at: now + SILENCE_MARGIN + round_trip / 8, left: SILENCE_NOTICES }
+        let at = now + SILENCE_MARGIN + round_trip / 8;
+        Self { at, left: SILENCE_NOTICES, interval: SILENCE_REPEAT }
+    }
+
+    /// Returns the schedule of notices for a silence of a flow with retransmission, whose sender
+    /// ignores none.
+    pub(super) const fn noticed_for_resending(now: Time) -> Self {
+        Self { at: now, left: RESENDING_NOTICES, interval: RESENDING_NOTICE_INTERVAL }
     }
 
     /// Returns the time of the next notice; `None` after the last one.
@@ -42,7 +52,7 @@ impl SilenceNotice {
     fn pop_due(&mut self, now: Time) -> bool {
         let is_due = self.deadline().is_some_and(|at| at <= now);
         if is_due {
-            *self = Self { at: now + SILENCE_REPEAT, left: self.left - 1 };
+            *self = Self { at: now + self.interval, left: self.left - 1, ..*self };
         }
         is_due
     }
@@ -104,6 +114,10 @@ impl Agent {
             }
             return;
         }
+        if flow.copies_on_loss_only() {
+            self.resend_since(id, from, silence, now);
+            return;
+        }
         if flow.is_undelivered() {
             // Relays do not deliver, so they would not deliver copies either.
             return;
@@ -139,7 +153,8 @@ impl Agent {
             self.use_both_paths_if_unreported(id, now);
             return;
         }
-        if flow.is_in_outage(now) {
+        let is_acknowledged = flow.copies_on_loss_only() && !flow.is_unproven;
+        if flow.is_in_outage(now) || is_acknowledged {
             return;
         }
         let has_capacity = self.fits_uplink();
@@ -147,7 +162,7 @@ impl Agent {
             return;
         }
         let overdue = self.sessions.round_trip(flow.peer) * 2 + REPORT_AFTER_LOSS * 2;
-        if !has_capacity && flow.began.is_none_or(|began| began + overdue > now) {
+        if !has_capacity && flow.began().is_none_or(|began| began + overdue > now) {
             return;
         }
         let Some((index, alias)) =
@@ -175,7 +190,7 @@ impl Agent {
         flow.copies_until = now + COPIES_AFTER_LOSS;
         flow.outage_since = Some(direct);
         let relay = self.relays[index].session;
-        if !has_capacity || flow.settings.waits_for_losses() {
+        if (!has_capacity || flow.settings.waits_for_losses()) && !flow.copies_on_loss_only() {
             // Flows that stay in standby share no batch with this one. So the relay forwards all
             // copies of this flow during the outage.
             self.sessions.queue_message(relay, &Message::Outage(Outage { alias, is_active: true }), now);
@@ -200,7 +215,13 @@ impl Agent {
     /// The notice has the time since the arrival of the latest packet. The time between that packet
     /// and the next one at the sender has to be shorter by a margin. If the buffer no longer has
     /// that packet, the next one must have left two round trips ago.
-    fn is_lost_since(&self, id: SendFlowId, from: SequenceNumber, elapsed: Duration, now: Time) -> bool {
+    pub(super) fn is_lost_since(
+        &self,
+        id: SendFlowId,
+        from: SequenceNumber,
+        elapsed: Duration,
+        now: Time,
+    ) -> bool {
         let flow = &self.senders[id.0 as usize];
         let round_trip = self.sessions.round_trip(flow.peer);
         let Some(next) =
@@ -247,7 +268,7 @@ impl Agent {
 
     /// Returns the ingress relay of a flow's path in use, by its index, and its alias for the flow,
     /// if the relay has accepted the flow.
-    fn ingress_of(&self, id: SendFlowId) -> Option<(usize, Alias)> {
+    pub(super) fn ingress_of(&self, id: SendFlowId) -> Option<(usize, Alias)> {
         let flow = &self.senders[id.0 as usize];
         let in_use = flow.registrations.in_use();
         let path = flow.settings.paths.get(in_use).filter(|_| flow.registrations.is_accepted(in_use))?;
@@ -274,8 +295,8 @@ impl SendFlow {
         self.outage_since.is_some() && self.has_lost(now)
     }
 
-    /// Returns true if a packet is sent on a direct path in an outage although the uplink cannot
-    /// sustain it with its copy. A few packets are, because they show when the path delivers again.
+    /// Returns true if a packet is sent on a direct path in an outage although most are left to
+    /// relays. A few packets are, because they show when the path delivers again.
     pub(super) const fn probes_path_in_outage(sequence: SequenceNumber) -> bool {
         sequence.number().is_multiple_of(SOURCE_PACKETS_IN_OUTAGE)
     }

@@ -16,7 +16,7 @@ pub const REPAIR_TIME_BOUNDS_MS: [u64; 14] = [5, 10, 15, 20, 25, 30, 40, 50, 75,
 /// direct path to its repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairTimes {
-    counts: [u64; REPAIR_TIME_BOUNDS_MS.len() + 1],
+    counts: [u32; REPAIR_TIME_BOUNDS_MS.len() + 1],
     sum: Duration,
 }
 
@@ -26,14 +26,14 @@ impl RepairTimes {
     /// Returns the number of repairs by bucket: up to the first bound, above it up to the second,
     /// and so on; the last bucket is above all bounds.
     #[must_use]
-    pub const fn counts(&self) -> &[u64; REPAIR_TIME_BOUNDS_MS.len() + 1] {
+    pub const fn counts(&self) -> &[u32; REPAIR_TIME_BOUNDS_MS.len() + 1] {
         &self.counts
     }
 
     /// Returns the number of repairs in all buckets.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().copied().map(u64::from).sum()
     }
 
     /// Returns the sum of all repair times, for their mean.
@@ -43,14 +43,62 @@ impl RepairTimes {
     }
 
     fn add_all(&mut self, other: &Self) {
-        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum += count);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
         self.sum += other.sum;
     }
 
     fn add(&mut self, time: Duration) {
         let bucket = REPAIR_TIME_BOUNDS_MS.iter().position(|bound| time <= Duration::from_millis(*bound));
-        self.counts[bucket.unwrap_or(REPAIR_TIME_BOUNDS_MS.len())] += 1;
+        let count = &mut self.counts[bucket.unwrap_or(REPAIR_TIME_BOUNDS_MS.len())];
+        *count = count.saturating_add(1);
         self.sum += time;
+    }
+}
+
+/// Times of a flow's repairs, by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairTimesByKind {
+    /// Times of repairs from the flow's own repair packets.
+    pub in_stream: RepairTimes,
+    /// Times of repairs with other receivers' help.
+    pub cooperative: RepairTimes,
+    /// Times of repairs from a relay's cache.
+    pub cached: RepairTimes,
+    /// Times of repairs by the sender, through relays.
+    pub resent: RepairTimes,
+}
+
+impl RepairTimesByKind {
+    const NONE: Self = Self {
+        in_stream: RepairTimes::NONE,
+        cooperative: RepairTimes::NONE,
+        cached: RepairTimes::NONE,
+        resent: RepairTimes::NONE,
+    };
+
+    /// Returns the times of all kinds.
+    #[must_use]
+    pub const fn all(&self) -> [&RepairTimes; 4] {
+        [&self.in_stream, &self.cooperative, &self.cached, &self.resent]
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        let Self { in_stream, cooperative, cached, resent } = self;
+        for (sum, times) in [in_stream, cooperative, cached, resent].into_iter().zip(other.all()) {
+            sum.add_all(times);
+        }
+    }
+
+    /// Adds the time of a repair to the histogram of its kind; ignores other deliveries.
+    pub(super) fn add(&mut self, delivery: Delivery, time: Duration) {
+        let times = match delivery {
+            Delivery::InStream => &mut self.in_stream,
+            Delivery::Cooperative => &mut self.cooperative,
+            Delivery::Cached => &mut self.cached,
+            Delivery::Resent => &mut self.resent,
+            Delivery::Direct | Delivery::Forwarded => return,
+        };
+        times.add(time);
     }
 }
 
@@ -68,6 +116,9 @@ pub struct ReceiveStatistics {
     pub cooperative: u64,
     /// Lost packets restored from a relay's cache, in time.
     pub cached: u64,
+    /// Lost packets that their sender sent again through relays, in time. In an outage, those that
+    /// it sends through relays at once.
+    pub resent: u64,
     /// Packets first delivered by the overlay without a request.
     pub forwarded: u64,
     /// Packets that arrived after their deadline, or after later packets were delivered, and were
@@ -111,12 +162,8 @@ pub struct ReceiveStatistics {
     pub longest_burst: u64,
     /// Greatest lateness of a delivered packet, relative to the base delay.
     pub lateness_max: Duration,
-    /// Times of repairs from the flow's own repair packets.
-    pub in_stream_times: RepairTimes,
-    /// Times of repairs with other receivers' help.
-    pub cooperative_times: RepairTimes,
-    /// Times of repairs from a relay's cache.
-    pub cached_times: RepairTimes,
+    /// Times of repairs, by kind.
+    pub repair_times: RepairTimesByKind,
 }
 
 impl ReceiveStatistics {
@@ -127,6 +174,7 @@ impl ReceiveStatistics {
         in_stream: 0,
         cooperative: 0,
         cached: 0,
+        resent: 0,
         forwarded: 0,
         late: 0,
         reordering_buffered: 0,
@@ -146,10 +194,14 @@ impl ReceiveStatistics {
         bursts: 0,
         longest_burst: 0,
         lateness_max: Duration::ZERO,
-        in_stream_times: RepairTimes::NONE,
-        cooperative_times: RepairTimes::NONE,
-        cached_times: RepairTimes::NONE,
+        repair_times: RepairTimesByKind::NONE,
     };
+
+    /// Returns the number of lost packets that were restored in time, by any means.
+    #[must_use]
+    pub const fn repaired(&self) -> u64 {
+        self.in_stream + self.cooperative + self.cached + self.resent
+    }
 
     /// Adds the statistics of another flow to these sums.
     pub(super) fn add_all(&mut self, other: &Self) {
@@ -159,20 +211,7 @@ impl ReceiveStatistics {
         }
         self.longest_burst = self.longest_burst.max(other.longest_burst);
         self.lateness_max = self.lateness_max.max(other.lateness_max);
-        self.in_stream_times.add_all(&other.in_stream_times);
-        self.cooperative_times.add_all(&other.cooperative_times);
-        self.cached_times.add_all(&other.cached_times);
-    }
-
-    /// Adds the time of a repair to the histogram of its kind; ignores other deliveries.
-    pub(super) fn add_repair(&mut self, delivery: Delivery, time: Duration) {
-        let times = match delivery {
-            Delivery::InStream => &mut self.in_stream_times,
-            Delivery::Cooperative => &mut self.cooperative_times,
-            Delivery::Cached => &mut self.cached_times,
-            Delivery::Direct | Delivery::Forwarded => return,
-        };
-        times.add(time);
+        self.repair_times.add_all(&other.repair_times);
     }
 }
 
@@ -201,10 +240,10 @@ macro_rules! summable {
 }
 
 summable!(
-    direct, lost, in_stream, cooperative, cached, forwarded, late, reordering_buffered, gaps_passed, marked_dropped, duplicates,
+    direct, lost, in_stream, cooperative, cached, resent, forwarded, late, reordering_buffered, gaps_passed, marked_dropped, duplicates,
     forged, false_repairs, nacks, open_ended_nacks, spurious_nacks, acks, lent, lent_bytes, beyond_consent, congestion_losses,
     bursts;
-    besides longest_burst, lateness_max, in_stream_times, cooperative_times, cached_times
+    besides longest_burst, lateness_max, repair_times
 );
 
 /// Unfinished work of an agent for its received flows.
@@ -268,13 +307,16 @@ mod tests {
         for (number, counter) in (1..).zip(one.sums_mut()) {
             *counter = number;
         }
-        one.add_repair(Delivery::Cached, Duration::from_millis(8));
+        one.repair_times.add(Delivery::Cached, Duration::from_millis(8));
         let mut other = ReceiveStatistics { longest_burst: 9, ..one };
         other.lateness_max = Duration::from_millis(3);
         one.add_all(&other);
-        assert!(one.sums_mut().map(|sum| *sum).eq((1..=22).map(|number| 2 * number)));
+        assert!(one.sums_mut().map(|sum| *sum).eq((1..=23).map(|number| 2 * number)));
         assert_eq!((one.longest_burst, one.lateness_max), (9, Duration::from_millis(3)));
-        assert_eq!((one.cached_times.count(), one.cached_times.sum()), (2, Duration::from_millis(16)));
-        assert_eq!((one.in_stream_times.count(), one.cooperative_times.count()), (0, 0));
+        assert_eq!(
+            (one.repair_times.cached.count(), one.repair_times.cached.sum()),
+            (2, Duration::from_millis(16))
+        );
+        assert_eq!((one.repair_times.in_stream.count(), one.repair_times.cooperative.count()), (0, 0));
     }
 }

@@ -28,6 +28,8 @@ pub struct ReportedTotals {
     pub cooperative: u64,
     /// Packets of `lost` that were restored in time from a relay's cache.
     pub cached: u64,
+    /// Packets of `lost` that were sent again through relays, in time.
+    pub resent: u64,
     /// Packets first delivered by the overlay without a request.
     pub forwarded: u64,
     /// Packets that arrived after their deadline, and were not delivered.
@@ -35,9 +37,15 @@ pub struct ReportedTotals {
 }
 
 impl ReportedTotals {
-    const fn all_mut(&mut self) -> [&mut u64; 7] {
-        let Self { direct, lost, in_stream, cooperative, cached, forwarded, late } = self;
-        [direct, lost, in_stream, cooperative, cached, forwarded, late]
+    /// Returns the number of lost packets that were restored in time, by any means.
+    #[must_use]
+    pub const fn repaired(&self) -> u64 {
+        self.in_stream + self.cooperative + self.cached + self.resent
+    }
+
+    const fn all_mut(&mut self) -> [&mut u64; 8] {
+        let Self { direct, lost, in_stream, cooperative, cached, resent, forwarded, late } = self;
+        [direct, lost, in_stream, cooperative, cached, resent, forwarded, late]
     }
 
     fn add_all(&mut self, mut other: Self) {
@@ -87,7 +95,7 @@ impl Reports {
             // again.
             self.restart();
         }
-        let last = self.newest.as_ref().map_or([0; 7], counters);
+        let last = self.newest.as_ref().map_or([0; 8], counters);
         let steps = counters(report).into_iter().zip(last);
         for (index, (now, last)) in steps.enumerate() {
             if now < last {
@@ -118,7 +126,7 @@ impl Reports {
     /// Returns the totals of all reports so far, restarts of the receiver included.
     pub(super) fn total(&self) -> ReportedTotals {
         let mut sum = self.before.as_deref().copied().unwrap_or_default();
-        let newest = self.newest.as_ref().map_or([0; 7], counters);
+        let newest = self.newest.as_ref().map_or([0; 8], counters);
         for (sum, count) in sum.all_mut().into_iter().zip(newest) {
             *sum += u64::from(count);
         }
@@ -135,7 +143,7 @@ fn has_decreased(before: &Report, report: &Report) -> bool {
 }
 
 /// Returns a report's counters in the order of [`ReportedTotals::all_mut`].
-const fn counters(report: &Report) -> [u32; 7] {
+const fn counters(report: &Report) -> [u32; 8] {
     let repaired = report.repaired;
     [
         report.direct,
@@ -143,6 +151,7 @@ const fn counters(report: &Report) -> [u32; 7] {
         repaired.in_stream,
         repaired.cooperative,
         repaired.cached,
+        repaired.resent,
         repaired.forwarded,
         report.late,
     ]
@@ -239,7 +248,7 @@ mod tests {
             highest_low: direct.wrapping_add(lost),
             direct,
             lost,
-            repaired: RepairCounters { in_stream: 0, cooperative: 0, cached: lost, forwarded: 0 },
+            repaired: RepairCounters { cached: lost, ..RepairCounters::default() },
             late: 0,
             bursts,
             longest_burst: 1,
@@ -248,7 +257,16 @@ mod tests {
     }
 
     const fn reported(direct: u64, lost: u64) -> ReportedTotals {
-        ReportedTotals { direct, lost, in_stream: 0, cooperative: 0, cached: lost, forwarded: 0, late: 0 }
+        ReportedTotals {
+            direct,
+            lost,
+            in_stream: 0,
+            cooperative: 0,
+            cached: lost,
+            resent: 0,
+            forwarded: 0,
+            late: 0,
+        }
     }
 
     #[test]

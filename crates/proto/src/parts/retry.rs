@@ -25,6 +25,15 @@ pub fn answer_timeout(round_trip: Duration) -> Duration {
     retry_interval(round_trip) + COPY_REORDERING
 }
 
+/// True if a packet that was sent at `sent_at` to a node at this round trip may still be in flight,
+/// or its answer.
+///
+/// Measured round trips may be outdated; the margin of an eighth allows for that.
+#[must_use]
+pub fn may_be_in_flight(sent_at: Time, round_trip: Duration, now: Time) -> bool {
+    sent_at + (round_trip - round_trip / 8) > now
+}
+
 /// Growth of the time between two requests for the same loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backoff {

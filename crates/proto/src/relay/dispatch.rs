@@ -38,6 +38,7 @@ impl Relay {
                     RepairSource::Cached => (EnvelopeRole::CachedRepair, Priority::Scavenger),
                     RepairSource::Cooperative => (EnvelopeRole::CooperativeRepair, Priority::Scavenger),
                     RepairSource::Forwarded => (EnvelopeRole::Forwarded, Priority::Source),
+                    RepairSource::Resent => (EnvelopeRole::ResentRepair, Priority::Scavenger),
                 };
                 let FlowEndpoint { session, alias } = receiver;
                 let owner = self.egress.owner(flow);
@@ -65,7 +66,7 @@ impl Relay {
 
     /// Reports to a flow's ingress relays that its direct path has an outage, or that the outage
     /// ended.
-    fn report_outage(&mut self, flow: FlowSlot, is_active: bool, now: Time) {
+    pub(super) fn report_outage(&mut self, flow: FlowSlot, is_active: bool, now: Time) {
         let Some(key) = self.egress.key(flow) else {
             return;
         };

@@ -11,7 +11,9 @@ use byway_wire::{Alias, Ecn, Message, RepairIndex, SequenceNumber};
 
 use super::egress::{Action, CrossStreamPacket, Egress, RelayedCopy};
 use super::flow_table::{FlowEndpoint, FlowTable};
-use super::ingress::{ClosedBatch, CoveredPacket, FlowSlot, NextHop, Registration, RelayPeerId, Sink};
+use super::ingress::{
+    ClosedBatch, CoveredPacket, FlowSlot, NextHop, OutgoingCopy, Registration, RelayPeerId, Sink,
+};
 use super::relay_peer_table::RelayPeerTable;
 use crate::limits::{BATCH_PACKETS_MAX, CROSS_STREAM_OVERHEAD, PACKET_BYTES_MAX};
 use crate::outbox::{Owner, Priority};
@@ -62,12 +64,11 @@ impl Sink for IngressContext<'_> {
         next_hop: NextHop,
         owner: Owner,
         sequence: SequenceNumber,
-        coded: &[u8],
-        ecn: Ecn,
-        is_forwarded: bool,
+        copy: &OutgoingCopy<'_>,
     ) -> bool {
+        let OutgoingCopy { coded, ecn, is_forwarded, is_resent } = *copy;
         if let Some(session) = self.peers.session(next_hop.peer) {
-            let role = EnvelopeRole::RelayedCopy;
+            let role = if is_resent { EnvelopeRole::RelayedResend } else { EnvelopeRole::RelayedCopy };
             let (alias, sequence_low) = (next_hop.alias, sequence.low());
             let contents = EnvelopeContents { role, alias, sequence_low, coded, ecn, owner: Some(owner) };
             self.sessions.use_session(session, self.now);
@@ -76,7 +77,7 @@ impl Sink for IngressContext<'_> {
         }
         if let Some(key) = self.peers.local_flow_key(next_hop.peer, next_hop.alias) {
             let sequence_low = sequence.low();
-            let copy = RelayedCopy { sequence_low, coded, ecn, is_forwarded, source: None };
+            let copy = RelayedCopy { sequence_low, coded, ecn, is_forwarded, is_resent, source: None };
             self.egress.on_relayed_copy(self.flow_table.receivers_of(key), &copy, self.now, self.actions);
         }
         false

@@ -5,7 +5,7 @@ use byway_units::{Duration, Time};
 use byway_wire::messages::{
     Ack, CooperativeRefusal, CopyNack, CrossStreamRepair, InStreamRepair, Nack, Outage,
 };
-use byway_wire::packets::EnvelopeHeader;
+use byway_wire::packets::{EnvelopeHeader, EnvelopeRole};
 use byway_wire::{Alias, Ecn, Message, Messages, Ranges, SequenceNumber};
 
 use super::Relay;
@@ -14,9 +14,10 @@ use super::flow_table::FlowRef;
 use super::ingress::{PathOutage, RelayPeerId};
 use super::relay_peer_table::ForwardingEntry;
 use crate::limits::{
-    AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, DATAGRAM_WORK_MAX, RANGES_MAX, RELAYED_COPY_REACH,
-    REPAIR_LIFETIME_MAX,
+    AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, DATAGRAM_WORK_MAX, PULLED_SOURCES_MAX, RANGES_MAX,
+    RELAYED_COPY_REACH, REPAIR_LIFETIME_MAX,
 };
+use crate::policy::pulls;
 use crate::session::{Route, SessionId};
 
 impl Relay {
@@ -116,14 +117,30 @@ impl Relay {
             return;
         };
         let ranges = self.full_ranges(flow, &nack.ranges);
+        let sources = self.copy_sources(flow);
         let request = NackRequest {
             flow,
             ranges: &ranges,
+            sources: &sources,
             open_from: nack.open_from_low.map(|low| self.egress.full_sequence(flow, low)),
             certain: !nack.noticed_by_timer || nack.answers_confirm,
             repair_lifetime: nack.repair_lifetime.duration().min(REPAIR_LIFETIME_MAX),
         };
         self.egress.on_nack(&request, now, &mut self.actions);
+    }
+
+    /// Returns the ingress relays from which copies of a pulled flow may be fetched, this relay
+    /// included. Other flows need none: what they fetch is part of a batch.
+    fn copy_sources(&self, flow: FlowSlot) -> ArrayVec<CopySource, PULLED_SOURCES_MAX> {
+        let key = self.egress.service(flow).filter(|service| pulls(*service)).and(self.egress.key(flow));
+        let Some(key) = key else {
+            return ArrayVec::new();
+        };
+        let is_permitted =
+            |peer: RelayPeerId| self.flow_table.is_permitted_ingress(key, self.peers.relay_shard(peer));
+        let remote = self.peers.remote_aliases_of(key).into_iter().filter(|(peer, _)| is_permitted(*peer));
+        let known = self.peers.local_aliases_of(key).into_iter().chain(remote);
+        known.map(|(peer, alias)| CopySource { ingress: peer.0, alias }).take(PULLED_SOURCES_MAX).collect()
     }
 
     /// Expands ranges of a message to first and last sequence number each.
@@ -251,7 +268,7 @@ impl Relay {
         ecn: Ecn,
         now: Time,
     ) {
-        let EnvelopeHeader { alias, sequence_low, .. } = *header;
+        let EnvelopeHeader { role, alias, sequence_low, .. } = *header;
         let peer = self.peers.peer_of_session(session);
         let known = peer.and_then(|peer| Some((peer, self.peers.forwarding_entry(peer, alias)?)));
         let Some((peer, ForwardingEntry { key, is_forwarded, is_selective })) = known else {
@@ -260,7 +277,8 @@ impl Relay {
         };
         let source = (!is_selective).then_some(CopySource { ingress: peer.0, alias });
         let receivers = self.flow_table.receivers_of(key);
-        let copy = RelayedCopy { sequence_low, coded, ecn, is_forwarded, source };
+        let is_resent = role == EnvelopeRole::RelayedResend;
+        let copy = RelayedCopy { sequence_low, coded, ecn, is_forwarded, is_resent, source };
         self.egress.on_relayed_copy(receivers, &copy, now, &mut self.actions);
     }
 
@@ -268,6 +286,9 @@ impl Relay {
     /// copies to fetch.
     pub(super) fn send_copy_nacks(&mut self, now: Time) {
         while let Some(request) = self.egress.next_copy_request(now) {
+            if let Some(flow) = request.open_ended_flow() {
+                self.report_outage(flow, true, now);
+            }
             let peer = RelayPeerId(request.source.ingress);
             let nack = CopyNack { alias: request.source.alias, ranges: request.missing.ranges() };
             let session = self.peers.session(peer);

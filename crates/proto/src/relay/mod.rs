@@ -534,9 +534,14 @@ impl Relay {
                 let (ingress, mut context) = self.ingress_and_context(now);
                 ingress.on_copy(flow, &copy, &mut context, now);
             }
-            EnvelopeRole::RelayedCopy => self.on_relayed_copy(session, header, coded, ecn, now),
+            EnvelopeRole::RelayedCopy | EnvelopeRole::RelayedResend => {
+                self.on_relayed_copy(session, header, coded, ecn, now);
+            }
             EnvelopeRole::CooperativeAnswer => self.on_cooperative_answer(session, header, coded, now),
-            EnvelopeRole::Forwarded | EnvelopeRole::CachedRepair | EnvelopeRole::CooperativeRepair => {
+            EnvelopeRole::Forwarded
+            | EnvelopeRole::CachedRepair
+            | EnvelopeRole::CooperativeRepair
+            | EnvelopeRole::ResentRepair => {
                 self.counters.out_of_role += 1;
             }
         }

@@ -411,5 +411,7 @@ pub(super) const fn service(typed: ServiceSetting) -> Service {
         ServiceSetting::Caching => Service::Caching,
         ServiceSetting::Forwarding => Service::Forwarding,
         ServiceSetting::Both => Service::Both,
+        ServiceSetting::Pull => Service::Pull,
+        ServiceSetting::Retransmission => Service::Retransmission,
     }
 }

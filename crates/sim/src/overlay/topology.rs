@@ -139,7 +139,7 @@ pub fn grant(
     flows: RangeInclusive<FlowId>,
 ) -> Grant {
     Grant {
-        services: Services::from_bits(0b1_1111),
+        services: Services::ALL,
         sharing: false,
         ingress: ingress.granted_relay(),
         egress: egress.granted_relay(),

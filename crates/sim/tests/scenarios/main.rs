@@ -12,6 +12,7 @@ mod harm;
 mod hops;
 mod injection;
 mod keys;
+mod on_request;
 mod ordering;
 mod overhead;
 mod path_mtu;

@@ -17,6 +17,9 @@ pub struct RepairCounters {
     pub cached: u32,
     /// Repaired by delivery over the overlay.
     pub forwarded: u32,
+    /// Repaired by the sender, which sent them again through relays. Reports of earlier versions
+    /// lack the field, which then is 0.
+    pub resent: u32,
 }
 
 /// One-way delays of the packets of the last second that arrived in time, above the direct path's
@@ -65,7 +68,7 @@ impl Report {
     /// If a field is cut off or illegal.
     pub fn parse(body: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new("report", body);
-        Ok(Self {
+        let mut report = Self {
             flow_key: reader.flow_key()?,
             highest_low: reader.u32("highest")?,
             direct: reader.u32("direct")?,
@@ -75,6 +78,7 @@ impl Report {
                 cooperative: reader.u32("cooperative")?,
                 cached: reader.u32("cached")?,
                 forwarded: reader.u32("forwarded")?,
+                resent: 0,
             },
             late: reader.u32("late")?,
             bursts: reader.u32("bursts")?,
@@ -84,7 +88,11 @@ impl Report {
                 p95: Microseconds::new(reader.u32("delay p95")?),
                 p99: Microseconds::new(reader.u32("delay p99")?),
             },
-        })
+        };
+        if !reader.rest().is_empty() {
+            report.repaired.resent = reader.u32("resent")?;
+        }
+        Ok(report)
     }
 
     /// Appends the report to the messages of a packet.
@@ -102,6 +110,7 @@ impl Report {
             for number in before.into_iter().chain(repairs).chain(after).chain(delays) {
                 output.u32(number);
             }
+            output.u32(repaired.resent);
         })
     }
 }

@@ -8,11 +8,12 @@ use crate::ids::{Alias, SessionIndex};
 use crate::limits::TAG_BYTES;
 
 codes! {
-    /// Role of an envelope. It follows from the direction, and determines the receiver's cost.
+    /// Role of an envelope, in its header: who sends it to whom, and why. It tells the receiver how
+    /// to handle the coded bytes, and which counter to use.
     pub enum EnvelopeRole {
         /// Sender to ingress relay: a copy to code, cache or forward, as the flow is registered.
         Copy = 0,
-        /// Sender to ingress relay: a copy in answer to a copy NACK.
+        /// Sender to ingress relay: a copy in answer to a copy NACK or a source NACK.
         ResentCopy = 1,
         /// Relay to relay: a copy for the egress relay's cache, or for receivers.
         RelayedCopy = 2,
@@ -25,6 +26,12 @@ codes! {
         /// Receiver to egress relay: a packet of the receiver's own flow, for the repair of another
         /// flow.
         CooperativeAnswer = 6,
+        /// Relay to receiver: a packet of a flow with retransmission, which its sender sent through
+        /// relays.
+        ResentRepair = 8,
+        /// Relay to relay: a copy that the sender of a flow with retransmission sent again, for
+        /// receivers.
+        RelayedResend = 9,
     }
 }
 

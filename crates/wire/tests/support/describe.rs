@@ -231,6 +231,14 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, FieldList) {
             lines.add("elapsed", message.elapsed.count()).add("direct", message.direct);
             "silence"
         }
+        Message::SourceNack(message) => {
+            lines.flow_key(&message.flow_key).ranges(message.ranges);
+            "source-nack"
+        }
+        Message::SourceAck(message) => {
+            lines.flow_key(&message.flow_key).add("from-low", message.from_low);
+            "source-ack"
+        }
         other => message_of_paths(other, &mut lines),
     };
     (name, lines)
@@ -401,6 +409,7 @@ fn report(message: &Report, lines: &mut FieldList) -> &'static str {
     lines.add("late", message.late).add("bursts", message.bursts);
     lines.add("longest-burst", message.longest_burst).add("delay-p50", delay.p50.count());
     lines.add("delay-p95", delay.p95.count()).add("delay-p99", delay.p99.count());
+    lines.add("resent", repaired.resent);
     "report"
 }
 

@@ -58,14 +58,6 @@ pub(super) struct GrantPath<'a> {
     pub(super) has_company: bool,
 }
 
-/// All services, for grants of pairs.
-pub(super) const ALL_SERVICES: Services = Services::NONE
-    .with(Service::Internet)
-    .with(Service::Coding)
-    .with(Service::Caching)
-    .with(Service::Forwarding)
-    .with(Service::Both);
-
 /// Services of a grant that permits only a session with a relay, to measure the round trip.
 pub(super) const INTERNET_ONLY: Services = Services::NONE.with(Service::Internet);
 

@@ -2,9 +2,10 @@
 
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
 use byway_proto::conventions::shard_of;
+use byway_wire::Services;
 use data_encoding::HEXLOWER;
 
-use super::grants::{ALL_SERVICES, GrantPath, INTERNET_ONLY};
+use super::grants::{GrantPath, INTERNET_ONLY};
 use super::plan::PlannedPath;
 use super::{GrantIssuer, Network, NodeRecord, PathPlan};
 
@@ -82,7 +83,7 @@ impl MapWriter<'_> {
             Some(RelayShard { relay, shard: shard.number() })
         };
         let (ingress, egress) = (shard_at(path.ingress)?, shard_at(path.egress)?);
-        let (group, services) = (path.group, ALL_SERVICES);
+        let (group, services) = (path.group, Services::ALL);
         let has_company = self.plan.has_company(group);
         let grant_path = GrantPath { sender, receiver, ingress, egress, group, services, has_company };
         Some(self.grant(&grant_path))

@@ -12,6 +12,7 @@ mod paths;
 mod receiving;
 mod registering;
 mod relay_delivery;
+mod retransmission;
 mod sending;
 mod totals;
 mod uplink_probing;

@@ -16,6 +16,8 @@ pub(crate) enum RepairSource {
     Cooperative,
     /// A copy that the ingress relay forwarded, sent on to the receiver without a NACK.
     Forwarded,
+    /// A copy that the sender of a flow with retransmission sent again.
+    Resent,
 }
 
 /// Action for a flow: a message to its receiver or to its ingress relay.

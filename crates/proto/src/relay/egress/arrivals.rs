@@ -14,6 +14,7 @@ use super::missing::Stage;
 use super::{Egress, find_batch, find_flow};
 use crate::limits::{CODED_BYTES_MAX, FIRST_NUMBERS};
 use crate::parts::packet_buffer::Handle;
+use crate::policy::pulls;
 
 /// A cross-stream repair packet that an ingress relay sent.
 #[derive(Clone, Debug)]
@@ -223,7 +224,11 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Some(active) = find_flow(&mut self.flows, slot).and_then(|flow| flow.active_mut()) else {
+        let Some(flow) = find_flow(&mut self.flows, slot) else {
+            return;
+        };
+        let is_pulled = pulls(flow.service);
+        let Some(active) = flow.active_mut() else {
             return;
         };
         if !active.has_outstanding_requests() {
@@ -234,7 +239,7 @@ impl Egress {
             self.counters.refused_capacity += 1;
         }
         if let Some(outage) = active.outage.as_mut().filter(|outage| outage.covers(sequence)) {
-            if outage.should_report(now) {
+            if outage.should_report(is_pulled, now) {
                 actions.push(Action::ReportOutage { flow: slot, is_active: true });
             }
             let lost_at = outage.lost_at(now, now);

@@ -29,6 +29,10 @@ pub struct EgressCounters {
     pub forwarded: u64,
     /// Bytes of the packets that [`Self::forwarded`] counts.
     pub forwarded_bytes: u64,
+    /// Packets of flows with retransmission that their senders sent again, sent on to receivers.
+    pub resent: u64,
+    /// Bytes of the packets that [`Self::resent`] counts.
+    pub resent_bytes: u64,
     /// Relayed copies that did not arrive and that the relay requested again.
     pub copies_nacked: u64,
     /// Relayed copies that arrived twice.

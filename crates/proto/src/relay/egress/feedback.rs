@@ -11,10 +11,11 @@ use super::decode_attempts::AttemptId;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
 use super::nacked_ranges::NackedRange;
+use super::relayed_copies::CopySource;
 use super::{Egress, find_active, find_flow};
 use crate::limits::{NACK_REACH, QUARANTINED_MAX, RANGES_MAX, REPAIR_LIFETIME_MAX};
 use crate::parts::packet_buffer::Handle;
-use crate::policy::repairs;
+use crate::policy::{pulls, repairs};
 
 /// NACK of a flow, with full sequence numbers.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct NackRequest<'a> {
     pub(crate) flow: FlowSlot,
     /// First and last sequence number of each range.
     pub(crate) ranges: &'a [(SequenceNumber, SequenceNumber)],
+    /// Ingress relays that may have copies of the packets, for a pulled flow.
+    pub(crate) sources: &'a [CopySource],
     pub(crate) open_from: Option<SequenceNumber>,
     /// True if the packets are certainly lost: the receiver has received a later packet, or answers
     /// a confirm.
@@ -42,7 +45,12 @@ impl Egress {
             return;
         }
         flow.repair_lifetime = request.repair_lifetime;
-        flow.activate(now);
+        let is_pulled = pulls(flow.service);
+        let active = flow.activate(now);
+        for (first, last) in request.ranges.iter().filter(|_| is_pulled) {
+            // The relay knows the flow's packets by its NACKs only.
+            active.extend_known(*first, *last);
+        }
         self.watch_idle(request.flow, now);
         // All ranges are recorded before the first repair: the cheapest repair depends on the other
         // missing packets.
@@ -56,6 +64,9 @@ impl Egress {
             ranges.into_iter().filter_map(|range| self.record_range(request, range, now)).collect();
         for (first, last) in recorded {
             self.repair_range(request.flow, (first, last), now, actions);
+            if is_pulled {
+                self.pull_range(request, (first, last), now);
+            }
         }
         if let Some(from) = request.open_from {
             self.on_open_ended_nack(request, from, now, actions);
@@ -129,14 +140,14 @@ impl Egress {
         (in_reach > 0).then_some((from, to))
     }
 
-    /// Records a packet as missing if the relay has a copy or repair packet for it. Returns `true`
-    /// in that case.
+    /// Records a packet as missing if the relay has a copy or repair packet for it, or may fetch
+    /// its copy. Returns `true` in that case.
     fn record_missing(&mut self, request: &NackRequest<'_>, sequence: SequenceNumber, now: Time) -> bool {
         self.work.numbers += 1;
         let is_repairable = self
             .flow(request.flow)
-            .and_then(|flow| flow.active())
-            .is_some_and(|active| active.is_repairable(sequence));
+            .and_then(|flow| Some((flow.service, flow.active()?)))
+            .is_some_and(|(service, active)| pulls(service) || active.is_repairable(sequence));
         if is_repairable {
             self.mark_missing(request.flow, sequence, (now + request.repair_lifetime, request.certain), now);
         }

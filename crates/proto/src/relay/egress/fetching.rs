@@ -1,21 +1,27 @@
-//! Fetches copies from the ingress relay if repair packets are too few to restore the missing
-//! packets.
+//! Fetches copies from ingress relays: of coded flows if repair packets are too few to restore the
+//! missing packets, and of pulled flows always.
 //!
 //! The round trip to the ingress relay is longer than the one to other receivers. But a fetch needs
-//! no other receiver, and costs bytes for lost packets only. It is the last resort if the latency
-//! budget allows it.
+//! no other receiver, and costs bytes for lost packets only. For coded flows, it is the last resort
+//! if the latency budget allows it. Copies of pulled flows wait at the ingress relay; in an outage
+//! of the direct path, that relay forwards them all.
 
+use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
 use super::decode_attempts::{AttemptId, IndexSet};
+use super::feedback::NackRequest;
 use super::flow::{BatchRef, FlowSlot};
 use super::missing::Stage;
-use super::relayed_copies::{CopyGap, CopySource};
-use super::{BatchEntry, Egress, find_flow};
-use crate::limits::{COPY_REORDERING, LATE_ANSWERS_CHANCE_MAX};
+use super::relayed_copies::{CopyGap, CopySource, GapKind};
+use super::{BatchEntry, Egress, find_active, find_flow};
+use crate::limits::{
+    COPY_REORDERING, LATE_ANSWERS_CHANCE_MAX, OPEN_ENDED_BACKLOG_MAX, PULL_WAIT_MAX, RANGES_MAX,
+};
 use crate::parts::lateness::LateShare;
 use crate::parts::retry::RetryTimer;
+use crate::policy::pulls;
 
 impl Egress {
     /// Records the round-trip time to an ingress relay, by its peer number. It decides if a fetch
@@ -26,6 +32,11 @@ impl Egress {
             self.ingress_round_trips.resize(index + 1, Duration::ZERO);
         }
         self.ingress_round_trips[index] = round_trip;
+    }
+
+    /// Returns the round-trip time to an ingress relay, by its peer number; zero if unknown.
+    pub(super) fn ingress_round_trip(&self, ingress: u16) -> Duration {
+        self.ingress_round_trips.get(usize::from(ingress)).copied().unwrap_or_default()
     }
 
     /// Fetches as many missing packets from the ingress relay as a decode attempt lacks to restore
@@ -126,6 +137,7 @@ impl Egress {
         source: CopySource,
         now: Time,
     ) -> bool {
+        let round_trip = self.ingress_round_trip(source.ingress);
         let Some(flow) = find_flow(&mut self.flows, slot) else {
             return false;
         };
@@ -133,8 +145,6 @@ impl Egress {
         let Some(active) = flow.active_mut() else {
             return false;
         };
-        let round_trip =
-            self.ingress_round_trips.get(usize::from(source.ingress)).copied().unwrap_or_default();
         let arrives_at = now + round_trip + to_receiver;
         let is_useful =
             |missing: &&mut super::missing::MissingPacket| missing.deadline > arrives_at && missing.certain;
@@ -142,11 +152,107 @@ impl Egress {
             return false;
         };
         let end = sequence.next();
-        let gap =
-            CopyGap { retry: RetryTimer::new(now), flow: slot, source, first: sequence, end, is_fetch: true };
+        let (retry, kind) = (RetryTimer::new(now), GapKind::Fetch);
+        let gap = CopyGap { retry, flow: slot, source, first: sequence, end, kind };
         let is_fetched = self.copy_gaps.add(gap);
         missing.is_fetched = is_fetched;
         self.counters.fetched += u64::from(is_fetched);
         is_fetched
+    }
+}
+
+impl Egress {
+    /// Fetches the copies of a requested range that the relay does not have, if they can reach the
+    /// receiver in time.
+    pub(super) fn pull_range(
+        &mut self,
+        request: &NackRequest<'_>,
+        (first, last): (SequenceNumber, SequenceNumber),
+        now: Time,
+    ) {
+        let runs = self.unfetched_runs(request.flow, (first, last));
+        for (first, end) in runs {
+            if !self.request_copies(request, (first, end), GapKind::Fetch, now, now) {
+                continue;
+            }
+            self.counters.fetched += end.number() - first.number();
+            let Some(active) = find_active(&mut self.flows, &self.memory, request.flow) else {
+                return;
+            };
+            for number in first.number()..end.number() {
+                self.work.numbers += 1;
+                if let Some(missing) = active.missing.get_mut(SequenceNumber::new(number)) {
+                    missing.is_fetched = true;
+                }
+            }
+        }
+    }
+
+    /// Returns the runs of consecutive missing packets within a range that the relay neither has
+    /// nor fetches: the first number of each, and one past its last. Beyond [`RANGES_MAX`] runs, it
+    /// leaves out the rest, which the receiver requests again.
+    fn unfetched_runs(
+        &mut self,
+        slot: FlowSlot,
+        (first, last): (SequenceNumber, SequenceNumber),
+    ) -> ArrayVec<(SequenceNumber, SequenceNumber), RANGES_MAX> {
+        let mut runs: ArrayVec<(SequenceNumber, SequenceNumber), RANGES_MAX> = ArrayVec::new();
+        let Some(active) = find_active(&mut self.flows, &self.memory, slot) else {
+            return runs;
+        };
+        for missing in active.missing.within(first, last) {
+            self.work.numbers += 1;
+            if missing.is_fetched || active.packet(missing.sequence).is_some() {
+                continue;
+            }
+            let end = missing.sequence.next();
+            if let Some(run) = runs.last_mut().filter(|(_, end)| *end == missing.sequence) {
+                run.1 = end;
+            } else if runs.try_push((missing.sequence, end)).is_err() {
+                break;
+            }
+        }
+        runs
+    }
+
+    /// Handles an open-ended NACK of a pulled flow: if no ACK follows soon, fetches what the
+    /// ingress relay has from `from` on, and has it forward later copies.
+    ///
+    /// A short silence may be a burst of losses, whose end the next packets show. The relay waits
+    /// for it while the first packet can still be in time.
+    pub(super) fn pull_open_ended(&mut self, request: &NackRequest<'_>, from: SequenceNumber, now: Time) {
+        let Some(flow) = self.flow(request.flow).filter(|flow| pulls(flow.service)) else {
+            return;
+        };
+        let is_notified = flow.active().and_then(|active| active.outage?.notified_at).is_some();
+        let farthest = request.sources.iter().map(|source| self.ingress_round_trip(source.ingress)).max();
+        let needed = farthest.unwrap_or_default() + flow.round_trip / 2;
+        let slack = request.repair_lifetime.saturating_sub(needed);
+        let wait = if is_notified { Duration::ZERO } else { (slack / 2).min(PULL_WAIT_MAX) };
+        let end = from.plus(OPEN_ENDED_BACKLOG_MAX);
+        self.request_copies(request, (from, end), GapKind::OpenEnded, now + wait, now);
+    }
+
+    /// Schedules requests for copies, at the time `due`, to all ingress relays that may have them
+    /// in time. Returns `true` if there is one.
+    fn request_copies(
+        &mut self,
+        request: &NackRequest<'_>,
+        (first, end): (SequenceNumber, SequenceNumber),
+        kind: GapKind,
+        due: Time,
+        now: Time,
+    ) -> bool {
+        let to_receiver = self.round_trip_of(Some(request.flow)) / 2;
+        let mut is_requested = false;
+        for source in request.sources {
+            let arrives_in =
+                due.saturating_since(now) + self.ingress_round_trip(source.ingress) + to_receiver;
+            if arrives_in < request.repair_lifetime {
+                let (retry, flow, source) = (RetryTimer::new(due), request.flow, *source);
+                is_requested |= self.copy_gaps.add(CopyGap { retry, flow, source, first, end, kind });
+            }
+        }
+        is_requested
     }
 }

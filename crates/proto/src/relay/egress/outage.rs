@@ -50,15 +50,15 @@ pub(crate) struct OutageRange {
 }
 
 impl OutageRange {
-    /// True if the relay has to report the outage to the ingress relay now, first or again, because
-    /// cooperative recovery fails too often. Records the time of the report. The ingress relay then
-    /// forwards the packets whole.
-    pub(super) fn should_report(&mut self, now: Time) -> bool {
+    /// True if the relay has to report the outage to the ingress relay now, first or again. Either
+    /// it has no copies of the flow (`is_pulled`), or cooperative recovery fails too often. Records
+    /// the time of the report. The ingress relay then forwards the packets whole.
+    pub(super) fn should_report(&mut self, is_pulled: bool, now: Time) -> bool {
         let is_recent =
             self.notified_at.is_some_and(|notified_at| now.saturating_since(notified_at) < OUTAGE_INTERVAL);
         let is_long = now.saturating_since(self.since) >= OUTAGE_AFTER;
-        let is_due =
-            self.certain && self.to.is_none() && is_long && self.decode_failures.is_high() && !is_recent;
+        let needs_copies = is_pulled || (self.certain && is_long && self.decode_failures.is_high());
+        let is_due = self.to.is_none() && needs_copies && !is_recent;
         if is_due {
             self.notified_at = Some(now);
         }
@@ -166,6 +166,7 @@ impl Egress {
             active.outage = Some(outage);
         }
         self.watch_idle(request.flow, now);
+        self.pull_open_ended(request, from, now);
         if !evident {
             return;
         }

@@ -20,7 +20,7 @@ use crate::limits::{
     RELAYED_COPY_NACKS_MAX,
 };
 use crate::parts::packet_buffer::Handle;
-use crate::parts::retry::{Backoff, RetryPolicy, RetryTimer, answer_timeout};
+use crate::parts::retry::{Backoff, RetryPolicy, RetryTimer, answer_timeout, may_be_in_flight};
 use crate::policy::forwards;
 
 /// Source of relayed copies: the ingress relay, and its alias of the flow.
@@ -40,6 +40,8 @@ pub(crate) struct RelayedCopy<'a> {
     /// True if the relay delivers it without a NACK, because the sender cannot reach the receiver
     /// directly.
     pub(crate) is_forwarded: bool,
+    /// True if the sender of a flow with retransmission sent it again.
+    pub(crate) is_resent: bool,
     /// Source to request preceding copies from; `None` if a gap is no loss.
     pub(crate) source: Option<CopySource>,
 }
@@ -54,15 +56,30 @@ pub(super) struct CopyGap {
     pub(super) first: SequenceNumber,
     /// One past the last sequence number.
     pub(super) end: SequenceNumber,
-    /// True for a single packet that is fetched, false for a gap.
-    pub(super) is_fetch: bool,
+    pub(super) kind: GapKind,
+}
+
+/// Kind of a range of copies that the relay requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum GapKind {
+    /// Forwarded copies that did not arrive.
+    Lost,
+    /// Copies that the ingress relay has not forwarded, and that a receiver misses.
+    Fetch,
+    /// All copies that the ingress relay has from the first number on.
+    OpenEnded,
 }
 
 impl CopyGap {
     /// Returns the schedule of the copy NACKs. That of a fetch has one step more, at which the
-    /// relay gives up and clears the packet's mark.
+    /// relay gives up and clears the packets' marks. The receiver itself repeats an open-ended
+    /// NACK.
     const fn retry_policy(&self) -> RetryPolicy {
-        let requests_max = RELAYED_COPY_NACKS_MAX + self.is_fetch as u8;
+        let requests_max = match self.kind {
+            GapKind::Lost => RELAYED_COPY_NACKS_MAX,
+            GapKind::Fetch => RELAYED_COPY_NACKS_MAX + 1,
+            GapKind::OpenEnded => 1,
+        };
         RetryPolicy { requests_max, backoff: Backoff::Constant }
     }
 }
@@ -73,6 +90,14 @@ pub(crate) struct CopyRequest {
     pub(crate) source: CopySource,
     pub(crate) missing: RangeSet,
     gap: CopyGap,
+}
+
+impl CopyRequest {
+    /// Returns the flow whose later copies the ingress relay has to forward, too, because its
+    /// receiver gets no packets; `None` for single copies.
+    pub(crate) fn open_ended_flow(&self) -> Option<FlowSlot> {
+        (self.gap.kind == GapKind::OpenEnded).then_some(self.gap.flow)
+    }
 }
 
 /// Gaps in the relayed copies of all flows, the earliest copy NACK first.
@@ -113,7 +138,8 @@ impl Egress {
             self.counters.repairs_unknown += 1;
             return;
         };
-        if self.is_stored_copy(*first, copy, now) {
+        // The sender of a flow with retransmission sends a packet again only if it was lost.
+        if !copy.is_resent && self.is_stored_copy(*first, copy, now) {
             self.counters.copies_duplicate += 1;
             return;
         }
@@ -162,7 +188,7 @@ impl Egress {
         active.is_forwarded = is_forwarded;
         self.sweeps.watch_idle(active, slot, now);
         if !is_forwarded {
-            if service == Service::Caching {
+            if matches!(service, Service::Caching | Service::Pull) {
                 self.record_burst_end(slot, sequence, now);
             }
             self.on_repairable(slot, sequence, now, actions);
@@ -181,9 +207,15 @@ impl Egress {
             missing.enter_stage(Stage::RepairSent, now);
             missing.is_repaired = true;
         }
-        self.counters.forwarded += 1;
-        self.counters.forwarded_bytes += packet.bytes() as u64;
-        let (source, ecn) = (RepairSource::Forwarded, copy.ecn);
+        let counters = &mut self.counters;
+        let (source, packets, bytes) = if copy.is_resent {
+            (RepairSource::Resent, &mut counters.resent, &mut counters.resent_bytes)
+        } else {
+            (RepairSource::Forwarded, &mut counters.forwarded, &mut counters.forwarded_bytes)
+        };
+        *packets += 1;
+        *bytes += packet.bytes() as u64;
+        let ecn = copy.ecn;
         actions.push(Action::SendRepair { flow: slot, sequence, packet, source, ecn });
     }
 
@@ -191,8 +223,7 @@ impl Egress {
     /// have crossed it.
     pub(super) fn is_in_flight(&self, slot: FlowSlot, sequence: SequenceNumber, now: Time) -> bool {
         let round_trip = self.flow(slot).map_or(Duration::ZERO, |flow| flow.round_trip);
-        // Measured round trips may be outdated; the margin of an eighth allows for that.
-        self.forwarded_at(slot, sequence).is_some_and(|at| at + (round_trip - round_trip / 8) > now)
+        self.forwarded_at(slot, sequence).is_some_and(|at| may_be_in_flight(at, round_trip, now))
     }
 
     /// Returns the time at which the relay forwarded a packet to the receiver; `None` if the flow
@@ -202,8 +233,8 @@ impl Egress {
         self.log.stored_at(active.packet(sequence)?)
     }
 
-    /// True if a coded flow's copies arrive as a sequence, because of an outage or because the
-    /// relay path is its only path. Any other copy of a coded flow was fetched alone.
+    /// True if the copies of a coded or pulled flow arrive as a sequence, because of an outage or
+    /// because the relay path is its only path. Any other copy of such a flow was fetched.
     fn is_outage_forwarded(&self, slot: FlowSlot, now: Time) -> bool {
         let active = self.flow(slot).and_then(|flow| flow.active());
         let is_in_force =
@@ -222,18 +253,18 @@ impl Egress {
         let Some(flow) = find_flow(&mut self.flows, slot) else {
             return;
         };
-        let is_coded = flow.service == Service::Coding;
+        let is_fetched_from = matches!(flow.service, Service::Coding | Service::Pull);
         let Some(active) = flow.active_mut() else {
             return;
         };
         let sequence = active.full_sequence(sequence_low);
         let is_fetched = active.missing.get(sequence).is_some_and(|missing| missing.is_fetched);
-        if is_fetched || (is_coded && !is_out) {
+        if is_fetched || (is_fetched_from && !is_out) {
             return;
         }
-        if let Some((first, end)) = active.gap_before(sequence, source, is_coded) {
+        if let Some((first, end)) = active.gap_before(sequence, source, is_fetched_from) {
             let retry = RetryTimer::new(now + COPY_REORDERING);
-            self.copy_gaps.add(CopyGap { retry, flow: slot, source, first, end, is_fetch: false });
+            self.copy_gaps.add(CopyGap { retry, flow: slot, source, first, end, kind: GapKind::Lost });
         }
     }
 
@@ -249,8 +280,11 @@ impl Egress {
             let Some(active) = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut()) else {
                 continue;
             };
+            if gap.kind == GapKind::OpenEnded && !active.begin_pulling(now) {
+                continue;
+            }
             if gap.retry.requests() == RELAYED_COPY_NACKS_MAX {
-                active.clear_fetch(gap.first);
+                active.clear_fetch(&gap);
                 continue;
             }
             let numbers = (gap.first.number()..gap.end.number()).map(SequenceNumber::new);
@@ -262,7 +296,7 @@ impl Egress {
                 count += 1;
             }
             if count > 0 {
-                self.counters.copies_nacked += count;
+                self.counters.copies_nacked += if gap.kind == GapKind::OpenEnded { 0 } else { count };
                 return Some(CopyRequest { source: gap.source, missing, gap });
             }
         }
@@ -275,47 +309,56 @@ impl Egress {
         let CopyRequest { mut gap, .. } = *request;
         gap.retry.on_request(gap.retry_policy(), answer_timeout(round_trip), now);
         let is_watched = gap.retry.due() < Time::MAX && self.copy_gaps.add(gap);
-        if gap.is_fetch
+        if gap.kind == GapKind::Fetch
             && !is_watched
             && let Some(active) = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut())
         {
-            active.clear_fetch(gap.first);
+            active.clear_fetch(&gap);
         }
     }
 }
 
 impl EgressFlowState {
-    /// Clears the mark of a fetched packet that did not arrive. A decode attempt that lacks it may
-    /// fetch it again.
-    fn clear_fetch(&mut self, sequence: SequenceNumber) {
-        let has_arrived = self.packet(sequence).is_some();
-        if let Some(missing) = self.missing.get_mut(sequence).filter(|_| !has_arrived) {
-            missing.is_fetched = false;
+    /// Clears the marks of fetched packets that did not arrive. A decode attempt that lacks them,
+    /// or another NACK, may fetch them again.
+    fn clear_fetch(&mut self, gap: &CopyGap) {
+        for sequence in (gap.first.number()..gap.end.number()).map(SequenceNumber::new) {
+            let has_arrived = self.packet(sequence).is_some();
+            if let Some(missing) = self.missing.get_mut(sequence).filter(|_| !has_arrived) {
+                missing.is_fetched = false;
+            }
         }
     }
 
+    /// Records that the flow's copies are pulled from now on, because its open-ended NACK is still
+    /// in force. Returns `false` if it is not.
+    fn begin_pulling(&mut self, now: Time) -> bool {
+        let outage = self.outage.as_mut().filter(|outage| outage.to.is_none());
+        outage.map(|outage| outage.notified_at = Some(now)).is_some()
+    }
+
     /// Returns the gap before a relayed copy: its first sequence number, and the copy's own as its
-    /// end. `highest_copy` must be from the same source. For a coded flow, ingress relays forward
-    /// copies only during an outage.
+    /// end. `highest_copy` must be from the same source. Of a flow whose copies are fetched,
+    /// ingress relays forward copies only during an outage.
     fn gap_before(
         &mut self,
         sequence: SequenceNumber,
         source: CopySource,
-        is_coded: bool,
+        is_fetched_from: bool,
     ) -> Option<(SequenceNumber, SequenceNumber)> {
         // Another relay forwards its own sequence of copies, and so does the same relay after the
         // flow began anew there.
         let before = self.highest_copy.filter(|(known, highest)| {
             *known == source
                 && highest.since(sequence).is_none_or(|behind| behind <= NACK_REACH)
-                && (!is_coded || sequence.since(*highest).is_none_or(|ahead| ahead <= CODED_GAP_MAX))
+                && (!is_fetched_from || sequence.since(*highest).is_none_or(|ahead| ahead <= CODED_GAP_MAX))
         });
         let first = match before {
             Some((_, highest)) if sequence <= highest => return None,
             Some((_, highest)) => highest.next(),
             // The flow begins at this relay, and lacks its first packets. Any other flow began
             // elsewhere.
-            None if sequence.number() < FIRST_NUMBERS && !is_coded => SequenceNumber::FIRST,
+            None if sequence.number() < FIRST_NUMBERS && !is_fetched_from => SequenceNumber::FIRST,
             None => sequence,
         };
         self.highest_copy = Some((source, sequence));

@@ -73,6 +73,7 @@ impl Egress {
             RepairSource::Cooperative => (&mut counters.cooperative, &mut counters.cooperative_bytes),
             RepairSource::Cached => (&mut counters.cached, &mut counters.cached_bytes),
             RepairSource::Forwarded => (&mut counters.forwarded, &mut counters.forwarded_bytes),
+            RepairSource::Resent => (&mut counters.resent, &mut counters.resent_bytes),
         };
         *packets += 1;
         *bytes += packet.bytes() as u64;

@@ -1,11 +1,20 @@
-//! Tracking of a flow's copies: duplicates, gaps, and NACKs to the sender.
+//! Copies of one flow: duplicates, gaps and NACKs to the sender, and copies stored for egress
+//! relays.
 
-use byway_units::{Duration, Time};
-use byway_wire::SequenceNumber;
+use byway_units::{Bytes, Duration, Rate, Time};
+use byway_wire::{SequenceNumber, Service};
 
-use crate::limits::{COPY_NACKS_MAX, COPY_REORDERING, NACKED_COPIES_MAX};
+use crate::limits::{
+    CODED_RETENTION, COPY_BURST, COPY_NACKS_MAX, COPY_REORDERING, NACKED_COPIES_MAX, RELAYED_COPY_NACKS_MAX,
+    RELAYED_COPY_REACH, RELAYED_COPY_RETENTION,
+};
 use crate::parts::missing_ranges::{Gap, MissingRanges};
+use crate::parts::packet_buffer::{Handle, PacketBuffer};
+use crate::parts::retransmissions::{Retransmissions, RetransmitDecision};
 use crate::parts::retry::{Backoff, RetryPolicy, RetryTimer};
+use crate::parts::sequence_ring::SequenceRing;
+use crate::parts::token_bucket::TokenBucket;
+use crate::policy::pulls;
 
 /// Schedule of the copy NACKs to a sender.
 const RETRY_POLICY: RetryPolicy = RetryPolicy { requests_max: COPY_NACKS_MAX, backoff: Backoff::Constant };
@@ -66,6 +75,11 @@ impl CopyTracker {
         CopyStatus::New
     }
 
+    /// Records the number of a copy of a flow whose copies are no sequence, to expand later ones.
+    pub(crate) fn skip_to(&mut self, sequence: SequenceNumber) {
+        self.highest = Some(self.highest.map_or(sequence, |highest| highest.max(sequence)));
+    }
+
     fn advance(&mut self, highest: SequenceNumber, sequence: SequenceNumber, now: Time) {
         let ahead = sequence.number() - highest.number();
         let shift = u32::try_from(ahead).unwrap_or(u32::MAX);
@@ -98,6 +112,95 @@ impl CopyTracker {
             (range.first..range.end()).map(SequenceNumber::new).for_each(&mut send_nack);
         }
     }
+}
+
+/// A copy that an egress relay may request. The record is small, because there are many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BufferedCopy {
+    pub(super) packet: Handle,
+    /// True if the relay forwarded the copy when it arrived.
+    pub(super) is_relayed: bool,
+}
+
+/// Parameters of a copy NACK: the egress relay that sent it, and the flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopyRequester {
+    /// Round-trip time to the egress relay.
+    pub(super) round_trip: Duration,
+    /// Number of the flow's next hops.
+    pub(super) path_count: u8,
+    /// True if the flow may use more memory to record retransmissions.
+    pub(super) has_capacity: bool,
+}
+
+/// Stored copies of one flow, and their retransmissions to egress relays.
+#[derive(Debug)]
+pub(crate) struct RelayedCopies {
+    pub(super) buffered: SequenceRing<BufferedCopy>,
+    retransmissions: Retransmissions,
+    /// Retransmission budget, refilled at the flow's rate. It limits an egress relay that requests
+    /// everything.
+    budget: TokenBucket<Bytes>,
+}
+
+impl RelayedCopies {
+    pub(super) fn new(rate: Rate, now: Time) -> Self {
+        let burst = rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX);
+        let budget = TokenBucket::of_bytes(rate, burst, now);
+        let retransmissions = Retransmissions::new(RELAYED_COPY_REACH, RELAYED_COPY_RETENTION);
+        Self { buffered: SequenceRing::new(RELAYED_COPY_REACH), retransmissions, budget }
+    }
+
+    /// Returns the memory of the records of stored copies and retransmissions, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        size_of::<Self>() as u64 + self.buffered.bytes() + self.retransmissions.bytes()
+    }
+
+    /// Returns a stored copy that may still be useful for an egress relay, and the time at which
+    /// the relay forwarded it, if it did.
+    pub(super) fn useful_copy(
+        &self,
+        number: u64,
+        (service, useful_for): (Service, Duration),
+        log: &PacketBuffer,
+        now: Time,
+    ) -> Option<(Handle, Option<Time>)> {
+        let stored = self.buffered.get(number).filter(|stored| log.get(stored.packet, now).is_some())?;
+        let received_at = log.stored_at(stored.packet)?;
+        let useful_for = useful_for.min(retention(service, stored.is_relayed));
+        let is_useful = received_at.saturating_add(useful_for) >= now;
+        is_useful.then_some((stored.packet, stored.is_relayed.then_some(received_at)))
+    }
+
+    /// Decides if the relay retransmits a copy to an egress relay. If so, counts the retransmission
+    /// and charges it to the budget.
+    pub(super) fn decide_retransmit(
+        &mut self,
+        number: u64,
+        (packet, relayed_at): (Handle, Option<Time>),
+        requester: CopyRequester,
+        now: Time,
+    ) -> RetransmitDecision {
+        let CopyRequester { round_trip, path_count, has_capacity } = requester;
+        let count_max = RELAYED_COPY_NACKS_MAX * path_count;
+        let decision =
+            self.retransmissions.decide(number, relayed_at, round_trip, (count_max, has_capacity), now);
+        if decision != RetransmitDecision::Retransmit {
+            return decision;
+        }
+        if !self.budget.try_consume(Bytes::from(packet.bytes()), now) {
+            return RetransmitDecision::Refused;
+        }
+        self.retransmissions.record(number, now);
+        decision
+    }
+}
+
+/// Returns the time for which a copy is stored for requests of egress relays.
+///
+/// An egress relay that misses a packet of a coded flow has requested it within a shorter time.
+pub(super) const fn retention(service: Service, is_relayed: bool) -> Duration {
+    if is_relayed || pulls(service) { RELAYED_COPY_RETENTION } else { CODED_RETENTION }
 }
 
 #[cfg(test)]

@@ -9,11 +9,10 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::{Alias, FlowKey, TenantId};
 
 use super::super::flow_memory::{FlowMemory, Holder, MemoryUse};
-use super::copies::CopyTracker;
+use super::copies::{CopyTracker, RelayedCopies};
 use super::grant_policers::{GrantPolicer, PolicerSlot};
 use super::group::{GroupKey, RelayPeerId};
-use super::relayed_copies::RelayedCopies;
-use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_RELAYS_MAX};
+use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_RELAYS_MAX, PULLED_FIRST_COPIES};
 use crate::outbox::Owner;
 use crate::parts::batcher::{BatchedFlow, CodingClass};
 use crate::parts::block_encoder::BlockEncoder;
@@ -99,6 +98,8 @@ pub(crate) struct IngressFlowState {
     pub(crate) block: Option<BlockEncoder>,
     /// Copies stored for requests of egress relays; allocated at first use.
     pub(crate) relayed_copies: Option<Box<RelayedCopies>>,
+    /// Number of first copies of a pulled flow that the relay still forwards without a request.
+    first_copies: u8,
     pub(crate) last_used: Time,
 }
 
@@ -139,6 +140,7 @@ impl IngressFlow {
                 copies: CopyTracker::new(),
                 block: None,
                 relayed_copies: None,
+                first_copies: PULLED_FIRST_COPIES,
                 last_used: now,
             })
         });
@@ -162,6 +164,13 @@ impl IngressFlow {
 }
 
 impl IngressFlowState {
+    /// Counts a copy, and returns true if it is one of the first since the flow was idle.
+    pub(super) const fn count_first_copy(&mut self) -> bool {
+        let is_first = self.first_copies > 0;
+        self.first_copies = self.first_copies.saturating_sub(1);
+        is_first
+    }
+
     /// Returns the time of the flow's next timer: a block's deadline, a copy NACK, or the idle
     /// check.
     pub(crate) fn wake_at(&self) -> Time {

@@ -17,6 +17,7 @@
 //! | `group` | coding groups and their batches |
 //! | `path_outage` | flows with an outage of their direct path |
 //! | `relayed_copies` | copies forwarded to egress relays, and their retransmission |
+//! | `sink` | copies that arrive and leave, and the outputs of the ingress half |
 
 mod copies;
 mod counters;
@@ -25,6 +26,7 @@ mod grant_policers;
 mod group;
 mod path_outage;
 mod relayed_copies;
+mod sink;
 
 use alloc::vec::Vec;
 
@@ -32,7 +34,7 @@ use arrayvec::ArrayVec;
 use byway_code::{Engine, prefetch_value};
 use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair, Refusal};
-use byway_wire::{Alias, CODED_OVERHEAD, Ecn, FlowKey, SequenceNumber, Service, TenantId};
+use byway_wire::{CODED_OVERHEAD, FlowKey, SequenceNumber, Service, TenantId};
 
 pub(crate) use copies::CopyStatus;
 pub use counters::IngressCounters;
@@ -41,73 +43,24 @@ pub(crate) use grant_policers::GrantPolicer;
 pub(crate) use group::{ClosedBatch, CoveredPacket, GroupKey, RelayPeerId};
 
 use super::flow_memory::{FlowMemory, Holder};
-use flow::IngressFlow;
+use flow::{IngressFlow, IngressFlowState};
 use grant_policers::GrantPolicers;
 use group::{BatchNumbers, CodingGroup};
 pub(crate) use path_outage::PathOutage;
 use path_outage::PathOutages;
+pub(crate) use sink::{ArrivingCopy, OutgoingCopy, Sink};
 
 use crate::growth;
 use crate::limits::{
     CODED_BYTES_MAX, COPY_RETENTION, EGRESS_RELAYS_MAX, GROUP_SHAPES_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX,
     RELAYED_COPY_RETENTION,
 };
-use crate::outbox::Owner;
 use crate::parts::batcher::{BatchPacket, BatchedFlow};
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::retry::retry_interval;
 use crate::parts::timers::{TimerKey, Timers};
-
-/// A copy that arrives from its sender.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ArrivingCopy<'a> {
-    pub(crate) sequence_low: u32,
-    pub(crate) coded: &'a [u8],
-    /// True if its sender marked it as sent again after a copy NACK.
-    pub(crate) is_resent: bool,
-    /// ECN field of the IP packet in which it arrived.
-    pub(crate) ecn: Ecn,
-}
-
-/// Outputs of the ingress half, which the relay implements.
-pub(crate) trait Sink {
-    /// Returns the digest of a packet's coded bytes, if the egress relay wants digests.
-    fn digest(
-        &mut self,
-        peer: RelayPeerId,
-        alias: Alias,
-        sequence: SequenceNumber,
-        coded: &[u8],
-    ) -> Option<[u8; 4]>;
-    /// Sends a closed batch's repair packets to its egress relay.
-    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>);
-    /// Sends a repair packet of a flow's in-stream block to an egress relay.
-    fn send_in_stream(&mut self, peer: RelayPeerId, owner: Owner, repair: &InStreamRepair<'_>);
-    /// Forwards a copy to a next hop, with its ECN mark. With `is_forwarded`, the next hop delivers
-    /// the copy; otherwise it stores it. Returns `true` if the copy may be lost, because it goes to
-    /// another relay.
-    fn relay_copy(
-        &mut self,
-        next_hop: NextHop,
-        owner: Owner,
-        sequence: SequenceNumber,
-        coded: &[u8],
-        ecn: Ecn,
-        is_forwarded: bool,
-    ) -> bool;
-    /// Sends a copy to the flow's receivers at this relay, in place of their sender. Returns their
-    /// number.
-    fn send_duplicates(
-        &mut self,
-        flow: &Registration,
-        sequence: SequenceNumber,
-        coded: &[u8],
-        ecn: Ecn,
-    ) -> u64;
-    /// Sends a copy NACK for one sequence number to the flow's sender.
-    fn request_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
-}
+use crate::policy::{pulls, retransmits};
 
 /// The ingress half of a relay: codes, stores or forwards copies from nearby senders.
 #[derive(Debug)]
@@ -274,9 +227,9 @@ impl Ingress {
     /// Records the begin or end of an outage of a flow's direct path. A flow with several next hops
     /// is never forwarded for that.
     pub(crate) fn set_outage(&mut self, slot: FlowSlot, outage: PathOutage, now: Time) {
-        let flow = self.flow(slot).filter(|flow| flow.next_hops.len() == 1);
-        if let Some(group) = flow.map(|flow| flow.registration.group) {
-            self.outages.set(group, slot, outage, now);
+        if let Some(flow) = self.flow(slot).filter(|flow| flow.next_hops.len() == 1) {
+            let (group, service) = (flow.registration.group, flow.registration.service);
+            self.outages.set((group, slot), service, outage, now);
         }
     }
 
@@ -329,23 +282,44 @@ impl Ingress {
         match flow.registration.service {
             Service::Internet => {}
             Service::Coding => {
-                // A packet that is certainly lost would use up one repair packet of its batch.
-                // Forwarding it whole costs no more bytes, and leaves all repair packets to the
-                // other flows.
-                let has_receiver = flow.next_hops.iter().any(|next_hop| next_hop.has_receiver);
-                if has_receiver && self.outages.relays_flow(flow.registration.group, slot, now) {
-                    self.relay_copy(slot, sequence, (coded, ecn), sink, now);
-                } else if has_receiver {
-                    self.buffer_copy(slot, sequence, coded, false, now);
-                }
+                self.relay_or_buffer_copy(slot, sequence, copy, sink, now);
                 self.add_to_block(slot, sequence, coded, sink, now);
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }
-            Service::Caching | Service::Forwarding | Service::Both => {
-                self.relay_copy(slot, sequence, (coded, ecn), sink, now);
+            Service::Pull => self.relay_or_buffer_copy(slot, sequence, copy, sink, now),
+            Service::Caching | Service::Forwarding | Service::Both | Service::Retransmission => {
+                self.relay_copy(slot, sequence, copy, sink, now);
             }
         }
         self.schedule(slot);
+    }
+
+    /// Forwards a copy whole if its flow has an outage, or is pulled and begins. Stores it
+    /// otherwise, until an egress relay fetches it.
+    ///
+    /// A packet that is certainly lost would use up one repair packet of its batch. Forwarding it
+    /// whole costs no more bytes, and leaves all repair packets to the other flows.
+    fn relay_or_buffer_copy(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        copy: &ArrivingCopy<'_>,
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
+        let (group, has_receiver) =
+            (flow.registration.group, flow.next_hops.iter().any(|next_hop| next_hop.has_receiver));
+        // A receiver that has no packet of the flow yet sends no NACK. The egress relay's tail-loss
+        // hint covers the first copies.
+        let is_first = has_receiver
+            && pulls(flow.registration.service)
+            && flow.active_mut().is_some_and(IngressFlowState::count_first_copy);
+        if is_first || (has_receiver && self.outages.relays_packet(group, slot, now)) {
+            self.relay_copy(slot, sequence, copy, sink, now);
+        } else if has_receiver {
+            self.buffer_copy(slot, sequence, copy.coded, false, now);
+        }
     }
 
     /// Charges a copy to its flow and grant. Returns its sequence number; `None` to discard it.
@@ -362,9 +336,17 @@ impl Ingress {
             self.counters.copies_beyond_rate += 1;
             return None;
         }
+        let is_on_request = retransmits(flow.registration.service);
         let active = flow.activate(engine, &mut self.memory, now);
         let sequence = active.copies.full_sequence(sequence_low);
-        match active.copies.on_copy(sequence, now) {
+        let status = if is_on_request {
+            // The sender may send any packet, and the same one again.
+            active.copies.skip_to(sequence);
+            CopyStatus::New
+        } else {
+            active.copies.on_copy(sequence, now)
+        };
+        match status {
             CopyStatus::New => {
                 self.counters.copies += 1;
                 self.counters.copies_bytes += coded.len() as u64;

@@ -2,10 +2,14 @@
 
 use alloc::collections::BTreeMap;
 
-use byway_units::Time;
+use byway_units::{Duration, Time};
 
-use super::{FlowSlot, GroupKey};
-use crate::limits::{OUTAGE_BELIEVED_FOR, OUTAGE_FORWARDING_MAX, OUTAGE_PERIOD};
+use super::flow::FlowSlot;
+use super::group::GroupKey;
+use crate::limits::{COPY_RETENTION, OUTAGE_BELIEVED_FOR, OUTAGE_FORWARDING_MAX};
+use crate::parts::forwarding_allowance::ForwardingAllowance;
+use crate::policy::pulls;
+use byway_wire::Service;
 
 /// Report that a flow's direct path has an outage, or that the outage ended (`is_active` is false).
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +19,25 @@ pub(crate) struct PathOutage {
     pub(crate) by_sender: bool,
 }
 
+impl PathOutage {
+    /// Returns the time for which the report is valid.
+    ///
+    /// A report of the sender is valid for as long as the relay may forward, because the sender
+    /// also reports the end. An egress relay repeats its report while copies reach it. A pulled
+    /// flow may pause before it does, so its report is valid until the flow counts as idle.
+    const fn valid_for(self, service: Service) -> Duration {
+        match (self.by_sender, pulls(service)) {
+            (true, _) => OUTAGE_FORWARDING_MAX,
+            (false, true) => COPY_RETENTION,
+            (false, false) => OUTAGE_BELIEVED_FOR,
+        }
+    }
+}
+
 /// Outage reports in force for one flow.
 #[derive(Clone, Copy, Debug)]
 struct OutageRecord {
-    /// Begin of the first outage in the current [`OUTAGE_PERIOD`].
-    began_at: Time,
+    allowance: ForwardingAllowance,
     /// Time until which the egress relay's report is valid.
     until: Time,
     /// Time until which the sender's report is valid. Until then, the sender may send fewer source
@@ -28,18 +46,23 @@ struct OutageRecord {
 }
 
 impl OutageRecord {
-    /// True if the relay forwards the flow's packets whole: a report is valid, and the outage does
-    /// not exceed [`OUTAGE_FORWARDING_MAX`].
+    /// True if a report is valid.
+    fn is_reported(&self, now: Time) -> bool {
+        now < self.until.max(self.until_by_sender)
+    }
+
+    /// True if the relay forwards the flow's packets whole: a report is valid, and the allowance is
+    /// not used up.
     fn is_relayed(&self, now: Time) -> bool {
-        now < self.until.max(self.until_by_sender) && now < self.began_at + OUTAGE_FORWARDING_MAX
+        self.is_reported(now) && self.allowance.is_left(now)
     }
 }
 
 /// Flows with an outage of their direct path, by coding group.
 ///
 /// A receiver may report false outages. The relay therefore forwards its flow for a quarter of the
-/// time at most. While it does, it sends no in-stream repair packets for any flow of the coding
-/// group, which compensates for the bytes.
+/// time at most (see [`ForwardingAllowance`]). While it does, it sends no in-stream repair packets
+/// for any flow of the coding group, which compensates for the bytes.
 #[derive(Debug, Default)]
 pub(super) struct PathOutages(BTreeMap<(Option<GroupKey>, FlowSlot), OutageRecord>);
 
@@ -47,23 +70,23 @@ impl PathOutages {
     /// Records a report that an outage of a flow's direct path began or ended. An end without a
     /// known outage is ignored.
     ///
-    /// A report of an egress relay is valid for [`OUTAGE_BELIEVED_FOR`]. A report of the sender is
-    /// valid for as long as the relay may forward, because the sender also reports the end. Neither
-    /// report ends the other: the sender learns later than the egress relay that the path delivers
-    /// again.
-    pub(super) fn set(&mut self, group: Option<GroupKey>, flow: FlowSlot, outage: PathOutage, now: Time) {
-        let PathOutage { is_active, by_sender } = outage;
-        let valid_for = if by_sender { OUTAGE_FORWARDING_MAX } else { OUTAGE_BELIEVED_FOR };
-        if !is_active && !self.0.contains_key(&(group, flow)) {
+    /// A report of an egress relay and one of the sender do not end each other: the sender learns
+    /// later than the egress relay that the path delivers again.
+    pub(super) fn set(
+        &mut self,
+        (group, flow): (Option<GroupKey>, FlowSlot),
+        service: Service,
+        outage: PathOutage,
+        now: Time,
+    ) {
+        if !outage.is_active && !self.0.contains_key(&(group, flow)) {
             return;
         }
-        let no_outage = OutageRecord { began_at: now, until: now, until_by_sender: now };
+        let allowance = ForwardingAllowance::new(now);
+        let no_outage = OutageRecord { allowance, until: now, until_by_sender: now };
         let record = self.0.entry((group, flow)).or_insert(no_outage);
-        let until = if by_sender { &mut record.until_by_sender } else { &mut record.until };
-        *until = if is_active { (*until).max(now + valid_for) } else { now };
-        if is_active && record.began_at + OUTAGE_PERIOD <= now {
-            record.began_at = now;
-        }
+        let until = if outage.by_sender { &mut record.until_by_sender } else { &mut record.until };
+        *until = if outage.is_active { (*until).max(now + outage.valid_for(service)) } else { now };
     }
 
     /// Removes the outage reports of a flow.
@@ -72,8 +95,15 @@ impl PathOutages {
     }
 
     /// True if the relay forwards a flow's packets because of an outage.
-    pub(super) fn relays_flow(&self, group: Option<GroupKey>, flow: FlowSlot, now: Time) -> bool {
+    fn relays_flow(&self, group: Option<GroupKey>, flow: FlowSlot, now: Time) -> bool {
         self.0.get(&(group, flow)).is_some_and(|outage| outage.is_relayed(now))
+    }
+
+    /// True if the relay forwards a packet of the flow because of an outage. It is charged to the
+    /// flow's allowance.
+    pub(super) fn relays_packet(&mut self, group: Option<GroupKey>, flow: FlowSlot, now: Time) -> bool {
+        let outage = self.0.get_mut(&(group, flow)).filter(|outage| outage.is_reported(now));
+        outage.is_some_and(|outage| outage.allowance.try_forward(now))
     }
 
     /// True if the relay forwards packets of this flow, or of another one of its group, because of

@@ -3,128 +3,15 @@
 
 use alloc::boxed::Box;
 
-use byway_units::{Bytes, Duration, Rate, Time};
+use byway_units::{Duration, Time};
 use byway_wire::{Ecn, Ranges, SequenceNumber, Service};
 
+use super::copies::{BufferedCopy, CopyRequester, RelayedCopies, retention};
 use super::flow::{FlowSlot, IngressFlowState};
-use super::{Ingress, RelayPeerId, Sink};
-use crate::limits::{
-    CODED_RETENTION, COPY_BURST, RELAYED_COPY_NACKS_MAX, RELAYED_COPY_REACH, RELAYED_COPY_RETENTION,
-};
-use crate::parts::packet_buffer::{Handle, PacketBuffer};
-use crate::parts::sequence_ring::SequenceRing;
-use crate::parts::token_bucket::TokenBucket;
-use crate::policy::forwards;
-
-/// A copy that an egress relay may request. The record is small, because there are many.
-#[derive(Clone, Copy, Debug)]
-struct BufferedCopy {
-    packet: Handle,
-    /// True if the relay forwarded the copy when it arrived.
-    is_relayed: bool,
-}
-
-/// Retransmissions of a copy. Few packets have any.
-#[derive(Clone, Copy, Debug)]
-struct Retransmission {
-    /// Number of retransmissions, over all next hops of the flow.
-    count: u8,
-    last: Time,
-}
-
-/// Parameters of a copy NACK: the egress relay that sent it, and the flow.
-#[derive(Clone, Copy, Debug)]
-struct CopyRequester {
-    /// Round-trip time to the egress relay.
-    round_trip: Duration,
-    /// Time from a copy's arrival at this relay after which a retransmission is too late for the
-    /// receiver.
-    useful_for: Duration,
-    /// Number of the flow's next hops.
-    path_count: u8,
-    /// True if the flow may use more memory to record retransmissions.
-    has_capacity: bool,
-}
-
-/// Decision on an egress relay's request for one copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RetransmitDecision {
-    Retransmit(Handle),
-    /// An earlier transmission may still be in flight.
-    InFlight,
-    Refused,
-    Expired,
-}
-
-/// Stored copies of one flow, and their retransmissions to egress relays.
-#[derive(Debug)]
-pub(crate) struct RelayedCopies {
-    buffered: SequenceRing<BufferedCopy>,
-    retransmissions: Option<Box<SequenceRing<Retransmission>>>,
-    /// Retransmission budget, refilled at the flow's rate. It limits an egress relay that requests
-    /// everything.
-    budget: TokenBucket<Bytes>,
-}
-
-impl RelayedCopies {
-    fn new(rate: Rate, now: Time) -> Self {
-        let burst = rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX);
-        let budget = TokenBucket::of_bytes(rate, burst, now);
-        Self { buffered: SequenceRing::new(RELAYED_COPY_REACH), retransmissions: None, budget }
-    }
-
-    /// Returns the memory of the records of stored copies and retransmissions, in bytes.
-    fn bytes(&self) -> u64 {
-        let retransmissions = self
-            .retransmissions
-            .as_ref()
-            .map_or(0, |retransmissions| size_of_val(&**retransmissions) as u64 + retransmissions.bytes());
-        size_of::<Self>() as u64 + self.buffered.bytes() + retransmissions
-    }
-
-    /// Decides if the relay retransmits a copy to an egress relay. If so, counts the retransmission
-    /// and charges it to the budget.
-    fn decide_retransmit(
-        &mut self,
-        number: u64,
-        requester: CopyRequester,
-        log: &PacketBuffer,
-        now: Time,
-    ) -> RetransmitDecision {
-        let CopyRequester { round_trip, useful_for, path_count, has_capacity } = requester;
-        let stored = self.buffered.get(number).filter(|stored| log.get(stored.packet, now).is_some());
-        let received_at = stored.and_then(|stored| log.stored_at(stored.packet));
-        let Some((BufferedCopy { packet, is_relayed }, received_at)) = stored.zip(received_at) else {
-            return RetransmitDecision::Expired;
-        };
-        let useful_for = if is_relayed { useful_for } else { useful_for.min(CODED_RETENTION) };
-        if received_at.saturating_add(useful_for) < now {
-            return RetransmitDecision::Expired;
-        }
-        let resent = self.retransmissions.as_ref().and_then(|resent| resent.get(number));
-        let last = resent.map(|resent| resent.last).or_else(|| is_relayed.then_some(received_at));
-        // Measured round trips may be outdated; the margin of an eighth allows for that.
-        if last.is_some_and(|last| last + (round_trip - round_trip / 8) > now) {
-            return RetransmitDecision::InFlight;
-        }
-        let count = resent.map_or(0, |resent| resent.count);
-        let is_past = |before: Retransmission| before.last + RELAYED_COPY_RETENTION < now;
-        let can_record = has_capacity
-            || self.retransmissions.as_ref().is_some_and(|resent| resent.has_slot(number, is_past));
-        if !can_record {
-            return RetransmitDecision::Refused;
-        }
-        if count >= RELAYED_COPY_NACKS_MAX * path_count
-            || !self.budget.try_consume(Bytes::from(packet.bytes()), now)
-        {
-            return RetransmitDecision::Refused;
-        }
-        let resent =
-            self.retransmissions.get_or_insert_with(|| Box::new(SequenceRing::new(RELAYED_COPY_REACH)));
-        resent.insert_over(number, Retransmission { count: count + 1, last: now }, is_past);
-        RetransmitDecision::Retransmit(packet)
-    }
-}
+use super::{ArrivingCopy, Ingress, OutgoingCopy, RelayPeerId, Sink};
+use crate::limits::RELAYED_COPY_REACH;
+use crate::parts::retransmissions::RetransmitDecision;
+use crate::policy::{forwards, retransmits};
 
 impl Ingress {
     /// Forwards a copy, and stores it for retransmission. It stores no forwarded copies of a flow
@@ -133,16 +20,19 @@ impl Ingress {
         &mut self,
         slot: FlowSlot,
         sequence: SequenceNumber,
-        (coded, ecn): (&[u8], Ecn),
+        copy: &ArrivingCopy<'_>,
         sink: &mut impl Sink,
         now: Time,
     ) {
+        let ArrivingCopy { coded, ecn, is_resent, .. } = *copy;
         let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
-        let (is_forwarded, owner) = (forwards(flow.registration.service), flow.registration.owner());
+        let (service, owner) = (flow.registration.service, flow.registration.owner());
+        let is_resent = is_resent && retransmits(service);
+        let outgoing = OutgoingCopy { coded, ecn, is_forwarded: forwards(service), is_resent };
         let (mut hop_count, mut may_be_lost) = (0, false);
         for next_hop in flow.next_hops.iter().filter(|next_hop| next_hop.has_receiver) {
             hop_count += 1;
-            may_be_lost |= sink.relay_copy(*next_hop, owner, sequence, coded, ecn, is_forwarded);
+            may_be_lost |= sink.relay_copy(*next_hop, owner, sequence, &outgoing);
         }
         self.counters.uncovered_unknown += u64::from(hop_count == 0);
         self.counters.copies_relayed += hop_count;
@@ -155,7 +45,7 @@ impl Ingress {
     }
 
     /// Forwards the stored copies that arrived before an egress relay knew the flow, unless the
-    /// latency budget has passed. It does nothing for coded flows.
+    /// latency budget has passed. It does nothing for coded and pulled flows.
     pub(crate) fn relay_buffered_copies(
         &mut self,
         slot: FlowSlot,
@@ -171,7 +61,7 @@ impl Ingress {
             flow.next_hops.iter().find(|next_hop| next_hop.peer == peer && next_hop.has_receiver).copied();
         let (owner, budget) = (flow.registration.owner(), flow.registration.latency_budget);
         let relayed_copies = flow.active_mut().and_then(|active| active.relayed_copies.as_deref_mut());
-        let passes_on = matches!(service, Service::Caching | Service::Forwarding | Service::Both);
+        let passes_on = !matches!(service, Service::Internet | Service::Coding | Service::Pull);
         let (Some(next_hop), Some(relayed_copies), true) = (next_hop, relayed_copies, passes_on) else {
             return;
         };
@@ -188,7 +78,9 @@ impl Ingress {
                 self.counters.copies_relayed += 1;
                 self.counters.copies_relayed_bytes += coded.len() as u64;
                 let sequence = SequenceNumber::new(number);
-                sink.relay_copy(next_hop, owner, sequence, coded, Ecn::NotCapable, forwards(service));
+                let (ecn, is_forwarded) = (Ecn::NotCapable, forwards(service));
+                let copy = OutgoingCopy { coded, ecn, is_forwarded, is_resent: false };
+                sink.relay_copy(next_hop, owner, sequence, &copy);
             }
         }
     }
@@ -204,7 +96,7 @@ impl Ingress {
         now: Time,
     ) {
         let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
-        let rate = flow.registration.rate;
+        let (rate, flow_service) = (flow.registration.rate, flow.registration.service);
         let Some((packet, active)) = self.log.push(coded, now).zip(flow.active_mut()) else {
             return;
         };
@@ -220,8 +112,7 @@ impl Ingress {
         let IngressFlowState { memory, relayed_copies: Some(relayed_copies), .. } = active else {
             return;
         };
-        // Within this time, an egress relay that misses a packet of a coded flow has requested it.
-        let retention = if is_relayed { RELAYED_COPY_RETENTION } else { CODED_RETENTION };
+        let retention = retention(flow_service, is_relayed);
         let before = relayed_copies.buffered.bytes();
         // The ring calls this closure only if the copy's slot is occupied and the ring would grow.
         let is_past = |stored: BufferedCopy| {
@@ -255,7 +146,8 @@ impl Ingress {
         // The estimate takes the receiver as far from its relay as the sender from this one.
         let useful_for = flow.registration.latency_budget.saturating_sub(flow.round_trip + round_trip / 2);
         let path_count = u8::try_from(flow.next_hops.len()).expect("a flow has few next hops");
-        let (is_forwarded, owner) = (forwards(flow.registration.service), flow.registration.owner());
+        let (service, owner) = (flow.registration.service, flow.registration.owner());
+        let is_forwarded = forwards(service);
         let state =
             flow.active_mut().and_then(|IngressFlowState { memory, copies, relayed_copies, .. }| {
                 self.memory.refresh_capacity(memory);
@@ -264,8 +156,7 @@ impl Ingress {
         let (Some(next_hop), Some((memory, copies, relayed_copies))) = (next_hop, state) else {
             return;
         };
-        let requester =
-            CopyRequester { round_trip, useful_for, path_count, has_capacity: memory.has_capacity() };
+        let requester = CopyRequester { round_trip, path_count, has_capacity: memory.has_capacity() };
         let before = relayed_copies.bytes();
         let highest = relayed_copies.buffered.highest().unwrap_or(0);
         let oldest = highest.saturating_sub(RELAYED_COPY_REACH as u64);
@@ -273,17 +164,22 @@ impl Ingress {
             let first = copies.full_sequence(range.first_low()).number();
             let last = first.saturating_add(u64::from(range.length()) - 1);
             for number in first.max(oldest)..=last.min(highest) {
-                match relayed_copies.decide_retransmit(number, requester, &self.log, now) {
-                    RetransmitDecision::Retransmit(packet) => {
-                        let coded = self.log.get(packet, now).expect("the packet is stored");
+                let Some(stored) = relayed_copies.useful_copy(number, (service, useful_for), &self.log, now)
+                else {
+                    self.counters.retransmits_expired += 1;
+                    continue;
+                };
+                match relayed_copies.decide_retransmit(number, stored, requester, now) {
+                    RetransmitDecision::Retransmit => {
+                        let coded = self.log.get(stored.0, now).expect("the packet is stored");
                         self.counters.retransmitted += 1;
                         self.counters.retransmitted_bytes += coded.len() as u64;
-                        let sequence = SequenceNumber::new(number);
-                        sink.relay_copy(next_hop, owner, sequence, coded, Ecn::NotCapable, is_forwarded);
+                        let copy =
+                            OutgoingCopy { coded, ecn: Ecn::NotCapable, is_forwarded, is_resent: false };
+                        sink.relay_copy(next_hop, owner, SequenceNumber::new(number), &copy);
                     }
                     RetransmitDecision::InFlight => {}
                     RetransmitDecision::Refused => self.counters.retransmits_refused += 1,
-                    RetransmitDecision::Expired => self.counters.retransmits_expired += 1,
                 }
             }
         }

@@ -384,7 +384,8 @@ fn a_receiver_of_two_hundred_flows_with_an_outage_of_three_seconds_is_served_to_
         for (slot, sequence_low) in slots.iter().flat_map(|slot| copies.clone().map(move |low| (*slot, low)))
         {
             let (coded, ecn) = (&[7; 60], Ecn::NotCapable);
-            let copy = RelayedCopy { sequence_low, coded, ecn, is_forwarded: false, source: None };
+            let copy =
+                RelayedCopy { sequence_low, coded, ecn, is_forwarded: false, is_resent: false, source: None };
             harness.relay.egress.on_relayed_copy(&[slot], &copy, harness.now, &mut harness.relay.actions);
         }
         for begun in asked_after.iter().filter_map(|after| step.checked_sub(*after)).filter(|step| *step < 60)

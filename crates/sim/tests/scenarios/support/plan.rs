@@ -148,7 +148,7 @@ impl Plan {
                 tenant: TenantId::new(1),
                 sharing: false,
                 rate: KilobitsPerSecond::new(100_000),
-                services: Services::from_bits(0b1_1111),
+                services: Services::ALL,
                 not_after_unix_seconds: u64::MAX,
             },
             number_of: None,

@@ -308,3 +308,85 @@ fn a_relay_that_does_not_follow_up_waits() {
     advance(&mut harness, 150);
     assert_eq!((harness.drain_actions(), fetched(&mut harness)), (Vec::new(), Vec::new()));
 }
+
+/// A pulled flow, from whose ingress relay a copy takes 80 ms to request.
+fn pulled(harness: &mut EgressHarness) -> FlowSlot {
+    harness.egress.set_ingress_round_trip(relayed_copies::COPY_SOURCE.ingress, ms(80));
+    harness.flow(Service::Pull)
+}
+
+/// Returns the numbers of the copies that are requested from the ingress relay now.
+fn pulled_now(harness: &mut EgressHarness) -> Vec<u32> {
+    harness.copy_nacks().into_iter().flat_map(|(_, numbers)| numbers).collect()
+}
+
+#[test]
+fn what_the_receiver_of_a_pulled_flow_misses_is_fetched_and_sent_once() {
+    let mut harness = EgressHarness::new();
+    let flow = pulled(&mut harness);
+    harness.nack(flow, 100_000, 100_002);
+    assert_eq!(pulled_now(&mut harness), [100_000, 100_001, 100_002]);
+    harness.advance(60);
+    harness.nack(flow, 100_000, 100_002);
+    assert_eq!(pulled_now(&mut harness), [], "they are on their way");
+    harness.advance(20);
+    harness.relay_copy(flow, 100_001);
+    assert_eq!(harness.drain_actions(), [caught(flow, 100_001)]);
+    harness.advance(50);
+    assert_eq!(pulled_now(&mut harness), [100_000, 100_002], "after one and a half round trips");
+    harness.advance(130);
+    assert_eq!(pulled_now(&mut harness), [], "twice are enough");
+    harness.advance(100);
+    harness.nack(flow, 100_000, 100_000);
+    assert_eq!(pulled_now(&mut harness), [100_000], "unless the receiver asks again");
+    assert_eq!(harness.egress.counters.fetched, 4);
+}
+
+#[test]
+fn copies_of_a_pulled_flow_that_cannot_be_in_time_are_not_fetched() {
+    for (repair_lifetime, expected) in [(130, 0), (131, 1)] {
+        let mut harness = EgressHarness::new();
+        let flow = pulled(&mut harness);
+        harness.repair_lifetime = ms(repair_lifetime);
+        harness.nack(flow, 5, 5);
+        assert_eq!(pulled_now(&mut harness).len(), expected, "{repair_lifetime}: the receiver is 50 ms away");
+    }
+}
+
+#[test]
+fn after_a_lasting_silence_all_copies_of_a_pulled_flow_are_fetched_and_forwarded() {
+    let mut harness = EgressHarness::new();
+    let flow = pulled(&mut harness);
+    harness.nack_open_ended(flow, 40);
+    assert_eq!(pulled_now(&mut harness), []);
+    harness.advance(34);
+    assert_eq!(pulled_now(&mut harness), [], "half of what 200 - 80 - 50 ms leave");
+    harness.advance(1);
+    let request = harness.egress.next_copy_request(harness.now).expect("it is due");
+    assert_eq!(request.open_ended_flow(), Some(flow));
+    assert!(request.missing.ranges().numbers_low().eq(40..296));
+    harness.egress.schedule_copy_retry(&request, ms(80), harness.now);
+    harness.relay_copy(flow, 40);
+    assert_eq!(harness.drain_actions(), [TestAction::SendConfirm { flow, sequence: 40 }]);
+    harness.nack(flow, 40, 40);
+    assert_eq!(harness.drain_actions(), [caught(flow, 40)]);
+    harness.advance(300);
+    harness.relay_copy(flow, 41);
+    let report = |is_active| TestAction::ReportOutage { flow, is_active };
+    assert!(harness.drain_actions().contains(&report(true)), "the report is repeated while copies arrive");
+    harness.ack(flow, 60);
+    assert!(harness.drain_actions().contains(&report(false)));
+}
+
+#[test]
+fn a_silence_that_ends_soon_fetches_nothing_of_a_pulled_flow() {
+    let mut harness = EgressHarness::new();
+    let flow = pulled(&mut harness);
+    harness.nack_open_ended(flow, 40);
+    harness.advance(30);
+    harness.ack(flow, 43);
+    harness.nack(flow, 40, 42);
+    assert_eq!(pulled_now(&mut harness), [40, 41, 42]);
+    harness.advance(30);
+    assert_eq!(pulled_now(&mut harness), []);
+}

@@ -402,9 +402,23 @@ fn what_is_longer_than_any_packet_is_not_kept() {
     let cached_flow = harness.flow(Service::Caching);
     let long = alloc::vec![7; CODED_BYTES_MAX + 1];
     let ecn = Ecn::NotCapable;
-    let copy = RelayedCopy { sequence_low: 0, coded: &long, ecn, is_forwarded: false, source: None };
+    let copy = RelayedCopy {
+        sequence_low: 0,
+        coded: &long,
+        ecn,
+        is_forwarded: false,
+        is_resent: false,
+        source: None,
+    };
     harness.egress.on_relayed_copy(&[cached_flow], &copy, harness.now, &mut harness.actions);
-    let copy = RelayedCopy { sequence_low: 1, coded: &long[1..], ecn, is_forwarded: false, source: None };
+    let copy = RelayedCopy {
+        sequence_low: 1,
+        coded: &long[1..],
+        ecn,
+        is_forwarded: false,
+        is_resent: false,
+        source: None,
+    };
     harness.egress.on_relayed_copy(&[cached_flow], &copy, harness.now, &mut harness.actions);
     harness.send_nack(cached_flow, &[(0, 0)], None, true);
     assert_eq!(harness.drain_actions(), []);

@@ -180,7 +180,7 @@ impl EgressHarness {
         let sequence_low = SequenceNumber::new(sequence).low();
         let coded = packet(flow, sequence);
         let (ecn, is_forwarded) = (Ecn::NotCapable, false);
-        let copy = RelayedCopy { sequence_low, coded: &coded, ecn, is_forwarded, source };
+        let copy = RelayedCopy { sequence_low, coded: &coded, ecn, is_forwarded, is_resent: false, source };
         self.egress.on_relayed_copy(&[flow], &copy, self.now, &mut self.actions);
     }
 
@@ -203,8 +203,8 @@ impl EgressHarness {
         let number = SequenceNumber::new;
         let ranges: Vec<_> = ranges.iter().map(|(first, last)| (number(*first), number(*last))).collect();
         let open_from = open_from.map(number);
-        let request =
-            NackRequest { flow, ranges: &ranges, open_from, certain, repair_lifetime: self.repair_lifetime };
+        let (repair_lifetime, sources) = (self.repair_lifetime, &[relayed_copies::COPY_SOURCE][..]);
+        let request = NackRequest { flow, ranges: &ranges, sources, open_from, certain, repair_lifetime };
         self.egress.on_nack(&request, self.now, &mut self.actions);
     }
 

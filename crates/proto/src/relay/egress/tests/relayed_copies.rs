@@ -5,7 +5,7 @@ use crate::limits::{
     COPY_REORDERING, OUTAGE_AFTER, OUTAGE_BELIEVED_FOR, RELAYED_COPY_GAP_MAX, RELAYED_COPY_GAPS_MAX,
 };
 
-const COPY_SOURCE: CopySource = CopySource { ingress: 3, alias: ALIAS };
+pub(super) const COPY_SOURCE: CopySource = CopySource { ingress: 3, alias: ALIAS };
 const ROUND_TRIP: Duration = ms(80);
 
 impl EgressHarness {
@@ -16,7 +16,7 @@ impl EgressHarness {
     }
 
     /// Returns the copies requested from ingress relays now.
-    fn copy_nacks(&mut self) -> Vec<(CopySource, Vec<u32>)> {
+    pub(super) fn copy_nacks(&mut self) -> Vec<(CopySource, Vec<u32>)> {
         let mut all = Vec::new();
         while let Some(request) = self.egress.next_copy_request(self.now) {
             all.push((request.source, request.missing.ranges().numbers_low().collect()));
@@ -156,7 +156,14 @@ fn what_comes_twice_is_forwarded_once_but_another_packet_with_its_number_is_not_
     harness.relay_copies(flow, [0, 0]);
     assert_eq!((harness.actions.len(), harness.egress.counters.copies_duplicate), (1, 1));
     let (ecn, source) = (Ecn::NotCapable, Some(COPY_SOURCE));
-    let restarted = RelayedCopy { sequence_low: 0, coded: b"begun anew", ecn, is_forwarded: false, source };
+    let restarted = RelayedCopy {
+        sequence_low: 0,
+        coded: b"begun anew",
+        ecn,
+        is_forwarded: false,
+        is_resent: false,
+        source,
+    };
     harness.egress.on_relayed_copy(&[flow], &restarted, harness.now, &mut harness.actions);
     assert_eq!((harness.actions.len(), harness.egress.counters.copies_duplicate), (2, 1));
 }

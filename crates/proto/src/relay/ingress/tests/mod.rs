@@ -112,11 +112,9 @@ impl Sink for RecordingSink {
         next_hop: NextHop,
         _: Owner,
         sequence: SequenceNumber,
-        coded: &[u8],
-        _ecn: Ecn,
-        _is_forwarded: bool,
+        copy: &super::OutgoingCopy<'_>,
     ) -> bool {
-        self.relayed.push((next_hop.alias.number(), sequence.number(), coded.to_vec()));
+        self.relayed.push((next_hop.alias.number(), sequence.number(), copy.coded.to_vec()));
         true
     }
 

@@ -1,0 +1,148 @@
+//! Retransmission: what the sender sends again at its receiver's requests, and how much at most.
+
+use byway_units::Rate;
+use byway_wire::messages::{Silence, SourceNack};
+use byway_wire::{Microseconds, RangeSet};
+
+use super::*;
+use crate::limits::{OUTAGE_FORWARDING_MAX, RESENDS_PER_PACKET_MAX};
+
+impl TestNetwork {
+    /// Returns a network whose flow has retransmission, after its first report.
+    fn resending(settings: &FlowSettings) -> Self {
+        let mut network = Self::new(settings);
+        network.stream(40);
+        network.run(ms(300));
+        network.forget();
+        network
+    }
+
+    fn send_source_nack(&mut self, missing: core::ops::Range<u64>) {
+        let session = self.agents[SENDER].peers[&number(RECEIVER)];
+        let mut ranges = RangeSet::new();
+        assert!(missing.map(SequenceNumber::new).all(|sequence| ranges.insert(sequence)));
+        let nack = SourceNack { flow_key: key(), ranges: ranges.ranges() };
+        self.agents[SENDER].on_source_nack(session, &nack, self.now);
+        self.drain(SENDER);
+    }
+
+    fn send_silence(&mut self, from: u64, elapsed: Duration) {
+        let session = self.agents[SENDER].peers[&number(RECEIVER)];
+        let (from_low, elapsed) = (SequenceNumber::new(from).low(), Microseconds::from_duration(elapsed));
+        let silence = Silence { flow_key: key(), from_low, elapsed, direct: u32::MAX };
+        self.agents[SENDER].on_silence(session, &silence, self.now);
+        self.drain(SENDER);
+    }
+
+    /// Returns the numbers of the packets that the relay received with this role.
+    fn at_relay(&self, wanted: EnvelopeRole) -> Vec<u32> {
+        let numbers = self.relay.observed.iter().filter_map(|(_, _, observed)| match observed {
+            ObservedMessage::Envelope { role, sequence, .. } if *role == wanted => Some(*sequence),
+            _ => None,
+        });
+        numbers.collect()
+    }
+
+    fn source_packets(&self) -> usize {
+        self.sent.iter().filter(|datagram| datagram.source_sequence().is_some()).count()
+    }
+}
+
+fn resent_settings() -> FlowSettings {
+    FlowSettings { rate: Rate::from_megabits_per_second(10), ..settings(Service::Retransmission) }
+}
+
+#[test]
+fn a_packet_is_sent_again_once_in_a_round_trip_and_three_times_at_most() {
+    let mut network = TestNetwork::resending(&FlowSettings { latency_budget: ms(900), ..resent_settings() });
+    for repeated in [0, 20, 60, 120, 180, 240] {
+        network.send_source_nack(38..40);
+        network.run(ms(60 * u64::from(repeated > 0)) + ms(1));
+    }
+    network.run(ms(50));
+    let resent = network.at_relay(EnvelopeRole::ResentCopy);
+    assert_eq!(resent.len(), 2 * usize::from(RESENDS_PER_PACKET_MAX), "{resent:?}");
+    assert_eq!(network.at_relay(EnvelopeRole::Copy), [] as [u32; 0]);
+}
+
+#[test]
+fn what_cannot_be_in_time_is_not_sent_again() {
+    let mut network = TestNetwork::resending(&resent_settings());
+    network.send_source_nack(0..10);
+    network.run(ms(50));
+    assert_eq!(network.at_relay(EnvelopeRole::ResentCopy), [] as [u32; 0]);
+    assert_eq!(network.agents[SENDER].counters().copies_expired, 10);
+}
+
+#[test]
+fn a_receiver_that_requests_everything_gets_the_flows_rate() {
+    let rate = Rate::from_kilobits_per_second(100);
+    let mut network = TestNetwork::resending(&FlowSettings { rate, ..resent_settings() });
+    let began = network.now;
+    let mut bytes = 0;
+    for _ in 0..300 {
+        network.stream(1);
+        let next = network.agents[SENDER].senders[0].next.number();
+        network.send_source_nack(next.saturating_sub(30)..next);
+    }
+    network.run(ms(50));
+    for (_, _, observed) in &network.relay.observed {
+        if let ObservedMessage::Envelope { role: EnvelopeRole::ResentCopy, coded, .. } = observed {
+            bytes += coded.len();
+        }
+    }
+    let elapsed = network.now - began + crate::limits::COPY_BURST;
+    let most = rate.bytes_in(elapsed).expect("it is a short time").count();
+    assert!(bytes as u64 <= most + 2_000 && bytes as u64 >= most / 2, "{bytes} of {most}");
+}
+
+#[test]
+fn a_short_silence_costs_the_packets_that_should_have_arrived() {
+    let mut network = TestNetwork::resending(&resent_settings());
+    network.stream(30);
+    let next = network.agents[SENDER].senders[0].next.number();
+    network.forget();
+    network.send_silence(next - 20, ms(40));
+    network.run(ms(30));
+    let resent = network.at_relay(EnvelopeRole::ResentCopy);
+    assert!(!resent.is_empty() && resent.len() < 20, "{resent:?}");
+    network.stream(5);
+    assert_eq!(network.at_relay(EnvelopeRole::Copy), [] as [u32; 0], "no outage yet");
+}
+
+#[test]
+fn in_an_outage_relays_get_everything_until_the_ack_and_the_direct_path_a_part() {
+    let mut network = TestNetwork::resending(&resent_settings());
+    network.stream(20);
+    network.loses = Box::new(|datagram| datagram.source_sequence().is_some());
+    network.stream(40);
+    assert!(network.at_relay(EnvelopeRole::ResentCopy).len() >= 5);
+    network.forget();
+    network.stream(40);
+    assert_eq!(network.at_relay(EnvelopeRole::Copy).len(), 40);
+    assert!((5..=10).contains(&network.source_packets()), "{}", network.source_packets());
+    network.loses = Box::new(|_| false);
+    network.stream(30);
+    network.run(ms(50));
+    network.forget();
+    network.stream(40);
+    network.run(ms(50));
+    assert_eq!((network.at_relay(EnvelopeRole::Copy).len(), network.source_packets()), (0, 40));
+    assert_eq!(network.got.len(), 40);
+}
+
+#[test]
+fn a_claimed_outage_costs_a_quarter_of_a_minute() {
+    let mut network = TestNetwork::resending(&resent_settings());
+    let began = network.now;
+    let mut copied = 0;
+    while network.now < began + ms(50_000) {
+        let next = network.agents[SENDER].senders[0].next.number();
+        network.send_silence(next, ms(200));
+        network.forget();
+        network.stream(20);
+        copied += network.at_relay(EnvelopeRole::Copy).len() as u64;
+    }
+    let most = OUTAGE_FORWARDING_MAX.as_millis() / 10;
+    assert!((most / 2..=most + 40).contains(&copied), "{copied} of {most}");
+}

@@ -1,0 +1,61 @@
+//! Limits of silences and outages of direct paths.
+
+use byway_units::Duration;
+
+/// Notices that a receiver sends of one silence, because any of its messages may be lost.
+pub const SILENCE_NOTICES: u8 = 3;
+/// Interval between notices of one silence. Even for packets 10 ms apart, the second notice reports
+/// a silence of at least [`COPIES_ONLY_AFTER`].
+pub const SILENCE_REPEAT: Duration = Duration::from_millis(80);
+
+/// Notices of one silence that a receiver sends to a sender that retransmits. The last one reports
+/// a silence of more than [`COPIES_ONLY_AFTER`], even if two are lost.
+pub const RESENDING_NOTICES: u8 = 6;
+/// Interval between notices of a silence to a sender that retransmits. Each names more packets as
+/// lost, so it is short.
+pub const RESENDING_NOTICE_INTERVAL: Duration = Duration::from_millis(40);
+
+/// Shortest silence after which a sender sends copies instead of source packets, if its uplink
+/// cannot sustain both, or if it otherwise copies nothing.
+pub const COPIES_ONLY_AFTER: Duration = Duration::from_millis(100);
+
+/// Time by which a silence has to exceed the packet interval, plus an eighth of a round trip, to
+/// count as an outage: queueing delays are none.
+pub const SILENCE_MARGIN: Duration = Duration::from_millis(10);
+
+/// Time after a packet that relays forwarded without a NACK for which a receiver takes its flow for
+/// one in an outage, whose packets relays store. Flows with few packets may have longer intervals,
+/// and then request losses from the sender alone.
+pub const CARRIED_FOR: Duration = Duration::from_millis(500);
+
+/// Interval, in packets, of the source packets that a sender sends on a path in an outage, if it
+/// leaves the others to relays. They add an eighth to the copies' load. At 50 packets a second, the
+/// path's return is detected within 160 ms.
+pub const SOURCE_PACKETS_IN_OUTAGE: u64 = 8;
+
+/// Longest interval between source packets that a sender sends on a path in an outage: flows of few
+/// packets detect the path's return as soon.
+pub const SOURCE_INTERVAL_IN_OUTAGE: Duration = Duration::from_millis(200);
+
+/// Interval at which an egress relay notifies the ingress relay of a flow's outage.
+pub const OUTAGE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Time for which an ingress relay believes an egress relay's notice of an outage. If three in a
+/// row are missing, the path counts as delivering again.
+pub const OUTAGE_BELIEVED_FOR: Duration = Duration::from_secs(1);
+
+/// Longest time for which an ingress relay forwards all copies in an outage. Relays deliver soon
+/// after [`CLOSED_AFTER`](super::CLOSED_AFTER), if they may.
+pub const OUTAGE_FORWARDING_MAX: Duration = Duration::from_secs(15);
+
+/// Longest part of a pause between two packets that counts as time of forwarding in an outage:
+/// longer than the intervals of any flow that sends steadily.
+pub const FORWARDING_PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Shortest time between the beginnings of two outages of a flow in which an ingress relay forwards
+/// its copies. So false claims of receivers cost a quarter of the flow's bytes at most.
+pub const OUTAGE_PERIOD: Duration = Duration::from_secs(60);
+
+/// Time for which an open-ended NACK has to be in force before a relay takes it for an outage. It
+/// is longer than most bursts, in which in-stream blocks still help.
+pub const OUTAGE_AFTER: Duration = Duration::from_millis(200);
