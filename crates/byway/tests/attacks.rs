@@ -11,6 +11,7 @@
     reason = "rates"
 )]
 
+mod counters;
 mod flood;
 mod sites;
 
@@ -119,11 +120,7 @@ fn usage(sites: &Sites) -> Usage {
     let kilobytes =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
     let status = sites.status(WEST);
-    let count = |name: &str| {
-        let mut counters = status["counters"].as_array().into_iter().flatten();
-        let counter = counters.find(|counter| counter["reason"] == format!("work_{name}"));
-        counter.and_then(|counter| counter["count"].as_u64()).unwrap_or(0)
-    };
+    let count = |name: &str| counters::counter(&status, "counters", &format!("work_{name}"));
     let work = count("messages")
         + count("numbers")
         + count("entries")
@@ -235,7 +232,7 @@ impl Outcome {
             + REGISTRATION_WORK;
         // Codes do not repair everything. Three standard deviations of the difference between two
         // runs are random.
-        let chance = 3 * ((2 * BLOCK_LOSSES * control.lost) as f64).sqrt() as usize;
+        let chance = (3.0 * ((2 * BLOCK_LOSSES * control.lost) as f64).sqrt()) as usize;
         let lost_max = control.lost + chance + self.sent / size.lost_share;
         let memory_max = MEMORY_MB + BESIDE_MB;
         let mut faults = Vec::new();

@@ -6,6 +6,7 @@
     reason = "tests use files, sockets and processes"
 )]
 
+mod counters;
 mod support;
 
 use std::net::TcpStream;
@@ -113,12 +114,7 @@ fn clients_of_what_is_not_exposed_make_one_line_of_the_log() {
     }
     alice.wait_for(refused, 1);
     let last = App::at(sites.bench.at(30, 9_999));
-    let count = || {
-        let status = support::status(sites.observe(11));
-        let drops = status["drops"].as_array().expect("a list").clone();
-        let refused = drops.iter().find(|counted| counted["reason"] == "proxy_refused_by_peer");
-        refused.and_then(|counted| counted["count"].as_u64()).unwrap_or(0)
-    };
+    let count = || counters::counter(&support::status(sites.observe(11)), "drops", "proxy_refused_by_peer");
     let begun = Instant::now();
     // Its offer follows all others, and so does the answer.
     while count() == 0 {

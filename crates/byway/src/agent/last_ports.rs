@@ -49,7 +49,10 @@ impl<'a> LastPorts<'a> {
             let Some((wanted, asked)) = remembered else {
                 return Err(error);
             };
-            tracing::info!(%wanted, "cannot bind the port of the last run: it is in use; the system chooses another");
+            tracing::info!(
+                %wanted, %error,
+                "cannot bind the port of the last run; the system chooses another"
+            );
             *wanted = *asked;
         }
     }

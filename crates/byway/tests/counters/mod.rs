@@ -11,8 +11,9 @@ const METRICS: &str = include_str!("../../../../docs/metrics.md");
 /// # Panics
 /// If no node has a counter of this name: a misspelt name would count nothing.
 pub fn counter(status: &Value, list: &str, name: &str) -> u64 {
-    let is_known =
-        METRICS.contains(&format!("_{name}_total`")) || METRICS.contains(&format!("\n| `{name}` |"));
+    let roles = ["agent", "relay", "controller"];
+    let is_known = roles.iter().any(|role| METRICS.contains(&format!("`byway_{role}_{name}_total`")))
+        || METRICS.contains(&format!("\n| `{name}` |"));
     assert!(is_known, "docs/metrics.md has no counter {name}");
     let counters = status[list].as_array().unwrap_or_else(|| panic!("{list} is not in {status}"));
     let found = counters.iter().find(|counter| counter["reason"] == name);
