@@ -117,12 +117,12 @@ def refused_message(name, why, *parts):
 
 # --- the tables of wire.md ----------------------------------------------------------------------------------
 
-TYPES = {
-    "register": 1, "register-reply": 2, "aliases": 3, "aliases-reply": 4, "unregister": 5, "unregister-reply": 6,
-    "offer": 7, "offer-reply": 8, "early-packet": 9, "in-stream-repair": 16, "cross-stream-repair": 17, "nack": 18,
-    "copy-nack": 19, "ack": 20, "cooperative-request": 21, "cooperative-refusal": 22, "confirm": 23, "report": 24,
-    "silence": 26, "source-nack": 27, "source-ack": 28, "probe": 32, "probe-reply": 33, "path-challenge": 34,
-    "path-response": 35, "relayed-packet": 36, "candidates": 37, "close": 38, "inter-relay-packet": 39, "unknown": 250}
+TYPES = {name: int(code) for name, code in (one.split(":") for one in """
+    register:1 register-reply:2 aliases:3 aliases-reply:4 unregister:5 unregister-reply:6 offer:7 offer-reply:8
+    early-packet:9 in-stream-repair:16 cross-stream-repair:17 nack:18 copy-nack:19 ack:20 cooperative-request:21
+    cooperative-refusal:22 confirm:23 report:24 silence:26 source-nack:27 source-ack:28 service-change:29
+    service-change-reply:30 probe:32 probe-reply:33 path-challenge:34 path-response:35 relayed-packet:36 candidates:37
+    close:38 inter-relay-packet:39 unknown:250""".split())}
 PURPOSES = {"end-to-end": 1, "agent-to-relay": 2, "relay-to-relay": 3}
 SUITES = {"aes-256-gcm": 1, "chacha20-poly1305": 2}
 ENVELOPE_ROLES = {"copy": 0, "resent-copy": 1, "relayed-copy": 2, "forwarded": 3, "cached-repair": 4,
@@ -466,6 +466,8 @@ def print_repair():
     message("silence", UNICAST, number("from-low", 4, 0xFFFFFFFE), number("elapsed", 4, 25_000), number("direct", 4, 7))
     message("source-nack", UNICAST, ranges((7, 3), (2**32 - 2, 4)))
     message("source-ack", UNICAST, number("from-low", 4, 7))
+    message("service-change", UNICAST, number("number", 1, 255), word("service", SERVICES, "retransmission"))
+    message("service-change-reply", UNICAST, number("number", 1, 9))
 
 
 def print_paths():
@@ -474,19 +476,17 @@ def print_paths():
         message("probe", number("number", 4, 0x01020304), number("sent", 4, 0x05060708),
                 number("round-trip", 4, round_trip))
     for where in [("198.51.100.9", 4500), ("2001:db8::9", 65535)]:
-        message("probe-reply", number("number", 4, 1), number("sent", 4, 2), number("received", 4, 3),
-                number("envelopes", 4, 4), address("address", *where))
-        message("probe-reply", number("number", 4, 1), number("sent", 4, 2), number("received", 4, 3),
-                number("envelopes", 4, 4), address("address", *where), number("long-packets", 4, 0x0A0B0C0D))
+        reply = [number(name, 4, n + 1) for n, name in enumerate(("number", "sent", "received", "envelopes"))]
+        for later in ([], [number("long-packets", 4, 0x0A0B0C0D)]):
+            message("probe-reply", *reply, address("address", *where), *later)
     message("path-challenge", data("token", fill(1, 8)))
     message("path-response", data("token", fill(1, 8)))
     for kind in (4, 5, 6, 8):
         message("relayed-packet", number("agent", 4, 0x01020304), data("packet", bytes([kind]) + fill(2, 9)))
         message("inter-relay-packet", number("from", 4, 0x01020304), number("to", 4, 0x7FFFFFFF),
                 data("packet", bytes([kind]) + fill(2, 9)))
-    message("candidates", silent(b"\x00"))
-    known = [("192.0.2.1", 1), ("::1", 2), ("203.0.113.3", 65535)]
-    message("candidates", silent(b"\x03"), *[address("address", *one) for one in known])
+    for known in ([], [("192.0.2.1", 1), ("::1", 2), ("203.0.113.3", 65535)]):
+        message("candidates", silent(bytes([len(known)])), *[address("address", *one) for one in known])
     for reason in REASONS:
         message("close", word("reason", REASONS, reason))
     message("unknown", (b"", ["type 250"]), data("body", fill(0, 5)))

@@ -160,7 +160,7 @@ fn calls_that_share_an_uplink_are_copied_if_it_bears_all_of_them() {
 #[test]
 fn an_outage_behind_an_uplink_too_narrow_for_copies_is_repaired() {
     // With all headers, 300 packets in three seconds take 446 kbit/s.
-    for (service, missing) in [("caching", 27), ("coding", 33)] {
+    for (service, missing) in [("caching", 27), ("coding", 33), ("retransmission", 36), ("pull", 33)] {
         for rate in ["670 kbit/s", "780 kbit/s"] {
             for jitter in ["0 ms", "5 ms"] {
                 // The stream begins after three seconds.

@@ -14,7 +14,17 @@ impl Capabilities {
     /// Capability of two agents: source packets contain DSCPs.
     pub const DSCPS: Self = Self(1 << 3);
 
-    const KNOWN: u16 = Self::DIGESTS.0 | Self::DSCPS.0;
+    /// Capability of two agents, and of an agent and a relay: the services pull and retransmission,
+    /// and changes of a flow's service.
+    pub const SERVICE_CHANGES: Self = Self(1 << 4);
+
+    const KNOWN: u16 = Self::DIGESTS.0 | Self::DSCPS.0 | Self::SERVICE_CHANGES.0;
+
+    /// Returns the union of both sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 
     /// Returns the known capabilities among `bits`.
     #[must_use]
@@ -50,8 +60,8 @@ mod tests {
 
     #[test]
     fn unknown_capabilities_are_ignored() {
-        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b1001);
-        assert_eq!(Capabilities::from_bits(0xFFF6), Capabilities::NONE);
+        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b1_1001);
+        assert_eq!(Capabilities::from_bits(0xFFE6), Capabilities::NONE);
     }
 
     #[test]

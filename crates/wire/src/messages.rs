@@ -28,6 +28,8 @@ mod register;
 mod register_reply;
 mod relayed_packet;
 mod report;
+mod service_change;
+mod service_change_reply;
 mod silence;
 mod source_ack;
 mod source_nack;
@@ -60,6 +62,8 @@ pub use register::{Consent, FlowOptions, FlowRole, Register};
 pub use register_reply::{Refusal, RegisterReply};
 pub use relayed_packet::RelayedPacket;
 pub use report::{DelayPercentiles, RepairCounters, Report};
+pub use service_change::ServiceChange;
+pub use service_change_reply::ServiceChangeReply;
 pub use silence::Silence;
 pub use source_ack::SourceAck;
 pub use source_nack::SourceNack;
@@ -178,6 +182,10 @@ messages! {
     SourceNack(SourceNack<'a>),
     /// Receiver to sender: reports that the direct path delivers again.
     SourceAck(SourceAck),
+    /// Sender to receiver: changes the service of a flow.
+    ServiceChange(ServiceChange),
+    /// Receiver to sender: the new service of the flow is in force at the receiver.
+    ServiceChangeReply(ServiceChangeReply),
     /// Either side of a session: measures the round-trip time.
     Probe(Probe),
     /// Answers a probe.

@@ -8,8 +8,8 @@ use byway_wire::messages::{
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
     DelayPercentiles, EarlyPacket, Entry, InStreamHead, InStreamRepair, InterRelayPacket, Nack, Offer,
     OfferRefusal, OfferReply, PathChallenge, PathResponse, Probe, ProbeReply, Refusal, Register,
-    RegisterReply, RelayedPacket, RepairCounters, Report, Silence, SourceAck, SourceNack, Subject,
-    UnknownMessage, Unregister, UnregisterReply,
+    RegisterReply, RelayedPacket, RepairCounters, Report, ServiceChange, ServiceChangeReply, Silence,
+    SourceAck, SourceNack, Subject, UnknownMessage, Unregister, UnregisterReply,
 };
 use byway_wire::{
     Ecn, Fragment, List, Message, MessageFullError, Messages, Plaintext, SequenceNumber, TrafficClass,
@@ -242,6 +242,16 @@ proptest! {
     #[test]
     fn source_ack_survives(flow_key in flow_key(), from_low in any::<u32>()) {
         check(SourceAck { flow_key, from_low });
+    }
+
+    #[test]
+    fn service_change_survives(flow_key in flow_key(), number in any::<u8>(), service in service()) {
+        check(ServiceChange { flow_key, number, service });
+    }
+
+    #[test]
+    fn service_change_reply_survives(flow_key in flow_key(), number in any::<u8>()) {
+        check(ServiceChangeReply { flow_key, number });
     }
 
     #[test]

@@ -166,6 +166,7 @@ impl Agent {
             return;
         };
         self.sent_by_key.remove(&flow.key);
+        self.service_changes.forget_sent(id.0);
         self.drop_pending_datagrams(id);
         self.closed.add_sent(&flow);
         if flow.next > SequenceNumber::FIRST {
@@ -191,6 +192,7 @@ impl Agent {
             return;
         };
         self.received_by_key.remove(&flow.key);
+        self.service_changes.forget_received(id.0);
         self.closed.add_received(&flow);
         self.incoming.remove((flow.peer, flow.key.flow()));
         self.forget_arrival_relays(flow.peer, &flow.settings.paths);

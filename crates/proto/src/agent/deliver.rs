@@ -142,7 +142,9 @@ impl Agent {
     /// receivers. Sends them to relays whose requests wait for them.
     pub(super) fn store_coded(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
-        if self.scratch.is_empty() || !buffers_packets(flow.settings.service) {
+        // Shortly after a change, relays may still repair by the former service.
+        let services = [Some(flow.settings.service), self.service_changes.former_service(id.0, now)];
+        if self.scratch.is_empty() || !services.into_iter().flatten().any(buffers_packets) {
             return;
         }
         let Some(packet) = self.cooperation_buffer.push(&self.scratch, now) else {

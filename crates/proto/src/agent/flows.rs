@@ -264,11 +264,12 @@ impl Agent {
         let offers = self.offers.deadline().map(|at| (at, Reason::Offer));
         let probing = self.relay_probing.deadline.map(|at| (at, Reason::Registration));
         let direct_paths = self.direct_paths.deadline().map(|at| (at, Reason::Session));
-        let copies = self.next_envelope_at(now).into_iter().chain(self.probing_due).min();
+        let copies = self.next_envelope_at(now).into_iter().chain(self.uplink_probing.due).min();
         let copies = copies.map(|at| (at, Reason::Pacing));
         let pending = self.pending_datagrams.deadline().map(|at| (at, Reason::Session));
         let early = self.early.deadline().map(|at| (at, Reason::Session));
-        [flows, sessions, copies, teardowns, offers, probing, direct_paths, pending, early]
+        let changes = self.service_changes.deadline().map(|at| (at, Reason::Offer));
+        [flows, sessions, copies, teardowns, offers, probing, direct_paths, pending, early, changes]
             .into_iter()
             .flatten()
             .min()
@@ -282,6 +283,7 @@ impl Agent {
         self.handle_timers(end, now);
         self.send_unregisters(end, now);
         self.send_offers(now);
+        self.send_service_changes(now);
         self.start_relay_delivery(now);
         if self.relay_probing.deadline.is_some_and(|at| at <= now) {
             self.register(Flow::RelayProbing, now);
@@ -409,6 +411,7 @@ impl Agent {
             self.release_in_order(ReceiveFlowId(id), Time::MAX);
             self.closed.add_received(&self.receivers[id as usize]);
             self.receivers[id as usize].restart();
+            self.service_changes.forget_received(id);
             self.withdraw_registrations(Flow::Received(ReceiveFlowId(id)), now);
         }
     }

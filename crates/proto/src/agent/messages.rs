@@ -37,7 +37,7 @@ impl Agent {
             }
         }
         self.messages_end = outer;
-        if let Some(relay) = self.bound_at.take() {
+        if let Some(relay) = self.uplink_probing.bound_at.take() {
             self.probe_uplink(relay, now);
         }
     }
@@ -77,6 +77,8 @@ impl Agent {
             Message::Silence(silence) => self.on_silence(session, silence, now),
             Message::SourceNack(nack) => self.on_source_nack(session, nack, now),
             Message::SourceAck(ack) => self.on_source_ack(session, ack, now),
+            Message::ServiceChange(change) => self.on_service_change(session, change, origin, now),
+            Message::ServiceChangeReply(reply) => self.on_service_change_reply(session, reply, now),
             Message::Unregister(unregister) => self.on_peer_unregister(session, unregister, now),
             Message::UnregisterReply(reply) => self.on_unregister_reply(session, reply, now),
             Message::Candidates(candidates) => self.on_candidates(session, candidates, now),

@@ -47,6 +47,7 @@
 //! | `send_flow` | state of a sent flow |
 //! | `sender_fec` | sender FEC: repair packets instead of copies |
 //! | `sending` | source packets and copies |
+//! | `service_changes` | changes of the services of open flows |
 //! | `settings` | settings of an agent and its flows |
 //! | `silence` | notices of silence, which start copies in an outage |
 //! | `statistics` | receive statistics of a flow |
@@ -95,6 +96,7 @@ mod resending;
 mod send_flow;
 mod sender_fec;
 mod sending;
+mod service_changes;
 mod settings;
 mod silence;
 mod statistics;
@@ -143,8 +145,10 @@ use receive_flow::ReceiveFlow;
 use relay_keepalive::RelayProbing;
 use relay_link::RelayLink;
 use send_flow::SendFlow;
+use service_changes::ServiceChanges;
 use teardown::Teardowns;
 use totals::Totals;
+use uplink_probing::UplinkProbing;
 
 use crate::index_table::IndexTable;
 use crate::limits::{AGENT_BUFFER_BYTES, AGENT_BUFFER_RETENTION, CODED_BYTES_MAX};
@@ -313,6 +317,7 @@ pub struct Agent {
     timers: Timers,
     teardowns: Teardowns,
     offers: Offers,
+    service_changes: ServiceChanges,
     relay_probing: RelayProbing,
     pending_datagrams: PendingDatagrams,
     /// Datagrams sent with their flow's offer, before the peer has answered.
@@ -322,14 +327,7 @@ pub struct Agent {
     direct_paths: DirectPaths,
     /// Measured load of the uplink, with and without all copies.
     uplink_load: UplinkLoad,
-    /// Time at which the agent probes the capacity of the uplink next.
-    probing_due: Option<Time>,
-    /// Relay, by its index, that accepted flows with the current messages. The agent probes the
-    /// uplink to it after them, because that scans all flows.
-    bound_at: Option<usize>,
-    /// Relay, by its index, to which the current packet was not copied, because the uplink may not
-    /// sustain it.
-    relay_over_capacity: Option<usize>,
+    uplink_probing: UplinkProbing,
     number: AgentId,
     state: AgentState,
     /// Coded bytes of sent packets, whose copies relays may request again.
@@ -365,7 +363,7 @@ impl Agent {
         now: Time,
     ) -> Self {
         let AgentIdentity { number, secret, suite, started_unix_nanos } = identity;
-        let capabilities = Capabilities::DSCPS;
+        let capabilities = Capabilities::DSCPS.with(Capabilities::SERVICE_CHANGES);
         let local = LocalIdentity { secret, suite, shard: Shard::new(0), capabilities, started_unix_nanos };
         Self {
             engine,
@@ -384,15 +382,14 @@ impl Agent {
             timers: Timers::new(),
             teardowns: Teardowns::default(),
             offers: Offers::default(),
+            service_changes: ServiceChanges::default(),
             relay_probing: RelayProbing::new(number),
             pending_datagrams: PendingDatagrams::default(),
             early: EarlySending::default(),
             early_buffer: EarlyBuffer::default(),
             direct_paths: DirectPaths::default(),
             uplink_load: UplinkLoad::new(),
-            probing_due: None,
-            bound_at: None,
-            relay_over_capacity: None,
+            uplink_probing: UplinkProbing::default(),
             number,
             state: AgentState::Open,
             retransmit_buffer: PacketBuffer::new(Bytes::new(AGENT_BUFFER_BYTES), AGENT_BUFFER_RETENTION),

@@ -190,9 +190,11 @@ impl Agent {
             return;
         }
         flow.statistics.nacks += u64::from(!ranges.is_empty());
-        let is_resent = retransmits(flow.settings.service);
-        let is_carried =
-            flow.active().is_some_and(|active| active.path_skew.is_relay_active(CARRIED_FOR, now));
+        let former = self.service_changes.former_service(id.0, now);
+        let services = [Some(flow.settings.service), former];
+        let is_resent = services.into_iter().flatten().any(retransmits);
+        let is_repaired_by_relays = services.into_iter().flatten().any(|service| !retransmits(service))
+            || flow.active().is_some_and(|active| active.path_skew.is_relay_active(CARRIED_FOR, now));
         // No later packet can be delivered before those of an open-ended NACK. So they are useful
         // for the whole latency budget.
         let is_open = options.open_from.is_some();
@@ -202,7 +204,7 @@ impl Agent {
         if is_resent && !ranges.is_empty() {
             self.send_source_nack(id, ranges, now);
         }
-        if is_resent && !is_carried {
+        if !is_repaired_by_relays {
             return;
         }
         for (session, alias) in self.egress_relays_of(id) {

@@ -1,16 +1,17 @@
-//! Changes of a flow's relay paths while it is open: a new map names other relays, or newer grants.
+//! Changes of a flow's relay paths and service while it is open: a new map names other relays, or
+//! newer grants, or another service is better.
 
 use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
-use byway_wire::messages::{FlowRole, RegisterReply, Unregister};
-use byway_wire::{GrantedRelay, Shard};
+use byway_wire::messages::{FlowRole, RegisterReply, ServiceChange, ServiceChangeReply, Unregister};
+use byway_wire::{Capabilities, GrantedRelay, Message, Service, Shard};
 
 use super::receive_flow::ReceiveFlowId;
-use super::send_flow::SendFlowId;
+use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::RelayPath;
 use super::{Agent, Flow};
-use crate::session::SessionId;
+use crate::session::{Route, SessionId};
 
 impl RelayPath {
     /// Returns true if both paths have the same relays, with any grant.
@@ -143,6 +144,112 @@ impl Agent {
         if relays.is_empty() {
             self.arrival_relays.remove(&peer);
         }
+    }
+}
+
+impl Agent {
+    /// Changes the service of a flow that this agent sends. The receiver learns of it first; then
+    /// both ends register with their relays. Without an answer of the receiver, the flow keeps its
+    /// service.
+    ///
+    /// Returns `false`, and changes nothing, in these cases:
+    /// - The flow was closed, or has no relay paths.
+    /// - The flow has the service, or is changing to it.
+    /// - The receiver, or a relay of the path in use, has an earlier version.
+    pub fn set_service(&mut self, flow: SendFlowId, service: Service, now: Time) -> bool {
+        let Some(known) = self.senders.get(flow.0).filter(|known| !known.settings.paths.is_empty()) else {
+            return false;
+        };
+        let coming = self.service_changes.pending_service(flow.0).unwrap_or(known.settings.service);
+        if coming == service || !self.supports_service_changes(flow) {
+            return false;
+        }
+        self.service_changes.begin(flow.0, service, now);
+        self.send_service_changes(now);
+        self.finish(now);
+        true
+    }
+
+    /// Returns true if both the receiver of a sent flow and its ingress relay support changes of
+    /// service. The receiver answers for its egress relays.
+    fn supports_service_changes(&self, flow: SendFlowId) -> bool {
+        let SendFlow { peer, settings, registrations, .. } = &self.senders[flow.0 as usize];
+        let ingress = settings.paths.get(registrations.in_use()).map(|path| path.ingress);
+        let relay = ingress.and_then(|ingress| self.relay_session(ingress));
+        let wanted = Capabilities::SERVICE_CHANGES;
+        self.sessions.has_capabilities(*peer, wanted)
+            && relay.is_some_and(|relay| self.sessions.has_capabilities(relay, wanted))
+    }
+
+    /// Sends the service changes that are due, on all paths.
+    pub(super) fn send_service_changes(&mut self, now: Time) {
+        while let Some((flow, number, service)) = self.service_changes.pop_due(now) {
+            let SendFlow { key, peer, .. } = self.senders[flow as usize];
+            let change = ServiceChange { flow_key: key, number, service };
+            self.sessions.queue_urgent_message(peer, &Message::ServiceChange(change), now);
+        }
+    }
+
+    /// Handles a sender's change of a flow's service: adopts it, registers for it with the egress
+    /// relays, and answers. Does not answer if an egress relay has an earlier version.
+    pub(super) fn on_service_change(
+        &mut self,
+        session: SessionId,
+        change: &ServiceChange,
+        origin: Route,
+        now: Time,
+    ) {
+        let ServiceChange { flow_key, number, service } = *change;
+        let Some(id) = self.received_by_key.get(&flow_key).copied() else {
+            self.counters.flows_unknown += 1;
+            return;
+        };
+        let flow = &self.receivers[id.0 as usize];
+        let egresses = flow.settings.paths.iter().filter_map(|path| self.relay_session(path.egress));
+        let is_supported = |relay: SessionId| {
+            !self.sessions.is_established(relay, now)
+                || self.sessions.has_capabilities(relay, Capabilities::SERVICE_CHANGES)
+        };
+        if flow.peer != session || !egresses.into_iter().all(is_supported) {
+            return;
+        }
+        let before = flow.settings.service;
+        if self.service_changes.accept(id.0, number, before, now) {
+            self.change_service(Flow::Received(id), service, now);
+        }
+        let reply = Message::ServiceChangeReply(ServiceChangeReply { flow_key, number });
+        self.sessions.send_reply(session, &reply, origin, now);
+    }
+
+    /// Handles a receiver's answer to a service change: the flow has the new service from now on.
+    pub(super) fn on_service_change_reply(
+        &mut self,
+        session: SessionId,
+        reply: &ServiceChangeReply,
+        now: Time,
+    ) {
+        let Some(id) = self.sent_by_key.get(&reply.flow_key).copied() else {
+            self.counters.flows_unknown += 1;
+            return;
+        };
+        if self.senders[id.0 as usize].peer != session {
+            return;
+        }
+        if let Some(service) = self.service_changes.on_reply(id.0, reply.number) {
+            self.change_service(Flow::Sent(id), service, now);
+        }
+    }
+
+    /// Sets the service of a flow at this end, and registers it anew with its relays. The former
+    /// registrations stay in force until the relays answer.
+    fn change_service(&mut self, flow: Flow, service: Service, now: Time) {
+        self.settings_of_mut(flow).service = service;
+        let registrations = self.registrations_of_mut(flow);
+        registrations.revise();
+        for path in 0..registrations.count() {
+            registrations.request_again(path, now);
+        }
+        self.register(flow, now);
     }
 }
 

@@ -168,7 +168,7 @@ impl Agent {
             return false;
         };
         if matches!(flow, Flow::Sent(_)) {
-            self.bound_at = Some(relay);
+            self.uplink_probing.bound_at = Some(relay);
         }
         self.relays[relay].bind(alias, flow)
     }

@@ -114,9 +114,10 @@ impl Agent {
         self.sessions.queue_urgent_message(flow.peer, &Message::SourceAck(ack), now);
     }
 
-    /// Handles a receiver's request for packets that the direct path lost: sends them again.
+    /// Handles a receiver's request for packets that the direct path lost: sends them again, also
+    /// shortly after a change of the flow's service.
     pub(super) fn on_source_nack(&mut self, session: SessionId, nack: &SourceNack<'_>, now: Time) {
-        let Some(id) = self.retransmitting_flow(nack.flow_key, session) else {
+        let Some(id) = self.flow_of_receiver(nack.flow_key, session) else {
             return;
         };
         let ingress = self.ingress_of(id).map(|(index, alias)| (self.relays[index].session, alias));
@@ -162,8 +163,10 @@ impl Agent {
             flow.outage_since = Some(silence.direct);
             flow.copies_until = now + COPIES_AFTER_LOSS;
         }
-        let due = if is_outage { now } else { now.saturating_sub(round_trip + SILENCE_MARGIN) };
-        let next = flow.next.number();
+        // On a narrow uplink, copies of packets that may still arrive would delay later ones.
+        let sends_all = is_outage && self.sustains_all_twice(index);
+        let due = if sends_all { now } else { now.saturating_sub(round_trip + SILENCE_MARGIN) };
+        let next = self.senders[id.0 as usize].next.number();
         for number in from.number().max(next.saturating_sub(RESEND_REACH as u64))..next {
             self.work.numbers += 1;
             let sent = self.senders[id.0 as usize].sent.get(number);
@@ -174,13 +177,23 @@ impl Agent {
         }
     }
 
+    /// Returns true if the uplink sustains every packet twice, as far as is known.
+    fn sustains_all_twice(&self, relay: usize) -> bool {
+        let load = self.uplink_load.measured().source_packets;
+        let probe = &self.relays[relay].capacity_probe;
+        probe.capacity().is_none() || probe.sustains(load + load)
+    }
+
     /// Handles a receiver's report that the direct path of a flow with retransmission delivers
     /// again.
     pub(super) fn on_source_ack(&mut self, session: SessionId, ack: &SourceAck, now: Time) {
-        let Some(id) = self.retransmitting_flow(ack.flow_key, session) else {
+        let Some(id) = self.flow_of_receiver(ack.flow_key, session) else {
             return;
         };
         let flow = &mut self.senders[id.0 as usize];
+        if !flow.copies_on_loss_only() {
+            return;
+        }
         let from = SequenceNumber::nearest(ack.from_low, flow.next);
         if from >= flow.next || !flow.is_in_outage(now) {
             return;
@@ -189,15 +202,20 @@ impl Agent {
         flow.resending(now).is_outage_certain = false;
     }
 
-    /// Returns the flow with retransmission that this agent sends to the peer of a session. Counts
-    /// a flow that it does not send.
-    fn retransmitting_flow(&mut self, key: FlowKey, session: SessionId) -> Option<SendFlowId> {
+    /// Returns the flow with this key if this agent sends it to the peer of a session. Counts a
+    /// flow that it does not send.
+    fn flow_of_receiver(&mut self, key: FlowKey, session: SessionId) -> Option<SendFlowId> {
         let Some(id) = self.sent_by_key.get(&key).copied() else {
             self.counters.flows_unknown += 1;
             return None;
         };
-        let flow = &self.senders[id.0 as usize];
-        (flow.peer == session && flow.copies_on_loss_only()).then_some(id)
+        (self.senders[id.0 as usize].peer == session).then_some(id)
+    }
+
+    /// Returns true if packets to a relay queue, as far as is known.
+    fn has_queue(&self, relay: SessionId) -> bool {
+        let link = self.relays.iter().find(|link| link.session == relay);
+        link.is_some_and(|link| link.is_queueing() || !link.pending.is_empty())
     }
 
     /// Sends a packet again through the flow's ingress relay, or on the direct path if none works.
@@ -210,6 +228,8 @@ impl Agent {
         ingress: Option<(SessionId, Alias)>,
         now: Time,
     ) {
+        // A queue on the uplink delays packets that were sent again before.
+        let has_queue = ingress.is_some_and(|(relay, _)| self.has_queue(relay));
         let flow = &mut self.senders[id.0 as usize];
         let round_trip = self.sessions.round_trip(flow.peer);
         let sent = flow.sent.get(sequence.number());
@@ -224,6 +244,9 @@ impl Agent {
         let relayed_at = sent.is_copied.then_some(sent_at);
         let (number, limits) = (sequence.number(), (RESENDS_PER_PACKET_MAX, true));
         let resending = flow.resending(now);
+        if has_queue && resending.packets.was_resent(number) {
+            return;
+        }
         let decision = resending.packets.decide(number, relayed_at, round_trip, limits, now);
         if decision != RetransmitDecision::Retransmit
             || !resending.budget.try_consume(Bytes::from(sent.packet.bytes()), now)

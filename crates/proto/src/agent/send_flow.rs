@@ -269,6 +269,12 @@ impl SendFlow {
         retransmits(self.service())
     }
 
+    /// Returns true if the receiver's silence shows that packets of a flow with retransmission were
+    /// lost.
+    pub(super) fn is_outage_certain(&self) -> bool {
+        self.resends.requested.as_ref().is_some_and(|resending| resending.is_outage_certain)
+    }
+
     /// Returns true if the flow leaves a packet of an outage to relays. Either the uplink cannot
     /// sustain it with its copy (`is_narrow`), or a sender that retransmits is certain that the
     /// direct path loses it. A few packets show when that delivers again.

@@ -66,7 +66,7 @@ impl Agent {
             let relay = &mut self.relays[index];
             let is_sustained = relay.capacity_probe.sustains(load);
             if !is_sustained && relay.capacity_probe.may_probe(now) {
-                self.relay_over_capacity = Some(index);
+                self.uplink_probing.over_capacity = Some(index);
             }
             self.sessions.use_session(relay.session, now);
             for repair in block.repairs(alias) {

@@ -131,7 +131,7 @@ impl Agent {
             self.sessions.probe_behind(sent, now);
         }
         self.send_all_pending_envelopes(now);
-        if let Some(relay) = self.relay_over_capacity.take() {
+        if let Some(relay) = self.uplink_probing.over_capacity.take() {
             self.probe_uplink(relay, now);
         }
     }
@@ -293,7 +293,7 @@ impl Agent {
         let is_sustained =
             relay.capacity_probe.sustains(load.with_extras) || !flow.copies_all() || flow.is_in_outage(now);
         if !is_sustained && relay.capacity_probe.may_probe(now) {
-            self.relay_over_capacity = Some(index);
+            self.uplink_probing.over_capacity = Some(index);
         }
         // On a narrow uplink, every flow waits for losses.
         let is_awake = flow.is_awake(now) && (is_sustained || flow.has_lost(now));

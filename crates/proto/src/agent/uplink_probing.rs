@@ -8,6 +8,19 @@ use super::{Agent, Role};
 use crate::limits::{ENVELOPE_OVERHEAD, IP_AND_UDP_BYTES};
 use crate::session::SessionId;
 
+/// Probes of the uplink's capacity that are due.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UplinkProbing {
+    /// Time of the next probe.
+    pub(super) due: Option<Time>,
+    /// Relay, by its index, that accepted flows with the current messages. The agent probes the
+    /// uplink to it after them, because that scans all flows.
+    pub(super) bound_at: Option<usize>,
+    /// Relay, by its index, to which the current packet was not copied, because the uplink may not
+    /// sustain it.
+    pub(super) over_capacity: Option<usize>,
+}
+
 impl SendFlow {
     /// Returns true if all packets of the flow are copied besides the direct path, or covered by
     /// sender FEC. The uplink has to be fast enough for those; occasional copies are no load.
@@ -20,7 +33,8 @@ impl SendFlow {
 
 impl Agent {
     /// Adds a source packet, and its copy or its share of repair packets, to the measured load of
-    /// the uplink. `source_packet` is its UDP payload in bytes, `coded` the length of its coded
+    /// the uplink. In an outage, a flow with retransmission leaves nearly all source packets to
+    /// relays. `source_packet` is its UDP payload in bytes, `coded` the length of its coded
     /// bytes.
     pub(super) fn note_load(
         &mut self,
@@ -32,7 +46,8 @@ impl Agent {
     ) {
         let flow = &self.senders[id.0 as usize];
         let (source_packet, copy) = (uplink_bytes(source_packet), uplink_bytes(coded + ENVELOPE_OVERHEAD));
-        let (source_packet, extras) = if flow.needs_relay() {
+        let is_carried = copied && flow.copies_on_loss_only() && flow.is_outage_certain();
+        let (source_packet, extras) = if flow.needs_relay() || is_carried {
             (copy, Bytes::ZERO)
         } else if copied {
             (source_packet, copy)
@@ -106,15 +121,15 @@ impl Agent {
     /// Schedules the next uplink probing for the earliest deadline of a relay's capacity probe.
     fn schedule_probing(&mut self, now: Time) {
         let deadlines = self.relays.iter().filter_map(|relay| relay.capacity_probe.deadline());
-        self.probing_due = deadlines.filter(|at| *at > now).min();
+        self.uplink_probing.due = deadlines.filter(|at| *at > now).min();
     }
 
     /// Handles timeouts of probe trains and sends further ones, if the next uplink probing is due.
     pub(super) fn probe_uplinks_if_due(&mut self, now: Time) {
-        if self.probing_due.is_none_or(|due| due > now) {
+        if self.uplink_probing.due.is_none_or(|due| due > now) {
             return;
         }
-        self.probing_due = None;
+        self.uplink_probing.due = None;
         for index in 0..self.relays.len() {
             self.relays[index].capacity_probe.handle_timeout(now);
             self.probe_uplink(index, now);

@@ -2,6 +2,16 @@
 
 use byway_units::Duration;
 
+/// Time after a change of a flow's service for which its receiver also requests packets by the
+/// rules of the former service. Registrations with relays take a round trip, or a few if messages
+/// are lost.
+pub const SERVICE_OVERLAP: Duration = Duration::from_secs(2);
+
+/// Transmissions of a service change without an answer, after which the flow keeps its service.
+pub const SERVICE_CHANGE_TRIES: u8 = 6;
+/// Time after which a service change is repeated if there is no answer. It doubles each time.
+pub const SERVICE_CHANGE_RETRY: Duration = Duration::from_millis(200);
+
 /// Notices that a receiver sends of one silence, because any of its messages may be lost.
 pub const SILENCE_NOTICES: u8 = 3;
 /// Interval between notices of one silence. Even for packets 10 ms apart, the second notice reports

@@ -75,9 +75,8 @@ pub struct GapCounters {
 /// Receive state of one flow: received packets, missing packets and NACKs.
 ///
 /// A flow whose packets arrive in order needs no allocated memory; the first gap allocates it. At
-/// most [`MISSING_MAX`] sequence numbers are stored as missing, and
-/// duplicates are recognised within [`NUMBER_WINDOW`](crate::limits::NUMBER_WINDOW) sequence
-/// numbers.
+/// most [`MISSING_MAX`] sequence numbers are stored as missing. Duplicates are recognised within
+/// [`NUMBER_WINDOW`](crate::limits::NUMBER_WINDOW) sequence numbers.
 #[derive(Clone, Debug)]
 pub struct GapTracker {
     timers: NackTimers,

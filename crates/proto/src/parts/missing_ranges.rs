@@ -62,6 +62,11 @@ impl<const CAPACITY: usize> MissingRanges<CAPACITY> {
         Self { gaps: VecDeque::new(), count: 0, soonest: Time::MAX, ripe_below: 0 }
     }
 
+    /// Returns the allocated memory of the gaps, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.gaps.capacity() * size_of::<Gap>()) as u64
+    }
+
     pub(crate) const fn count(&self) -> usize {
         self.count
     }

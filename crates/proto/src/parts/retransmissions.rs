@@ -76,6 +76,12 @@ impl Retransmissions {
         RetransmitDecision::Retransmit
     }
 
+    /// True if the packet was sent again before.
+    #[must_use]
+    pub fn was_resent(&self, number: u64) -> bool {
+        self.records.as_ref().is_some_and(|records| records.get(number).is_some())
+    }
+
     /// Records that a packet was sent again.
     pub fn record(&mut self, number: u64, now: Time) {
         let retention = self.retention;

@@ -17,7 +17,6 @@ use crate::limits::{
     AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, DATAGRAM_WORK_MAX, PULLED_SOURCES_MAX, RANGES_MAX,
     RELAYED_COPY_REACH, REPAIR_LIFETIME_MAX,
 };
-use crate::policy::pulls;
 use crate::session::{Route, SessionId};
 
 impl Relay {
@@ -117,7 +116,7 @@ impl Relay {
             return;
         };
         let ranges = self.full_ranges(flow, &nack.ranges);
-        let sources = self.copy_sources(flow);
+        let sources = self.copy_sources(flow, now);
         let request = NackRequest {
             flow,
             ranges: &ranges,
@@ -131,9 +130,8 @@ impl Relay {
 
     /// Returns the ingress relays from which copies of a pulled flow may be fetched, this relay
     /// included. Other flows need none: what they fetch is part of a batch.
-    fn copy_sources(&self, flow: FlowSlot) -> ArrayVec<CopySource, PULLED_SOURCES_MAX> {
-        let key = self.egress.service(flow).filter(|service| pulls(*service)).and(self.egress.key(flow));
-        let Some(key) = key else {
+    pub(super) fn copy_sources(&self, flow: FlowSlot, now: Time) -> ArrayVec<CopySource, PULLED_SOURCES_MAX> {
+        let Some(key) = self.egress.key(flow).filter(|_| self.egress.is_pulled(flow, now)) else {
             return ArrayVec::new();
         };
         let is_permitted =

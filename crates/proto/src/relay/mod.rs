@@ -291,7 +291,7 @@ impl Relay {
         let RelaySettings { authority, relays, follows_up, memory, tenant_limits, uplink, .. } = settings;
         let part = memory.max(RELAY_MEMORY_MIN).count() / RELAY_MEMORY_PARTS;
         let (packets, flows) = (Bytes::new(part - part / PACKET_TIMES_PART), Bytes::new(part));
-        let capabilities = Capabilities::DIGESTS;
+        let capabilities = Capabilities::DIGESTS.with(Capabilities::SERVICE_CHANGES);
         let local = LocalIdentity { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
             authority,

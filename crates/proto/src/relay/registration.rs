@@ -17,7 +17,7 @@ use super::ingress::{FlowSlot, GrantPolicer, GroupKey, NextHop, Registration, Re
 use super::relay_peer_table::AdvertisedFlow;
 use crate::limits::{ALIASES_PER_MESSAGE, DATAGRAM_WORK_MAX};
 use crate::parts::batcher::{BatchedFlow, CodingClass};
-use crate::policy::{CodingRates, copies, repairs};
+use crate::policy::{CodingRates, copies, repairs, repairs_on_request};
 use crate::session::{Session, SessionId};
 
 impl Relay {
@@ -66,7 +66,7 @@ impl Relay {
         let grants = self.verified_grants(register, &peer, now)?;
         self.work_budgets.set_tenant(session, grants[0].tenant, now);
         if let Some((alias, flow)) = known {
-            if !self.changes_service(flow, register.service) {
+            if !self.changes_service(flow, register.service) || self.change_service(flow, register, now) {
                 self.renew(session, alias, flow, key, &grants, now)?;
                 self.flow_table.set_revision(session, alias, register.revision.unwrap_or(0));
                 return Ok(alias);
@@ -142,15 +142,42 @@ impl Relay {
         changes_path || self.flow_table.expires_at(session, alias) < self.grant_expiry(&grant)
     }
 
-    /// True if the service of a sent flow changes, or if a received flow now needs repair. The flow
-    /// then begins anew at this relay.
+    /// True if the service of a flow changes. A received flow with repairs keeps its service until
+    /// another one with repairs replaces it.
     fn changes_service(&self, flow: FlowRef, service: Service) -> bool {
         match flow {
             FlowRef::Sent(slot) => self.ingress.service_of(slot).is_some_and(|(known, _)| known != service),
             FlowRef::Received(slot) => {
-                repairs(service) && self.egress.service(slot).is_some_and(|known| !repairs(known))
+                repairs(service) && self.egress.service(slot).is_some_and(|known| known != service)
             }
         }
+    }
+
+    /// Changes the service of a registered flow in place, if both services repair the direct path
+    /// on request: its alias, and the copies stored for it, remain. Returns `false` for other
+    /// services: the flow then begins anew at this relay.
+    fn change_service(&mut self, flow: FlowRef, register: &Register<'_>, now: Time) -> bool {
+        let known = match flow {
+            FlowRef::Sent(slot) => self.ingress.service_of(slot).map(|(known, _)| known),
+            FlowRef::Received(slot) => self.egress.service(slot),
+        };
+        if !known.is_some_and(repairs_on_request) || !repairs_on_request(register.service) {
+            return false;
+        }
+        match flow {
+            FlowRef::Sent(slot) => {
+                self.ingress.set_service(slot, register.service, register.options.selective);
+                for NextHop { peer, alias, .. } in self.ingress.next_hops(slot) {
+                    self.peers.advertise_again(peer, alias, now);
+                }
+            }
+            FlowRef::Received(slot) => {
+                self.egress.set_service(slot, register.service, now);
+                let sources = self.copy_sources(slot, now);
+                self.egress.repeat_nacks(slot, &sources, now, &mut self.actions);
+            }
+        }
+        true
     }
 
     fn has_next_hop(&self, slot: FlowSlot, egress: (RelayId, Shard)) -> bool {

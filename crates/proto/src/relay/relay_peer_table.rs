@@ -244,6 +244,16 @@ impl RelayPeerTable {
         remove(&mut self.local_aliases, advertised.key, (peer, alias));
     }
 
+    /// Schedules another advertisement of an alias to a peer relay, because the flow's service has
+    /// changed.
+    pub(super) fn advertise_again(&mut self, peer: RelayPeerId, alias: Alias, now: Time) {
+        let relay_peer = &mut self.peers[usize::from(peer.0)];
+        if relay_peer.endpoint != PeerEndpoint::Local {
+            relay_peer.update(alias, |advertised| advertised.schedule_advertisement(now));
+            self.advertise_at = Some(now);
+        }
+    }
+
     /// Returns the flow of an alias that this relay advertised to a peer.
     pub(super) fn advertised_flow(&self, peer: RelayPeerId, alias: Alias) -> Option<&AdvertisedFlow> {
         self.get(peer).advertised.get(index_of(alias))?.as_ref()

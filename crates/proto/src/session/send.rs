@@ -62,12 +62,13 @@ impl Sessions {
         if class.dscp_bytes() == 0 {
             return class;
         }
+        if self.has_capabilities(id, Capabilities::DSCPS) { class } else { class.without_dscp() }
+    }
+
+    /// True if the newest keys of the session are for a peer with all of these capabilities.
+    pub(crate) fn has_capabilities(&self, id: SessionId, wanted: Capabilities) -> bool {
         let newest = self.get(id).and_then(|session| session.epochs.first());
-        if newest.is_some_and(|epoch| epoch.capabilities.contain(Capabilities::DSCPS)) {
-            class
-        } else {
-            class.without_dscp()
-        }
+        newest.is_some_and(|epoch| epoch.capabilities.contain(wanted))
     }
 
     /// Records that the application uses the session. After an idle time, probes the peer. If the

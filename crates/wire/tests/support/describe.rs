@@ -239,6 +239,14 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, FieldList) {
             lines.flow_key(&message.flow_key).add("from-low", message.from_low);
             "source-ack"
         }
+        Message::ServiceChange(message) => {
+            lines.flow_key(&message.flow_key).add("number", message.number).word("service", message.service);
+            "service-change"
+        }
+        Message::ServiceChangeReply(message) => {
+            lines.flow_key(&message.flow_key).add("number", message.number);
+            "service-change-reply"
+        }
         other => message_of_paths(other, &mut lines),
     };
     (name, lines)

@@ -14,7 +14,6 @@ use super::missing::Stage;
 use super::{Egress, find_batch, find_flow};
 use crate::limits::{CODED_BYTES_MAX, FIRST_NUMBERS};
 use crate::parts::packet_buffer::Handle;
-use crate::policy::pulls;
 
 /// A cross-stream repair packet that an ingress relay sent.
 #[derive(Clone, Debug)]
@@ -227,7 +226,7 @@ impl Egress {
         let Some(flow) = find_flow(&mut self.flows, slot) else {
             return;
         };
-        let is_pulled = pulls(flow.service);
+        let is_pulled = flow.is_pulled(now);
         let Some(active) = flow.active_mut() else {
             return;
         };

@@ -15,7 +15,7 @@ use super::relayed_copies::CopySource;
 use super::{Egress, find_active, find_flow};
 use crate::limits::{NACK_REACH, QUARANTINED_MAX, RANGES_MAX, REPAIR_LIFETIME_MAX};
 use crate::parts::packet_buffer::Handle;
-use crate::policy::{pulls, repairs};
+use crate::policy::repairs;
 
 /// NACK of a flow, with full sequence numbers.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl Egress {
             return;
         }
         flow.repair_lifetime = request.repair_lifetime;
-        let is_pulled = pulls(flow.service);
+        let is_pulled = flow.is_pulled(now);
         let active = flow.activate(now);
         for (first, last) in request.ranges.iter().filter(|_| is_pulled) {
             // The relay knows the flow's packets by its NACKs only.
@@ -72,6 +72,44 @@ impl Egress {
             self.on_open_ended_nack(request, from, now, actions);
         }
         self.watch_expiry(request.flow, now + request.repair_lifetime);
+    }
+
+    /// Handles the NACKs of a flow again that await repair packets, because its service has
+    /// changed: these may never come, but copies can be fetched from `sources`.
+    pub(crate) fn repeat_nacks(
+        &mut self,
+        slot: FlowSlot,
+        sources: &[CopySource],
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(active) = find_active(&mut self.flows, &self.memory, slot) else {
+            return;
+        };
+        let before = active.nacked.bytes();
+        let awaited = active.nacked.drain();
+        active.memory.on_resize(before, 0);
+        self.memory.update_charge(&mut active.memory);
+        let waiting = active.missing.waiting().map(|missing| NackedRange {
+            first: missing.sequence,
+            last: missing.sequence,
+            deadline: missing.deadline,
+            certain: missing.certain,
+            nacked_at: now,
+            accepted: 0,
+        });
+        let ranges: Vec<NackedRange> = awaited.into_iter().chain(waiting).collect();
+        for range in ranges.into_iter().filter(|range| range.deadline > now) {
+            let request = NackRequest {
+                flow: slot,
+                ranges: &[(range.first, range.last)],
+                sources,
+                open_from: None,
+                certain: range.certain,
+                repair_lifetime: range.deadline.saturating_since(now),
+            };
+            self.on_nack(&request, now, actions);
+        }
     }
 
     /// Records a range that a NACK requests. Returns the part for which the relay may have repair
@@ -146,8 +184,8 @@ impl Egress {
         self.work.numbers += 1;
         let is_repairable = self
             .flow(request.flow)
-            .and_then(|flow| Some((flow.service, flow.active()?)))
-            .is_some_and(|(service, active)| pulls(service) || active.is_repairable(sequence));
+            .and_then(|flow| Some((flow.is_pulled(now), flow.active()?)))
+            .is_some_and(|(is_pulled, active)| is_pulled || active.is_repairable(sequence));
         if is_repairable {
             self.mark_missing(request.flow, sequence, (now + request.repair_lifetime, request.certain), now);
         }
@@ -292,7 +330,7 @@ impl Egress {
     /// Records the time of a receiver's answer or refusal in the statistics of its late answers.
     fn record_answer(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time) {
         if let Some(flow) = find_flow(&mut self.flows, slot) {
-            flow.lateness.on_answer(sequence.number(), now);
+            flow.helper.lateness.on_answer(sequence.number(), now);
         }
     }
 
@@ -355,7 +393,7 @@ impl Egress {
         let Some(flow) = self.flow_mut(slot) else {
             return;
         };
-        flow.quarantined = true;
+        flow.helper.quarantined = true;
         let key = flow.key;
         if !self.quarantined.contains(&key) {
             if self.quarantined.len() == QUARANTINED_MAX {

@@ -21,7 +21,6 @@ use crate::limits::{
 };
 use crate::parts::lateness::LateShare;
 use crate::parts::retry::RetryTimer;
-use crate::policy::pulls;
 
 impl Egress {
     /// Records the round-trip time to an ingress relay, by its peer number. It decides if a fetch
@@ -103,7 +102,7 @@ impl Egress {
         let awaited = (0..state.entries.len()).filter(|index| state.is_awaited(*index));
         let flows = awaited.filter_map(|index| self.flow(state.entries[index].flow?));
         let failure_chance =
-            LateShare::more_than(repairs - unavailable, flows.map(|flow| flow.lateness.share()));
+            LateShare::more_than(repairs - unavailable, flows.map(|flow| flow.helper.lateness.share()));
         usize::from(failure_chance > LATE_ANSWERS_CHANCE_MAX)
     }
 
@@ -221,7 +220,7 @@ impl Egress {
     /// A short silence may be a burst of losses, whose end the next packets show. The relay waits
     /// for it while the first packet can still be in time.
     pub(super) fn pull_open_ended(&mut self, request: &NackRequest<'_>, from: SequenceNumber, now: Time) {
-        let Some(flow) = self.flow(request.flow).filter(|flow| pulls(flow.service)) else {
+        let Some(flow) = self.flow(request.flow).filter(|flow| flow.is_pulled(now)) else {
             return;
         };
         let is_notified = flow.active().and_then(|active| active.outage?.notified_at).is_some();

@@ -15,13 +15,13 @@ use super::outage::OutageRange;
 use super::relayed_copies::CopySource;
 use crate::limits::{
     COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, MISSING_PACKETS_ALWAYS, NACKED_RANGES_ALWAYS,
-    REPAIR_BURST, REPAIR_LIFETIME_MAX, REPAIR_RETENTION,
+    REPAIR_BURST, REPAIR_LIFETIME_MAX, REPAIR_RETENTION, SERVICE_OVERLAP,
 };
 use crate::parts::lateness::Lateness;
 use crate::parts::packet_buffer::Handle;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::consent_bucket;
+use crate::policy::{consent_bucket, pulls};
 use byway_wire::Service;
 use byway_wire::messages::{Consent, Mask};
 
@@ -86,6 +86,18 @@ impl PackedBatch {
     }
 }
 
+/// State of a receiver as a helper, which returns packets of its flow for repairs of other flows.
+#[derive(Debug)]
+pub(crate) struct HelperState {
+    /// Consent: bytes that the relay may still request from the receiver.
+    pub(crate) consent: TokenBucket<Bytes>,
+    /// True if the flow is in quarantine, because its receiver returned a false packet: the relay
+    /// requests no packets of the flow.
+    pub(crate) quarantined: bool,
+    /// Statistics of the receiver's late answers.
+    pub(crate) lateness: Lateness,
+}
+
 /// A flow whose receiver has registered it at this relay.
 #[derive(Debug)]
 pub(crate) struct EgressFlow {
@@ -94,11 +106,12 @@ pub(crate) struct EgressFlow {
     /// Session and tenant that the flow's memory is charged to.
     pub(super) holder: Holder,
     pub(crate) service: Service,
+    /// Time until which the relay fetches copies that it lacks, whatever the service: the ingress
+    /// relay may still treat the flow by its former service.
+    fetches_until: Time,
     /// Repair budget: bytes of repairs that the flow may still receive, refilled at its registered
     /// rate. It suffices for an outage, and limits the repairs that a receiver can request.
     pub(crate) repair_budget: TokenBucket<Bytes>,
-    /// Consent: bytes that the relay may still request from the receiver to repair other flows.
-    pub(crate) consent: TokenBucket<Bytes>,
     /// Round-trip time to the receiver.
     pub(crate) round_trip: Duration,
     /// Repair lifetime of the receiver's last NACK.
@@ -106,11 +119,7 @@ pub(crate) struct EgressFlow {
     /// Estimated packet length in bytes: the longest packet of the newest batch that covers the
     /// flow.
     pub(crate) packet_bytes: u16,
-    /// True if the flow is in quarantine, because its receiver returned a false packet: the relay
-    /// requests no packets of the flow.
-    pub(crate) quarantined: bool,
-    /// Statistics of the receiver's late answers.
-    pub(crate) lateness: Lateness,
+    pub(crate) helper: HelperState,
     /// Class in which the relay's uplink queues packets for the receiver.
     pub(crate) class: Class,
     /// Highest known sequence number, from when the flow last became idle. It serves to expand the
@@ -235,14 +244,17 @@ impl EgressFlow {
             key,
             holder,
             service,
+            fetches_until: Time::START,
             repair_budget: TokenBucket::of_bytes(rate, burst(rate, REPAIR_BURST), now),
-            consent: consent_bucket(reserved(consent), rate, now),
             round_trip: INITIAL_ROUND_TRIP,
             repair_lifetime: Duration::ZERO,
             packet_bytes: 0,
-            quarantined: false,
             class: Class::HighRate,
-            lateness: Lateness::default(),
+            helper: HelperState {
+                consent: consent_bucket(reserved(consent), rate, now),
+                quarantined: false,
+                lateness: Lateness::default(),
+            },
             highest_when_idle: SequenceNumber::FIRST,
             requested_range: None,
             active: None,
@@ -284,6 +296,16 @@ impl EgressFlow {
         });
         active.last_used = now;
         active
+    }
+
+    /// Changes the service of the flow.
+    pub(super) fn set_service(&mut self, service: Service, now: Time) {
+        (self.service, self.fetches_until) = (service, now + SERVICE_OVERLAP);
+    }
+
+    /// True if the relay fetches the copies that the receiver misses and that it lacks.
+    pub(crate) fn is_pulled(&self, now: Time) -> bool {
+        pulls(self.service) || now < self.fetches_until
     }
 
     /// Extends the range of recently requested packets by a cooperative request for this packet. An

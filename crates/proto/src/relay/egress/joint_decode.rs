@@ -284,7 +284,7 @@ impl Egress {
         };
         let again_after = retry_interval(flow.round_trip);
         let repair_lifetime = flow.repair_lifetime;
-        let (quarantined, bytes) = (flow.quarantined, flow.packet_bytes);
+        let (quarantined, bytes) = (flow.helper.quarantined, flow.packet_bytes);
         let Some(active) = flow.active_mut() else {
             return;
         };

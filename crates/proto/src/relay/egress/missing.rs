@@ -127,6 +127,11 @@ impl MissingPackets {
         }
     }
 
+    /// Returns the missing packets without a repair under way, in rising order.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &MissingPacket> {
+        self.packets.iter().filter(|missing| matches!(missing.stage, Stage::Waiting | Stage::Cooperating))
+    }
+
     /// Returns the missing packets within this range, in rising order.
     pub(crate) fn within(
         &self,

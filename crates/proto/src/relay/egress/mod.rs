@@ -181,7 +181,7 @@ impl Egress {
             FlowSlot::first_at(self.flows.len() - 1)
         });
         let mut flow = EgressFlow::new(slot, (key, holder), service, rate, consent, now);
-        flow.quarantined = self.quarantined.contains(&key);
+        flow.helper.quarantined = self.quarantined.contains(&key);
         self.flows[slot.index()] = Some(flow);
         slot
     }
@@ -226,6 +226,18 @@ impl Egress {
     /// Returns the service of a received flow; `None` if the flow was removed.
     pub(crate) fn service(&self, slot: FlowSlot) -> Option<Service> {
         self.flow(slot).map(|flow| flow.service)
+    }
+
+    /// Changes the service of a received flow.
+    pub(crate) fn set_service(&mut self, slot: FlowSlot, service: Service, now: Time) {
+        if let Some(flow) = self.flow_mut(slot) {
+            flow.set_service(service, now);
+        }
+    }
+
+    /// True if this relay fetches copies of a received flow that it lacks.
+    pub(crate) fn is_pulled(&self, slot: FlowSlot, now: Time) -> bool {
+        self.flow(slot).is_some_and(|flow| flow.is_pulled(now))
     }
 
     /// Sets the class in which the relay's uplink queues packets for this flow's receiver.

@@ -77,6 +77,11 @@ impl NackedRanges {
         oldest.map_or(0, |oldest| oldest.waiting())
     }
 
+    /// Removes and returns all ranges.
+    pub(crate) fn drain(&mut self) -> VecDeque<NackedRange> {
+        core::mem::take(&mut self.0)
+    }
+
     /// Returns a requested range that contains this packet and has not expired.
     pub(crate) fn covering(&self, sequence: SequenceNumber, now: Time) -> Option<&NackedRange> {
         self.0.iter().find(|range| range.contains(sequence) && range.deadline > now)

@@ -310,11 +310,11 @@ impl Egress {
         let Some(flow) = find_flow(&mut self.flows, slot) else {
             return false;
         };
-        if !flow.consent.try_consume(Bytes::from(bytes), now) {
+        if !flow.helper.consent.try_consume(Bytes::from(bytes), now) {
             self.counters.requests_beyond_consent += 1;
             return false;
         }
-        flow.lateness.on_request(sequence.number(), now + answer_timeout(flow.round_trip), now);
+        flow.helper.lateness.on_request(sequence.number(), now + answer_timeout(flow.round_trip), now);
         flow.record_request(sequence, now);
         self.counters.requests += 1;
         actions.push(Action::RequestPacket {
@@ -352,9 +352,9 @@ impl Egress {
             let may_request = !is_requested_lately && state.may_request(index, again_after, now);
             if let Some(packet) = stored.filter(|packet| self.log.get(*packet, now).is_some()) {
                 state.add_packet(index, packet);
-            } else if may_request && flow.quarantined {
+            } else if may_request && flow.helper.quarantined {
                 state.not_asked.insert(index);
-            } else if may_request && flow.consent.available(now) < bytes {
+            } else if may_request && flow.helper.consent.available(now) < bytes {
                 self.counters.requests_beyond_consent += u64::from(!excluded_before.contains(index));
                 state.not_asked.insert(index);
             } else if may_request {

@@ -75,6 +75,16 @@ impl CopyTracker {
         CopyStatus::New
     }
 
+    /// Returns the allocated memory of the tracker, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.missing.bytes()
+    }
+
+    /// Forgets which copies are missing or have arrived, because the flow's service has changed.
+    pub(crate) fn restart(&mut self) {
+        (self.received, self.missing) = (0, MissingRanges::new());
+    }
+
     /// Records the number of a copy of a flow whose copies are no sequence, to expand later ones.
     pub(crate) fn skip_to(&mut self, sequence: SequenceNumber) {
         self.highest = Some(self.highest.map_or(sequence, |highest| highest.max(sequence)));

@@ -238,6 +238,20 @@ impl Ingress {
         self.flow(slot).map(|flow| (flow.registration.service, flow.registration.rate))
     }
 
+    /// Changes the service of a flow, and whether its sender copies only some packets.
+    pub(crate) fn set_service(&mut self, slot: FlowSlot, service: Service, is_selective: bool) {
+        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        (flow.registration.service, flow.registration.is_selective) = (service, is_selective);
+        if let Some(active) = flow.active_mut() {
+            let before = active.copies.bytes();
+            active.copies.restart();
+            active.memory.on_resize(before, active.copies.bytes());
+            self.memory.update_charge(&mut active.memory);
+        }
+    }
+
     /// True if the sender of a flow copies only some packets.
     pub(crate) fn is_selective(&self, slot: FlowSlot) -> bool {
         self.flow(slot).is_some_and(|flow| flow.registration.is_selective)
@@ -344,7 +358,13 @@ impl Ingress {
             active.copies.skip_to(sequence);
             CopyStatus::New
         } else {
-            active.copies.on_copy(sequence, now)
+            let before = active.copies.bytes();
+            let status = active.copies.on_copy(sequence, now);
+            if active.copies.bytes() != before {
+                active.memory.on_resize(before, active.copies.bytes());
+                self.memory.update_charge(&mut active.memory);
+            }
+            status
         };
         match status {
             CopyStatus::New => {
