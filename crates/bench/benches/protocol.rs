@@ -87,17 +87,19 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 
 #[library_benchmark]
 // About 110 of these record the packets that an outage would copy, and check for the outage. About
-// 50 choose the local address, and count lengths.
-#[bench::sending(args = (Stage::Senders, false), setup = warmed_up, config = at_most(2_710))]
+// 50 choose the local address, and count lengths. About 20 check whether losses are sent again.
+#[bench::sending(args = (Stage::Senders, false), setup = warmed_up, config = at_most(2_840))]
 // About 180 of these store copies for later NACKs, and 530 use memory that a relay allocates at its
-// start. About 110 charge the memory to the tenant.
-#[bench::ingress(args = (Stage::Ingress, false), setup = warmed_up, config = at_most(5_100))]
-#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = warmed_up, config = at_most(5_810))]
+// start. About 110 charge the memory to the tenant. About 30 check whether copies wait for
+// requests.
+#[bench::ingress(args = (Stage::Ingress, false), setup = warmed_up, config = at_most(5_325))]
+#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = warmed_up, config = at_most(6_050))]
 #[bench::egress(args = (Stage::Egress, false), setup = warmed_up, config = at_most(985))]
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = warmed_up, config = at_most(1_560))]
 // About 270 of these update the next deadline exactly, which saves agents a wake-up for most
-// packets. About 60 count lengths, and detect reordering.
-#[bench::receiving(args = (Stage::Receivers, false), setup = warmed_up, config = at_most(2_770))]
+// packets. About 60 count lengths, and detect reordering. About 50 check by which service losses
+// are repaired, also shortly after a change.
+#[bench::receiving(args = (Stage::Receivers, false), setup = warmed_up, config = at_most(2_915))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);
     chain

@@ -137,7 +137,8 @@ struct RelayTraffic {
 /// Returns the cost of a service for an hour of this flow.
 ///
 /// J-QoS, table 2, with cooperative bytes charged at the egress relay, which sends and receives
-/// them. The last two rows are not published: NACKs travel through both relays.
+/// them. The rows of pull and retransmission are not published: their NACKs travel
+/// through both relays.
 ///
 /// | service | DC1 in | DC1 out | DC2 in | DC2 out |
 /// |---|---|---|---|---|

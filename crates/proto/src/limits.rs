@@ -318,8 +318,8 @@ pub const PACKETS_PER_SOURCE_RESEND: u64 = 16;
 /// access link.
 pub const SOURCE_RESENDS_MAX: u8 = 16;
 
-/// Latest packets of one flow whose copies a relay can request again from the sender: a second of
-/// 256 packets.
+/// Latest packets of one flow that a relay or the receiver can request again from the sender: a
+/// second of 256 packets.
 pub const RESEND_REACH: usize = 256;
 
 /// Most times that a sender sends one packet again at its receiver's requests: once, and twice more

@@ -193,7 +193,7 @@ pub struct RepairCounts {
     pub cache: u64,
     /// Packets that relays forwarded without a request.
     pub forward: u64,
-    /// Packets that their senders retransmitted on the direct path.
+    /// Packets that their senders sent again, after a request or a silence.
     pub resent: u64,
 }
 

@@ -143,8 +143,9 @@ impl Agent {
     pub(super) fn store_coded(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
         // Shortly after a change, relays may still repair by the former service.
-        let services = [Some(flow.settings.service), self.service_changes.former_service(id.0, now)];
-        if self.scratch.is_empty() || !services.into_iter().flatten().any(buffers_packets) {
+        let is_buffered = buffers_packets(flow.settings.service)
+            || self.service_changes.former_service(id.0, now).is_some_and(buffers_packets);
+        if self.scratch.is_empty() || !is_buffered {
             return;
         }
         let Some(packet) = self.cooperation_buffer.push(&self.scratch, now) else {
@@ -324,8 +325,9 @@ impl ReceiveFlow {
         let active = self.active();
         let is_timed = active.is_some_and(|active| active.owd_baseline.is_set());
         // In an outage, relays deliver what the direct path loses.
-        let is_open = active.is_some_and(|active| active.open_ended.is_some_and(|from| sequence >= from));
-        let is_carried = delivery == Delivery::Forwarded && retransmits(self.settings.service) && is_open;
+        let is_carried = delivery == Delivery::Forwarded
+            && retransmits(self.settings.service)
+            && active.is_some_and(|active| active.open_ended.is_some_and(|from| sequence >= from));
         let statistics = &mut *self.statistics;
         if is_timed {
             statistics.repair_times.add(delivery, lateness);

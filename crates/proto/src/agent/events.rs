@@ -17,7 +17,7 @@ pub enum Delivery {
     Cooperative,
     /// A relay sent the lost packet from its cache, after a NACK.
     Cached,
-    /// The sender sent the lost packet again through relays, after a NACK.
+    /// The sender sent the lost packet again through relays, after a NACK or a silence.
     Resent,
 }
 

@@ -120,7 +120,7 @@ impl Agent {
         let Some(id) = self.flow_of_receiver(nack.flow_key, session) else {
             return;
         };
-        let ingress = self.ingress_of(id).map(|(index, alias)| (self.relays[index].session, alias));
+        let ingress = self.live_ingress_of(id).map(|(index, alias)| (self.relays[index].session, alias));
         for low in nack.ranges.numbers_low().take(RESEND_REACH) {
             self.work.numbers += 1;
             let sequence = SequenceNumber::nearest(low, self.senders[id.0 as usize].next);
@@ -143,8 +143,11 @@ impl Agent {
         silence: &Silence,
         now: Time,
     ) {
-        let Some((index, alias)) = self.ingress_of(id).filter(|(index, _)| !self.relays[*index].is_dead)
-        else {
+        let flow = &mut self.senders[id.0 as usize];
+        if flow.resending(now).acknowledged_from.is_some_and(|acknowledged| from <= acknowledged) {
+            return;
+        }
+        let Some((index, alias)) = self.live_ingress_of(id) else {
             return;
         };
         let elapsed = silence.elapsed.duration();
@@ -177,6 +180,12 @@ impl Agent {
         }
     }
 
+    /// Returns the ingress relay of a flow's path in use, by its index, and its alias for the flow,
+    /// unless the relay is dead or has not accepted the flow.
+    fn live_ingress_of(&self, id: SendFlowId) -> Option<(usize, Alias)> {
+        self.ingress_of(id).filter(|(index, _)| !self.relays[*index].is_dead)
+    }
+
     /// Returns true if the uplink sustains every packet twice, as far as is known.
     fn sustains_all_twice(&self, relay: usize) -> bool {
         let load = self.uplink_load.measured().source_packets;
@@ -195,7 +204,12 @@ impl Agent {
             return;
         }
         let from = SequenceNumber::nearest(ack.from_low, flow.next);
-        if from >= flow.next || !flow.is_in_outage(now) {
+        if from >= flow.next {
+            return;
+        }
+        let resending = flow.resending(now);
+        resending.acknowledged_from = resending.acknowledged_from.max(Some(from));
+        if !flow.is_in_outage(now) {
             return;
         }
         (flow.is_unproven, flow.outage_since, flow.copies_until) = (false, None, Time::START);

@@ -48,6 +48,9 @@ pub(super) struct Resending {
     pub(super) is_outage_certain: bool,
     /// Time of the latest packet on the direct path in an outage.
     direct_sent_at: Time,
+    /// Highest number from which the receiver reported that the direct path delivers again. Notices
+    /// of earlier silences may arrive later, through slow relays.
+    pub(super) acknowledged_from: Option<SequenceNumber>,
 }
 
 /// Limits of the packets of a flow that its sender sends again.
@@ -250,39 +253,48 @@ impl SendFlow {
                 allowance: ForwardingAllowance::new(now),
                 is_outage_certain: false,
                 direct_sent_at: Time::START,
+                acknowledged_from: None,
             })
         })
     }
 
     /// Returns true if the packet that is sent now goes to the ingress relay, too: always, except
     /// for a flow with retransmission. That one is charged to the allowance of its outages.
+    #[inline]
     pub(super) fn copies_packet(&mut self, now: Time) -> bool {
-        if self.copies_on_loss_only() {
-            self.is_in_outage(now) && self.resending(now).allowance.try_forward(now)
-        } else {
-            true
-        }
+        !retransmits(self.settings.service) || self.copies_packet_of_outage(now)
+    }
+
+    #[cold]
+    fn copies_packet_of_outage(&mut self, now: Time) -> bool {
+        !self.copies_on_loss_only()
+            || (self.is_in_outage(now) && self.resending(now).allowance.try_forward(now))
     }
 
     /// Returns true if the flow's losses are retransmitted, and nothing else is copied.
     pub(super) fn copies_on_loss_only(&self) -> bool {
-        retransmits(self.service())
+        // The first condition spares other flows the second one.
+        retransmits(self.settings.service) && !self.needs_relay() && retransmits(self.service())
     }
 
-    /// Returns true if the receiver's silence shows that packets of a flow with retransmission were
-    /// lost.
-    pub(super) fn is_outage_certain(&self) -> bool {
-        self.resends.requested.as_ref().is_some_and(|resending| resending.is_outage_certain)
+    /// Returns true if relays carry nearly all packets of a flow with retransmission: the
+    /// receiver's silence shows that packets were lost.
+    #[inline]
+    pub(super) fn is_left_to_relays(&self) -> bool {
+        retransmits(self.settings.service)
+            && self.copies_on_loss_only()
+            && self.resends.requested.as_ref().is_some_and(|resending| resending.is_outage_certain)
     }
 
-    /// Returns true if the flow leaves a packet of an outage to relays. Either the uplink cannot
-    /// sustain it with its copy (`is_narrow`), or a sender that retransmits is certain that the
-    /// direct path loses it. A few packets show when that delivers again.
+    /// Returns true if the flow, which is in an outage, leaves a packet to relays. Either the
+    /// uplink cannot sustain it with its copy (`is_narrow`), or a sender that retransmits is
+    /// certain that the direct path loses it. A few packets show when that delivers again.
+    #[cold]
     pub(super) fn leaves_to_relays(&mut self, sequence: SequenceNumber, is_narrow: bool, now: Time) -> bool {
-        if is_narrow && self.is_in_outage(now) && !Self::probes_path_in_outage(sequence) {
+        if is_narrow && !Self::probes_path_in_outage(sequence) {
             return true;
         }
-        if !self.copies_on_loss_only() || !self.is_in_outage(now) {
+        if !self.copies_on_loss_only() {
             return false;
         }
         let Some(resending) = self.resends.requested.as_mut().filter(|resending| resending.is_outage_certain)

@@ -195,9 +195,9 @@ impl Agent {
         let traffic_class = self.sessions.supported_traffic_class(peer, contents.traffic_class);
         let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
         let copy_relay = if is_sent_to_relay { self.copy_relay(id, coded_bytes, now) } else { None };
-        let is_narrow = self.senders[id.0 as usize].is_in_outage(now) && !self.fits_uplink();
-        // A packet that may be copied, now or after a notice of silence, is sealed in the
-        // retransmission buffer.
+        let is_in_outage = copy_relay.is_some() && self.senders[id.0 as usize].is_in_outage(now);
+        let is_narrow = is_in_outage && !self.fits_uplink();
+        // A packet that may be copied, now or later, is sealed in the retransmission buffer.
         let reserved = if copied { self.retransmit_buffer.reserve(coded_bytes, now) } else { None };
         let (packet, coded) = if let Some((packet, reserved)) = reserved {
             (Some(packet), reserved)
@@ -231,7 +231,7 @@ impl Agent {
         };
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
-        let is_suppressed = copy_relay.is_some() && flow.leaves_to_relays(sequence, is_narrow, now);
+        let is_suppressed = is_in_outage && flow.leaves_to_relays(sequence, is_narrow, now);
         if !flow.needs_relay()
             && !is_suppressed
             && let Some(path) = path
@@ -256,7 +256,7 @@ impl Agent {
         self.record_sent((id, sequence), packet, is_covered, now);
     }
 
-    /// Records a sent packet of a flow for retransmission, and whether a relay has what repairs it.
+    /// Records a sent packet of a flow for retransmission, and whether its loss can be repaired.
     /// `packet` is its entry in the retransmission buffer, if it has one.
     #[inline]
     fn record_sent(

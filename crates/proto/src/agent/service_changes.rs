@@ -38,15 +38,18 @@ pub(super) struct ServiceChanges {
     pending: BTreeMap<u32, PendingChange>,
     due: BTreeSet<(Time, u32)>,
     accepted: BTreeMap<u32, AcceptedChange>,
-    last_number: u8,
+    /// Latest number of each sent flow. Numbers wrap around, and a receiver takes the nearer half
+    /// of them for later ones, so changes of other flows do not count.
+    numbers: BTreeMap<u32, u8>,
 }
 
 impl ServiceChanges {
     /// Begins a change of a sent flow's service, in place of a pending one. Its message is due now.
     pub(super) fn begin(&mut self, flow: u32, service: Service, now: Time) {
         self.end(flow);
-        self.last_number = self.last_number.wrapping_add(1);
-        let change = PendingChange { service, number: self.last_number, tries: 0, next: now };
+        let number = self.numbers.entry(flow).or_default();
+        *number = number.wrapping_add(1);
+        let change = PendingChange { service, number: *number, tries: 0, next: now };
         self.pending.insert(flow, change);
         self.due.insert((now, flow));
     }
@@ -61,6 +64,7 @@ impl ServiceChanges {
     /// Forgets the changes of a closed flow.
     pub(super) fn forget_sent(&mut self, flow: u32) {
         self.end(flow);
+        self.numbers.remove(&flow);
     }
 
     /// Forgets the changes of a received flow, because it was closed, or its sender restarted.
@@ -149,6 +153,24 @@ mod tests {
         assert_eq!(changes.on_reply(FLOW, number.wrapping_sub(1)), None, "about an earlier change");
         assert_eq!(changes.on_reply(FLOW, number), Some(Service::Pull));
         assert_eq!((changes.on_reply(FLOW, number), changes.deadline()), (None, None));
+    }
+
+    #[test]
+    fn changes_of_other_flows_do_not_make_one_outdated() {
+        let (mut sender, mut receiver) = (ServiceChanges::default(), ServiceChanges::default());
+        let mut change = |flow: u32, service| {
+            sender.begin(flow, service, at(0));
+            let (due, number, service) = sender.pop_due(at(0)).expect("it is due");
+            assert_eq!(sender.on_reply(due, number), Some(service));
+            number
+        };
+        let first = change(FLOW, Service::Pull);
+        assert!(receiver.accept(RECEIVED, first, Service::Caching, at(0)));
+        for other in 0..130 {
+            change(FLOW + 1 + other % 2, Service::Forwarding);
+        }
+        let second = change(FLOW, Service::Caching);
+        assert!(receiver.accept(RECEIVED, second, Service::Pull, at(1)), "{first} before {second}");
     }
 
     #[test]

@@ -46,8 +46,7 @@ impl Agent {
     ) {
         let flow = &self.senders[id.0 as usize];
         let (source_packet, copy) = (uplink_bytes(source_packet), uplink_bytes(coded + ENVELOPE_OVERHEAD));
-        let is_carried = copied && flow.copies_on_loss_only() && flow.is_outage_certain();
-        let (source_packet, extras) = if flow.needs_relay() || is_carried {
+        let (source_packet, extras) = if flow.needs_relay() || (copied && flow.is_left_to_relays()) {
             (copy, Bytes::ZERO)
         } else if copied {
             (source_packet, copy)

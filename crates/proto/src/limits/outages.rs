@@ -63,7 +63,7 @@ pub const OUTAGE_FORWARDING_MAX: Duration = Duration::from_secs(15);
 pub const FORWARDING_PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// Shortest time between the beginnings of two outages of a flow in which an ingress relay forwards
-/// its copies. So false claims of receivers cost a quarter of the flow's bytes at most.
+/// its copies. So false claims of receivers cost a quarter of a steady flow's bytes at most.
 pub const OUTAGE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Time for which an open-ended NACK has to be in force before a relay takes it for an outage. It

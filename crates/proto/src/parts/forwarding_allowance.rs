@@ -7,7 +7,8 @@ use crate::limits::{FORWARDING_PAUSE_MAX, OUTAGE_FORWARDING_MAX, OUTAGE_PERIOD};
 
 /// Time for which a flow's packets may be forwarded at its receiver's word:
 /// [`OUTAGE_FORWARDING_MAX`] in each [`OUTAGE_PERIOD`]. So a false report costs a quarter of the
-/// flow's bytes at most.
+/// flow's bytes at most, if its packets are no more than [`FORWARDING_PAUSE_MAX`] apart. Slower
+/// flows have few bytes.
 ///
 /// Pauses of the flow do not count, except for [`FORWARDING_PAUSE_MAX`] each: a report holds until
 /// the receiver withdraws it, and the application may send nothing for a while.
@@ -32,12 +33,9 @@ impl ForwardingAllowance {
             *self = Self::new(now);
         }
         let pause = self.last.map_or(Duration::ZERO, |last| now.saturating_since(last));
-        let used = self.used + pause.min(FORWARDING_PAUSE_MAX);
-        let may_forward = used <= OUTAGE_FORWARDING_MAX;
-        if may_forward {
-            (self.used, self.last) = (used, Some(now));
-        }
-        may_forward
+        self.used += pause.min(FORWARDING_PAUSE_MAX);
+        self.last = Some(now);
+        self.is_left(now)
     }
 
     /// True if the allowance is not used up.
@@ -61,15 +59,15 @@ mod tests {
     fn a_steady_flow_is_forwarded_for_fifteen_seconds_a_minute() {
         let mut allowance = ForwardingAllowance::new(Time::START);
         let interval = Duration::from_millis(20);
-        assert_eq!(forwarded(&mut allowance, Time::START, interval, 3_000), 751);
+        assert_eq!(forwarded(&mut allowance, Time::START, interval, 3_000), 750);
         let second = Time::START + OUTAGE_PERIOD;
         assert!(!allowance.is_left(second - interval) && allowance.is_left(second));
-        assert_eq!(forwarded(&mut allowance, second, interval, 3_000), 751);
+        assert_eq!(forwarded(&mut allowance, second, interval, 3_000), 750);
     }
 
     #[test]
     fn pauses_count_for_a_quarter_of_a_second_each() {
         let mut allowance = ForwardingAllowance::new(Time::START);
-        assert_eq!(forwarded(&mut allowance, Time::START, Duration::from_millis(900), 66), 61);
+        assert_eq!(forwarded(&mut allowance, Time::START, Duration::from_millis(900), 66), 60);
     }
 }

@@ -7,7 +7,14 @@ use byway_wire::Service;
 
 use crate::support::{ARRANGEMENTS, OverlayWorld, Plan, Run, at, secs};
 
-const SERVICES: [Service; 4] = [Service::Coding, Service::Caching, Service::Forwarding, Service::Both];
+const SERVICES: [Service; 6] = [
+    Service::Retransmission,
+    Service::Pull,
+    Service::Coding,
+    Service::Caching,
+    Service::Forwarding,
+    Service::Both,
+];
 
 /// Time from the crash of relays in which flows move to another path.
 const MOVED_WITHIN: Duration = Duration::from_millis(600);

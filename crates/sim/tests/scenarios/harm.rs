@@ -18,11 +18,12 @@ struct Use {
 }
 
 /// Uses in which every packet takes the direct path.
-const BESIDE: [Use; 7] = [
+const BESIDE: [Use; 8] = [
     Use { name: "internet", service: Service::Internet, set: |_| {} },
     Use { name: "coding", service: Service::Coding, set: |_| {} },
     Use { name: "caching", service: Service::Caching, set: |_| {} },
     Use { name: "both", service: Service::Both, set: |_| {} },
+    Use { name: "pull", service: Service::Pull, set: |_| {} },
     Use {
         name: "own repairs",
         service: Service::Coding,
@@ -38,6 +39,9 @@ const BESIDE: [Use; 7] = [
         },
     },
 ];
+
+/// Use in which every packet takes the direct path, except in an outage of it.
+const ON_REQUEST: Use = Use { name: "retransmission", service: Service::Retransmission, set: |_| {} };
 
 /// Uses in which no packet takes the direct path while relays deliver.
 const THROUGH: [Use; 2] = [
@@ -78,6 +82,13 @@ const UNDER_WAY: Period = Period { from: at(4_000), until: at(8_000) };
 
 /// Time in which a flow moves to the direct path if relays deliver nothing, or garbage.
 const MOVED_WITHIN: Duration = Duration::from_millis(600);
+
+/// Time after an outage in which a flow with retransmission returns to the direct path. It is the
+/// longest interval of source packets in an outage, and the round trip of the receiver's report.
+const BACK_WITHIN: Duration = Duration::from_millis(350);
+
+/// Outage of a direct path.
+const OUTAGE: (Time, Duration) = (at(6_000), ms(700));
 
 /// Begin of all flows.
 const BEGIN: Time = at(2_000);
@@ -160,7 +171,14 @@ impl Fault {
 
 /// Four flows on direct paths with losses, jitter and an outage.
 fn impaired(usage: &Use, arrange: fn(Plan) -> Plan) -> Plan {
-    let mut plan = arrange(Plan::pairs(4, usage.service)).each_flow(|flow| {
+    let mut plan = lossy(usage, arrange);
+    plan.add_outage(1, OUTAGE.0, OUTAGE.1);
+    plan
+}
+
+/// Four flows on direct paths with losses and jitter.
+fn lossy(usage: &Use, arrange: fn(Plan) -> Plan) -> Plan {
+    arrange(Plan::pairs(4, usage.service)).each_flow(|flow| {
         flow.direct.loss = vec![Loss::Independent(share(0.02))];
         // A path that preserves the order would delay packets behind others, and the overlay adds
         // packets.
@@ -169,9 +187,7 @@ fn impaired(usage: &Use, arrange: fn(Plan) -> Plan) -> Plan {
         // probe.
         flow.sending = SendSchedule::Paced(Duration::from_micros(10_007));
         (usage.set)(flow);
-    });
-    plan.add_outage(1, at(6_000), ms(700));
-    plan
+    })
 }
 
 /// Two flows on direct paths that deliver everything.
@@ -314,6 +330,28 @@ fn assert_no_harm_beside(fault: Fault, period: Period) {
     assert!(!repairs_again || total[1] > 1_000, "relays repair after the fault: {total:?}");
 }
 
+/// Asserts that a flow with retransmission loses no packet because of a fault, and after an outage
+/// of its direct path only those of [`BACK_WITHIN`].
+fn assert_no_harm_on_request(fault: Fault, period: Period) {
+    let mut resent = [0; 2];
+    for (name, arrange) in ARRANGEMENTS {
+        let case = format!("{}, {name}", ON_REQUEST.name);
+        let alone = lossy(&BESIDE[0], arrange).each_flow(|flow| flow.paths.clear()).run();
+        let run = fault.run(lossy(&ON_REQUEST, arrange), period);
+        assert_direct_path_is_as_alone(&case, &alone, &run);
+        fault.assert_happened(&case, period, &run);
+        let relayed = period.relayed_beside(&run.1);
+        resent = [resent[0] + relayed[0], resent[1] + relayed[1]];
+
+        let mut plan = clean(&ON_REQUEST, arrange);
+        (0..plan.flows.len()).for_each(|flow| plan.add_outage(flow, OUTAGE.0, OUTAGE.1));
+        let (_, run) = fault.run(plan, period);
+        let back_at = OUTAGE.0 + OUTAGE.1 + BACK_WITHIN;
+        assert_eq!(run.all_missing(BEGIN, OUTAGE.0) + run.all_missing(back_at, Time::MAX), 0, "{case}");
+    }
+    assert!(!period.is_in_flight() || resent[0] > 100, "relays repair before the fault: {resent:?}");
+}
+
 /// Asserts that flows that use only relays move to the direct path soon after a fault begins.
 fn assert_no_harm_through(fault: Fault, period: Period) {
     for (name, arrange) in ARRANGEMENTS {
@@ -342,6 +380,7 @@ fn assert_no_harm_through(fault: Fault, period: Period) {
 fn assert_no_harm(fault: Fault) {
     for period in fault.periods() {
         assert_no_harm_beside(fault, *period);
+        assert_no_harm_on_request(fault, *period);
         assert_no_harm_through(fault, *period);
     }
 }

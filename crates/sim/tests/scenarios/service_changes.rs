@@ -58,13 +58,12 @@ fn two_hundred_and_fifty_changes_under_load_lose_nothing() {
     let mut plan = lossy(Service::Caching, every * (changes + 4));
     plan.flows[0].direct.jitter = Jitter { max: ms(3), may_reorder: true };
     let (mut world, mut run) = plan.build();
-    let services = (0..changes).map(|nth| {
-        let service = SERVICES[usize::try_from(nth * 7 / 3 % 4).expect("one of four")];
-        (at(3_000) + every * nth, service)
-    });
+    let service = |nth| SERVICES[usize::try_from(nth * 7 / 3 % 4).expect("one of four")];
+    let services = (0..changes).map(|nth| (at(3_000) + every * nth, service(nth)));
     change_services(&mut world, services);
     run.finish(&mut world);
     let fate = &run.fates(&world)[0];
+    assert_eq!(services_of(&run, &world), [Some(service(changes - 1)); 2], "{fate:?}");
     assert!(fate.lost >= 700 && fate.missing == 0, "{fate:?}");
 }
 

@@ -26,8 +26,7 @@ codes! {
         /// Receiver to egress relay: a packet of the receiver's own flow, for the repair of another
         /// flow.
         CooperativeAnswer = 6,
-        /// Relay to receiver: a packet of a flow with retransmission, which its sender sent through
-        /// relays.
+        /// Relay to receiver: a packet of a flow with retransmission, which its sender sent again.
         ResentRepair = 8,
         /// Relay to relay: a copy that the sender of a flow with retransmission sent again, for
         /// receivers.

@@ -117,6 +117,11 @@ impl IngressFlow {
         }
     }
 
+    /// True if any egress relay of the flow has a receiver.
+    pub(super) fn has_receiver(&self) -> bool {
+        self.next_hops.iter().any(|next_hop| next_hop.has_receiver)
+    }
+
     pub(crate) fn active_mut(&mut self) -> Option<&mut IngressFlowState> {
         self.active.as_deref_mut()
     }

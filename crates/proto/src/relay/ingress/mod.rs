@@ -43,7 +43,7 @@ pub(crate) use grant_policers::GrantPolicer;
 pub(crate) use group::{ClosedBatch, CoveredPacket, GroupKey, RelayPeerId};
 
 use super::flow_memory::{FlowMemory, Holder};
-use flow::{IngressFlow, IngressFlowState};
+use flow::IngressFlow;
 use grant_policers::GrantPolicers;
 use group::{BatchNumbers, CodingGroup};
 pub(crate) use path_outage::PathOutage;
@@ -60,7 +60,7 @@ use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::retry::retry_interval;
 use crate::parts::timers::{TimerKey, Timers};
-use crate::policy::{pulls, retransmits};
+use crate::policy::retransmits;
 
 /// The ingress half of a relay: codes, stores or forwards copies from nearby senders.
 #[derive(Debug)]
@@ -296,44 +296,23 @@ impl Ingress {
         match flow.registration.service {
             Service::Internet => {}
             Service::Coding => {
-                self.relay_or_buffer_copy(slot, sequence, copy, sink, now);
+                let has_receiver = flow.has_receiver();
+                let is_relayed =
+                    has_receiver && self.outages.relays_packet(flow.registration.group, slot, now);
+                self.relay_or_buffer_copy(slot, sequence, (copy, is_relayed, has_receiver), sink, now);
                 self.add_to_block(slot, sequence, coded, sink, now);
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }
-            Service::Pull => self.relay_or_buffer_copy(slot, sequence, copy, sink, now),
+            Service::Pull => {
+                let has_receiver = flow.has_receiver();
+                let is_relayed = has_receiver && self.relays_pulled_copy(slot, now);
+                self.relay_or_buffer_copy(slot, sequence, (copy, is_relayed, has_receiver), sink, now);
+            }
             Service::Caching | Service::Forwarding | Service::Both | Service::Retransmission => {
                 self.relay_copy(slot, sequence, copy, sink, now);
             }
         }
         self.schedule(slot);
-    }
-
-    /// Forwards a copy whole if its flow has an outage, or is pulled and begins. Stores it
-    /// otherwise, until an egress relay fetches it.
-    ///
-    /// A packet that is certainly lost would use up one repair packet of its batch. Forwarding it
-    /// whole costs no more bytes, and leaves all repair packets to the other flows.
-    fn relay_or_buffer_copy(
-        &mut self,
-        slot: FlowSlot,
-        sequence: SequenceNumber,
-        copy: &ArrivingCopy<'_>,
-        sink: &mut impl Sink,
-        now: Time,
-    ) {
-        let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
-        let (group, has_receiver) =
-            (flow.registration.group, flow.next_hops.iter().any(|next_hop| next_hop.has_receiver));
-        // A receiver that has no packet of the flow yet sends no NACK. The egress relay's tail-loss
-        // hint covers the first copies.
-        let is_first = has_receiver
-            && pulls(flow.registration.service)
-            && flow.active_mut().is_some_and(IngressFlowState::count_first_copy);
-        if is_first || (has_receiver && self.outages.relays_packet(group, slot, now)) {
-            self.relay_copy(slot, sequence, copy, sink, now);
-        } else if has_receiver {
-            self.buffer_copy(slot, sequence, copy.coded, false, now);
-        }
     }
 
     /// Charges a copy to its flow and grant. Returns its sequence number; `None` to discard it.

@@ -1,5 +1,5 @@
-//! Recent copies, stored for retransmission to egress relays: relayed copies that were lost, and
-//! packets that too few repair packets cover.
+//! Recent copies, stored for egress relays that request them: relayed copies that were lost,
+//! packets that too few repair packets cover, and all packets of pulled flows.
 
 use alloc::boxed::Box;
 
@@ -14,6 +14,37 @@ use crate::parts::retransmissions::RetransmitDecision;
 use crate::policy::{forwards, retransmits};
 
 impl Ingress {
+    /// True if the relay forwards a pulled flow's copy without a request: the flow has an outage,
+    /// or begins. A receiver that has no packet of the flow yet sends no NACK. The egress relay's
+    /// tail-loss hint covers the first copies.
+    pub(super) fn relays_pulled_copy(&mut self, slot: FlowSlot, now: Time) -> bool {
+        let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
+        let group = flow.registration.group;
+        let is_first = flow.active_mut().is_some_and(IngressFlowState::count_first_copy);
+        is_first || self.outages.relays_packet(group, slot, now)
+    }
+
+    /// Forwards a copy of a coded or pulled flow whole (`is_relayed`), or stores it until an egress
+    /// relay fetches it.
+    ///
+    /// Of a coded flow, a packet that is certainly lost would use up one repair packet of its
+    /// batch. Forwarding it whole costs no more bytes, and leaves all repair packets to the other
+    /// flows.
+    pub(super) fn relay_or_buffer_copy(
+        &mut self,
+        slot: FlowSlot,
+        sequence: SequenceNumber,
+        (copy, is_relayed, has_receiver): (&ArrivingCopy<'_>, bool, bool),
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        if is_relayed {
+            self.relay_copy(slot, sequence, copy, sink, now);
+        } else if has_receiver {
+            self.buffer_copy(slot, sequence, copy.coded, false, now);
+        }
+    }
+
     /// Forwards a copy, and stores it for retransmission. It stores no forwarded copies of a flow
     /// whose sender copies only some packets, because egress relays cannot tell a gap from a loss.
     pub(super) fn relay_copy(
