@@ -5,6 +5,7 @@ use byway_wire::messages::{Silence, SourceNack};
 use byway_wire::{Microseconds, RangeSet};
 
 use super::*;
+use crate::agent::Duplication;
 use crate::limits::{OUTAGE_FORWARDING_MAX, RESENDS_PER_PACKET_MAX};
 
 impl TestNetwork {
@@ -145,4 +146,48 @@ fn a_claimed_outage_costs_a_quarter_of_a_minute() {
     }
     let most = OUTAGE_FORWARDING_MAX.as_millis() / 10;
     assert!((most / 2..=most + 40).contains(&copied), "{copied} of {most}");
+}
+
+#[test]
+fn a_notice_of_silence_that_the_acks_overtook_leaves_nothing_to_relays() {
+    let mut network = TestNetwork::resending(&resent_settings());
+    network.stream(20);
+    network.loses = Box::new(|datagram| datagram.source_sequence().is_some());
+    let silent_from = network.agents[SENDER].senders[0].next.number();
+    network.stream(40);
+    network.loses = Box::new(|_| false);
+    network.stream(30);
+    network.run(ms(50));
+    network.send_silence(silent_from, ms(200));
+    network.forget();
+    network.stream(40);
+    network.run(ms(50));
+    assert_eq!((network.at_relay(EnvelopeRole::Copy).len(), network.source_packets()), (0, 40));
+    let next = network.agents[SENDER].senders[0].next.number();
+    network.send_silence(next, ms(200));
+    network.stream(40);
+    assert!(!network.at_relay(EnvelopeRole::Copy).is_empty(), "a later silence counts");
+}
+
+#[test]
+fn without_a_relay_that_answers_a_lost_packet_is_sent_again_on_the_direct_path() {
+    let mut network = TestNetwork::resending(&resent_settings());
+    network.loses = Box::new(|datagram| datagram.from == RELAY || datagram.to == RELAY);
+    network.stream(100);
+    assert!(network.agents[SENDER].relays[0].is_dead);
+    network.forget();
+    let next = network.agents[SENDER].senders[0].next.number();
+    network.send_source_nack(next - 3..next - 1);
+    network.run(ms(50));
+    assert_eq!((network.source_packets(), network.at_relay(EnvelopeRole::ResentCopy)), (2, Vec::new()));
+}
+
+#[test]
+fn a_relay_that_duplicates_for_the_sender_gets_every_packet_of_any_service() {
+    let settings = FlowSettings { duplication: Duplication::ByRelay, ..resent_settings() };
+    let mut network = TestNetwork::new(&settings);
+    network.forget();
+    network.stream(5);
+    network.run(ms(20));
+    assert_eq!(network.at_relay(EnvelopeRole::Copy).len(), 5);
 }
