@@ -38,6 +38,12 @@ impl ForwardingAllowance {
         self.is_left(now)
     }
 
+    /// True if a packet was charged within this time.
+    #[must_use]
+    pub fn was_charged_within(&self, time: Duration, now: Time) -> bool {
+        self.last.is_some_and(|last| now.saturating_since(last) <= time)
+    }
+
     /// True if the allowance is not used up.
     #[must_use]
     pub fn is_left(&self, now: Time) -> bool {

@@ -137,7 +137,8 @@ impl Relay {
         let is_permitted =
             |peer: RelayPeerId| self.flow_table.is_permitted_ingress(key, self.peers.relay_shard(peer));
         let remote = self.peers.remote_aliases_of(key).into_iter().filter(|(peer, _)| is_permitted(*peer));
-        let known = self.peers.local_aliases_of(key).into_iter().chain(remote);
+        // A sender uses the relays with which it registered last.
+        let known = self.peers.local_aliases_of(key).into_iter().chain(remote.rev());
         known.map(|(peer, alias)| CopySource { ingress: peer.0, alias }).take(PULLED_SOURCES_MAX).collect()
     }
 
@@ -281,9 +282,12 @@ impl Relay {
     }
 
     /// Sends the due copy NACKs to ingress relays, for relayed copies that are missing and for
-    /// copies to fetch.
+    /// copies to fetch, within the work limit of one input; the rest stays due.
     pub(super) fn send_copy_nacks(&mut self, now: Time) {
-        while let Some(request) = self.egress.next_copy_request(now) {
+        let end = Some(self.work().units() + DATAGRAM_WORK_MAX);
+        while !self.has_worked_beyond(end)
+            && let Some(request) = self.egress.next_copy_request(now)
+        {
             if let Some(flow) = request.open_ended_flow() {
                 self.report_outage(flow, true, now);
             }

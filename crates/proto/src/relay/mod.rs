@@ -12,6 +12,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `admission` | admission control for sessions, eviction of idle ones |
+//! | `advertisements` | advertisements of aliases to other relays, notices of reachability to senders |
 //! | `alias_table` | values by alias |
 //! | `dispatch` | execution of the egress half's actions |
 //! | `egress` | egress half: repair packets, NACKs, decoding |
@@ -23,8 +24,7 @@
 //! | `messages` | handlers of messages from agents and relays |
 //! | `prefetching` | cache prefetch for the next datagram |
 //! | `quotas` | shares of tenants in sessions and registrations |
-//! | `reachability` | notices to senders about unreachable relays |
-//! | `registration` | registration of flows, aliases between relays |
+//! | `registration` | registration of flows |
 //! | `relay_changes` | addition, change and removal of other relays |
 //! | `relay_peer_table` | table of peer relays: aliases in force, reachability |
 //! | `relaying` | packets forwarded between agents |
@@ -33,6 +33,7 @@
 //! | `work` | work accounting and budgets |
 
 mod admission;
+mod advertisements;
 mod alias_table;
 mod dispatch;
 mod egress;
@@ -44,7 +45,6 @@ mod ingress_context;
 mod messages;
 mod prefetching;
 mod quotas;
-mod reachability;
 mod registration;
 mod relay_changes;
 mod relay_peer_table;

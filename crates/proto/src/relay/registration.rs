@@ -1,21 +1,14 @@
-//! Registration of flows by agents, and advertisement of their aliases between relays.
+//! Registration of flows by agents.
 
-use arrayvec::ArrayVec;
 use byway_units::{RelayId, Time};
-use byway_wire::messages::{
-    AliasAnnouncement, AliasAnnouncements, AliasStatus, AliasStatuses, Aliases, AliasesReply, FlowRole,
-    Refusal, Register, RegisterReply, Unregister, UnregisterReply,
-};
-use byway_wire::{
-    Alias, FlowKey, Grant, GrantedRelay, KilobitsPerSecond, Message, Receiver, Service, Shard, TenantId,
-};
+use byway_wire::messages::{FlowRole, Refusal, Register, RegisterReply, Unregister, UnregisterReply};
+use byway_wire::{Alias, FlowKey, Grant, GrantedRelay, Message, Receiver, Service, Shard, TenantId};
 
 use super::Relay;
 use super::flow_table::{EndedRegistration, FlowRef, RegistrationKey};
 use super::grants::{GrantError, Grants, is_sender_of_group};
 use super::ingress::{FlowSlot, GrantPolicer, GroupKey, NextHop, Registration, RelayPeerId};
-use super::relay_peer_table::AdvertisedFlow;
-use crate::limits::{ALIASES_PER_MESSAGE, DATAGRAM_WORK_MAX};
+use crate::limits::DATAGRAM_WORK_MAX;
 use crate::parts::batcher::{BatchedFlow, CodingClass};
 use crate::policy::{CodingRates, copies, repairs, repairs_on_request};
 use crate::session::{Session, SessionId};
@@ -445,123 +438,6 @@ impl Relay {
     pub(super) fn remove_all_flows(&mut self, session: SessionId, now: Time) {
         for alias in self.flow_table.aliases(session) {
             self.remove_flow(session, alias, now);
-        }
-    }
-
-    /// Sends the due advertisements of aliases to other relays, and the due notices of reachability
-    /// to senders.
-    pub(super) fn send_advertisements(&mut self, now: Time) {
-        if self.peers.deadline().is_none_or(|at| at > now) {
-            return;
-        }
-        let mut again = false;
-        for peer in self.peers.ids() {
-            let session = self.peers.session(peer);
-            again |= session.is_some_and(|session| self.advertise_to(peer, session, now));
-            again |= self.notify_senders(peer, now);
-        }
-        self.peers.schedule_advertisements(again, now);
-    }
-
-    fn advertise_to(&mut self, peer: RelayPeerId, session: SessionId, now: Time) -> bool {
-        if !self.peers.has_unacknowledged(peer) {
-            return false;
-        }
-        // A use of the session probes the other relay while its reply is missing.
-        self.sessions.use_session(session, now);
-        if self.sessions.is_established(session, now) {
-            while self.send_advertisement(peer, session, now) {}
-        }
-        true
-    }
-
-    /// Sends a peer relay one message with as many due advertisements as fit. Returns `false` if
-    /// none was due.
-    fn send_advertisement(&mut self, peer: RelayPeerId, session: SessionId, now: Time) -> bool {
-        let mut due: ArrayVec<AliasAnnouncement, ALIASES_PER_MESSAGE> = ArrayVec::new();
-        while !due.is_full()
-            && let Some((alias, advertised)) = self.peers.next_advertisement(peer, now)
-        {
-            self.work.entries += 1;
-            due.extend(self.alias_announcement(alias, &advertised));
-        }
-        if due.is_empty() {
-            return false;
-        }
-        let mut scratch = [[0; AliasAnnouncement::BYTES]; ALIASES_PER_MESSAGE];
-        let flows = AliasAnnouncements::collect(&mut due.into_iter(), &mut scratch);
-        self.sessions.queue_message(session, &Message::Aliases(Aliases { flows }), now);
-        true
-    }
-
-    fn alias_announcement(&self, alias: Alias, advertised: &AdvertisedFlow) -> Option<AliasAnnouncement> {
-        let (service, rate) = self.ingress.service_of(advertised.flow)?;
-        Some(AliasAnnouncement {
-            alias,
-            flow_key: advertised.key,
-            service,
-            selective: self.ingress.is_selective(advertised.flow),
-            rate: KilobitsPerSecond::from_rate(rate),
-        })
-    }
-
-    /// True if the flow has receivers at this relay and is not in quarantine.
-    fn has_usable_receiver(&self, key: FlowKey) -> bool {
-        !self.flow_table.receivers_of(key).is_empty() && !self.egress.is_quarantined(key)
-    }
-
-    /// Handles another relay's advertisements of its aliases: stores them, and replies for each if
-    /// the flow has a usable receiver here.
-    pub(super) fn on_aliases(
-        &mut self,
-        peer: RelayPeerId,
-        session: SessionId,
-        aliases: &Aliases<'_>,
-        now: Time,
-    ) {
-        for announcement in aliases.flows.iter() {
-            self.work.entries += 1;
-            let is_permitted =
-                self.flow_table.is_permitted_ingress(announcement.flow_key, self.peers.relay_shard(peer));
-            if !is_permitted && !self.peers.has_capacity_for(peer, announcement.alias) {
-                self.counters.aliases_left_out += 1;
-                self.send_alias_status(peer, announcement.alias, false, now);
-                continue;
-            }
-            self.peers.on_advertisement(peer, &announcement, is_permitted);
-            debug_assert_eq!(self.peers.session(peer), Some(session));
-            let has_receiver = is_permitted && !self.egress.is_quarantined(announcement.flow_key);
-            self.send_alias_status(peer, announcement.alias, has_receiver, now);
-        }
-    }
-
-    fn send_alias_status(&mut self, peer: RelayPeerId, alias: Alias, has_receiver: bool, now: Time) {
-        let Some(session) = self.peers.session(peer) else {
-            return;
-        };
-        let mut scratch = [[0; AliasStatus::BYTES]; 1];
-        let mut statuses = core::iter::once(AliasStatus { alias, has_receiver });
-        let aliases = AliasStatuses::collect(&mut statuses, &mut scratch);
-        self.sessions.queue_message(session, &Message::AliasesReply(AliasesReply { aliases }), now);
-    }
-
-    /// Handles another relay's reply, which reports for each advertised alias if the flow has a
-    /// receiver there.
-    pub(super) fn on_aliases_reply(&mut self, peer: RelayPeerId, reply: &AliasesReply<'_>, now: Time) {
-        for status in reply.aliases.iter() {
-            self.work.entries += 1;
-            self.on_alias_status(peer, status.alias, status.has_receiver, now);
-        }
-        self.send_advertisements(now);
-    }
-
-    fn on_alias_status(&mut self, peer: RelayPeerId, alias: Alias, has_receiver: bool, now: Time) {
-        if let Some(flow) = self.peers.on_alias_status(peer, alias, has_receiver, now) {
-            self.ingress.set_has_receiver(flow, peer, has_receiver);
-            if has_receiver {
-                let (ingress, mut context) = self.ingress_and_context(now);
-                ingress.relay_buffered_copies(flow, peer, &mut context, now);
-            }
         }
     }
 }

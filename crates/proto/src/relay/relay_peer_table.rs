@@ -182,6 +182,7 @@ impl RelayPeerTable {
             advertise_at,
             advertisements: 0,
             has_receiver: false,
+            is_revised: false,
             is_unreachable: *is_unreachable,
             notify_at: None,
             notified: 0,
@@ -249,7 +250,10 @@ impl RelayPeerTable {
     pub(super) fn advertise_again(&mut self, peer: RelayPeerId, alias: Alias, now: Time) {
         let relay_peer = &mut self.peers[usize::from(peer.0)];
         if relay_peer.endpoint != PeerEndpoint::Local {
-            relay_peer.update(alias, |advertised| advertised.schedule_advertisement(now));
+            relay_peer.update(alias, |advertised| {
+                advertised.is_revised = true;
+                advertised.schedule_advertisement(now);
+            });
             self.advertise_at = Some(now);
         }
     }
@@ -347,7 +351,7 @@ impl RelayPeerTable {
         let (flow, is_due) = peer.update(alias, |advertised| {
             let was_known = core::mem::replace(&mut advertised.has_receiver, has_receiver);
             let is_lately_unknown = was_known && !has_receiver && !is_local;
-            if has_receiver {
+            if has_receiver && !core::mem::take(&mut advertised.is_revised) {
                 (advertised.advertise_at, advertised.advertisements) = (None, 0);
             } else if is_lately_unknown {
                 // The report of no receiver may be an old one that arrived late. The alias is

@@ -9,7 +9,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::action::Action;
 use super::decode_attempts::AttemptId;
 use super::flow::{BatchRef, FlowSlot};
-use super::missing::Stage;
+use super::missing::{MissingPacket, Stage};
 use super::nacked_ranges::NackedRange;
 use super::relayed_copies::CopySource;
 use super::{Egress, find_active, find_flow};
@@ -47,7 +47,9 @@ impl Egress {
         flow.repair_lifetime = request.repair_lifetime;
         let is_pulled = flow.is_pulled(now);
         let active = flow.activate(now);
-        for (first, last) in request.ranges.iter().filter(|_| is_pulled) {
+        let is_possible =
+            |(first, last): &&(_, SequenceNumber)| last.since(*first).is_none_or(|count| count <= NACK_REACH);
+        for (first, last) in request.ranges.iter().filter(|_| is_pulled).filter(is_possible) {
             // The relay knows the flow's packets by its NACKs only.
             active.extend_known(*first, *last);
         }
@@ -90,15 +92,19 @@ impl Egress {
         let awaited = active.nacked.drain();
         active.memory.on_resize(before, 0);
         self.memory.update_charge(&mut active.memory);
-        let waiting = active.missing.waiting().map(|missing| NackedRange {
-            first: missing.sequence,
-            last: missing.sequence,
-            deadline: missing.deadline,
-            certain: missing.certain,
-            nacked_at: now,
-            accepted: 0,
-        });
-        let ranges: Vec<NackedRange> = awaited.into_iter().chain(waiting).collect();
+        let mut ranges: Vec<NackedRange> = awaited.into_iter().collect();
+        for missing in active.missing.waiting() {
+            let MissingPacket { sequence, deadline, certain, .. } = *missing;
+            let continues = |range: &&mut NackedRange| {
+                range.last.next() == sequence && (range.deadline, range.certain) == (deadline, certain)
+            };
+            if let Some(range) = ranges.last_mut().filter(continues) {
+                range.last = sequence;
+            } else {
+                let (first, last) = (sequence, sequence);
+                ranges.push(NackedRange { first, last, deadline, certain, nacked_at: now, accepted: 0 });
+            }
+        }
         for range in ranges.into_iter().filter(|range| range.deadline > now) {
             let request = NackRequest {
                 flow: slot,

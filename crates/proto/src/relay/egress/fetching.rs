@@ -20,7 +20,7 @@ use crate::limits::{
     COPY_REORDERING, LATE_ANSWERS_CHANCE_MAX, OPEN_ENDED_BACKLOG_MAX, PULL_WAIT_MAX, RANGES_MAX,
 };
 use crate::parts::lateness::LateShare;
-use crate::parts::retry::RetryTimer;
+use crate::parts::retry::{RetryTimer, may_be_in_flight};
 
 impl Egress {
     /// Records the round-trip time to an ingress relay, by its peer number. It decides if a fetch
@@ -153,8 +153,9 @@ impl Egress {
         let end = sequence.next();
         let (retry, kind) = (RetryTimer::new(now), GapKind::Fetch);
         let gap = CopyGap { retry, flow: slot, source, first: sequence, end, kind };
-        let is_fetched = self.copy_gaps.add(gap);
+        let is_fetched = self.copy_gaps.add(gap, &mut active.relayed.gaps);
         missing.is_fetched = is_fetched;
+        self.counters.refused_capacity += u64::from(!is_fetched);
         self.counters.fetched += u64::from(is_fetched);
         is_fetched
     }
@@ -223,11 +224,15 @@ impl Egress {
         let Some(flow) = self.flow(request.flow).filter(|flow| flow.is_pulled(now)) else {
             return;
         };
-        let is_notified = flow.active().and_then(|active| active.outage?.notified_at).is_some();
+        let notified_at = flow.active().and_then(|active| active.outage?.notified_at);
         let farthest = request.sources.iter().map(|source| self.ingress_round_trip(source.ingress)).max();
-        let needed = farthest.unwrap_or_default() + flow.round_trip / 2;
+        let farthest = farthest.unwrap_or_default();
+        if notified_at.is_some_and(|notified_at| may_be_in_flight(notified_at, farthest, now)) {
+            return;
+        }
+        let needed = farthest + flow.round_trip / 2;
         let slack = request.repair_lifetime.saturating_sub(needed);
-        let wait = if is_notified { Duration::ZERO } else { (slack / 2).min(PULL_WAIT_MAX) };
+        let wait = if notified_at.is_some() { Duration::ZERO } else { (slack / 2).min(PULL_WAIT_MAX) };
         let end = from.plus(OPEN_ENDED_BACKLOG_MAX);
         self.request_copies(request, (from, end), GapKind::OpenEnded, now + wait, now);
     }
@@ -249,7 +254,7 @@ impl Egress {
                 due.saturating_since(now) + self.ingress_round_trip(source.ingress) + to_receiver;
             if arrives_in < request.repair_lifetime {
                 let (retry, flow, source) = (RetryTimer::new(due), request.flow, *source);
-                is_requested |= self.copy_gaps.add(CopyGap { retry, flow, source, first, end, kind });
+                is_requested |= self.add_copy_gap(CopyGap { retry, flow, source, first, end, kind });
             }
         }
         is_requested

@@ -12,7 +12,7 @@ use super::burst_end::BurstEnd;
 use super::missing::{MissingPacket, MissingPackets, Stage};
 use super::nacked_ranges::{NackedRange, NackedRanges};
 use super::outage::OutageRange;
-use super::relayed_copies::CopySource;
+use super::relayed_copies::ArrivedCopies;
 use crate::limits::{
     COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, MISSING_PACKETS_ALWAYS, NACKED_RANGES_ALWAYS,
     REPAIR_BURST, REPAIR_LIFETIME_MAX, REPAIR_RETENTION, SERVICE_OVERLAP,
@@ -223,10 +223,7 @@ pub(crate) struct EgressFlowState {
     pub(crate) outage: Option<OutageRange>,
     /// Highest stored copy, for tail-loss hints.
     pub(super) burst_end: BurstEnd,
-    /// Source of the relayed copies, and the highest sequence number from it.
-    pub(super) highest_copy: Option<(CopySource, SequenceNumber)>,
-    /// True if the relay forwarded the latest relayed copy.
-    pub(super) is_forwarded: bool,
+    pub(super) relayed: ArrivedCopies,
     pub(crate) last_used: Time,
 }
 
@@ -289,8 +286,7 @@ impl EgressFlow {
                 is_watched: false,
                 outage: None,
                 burst_end: BurstEnd::new(now),
-                highest_copy: None,
-                is_forwarded: false,
+                relayed: ArrivedCopies::default(),
                 last_used: now,
             })
         });

@@ -14,10 +14,11 @@ use byway_wire::{Alias, Ecn, RangeSet, SequenceNumber, Service};
 use super::action::{Action, RepairSource};
 use super::flow::{EgressFlowState, FlowSlot};
 use super::missing::Stage;
+use super::outage::OutageRange;
 use super::{Egress, find_flow};
 use crate::limits::{
-    CODED_GAP_MAX, COPY_REORDERING, FIRST_NUMBERS, NACK_REACH, RELAYED_COPY_GAP_MAX, RELAYED_COPY_GAPS_MAX,
-    RELAYED_COPY_NACKS_MAX,
+    CODED_GAP_MAX, COPY_REORDERING, FIRST_NUMBERS, NACK_REACH, PULL_WAIT_MAX, RELAYED_COPY_GAP_MAX,
+    RELAYED_COPY_GAPS_MAX, RELAYED_COPY_NACKS_MAX,
 };
 use crate::parts::packet_buffer::Handle;
 use crate::parts::retry::{Backoff, RetryPolicy, RetryTimer, answer_timeout, may_be_in_flight};
@@ -44,6 +45,17 @@ pub(crate) struct RelayedCopy<'a> {
     pub(crate) is_resent: bool,
     /// Source to request preceding copies from; `None` if a gap is no loss.
     pub(crate) source: Option<CopySource>,
+}
+
+/// What the relay knows of the copies of one flow that ingress relays forwarded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ArrivedCopies {
+    /// Source of the copies, and the highest sequence number from it.
+    highest: Option<(CopySource, SequenceNumber)>,
+    /// Number of gaps for which copy NACKs are scheduled.
+    pub(super) gaps: u16,
+    /// True if the relay forwarded the latest copy.
+    is_forwarded: bool,
 }
 
 /// Range of sequence numbers in which relayed copies are missing, ordered by the time of the next
@@ -101,14 +113,20 @@ impl CopyRequest {
 }
 
 /// Gaps in the relayed copies of all flows, the earliest copy NACK first.
+///
+/// A flow may have a quarter as many gaps as there are free entries. So the first gaps of a flow
+/// find entries, however many another one has.
 #[derive(Debug, Default)]
 pub(super) struct CopyGaps(BinaryHeap<Reverse<CopyGap>>);
 
 impl CopyGaps {
-    /// Adds a gap. Returns `false` if [`RELAYED_COPY_GAPS_MAX`] gaps are recorded.
-    pub(super) fn add(&mut self, gap: CopyGap) -> bool {
-        let has_capacity = self.0.len() < RELAYED_COPY_GAPS_MAX;
+    /// Adds a gap of a flow that has `count` gaps, and counts it. Returns `false` if the flow has
+    /// its share of [`RELAYED_COPY_GAPS_MAX`] gaps.
+    pub(super) fn add(&mut self, gap: CopyGap, count: &mut u16) -> bool {
+        let free = RELAYED_COPY_GAPS_MAX - self.0.len();
+        let has_capacity = usize::from(*count) < free.div_ceil(4);
         if has_capacity {
+            *count += 1;
             self.0.push(Reverse(gap));
         }
         has_capacity
@@ -125,6 +143,14 @@ impl CopyGaps {
 }
 
 impl Egress {
+    /// Records a gap of a flow in use. Returns `false`, and counts it, if the flow has too many.
+    pub(super) fn add_copy_gap(&mut self, gap: CopyGap) -> bool {
+        let active = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut());
+        let is_added = active.is_some_and(|active| self.copy_gaps.add(gap, &mut active.relayed.gaps));
+        self.counters.refused_capacity += u64::from(!is_added);
+        is_added
+    }
+
     /// Handles a copy that an ingress relay forwarded: stores it, sends it on to receivers of
     /// forwarded flows, and records a gap before it.
     pub(crate) fn on_relayed_copy(
@@ -185,7 +211,7 @@ impl Egress {
             log.get(packet, now).is_none() || !memory.has_capacity(holder)
         });
         self.memory.update_charge(&mut active.memory);
-        active.is_forwarded = is_forwarded;
+        active.relayed.is_forwarded = is_forwarded;
         self.sweeps.watch_idle(active, slot, now);
         if !is_forwarded {
             if matches!(service, Service::Caching | Service::Pull) {
@@ -229,7 +255,7 @@ impl Egress {
     /// Returns the time at which the relay forwarded a packet to the receiver; `None` if the flow
     /// is not forwarded or the packet is unknown.
     pub(super) fn forwarded_at(&self, slot: FlowSlot, sequence: SequenceNumber) -> Option<Time> {
-        let active = self.flow(slot)?.active().filter(|active| active.is_forwarded)?;
+        let active = self.flow(slot)?.active().filter(|active| active.relayed.is_forwarded)?;
         self.log.stored_at(active.packet(sequence)?)
     }
 
@@ -239,7 +265,7 @@ impl Egress {
         let active = self.flow(slot).and_then(|flow| flow.active());
         let is_in_force =
             |active: &EgressFlowState| active.outage.is_some_and(|outage| outage.is_in_force(now));
-        active.is_some_and(|active| active.is_forwarded || is_in_force(active))
+        active.is_some_and(|active| active.relayed.is_forwarded || is_in_force(active))
     }
 
     /// Records the gap before a relayed copy, for a copy NACK, unless the copy was fetched alone.
@@ -264,7 +290,7 @@ impl Egress {
         }
         if let Some((first, end)) = active.gap_before(sequence, source, is_fetched_from) {
             let retry = RetryTimer::new(now + COPY_REORDERING);
-            self.copy_gaps.add(CopyGap { retry, flow: slot, source, first, end, kind: GapKind::Lost });
+            self.add_copy_gap(CopyGap { retry, flow: slot, source, first, end, kind: GapKind::Lost });
         }
     }
 
@@ -280,6 +306,7 @@ impl Egress {
             let Some(active) = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut()) else {
                 continue;
             };
+            active.relayed.gaps = active.relayed.gaps.saturating_sub(1);
             if gap.kind == GapKind::OpenEnded && !active.begin_pulling(now) {
                 continue;
             }
@@ -288,6 +315,7 @@ impl Egress {
                 continue;
             }
             let numbers = (gap.first.number()..gap.end.number()).map(SequenceNumber::new);
+            self.work.numbers += gap.end.number() - gap.first.number();
             let (mut missing, mut count) = (RangeSet::new(), 0);
             for sequence in numbers.filter(|sequence| active.packet(*sequence).is_none()) {
                 if !missing.insert(sequence) {
@@ -308,7 +336,7 @@ impl Egress {
     pub(crate) fn schedule_copy_retry(&mut self, request: &CopyRequest, round_trip: Duration, now: Time) {
         let CopyRequest { mut gap, .. } = *request;
         gap.retry.on_request(gap.retry_policy(), answer_timeout(round_trip), now);
-        let is_watched = gap.retry.due() < Time::MAX && self.copy_gaps.add(gap);
+        let is_watched = gap.retry.due() < Time::MAX && self.add_copy_gap(gap);
         if gap.kind == GapKind::Fetch
             && !is_watched
             && let Some(active) = find_flow(&mut self.flows, gap.flow).and_then(|flow| flow.active_mut())
@@ -331,14 +359,16 @@ impl EgressFlowState {
     }
 
     /// Records that the flow's copies are pulled from now on, because its open-ended NACK is still
-    /// in force. Returns `false` if it is not.
+    /// in force. Returns `false` if it is not, or if a repetition of it waited as well.
     fn begin_pulling(&mut self, now: Time) -> bool {
-        let outage = self.outage.as_mut().filter(|outage| outage.to.is_none());
+        let is_repetition =
+            |outage: &OutageRange| outage.notified_at.is_some_and(|at| at < now && now < at + PULL_WAIT_MAX);
+        let outage = self.outage.as_mut().filter(|outage| outage.to.is_none() && !is_repetition(outage));
         outage.map(|outage| outage.notified_at = Some(now)).is_some()
     }
 
     /// Returns the gap before a relayed copy: its first sequence number, and the copy's own as its
-    /// end. `highest_copy` must be from the same source. Of a flow whose copies are fetched,
+    /// end. The highest copy must be from the same source. Of a flow whose copies are fetched,
     /// ingress relays forward copies only during an outage.
     fn gap_before(
         &mut self,
@@ -348,7 +378,7 @@ impl EgressFlowState {
     ) -> Option<(SequenceNumber, SequenceNumber)> {
         // Another relay forwards its own sequence of copies, and so does the same relay after the
         // flow began anew there.
-        let before = self.highest_copy.filter(|(known, highest)| {
+        let before = self.relayed.highest.filter(|(known, highest)| {
             *known == source
                 && highest.since(sequence).is_none_or(|behind| behind <= NACK_REACH)
                 && (!is_fetched_from || sequence.since(*highest).is_none_or(|ahead| ahead <= CODED_GAP_MAX))
@@ -361,7 +391,7 @@ impl EgressFlowState {
             None if sequence.number() < FIRST_NUMBERS && !is_fetched_from => SequenceNumber::FIRST,
             None => sequence,
         };
-        self.highest_copy = Some((source, sequence));
+        self.relayed.highest = Some((source, sequence));
         let oldest = SequenceNumber::new(sequence.number().saturating_sub(RELAYED_COPY_GAP_MAX));
         let first = first.max(oldest);
         (first < sequence).then_some((first, sequence))

@@ -225,10 +225,14 @@ impl Ingress {
     }
 
     /// Records the begin or end of an outage of a flow's direct path. A flow with several next hops
-    /// is never forwarded for that.
+    /// is never forwarded for that, and copies of other services than coding and pull are forwarded
+    /// in any case.
     pub(crate) fn set_outage(&mut self, slot: FlowSlot, outage: PathOutage, now: Time) {
         if let Some(flow) = self.flow(slot).filter(|flow| flow.next_hops.len() == 1) {
             let (group, service) = (flow.registration.group, flow.registration.service);
+            if !matches!(service, Service::Coding | Service::Pull) {
+                return;
+            }
             self.outages.set((group, slot), service, outage, now);
         }
     }

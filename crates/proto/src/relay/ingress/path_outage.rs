@@ -37,6 +37,7 @@ impl PathOutage {
 /// Outage reports in force for one flow.
 #[derive(Clone, Copy, Debug)]
 struct OutageRecord {
+    service: Service,
     allowance: ForwardingAllowance,
     /// Time until which the egress relay's report is valid.
     until: Time,
@@ -56,13 +57,20 @@ impl OutageRecord {
     fn is_relayed(&self, now: Time) -> bool {
         self.is_reported(now) && self.allowance.is_left(now)
     }
+
+    /// True if the relay is forwarding packets that would otherwise be coded. A report without
+    /// packets saves nothing.
+    fn replaces_repairs(&self, now: Time) -> bool {
+        let is_coded = self.service == Service::Coding;
+        is_coded && self.is_relayed(now) && self.allowance.was_charged_within(OUTAGE_BELIEVED_FOR, now)
+    }
 }
 
 /// Flows with an outage of their direct path, by coding group.
 ///
 /// A receiver may report false outages. The relay therefore forwards its flow for a quarter of the
-/// time at most (see [`ForwardingAllowance`]). While it does, it sends no in-stream repair packets
-/// for any flow of the coding group, which compensates for the bytes.
+/// time at most (see [`ForwardingAllowance`]). While it forwards packets of a coded flow, it sends
+/// no in-stream repair packets for any flow of the coding group, which compensates for the bytes.
 #[derive(Debug, Default)]
 pub(super) struct PathOutages(BTreeMap<(Option<GroupKey>, FlowSlot), OutageRecord>);
 
@@ -83,8 +91,9 @@ impl PathOutages {
             return;
         }
         let allowance = ForwardingAllowance::new(now);
-        let no_outage = OutageRecord { allowance, until: now, until_by_sender: now };
+        let no_outage = OutageRecord { service, allowance, until: now, until_by_sender: now };
         let record = self.0.entry((group, flow)).or_insert(no_outage);
+        record.service = service;
         let until = if outage.by_sender { &mut record.until_by_sender } else { &mut record.until };
         *until = if outage.is_active { (*until).max(now + outage.valid_for(service)) } else { now };
     }
@@ -94,11 +103,6 @@ impl PathOutages {
         self.0.remove(&(group, flow));
     }
 
-    /// True if the relay forwards a flow's packets because of an outage.
-    fn relays_flow(&self, group: Option<GroupKey>, flow: FlowSlot, now: Time) -> bool {
-        self.0.get(&(group, flow)).is_some_and(|outage| outage.is_relayed(now))
-    }
-
     /// True if the relay forwards a packet of the flow because of an outage. It is charged to the
     /// flow's allowance.
     pub(super) fn relays_packet(&mut self, group: Option<GroupKey>, flow: FlowSlot, now: Time) -> bool {
@@ -106,13 +110,13 @@ impl PathOutages {
         outage.is_some_and(|outage| outage.allowance.try_forward(now))
     }
 
-    /// True if the relay forwards packets of this flow, or of another one of its group, because of
-    /// an outage.
+    /// True if the relay forwards packets of this flow, or of another coded one of its group,
+    /// because of an outage.
     pub(super) fn relays_any_of_group(&self, group: Option<GroupKey>, flow: FlowSlot, now: Time) -> bool {
         if group.is_none() {
-            return self.relays_flow(group, flow, now);
+            return self.0.get(&(group, flow)).is_some_and(|outage| outage.replaces_repairs(now));
         }
         let of_group = (group, FlowSlot(0))..=(group, FlowSlot(u32::MAX));
-        self.0.range(of_group).any(|(_, outage)| outage.is_relayed(now))
+        self.0.range(of_group).any(|(_, outage)| outage.replaces_repairs(now))
     }
 }

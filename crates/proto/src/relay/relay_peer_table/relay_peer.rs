@@ -64,6 +64,9 @@ pub(in super::super) struct AdvertisedFlow {
     /// Time of the next advertisement; `None` if the peer has reported a receiver, or is this relay
     /// itself.
     pub(super) advertise_at: Option<Time>,
+    /// True if the flow's service changed. The next report of a receiver may then answer an
+    /// advertisement of the former service.
+    pub(super) is_revised: bool,
     /// Number of advertisements since the peer last reported a receiver, up to a maximum. It
     /// determines the interval to the next one.
     pub(super) advertisements: u8,

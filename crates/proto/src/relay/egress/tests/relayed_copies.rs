@@ -145,8 +145,30 @@ fn a_leap_asks_for_no_more_than_a_burst_can_take_and_few_gaps_are_watched() {
     assert_eq!(asked[0].1.last(), Some(&99_999));
     let flow = harness.flow(Service::Caching);
     harness.relay_copies(flow, (0..3 * RELAYED_COPY_GAPS_MAX as u64).map(|number| 2 * number));
+    let other = harness.flow(Service::Caching);
+    harness.relay_copies(other, [0, 5]);
+    assert!(harness.egress.counters.refused_capacity > 0);
     harness.wait_for_reordering();
-    assert!(harness.copy_nacks().len() <= RELAYED_COPY_GAPS_MAX);
+    let nacks = harness.copy_nacks();
+    assert!(nacks.len() <= RELAYED_COPY_GAPS_MAX / 4);
+    assert!(nacks.iter().any(|(_, numbers)| *numbers == [1, 2, 3, 4]), "another flow has its share");
+}
+
+#[test]
+fn gaps_that_ended_make_room_for_later_ones() {
+    let mut harness = EgressHarness::new();
+    let flow = harness.flow(Service::Caching);
+    for round in 0..20 {
+        let first = round * RELAYED_COPY_GAPS_MAX as u64 / 4;
+        let numbers = first..first + RELAYED_COPY_GAPS_MAX as u64 / 4;
+        harness.relay_copies(flow, numbers.clone().step_by(2));
+        harness.wait_for_reordering();
+        assert!(!harness.copy_nacks().is_empty(), "{round}");
+        harness.relay_copies(flow, numbers);
+        harness.now += ROUND_TRIP * 2;
+        assert_eq!(harness.copy_nacks(), [], "{round}");
+    }
+    assert_eq!(harness.egress.counters.refused_capacity, 0);
 }
 
 #[test]

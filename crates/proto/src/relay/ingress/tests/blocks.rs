@@ -109,10 +109,29 @@ fn a_path_outage_needs_no_blocks() {
     let (flow, other) = (harness.flow(kind), harness.flow(kind));
     harness.ingress.set_outage(other, egress_outage(true), harness.now);
     (0..2).for_each(|sequence| harness.copy(flow, sequence));
+    assert_eq!(harness.drain_in_stream().len(), 1, "a report without packets saves nothing");
+    harness.copy(other, 0);
+    (2..4).for_each(|sequence| harness.copy(flow, sequence));
     assert_eq!((harness.drain_in_stream(), harness.ingress.counters.in_stream_saved), (Vec::new(), 1));
     harness.ingress.set_outage(other, egress_outage(false), harness.now);
-    (2..4).for_each(|sequence| harness.copy(flow, sequence));
+    (4..6).for_each(|sequence| harness.copy(flow, sequence));
     assert_eq!(harness.drain_in_stream().len(), 1);
+}
+
+#[test]
+fn outages_of_flows_without_repair_packets_suppress_none_of_others() {
+    let mut harness = IngressHarness::new();
+    let kind =
+        FlowConfig { rates: CodingRates { in_stream: BlockShape::new(2, 1), ..coded().rates }, ..coded() };
+    let flow = harness.flow(kind);
+    for service in [Service::Pull, Service::Retransmission, Service::Caching] {
+        let other = harness.flow(FlowConfig { service, ..kind });
+        harness.ingress.set_outage(other, egress_outage(true), harness.now);
+        (0..2).for_each(|sequence| harness.copy(other, sequence));
+    }
+    harness.drain_in_stream();
+    (0..2).for_each(|sequence| harness.copy(flow, sequence));
+    assert_eq!((harness.drain_in_stream().len(), harness.ingress.counters.in_stream_saved), (1, 0));
 }
 
 #[test]
