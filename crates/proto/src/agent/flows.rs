@@ -352,7 +352,7 @@ impl Agent {
             Some(Role::Peer(peer)) => {
                 if fresh {
                     self.restart_flows_from(session, now);
-                    self.restart_reports_of(session);
+                    self.restart_reports_of(session, now);
                     self.early_buffer.forget_peer(session);
                     self.events.push_back(Event::PeerEstablished(peer));
                     self.send_candidates(session, now);
@@ -404,23 +404,29 @@ impl Agent {
         }
         self.work.entries += self.receivers.slots() as u64;
         let flows = self.receivers.iter();
-        let restarted: Vec<u32> =
-            flows.filter(|(_, flow)| flow.peer == session && flow.has_begun()).map(|(id, _)| id).collect();
-        for id in restarted {
+        let of_peer: Vec<u32> = flows.filter(|(_, flow)| flow.peer == session).map(|(id, _)| id).collect();
+        for id in of_peer {
+            let flow = &mut self.receivers[id as usize];
+            let configured = self.service_changes.forget_received(id).unwrap_or(flow.settings.service);
+            if !flow.has_begun() {
+                self.change_service(Flow::Received(ReceiveFlowId(id)), configured, now);
+                continue;
+            }
+            flow.settings.service = configured;
             // Packets from before the restart are delivered, even if earlier ones are missing.
             self.release_in_order(ReceiveFlowId(id), Time::MAX);
             self.closed.add_received(&self.receivers[id as usize]);
             self.receivers[id as usize].restart();
-            self.service_changes.forget_received(id);
             self.withdraw_registrations(Flow::Received(ReceiveFlowId(id)), now);
         }
     }
 
     /// Resets the reports of flows to a peer that restarted, because the peer's counters begin at 0
-    /// again.
-    fn restart_reports_of(&mut self, session: SessionId) {
+    /// again. Begins the changes of their services again, which the peer does not know.
+    fn restart_reports_of(&mut self, session: SessionId, now: Time) {
         self.work.entries += self.senders.slots() as u64;
-        for (_, flow) in self.senders.iter_mut().filter(|(_, flow)| flow.peer == session) {
+        for (id, flow) in self.senders.iter_mut().filter(|(_, flow)| flow.peer == session) {
+            self.service_changes.begin_again(id, flow.settings.service, now);
             if let Some(reports) = &mut flow.reports {
                 reports.restart();
             }

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
 use byway_wire::messages::{FlowRole, RegisterReply, ServiceChange, ServiceChangeReply, Unregister};
-use byway_wire::{Capabilities, GrantedRelay, Message, Service, Shard};
+use byway_wire::{Capabilities, Grant, GrantedRelay, Message, Service, Shard};
 
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
+use super::service_changes::Acceptance;
 use super::settings::RelayPath;
 use super::{Agent, Flow};
 use crate::session::{Route, SessionId};
@@ -152,33 +153,48 @@ impl Agent {
     /// both ends register with their relays. Without an answer of the receiver, the flow keeps its
     /// service.
     ///
+    /// Relays keep the copies of a flow when its service changes among coding, caching, pull and
+    /// retransmission. A change from or to another service may lose packets of one round trip to
+    /// the relay.
+    ///
     /// Returns `false`, and changes nothing, in these cases:
     /// - The flow was closed, or has no relay paths.
     /// - The flow has the service, or is changing to it.
-    /// - The receiver, or a relay of the path in use, has an earlier version.
+    /// - A grant of the flow's paths does not allow the service.
+    /// - The receiver, or an ingress relay, has an earlier version.
     pub fn set_service(&mut self, flow: SendFlowId, service: Service, now: Time) -> bool {
         let Some(known) = self.senders.get(flow.0).filter(|known| !known.settings.paths.is_empty()) else {
             return false;
         };
         let coming = self.service_changes.pending_service(flow.0).unwrap_or(known.settings.service);
-        if coming == service || !self.supports_service_changes(flow) {
+        let is_granted = |path: &RelayPath| {
+            path.grant.is_empty()
+                || Grant::parse(&path.grant).is_ok_and(|grant| grant.services.allow(service))
+        };
+        let may_change = coming != service && known.settings.paths.iter().all(is_granted);
+        let before = known.settings.service;
+        if !may_change || !self.supports_service_changes(flow, now) {
             return false;
         }
-        self.service_changes.begin(flow.0, service, now);
+        self.service_changes.begin(flow.0, before, service, now);
         self.send_service_changes(now);
         self.finish(now);
         true
     }
 
-    /// Returns true if both the receiver of a sent flow and its ingress relay support changes of
-    /// service. The receiver answers for its egress relays.
-    fn supports_service_changes(&self, flow: SendFlowId) -> bool {
+    /// Returns true if the receiver of a sent flow supports changes of service, and its ingress
+    /// relay too. Those of its other paths may be unknown yet. The receiver answers for its egress
+    /// relays.
+    fn supports_service_changes(&self, flow: SendFlowId, now: Time) -> bool {
         let SendFlow { peer, settings, registrations, .. } = &self.senders[flow.0 as usize];
-        let ingress = settings.paths.get(registrations.in_use()).map(|path| path.ingress);
-        let relay = ingress.and_then(|ingress| self.relay_session(ingress));
         let wanted = Capabilities::SERVICE_CHANGES;
-        self.sessions.has_capabilities(*peer, wanted)
-            && relay.is_some_and(|relay| self.sessions.has_capabilities(relay, wanted))
+        let supports = |(index, path): (usize, &RelayPath)| {
+            let relay = self.relay_session(path.ingress);
+            let is_unknown = index != registrations.in_use()
+                && relay.is_none_or(|relay| !self.sessions.is_established(relay, now));
+            is_unknown || relay.is_some_and(|relay| self.sessions.has_capabilities(relay, wanted))
+        };
+        self.sessions.has_capabilities(*peer, wanted) && settings.paths.iter().enumerate().all(supports)
     }
 
     /// Sends the service changes that are due, on all paths.
@@ -191,7 +207,8 @@ impl Agent {
     }
 
     /// Handles a sender's change of a flow's service: adopts it, registers for it with the egress
-    /// relays, and answers. Does not answer if an egress relay has an earlier version.
+    /// relays, and answers. Does not answer if an egress relay has an earlier version, or if the
+    /// latest change was a moment ago.
     pub(super) fn on_service_change(
         &mut self,
         session: SessionId,
@@ -214,8 +231,10 @@ impl Agent {
             return;
         }
         let before = flow.settings.service;
-        if self.service_changes.accept(id.0, number, before, now) {
-            self.change_service(Flow::Received(id), service, now);
+        match self.service_changes.accept(id.0, number, before, now) {
+            Acceptance::New => self.change_service(Flow::Received(id), service, now),
+            Acceptance::Known => {}
+            Acceptance::TooSoon => return,
         }
         let reply = Message::ServiceChangeReply(ServiceChangeReply { flow_key, number });
         self.sessions.send_reply(session, &reply, origin, now);
@@ -240,10 +259,12 @@ impl Agent {
         }
     }
 
-    /// Sets the service of a flow at this end, and registers it anew with its relays. The former
-    /// registrations stay in force until the relays answer.
-    fn change_service(&mut self, flow: Flow, service: Service, now: Time) {
-        self.settings_of_mut(flow).service = service;
+    /// Sets the service of a flow at this end, if it has another one, and registers it anew with
+    /// its relays. The former registrations stay in force until the relays answer.
+    pub(super) fn change_service(&mut self, flow: Flow, service: Service, now: Time) {
+        if core::mem::replace(&mut self.settings_of_mut(flow).service, service) == service {
+            return;
+        }
         let registrations = self.registrations_of_mut(flow);
         registrations.revise();
         for path in 0..registrations.count() {

@@ -304,7 +304,7 @@ impl Agent {
         }
         let is_accepted = if relay.pending.len() == PENDING_COPIES_MAX {
             false
-        } else if flow.needs_relay() {
+        } else if flow.needs_relay() || flow.is_left_to_relays() {
             !relay.is_dead
         } else {
             let forwards = flow.registrations.is_accepted(flow.registrations.in_use());

@@ -15,17 +15,19 @@ use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
 use crate::limits::{
     COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, REPORT_AFTER_LOSS, RESEND_REACH, RESENDING_NOTICE_INTERVAL,
-    RESENDING_NOTICES, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_REPEAT, SILENT_PACKETS_MIN,
-    SOURCE_PACKETS_IN_OUTAGE,
+    RESENDING_NOTICES, RESENDING_NOTICES_SOON, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_REPEAT,
+    SILENT_PACKETS_MIN, SOURCE_PACKETS_IN_OUTAGE,
 };
 use crate::session::SessionId;
 
 /// Schedule of a receiver's notices of silence: the time of the next one, the number left, and the
-/// interval between them.
+/// interval between them. The interval is constant for the notices that are due `soon`, and doubles
+/// then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SilenceNotice {
     at: Time,
     left: u8,
+    soon: u8,
     interval: Duration,
 }
 
@@ -34,13 +36,14 @@ impl SilenceNotice {
     /// notice is delayed, because the sender ignores a shorter silence.
     pub(super) fn noticed(round_trip: Duration, now: Time) -> Self {
         let at = now + SILENCE_MARGIN + round_trip / 8;
-        Self { at, left: SILENCE_NOTICES, interval: SILENCE_REPEAT }
+        Self { at, left: SILENCE_NOTICES, soon: SILENCE_NOTICES, interval: SILENCE_REPEAT }
     }
 
     /// Returns the schedule of notices for a silence of a flow with retransmission, whose sender
-    /// ignores none.
+    /// ignores none. After the first ones, their interval doubles.
     pub(super) const fn noticed_for_resending(now: Time) -> Self {
-        Self { at: now, left: RESENDING_NOTICES, interval: RESENDING_NOTICE_INTERVAL }
+        let (left, soon) = (RESENDING_NOTICES, RESENDING_NOTICES_SOON);
+        Self { at: now, left, soon, interval: RESENDING_NOTICE_INTERVAL }
     }
 
     /// Returns the time of the next notice; `None` after the last one.
@@ -52,7 +55,9 @@ impl SilenceNotice {
     fn pop_due(&mut self, now: Time) -> bool {
         let is_due = self.deadline().is_some_and(|at| at <= now);
         if is_due {
-            *self = Self { at: now + self.interval, left: self.left - 1, ..*self };
+            let soon = self.soon.saturating_sub(1);
+            let interval = if soon == 0 { self.interval * 2 } else { self.interval };
+            *self = Self { at: now + interval, left: self.left - 1, soon, interval };
         }
         is_due
     }

@@ -7,10 +7,17 @@ use byway_units::Duration;
 /// are lost.
 pub const SERVICE_OVERLAP: Duration = Duration::from_secs(2);
 
-/// Transmissions of a service change without an answer, after which the flow keeps its service.
+/// Transmissions of a service change without an answer, after which it is taken back.
 pub const SERVICE_CHANGE_TRIES: u8 = 6;
 /// Time after which a service change is repeated if there is no answer. It doubles each time.
 pub const SERVICE_CHANGE_RETRY: Duration = Duration::from_millis(200);
+/// Number of times that the interval between repetitions doubles, to 51 s. Only a change that takes
+/// another one back is repeated so often.
+pub const SERVICE_CHANGE_BACKOFF_MAX: u8 = 8;
+
+/// Shortest time between two changes of a flow's service that its receiver adopts. Each costs a
+/// registration with every egress relay.
+pub const SERVICE_CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Notices that a receiver sends of one silence, because any of its messages may be lost.
 pub const SILENCE_NOTICES: u8 = 3;
@@ -18,11 +25,15 @@ pub const SILENCE_NOTICES: u8 = 3;
 /// a silence of at least [`COPIES_ONLY_AFTER`].
 pub const SILENCE_REPEAT: Duration = Duration::from_millis(80);
 
-/// Notices of one silence that a receiver sends to a sender that retransmits. The last one reports
-/// a silence of more than [`COPIES_ONLY_AFTER`], even if two are lost.
-pub const RESENDING_NOTICES: u8 = 6;
-/// Interval between notices of a silence to a sender that retransmits. Each names more packets as
-/// lost, so it is short.
+/// Notices of one silence that a receiver sends to a sender that retransmits. Those of the first
+/// 200 ms, [`RESENDING_NOTICES_SOON`], report a silence of more than [`COPIES_ONLY_AFTER`], even if
+/// two are lost. The others come later and later, over ten seconds, in case the first ones are all
+/// lost. If the application only pauses, they are of no use, so they are few.
+pub const RESENDING_NOTICES: u8 = 13;
+/// Notices of one silence after which the interval between them doubles each time.
+pub const RESENDING_NOTICES_SOON: u8 = 6;
+/// Interval between the first notices of a silence to a sender that retransmits. Each names more
+/// packets as lost, so it is short.
 pub const RESENDING_NOTICE_INTERVAL: Duration = Duration::from_millis(40);
 
 /// Shortest silence after which a sender sends copies instead of source packets, if its uplink

@@ -80,3 +80,19 @@ fn a_change_whose_messages_are_lost_leaves_the_flow_repaired() {
         assert!(fate.lost >= 60 && fate.missing <= 3, "{after:?}: {fate:?}");
     }
 }
+
+#[test]
+fn after_a_restart_of_either_end_both_have_the_same_service() {
+    for (agent, expected) in [(0, Service::Caching), (1, Service::Pull)] {
+        let (mut world, mut run) = lossy(Service::Caching, secs(12)).build();
+        change_services(&mut world, [(at(4_000), Service::Pull)]);
+        Run::schedule(&mut world, at(6_000), move |run, world| {
+            assert_eq!(services_of(run, world), [Some(Service::Pull); 2], "the change was made");
+            run.restart_agent(agent, world);
+        });
+        run.finish(&mut world);
+        let fate = &run.fates(&world)[0];
+        assert_eq!(services_of(&run, &world), [Some(expected); 2], "{agent}: {fate:?}");
+        assert!(fate.lost >= 40 && fate.missing <= 30, "{agent}: {fate:?}");
+    }
+}

@@ -1,12 +1,13 @@
 //! Retransmission: what the sender sends again at its receiver's requests, and how much at most.
 
 use byway_units::Rate;
-use byway_wire::messages::{Silence, SourceNack};
-use byway_wire::{Microseconds, RangeSet};
+use byway_wire::messages::{ProbeReply, Silence, SourceNack};
+use byway_wire::{Microseconds, RangeSet, Timestamp};
 
 use super::*;
 use crate::agent::Duplication;
 use crate::limits::{OUTAGE_FORWARDING_MAX, RESENDS_PER_PACKET_MAX};
+use crate::session::ProbeContext;
 
 impl TestNetwork {
     /// Returns a network whose flow has retransmission, after its first report.
@@ -190,4 +191,23 @@ fn a_relay_that_duplicates_for_the_sender_gets_every_packet_of_any_service() {
     network.stream(5);
     network.run(ms(20));
     assert_eq!(network.at_relay(EnvelopeRole::Copy).len(), 5);
+}
+
+#[test]
+fn in_a_certain_outage_relays_get_everything_although_they_lose_some_of_it() {
+    let mut network = TestNetwork::resending(&resent_settings());
+    network.loses = Box::new(|datagram| datagram.source_sequence().is_some());
+    network.stream(40);
+    let sent = Timestamp::at(network.now);
+    for nth in 0..5 {
+        let address = address(SENDER).into();
+        let reply =
+            ProbeReply { number: 0, sent, received: sent, envelopes: nth * 50, address, long_packets: 0 };
+        let before = ProbeContext { envelopes: nth * 100, ..ProbeContext::default() };
+        network.agents[SENDER].relays[0].on_probe_reply(&reply, before, Rate::ZERO, network.now);
+    }
+    assert!(network.agents[SENDER].relays[0].shut_until(network.now).is_some(), "the breaker tripped");
+    network.forget();
+    network.stream(40);
+    assert_eq!(network.at_relay(EnvelopeRole::Copy).len(), 40);
 }
