@@ -107,6 +107,14 @@ pub const GLARE_GRACE: Duration = Duration::from_secs(1);
 /// Time after its last data packet for which a session counts as in use, and is probed.
 pub const IN_USE_FOR: Duration = Duration::from_secs(1);
 
+/// Time for which a session is probed after its application last needed to know that the peer is
+/// alive: a few reports of a receiver may be lost.
+pub const WATCHED_FOR: Duration = Duration::from_millis(3_500);
+
+/// Interval of probes to a peer that is watched, but not in use. With its answers, a relay takes
+/// less than 75 bytes a second.
+pub const WATCH_INTERVAL: Duration = Duration::from_millis(1_500);
+
 /// Interval of keepalives in an idle session with a relay, which keep NAT mappings. RFC 4787
 /// demands mappings of at least two minutes; real ones last 30 s. A phone wakes up less than four
 /// times a minute for them.
@@ -389,6 +397,10 @@ pub const SECOND_PATH_WITHIN: Duration = Duration::from_millis(500);
 /// Most NACKs of a receiver for one packet: one for each repair that a relay may send, and two more
 /// because NACKs are lost too.
 pub const NACKS_PER_PACKET_MAX: u8 = 5;
+
+/// Most near relays of one flow that are probed for it. Flows have a few paths.
+pub const NEAR_RELAYS_MAX: usize = 16;
+const _: () = assert!(NACKED_RELAYS_MAX <= NEAR_RELAYS_MAX);
 
 /// Most egress relays of one flow that receive its NACKs: that of the path in use, and those in
 /// reserve.

@@ -195,7 +195,7 @@ impl Agent {
         self.service_changes.forget_received(id.0);
         self.closed.add_received(&flow);
         self.incoming.remove((flow.peer, flow.key.flow()));
-        self.forget_arrival_relays(flow.peer, &flow.settings.paths);
+        self.forget_arrival_relays(flow.peer, flow.settings.service, &flow.settings.paths);
         if let Some(highest) = flow.highest() {
             self.teardowns.record_final_state(flow.key, FlowRole::Receiver, highest, now);
         }

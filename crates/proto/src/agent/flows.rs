@@ -12,8 +12,9 @@ use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::registration::Registrations;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::FlowSettings;
-use super::{Agent, Flow, Role};
+use super::{Agent, ArrivalRelay, Flow, Role};
 use crate::parts::timers::TimerKey;
+use crate::policy::is_repaired_from_afar;
 use crate::reason::Reason;
 use crate::session::{SessionEvent, SessionId, ViaRelay};
 
@@ -104,10 +105,11 @@ impl Agent {
     pub(super) fn note_arrival_relays(&mut self, id: ReceiveFlowId) {
         let flow = &self.receivers[id.0 as usize];
         let relays = self.arrival_relays.entry(flow.peer).or_default();
+        let watched = usize::from(is_repaired_from_afar(flow.settings.service));
         for path in &flow.settings.paths {
-            match relays.iter_mut().find(|(relay, _)| *relay == path.egress) {
-                Some((_, paths)) => *paths += 1,
-                None => relays.push((path.egress, 1)),
+            match relays.iter_mut().find(|known| known.relay == path.egress) {
+                Some(known) => (known.paths, known.watched) = (known.paths + 1, known.watched + watched),
+                None => relays.push(ArrivalRelay { relay: path.egress, paths: 1, watched }),
             }
         }
     }
@@ -412,7 +414,7 @@ impl Agent {
                 self.change_service(Flow::Received(ReceiveFlowId(id)), configured, now);
                 continue;
             }
-            flow.settings.service = configured;
+            self.replace_service(Flow::Received(ReceiveFlowId(id)), configured);
             // Packets from before the restart are delivered, even if earlier ones are missing.
             self.release_in_order(ReceiveFlowId(id), Time::MAX);
             self.closed.add_received(&self.receivers[id as usize]);

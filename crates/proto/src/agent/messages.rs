@@ -2,12 +2,14 @@
 
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, RelayedPacket, Report};
 use byway_wire::{Ecn, Message, Messages, SequenceNumber};
 
 use super::send_flow::SendFlowId;
-use super::{Agent, Flow, Role};
+use super::{Agent, ArrivalRelay, Flow, Role};
+use crate::limits::NEAR_RELAYS_MAX;
 use crate::parts::circuit_breaker::SourcePacketCounts;
 use crate::session::{ProbeContext, Route, SessionId, ViaRelay};
 
@@ -42,15 +44,21 @@ impl Agent {
         }
     }
 
-    /// Marks the sessions with all relays through which a peer's packets may arrive as in use,
-    /// because a peer that probes is sending. A relay that restarted does not know this agent, and
-    /// only a probe reveals that.
+    /// Marks the sessions with all relays through which a peer's packets may arrive as in use, or
+    /// as watched, because a peer that probes is sending. A relay that restarted does not know this
+    /// agent, and only a probe reveals that.
     fn keepalive_paths(&mut self, peer: SessionId, now: Time) {
         let relays = self.arrival_relays.get(&peer).map(Vec::as_slice).unwrap_or_default();
         self.work.entries += relays.len() as u64;
-        for (relay, _) in relays {
-            if let Some(index) = self.relay_indices.get(relay) {
-                self.sessions.use_session(self.relays[*index].session, now);
+        for ArrivalRelay { relay, paths, watched } in relays {
+            let Some(index) = self.relay_indices.get(relay) else {
+                continue;
+            };
+            let session = self.relays[*index].session;
+            if paths > watched {
+                self.sessions.use_session(session, now);
+            } else {
+                self.sessions.watch_session(session, now);
             }
         }
     }
@@ -240,13 +248,36 @@ impl Agent {
     /// by one.
     fn probe_standby_relays(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
-        let is_watched = flow.needs_relay() || flow.is_undelivered() || flow.copies_on_loss_only();
-        let paths = if is_watched { flow.registrations.count() } else { 0 };
-        self.work.entries += paths as u64;
-        for path in 0..paths {
-            if let Some(relay) = self.session_of_path(Flow::Sent(id), path) {
-                self.sessions.use_session(relay, now);
-            }
+        if flow.needs_relay() || flow.is_undelivered() || flow.is_in_outage(now) {
+            self.use_relays(Flow::Sent(id), now);
+        } else if flow.copies_on_loss_only() {
+            self.watch_relays(Flow::Sent(id), now);
         }
+    }
+
+    /// Marks the sessions with the near relays of a flow as in use.
+    pub(super) fn use_relays(&mut self, flow: Flow, now: Time) {
+        for relay in self.near_relays(flow) {
+            self.work.entries += 1;
+            self.sessions.use_session(relay, now);
+        }
+    }
+
+    /// Marks the sessions with the near relays of a flow as watched.
+    pub(super) fn watch_relays(&mut self, flow: Flow, now: Time) {
+        for relay in self.near_relays(flow) {
+            self.work.entries += 1;
+            self.sessions.watch_session(relay, now);
+        }
+    }
+
+    /// Returns the sessions with the near relays of all paths of a sent flow, or with those that
+    /// get the NACKs of a received one.
+    fn near_relays(&self, flow: Flow) -> ArrayVec<SessionId, NEAR_RELAYS_MAX> {
+        if let Flow::Received(id) = flow {
+            return self.egress_relays_of(id).into_iter().map(|(relay, _)| relay).collect();
+        }
+        let paths = 0..self.registrations_of(flow).count();
+        paths.filter_map(|path| self.session_of_path(flow, path)).take(NEAR_RELAYS_MAX).collect()
     }
 }

@@ -128,7 +128,7 @@ pub use settings::{
 pub use statistics::{
     AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes, RepairTimesByKind,
 };
-pub use status::{FlowStatus, PathState, PeerStatus, RelayStatus};
+pub use status::{FlowDelays, FlowStatus, PathState, PeerStatus, RelayStatus};
 pub use terms::{Offer, Terms, may_offer};
 pub use totals::{FORMER_PEERS, PeerTotals, ReportedTotals};
 pub use work::AgentWork;
@@ -185,9 +185,16 @@ struct DeliveryMeta {
     delivery: Delivery,
 }
 
-/// Egress relay through which a peer's flows may arrive, and the number of their paths that end
-/// there.
-type ArrivalRelayCount = ((RelayId, Shard), usize);
+/// Egress relay through which a peer's flows may arrive.
+#[derive(Clone, Copy, Debug)]
+struct ArrivalRelay {
+    relay: (RelayId, Shard),
+    /// Number of the flows' paths that end there.
+    paths: usize,
+    /// Number of those paths whose flows are repaired from afar. Their relays send nothing until a
+    /// packet is lost.
+    watched: usize,
+}
 
 /// One agent: a state machine that seals, copies, acknowledges and repairs, without sockets or a
 /// clock.
@@ -311,7 +318,7 @@ pub struct Agent {
     /// Totals of closed flows, by peer.
     closed: Totals,
     /// Egress relays through which a peer's flows may arrive, by the peer's session.
-    arrival_relays: BTreeMap<SessionId, Vec<ArrivalRelayCount>>,
+    arrival_relays: BTreeMap<SessionId, Vec<ArrivalRelay>>,
     /// Received flows, by the sender's session and the flow number.
     incoming: IndexTable<(SessionId, FlowId)>,
     timers: Timers,

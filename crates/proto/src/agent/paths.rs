@@ -5,16 +5,23 @@ use alloc::vec::Vec;
 
 use byway_units::{RelayId, Time};
 use byway_wire::messages::{FlowRole, RegisterReply, ServiceChange, ServiceChangeReply, Unregister};
-use byway_wire::{Capabilities, Grant, GrantedRelay, Message, Service, Shard};
+use byway_wire::{Capabilities, Grant, GrantedRelay, Message, Service, Services, Shard};
 
-use super::receive_flow::ReceiveFlowId;
+use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::service_changes::Acceptance;
 use super::settings::RelayPath;
 use super::{Agent, Flow};
+use crate::policy::is_repaired_from_afar;
 use crate::session::{Route, SessionId};
 
 impl RelayPath {
+    /// Returns true if the path's grant allows the service, or the relays' static configuration
+    /// implies the grant.
+    fn allows(&self, service: Service) -> bool {
+        self.grant.is_empty() || Grant::parse(&self.grant).is_ok_and(|grant| grant.services.allow(service))
+    }
+
     /// Returns true if both paths have the same relays, with any grant.
     fn is_same_path(&self, other: &Self) -> bool {
         (self.ingress, self.egress) == (other.ingress, other.egress)
@@ -60,9 +67,10 @@ impl Agent {
     /// Sets the relay paths of a flow that this agent receives, like [`Agent::set_paths`].
     pub fn set_received_paths(&mut self, flow: ReceiveFlowId, paths: Vec<RelayPath>, now: Time) {
         if self.receivers.get(flow.0).is_some() {
-            let peer = self.receivers[flow.0 as usize].peer;
+            let ReceiveFlow { peer, settings, .. } = &self.receivers[flow.0 as usize];
+            let (peer, service) = (*peer, settings.service);
             let before = self.change_paths(Flow::Received(flow), paths, now);
-            self.forget_arrival_relays(peer, &before);
+            self.forget_arrival_relays(peer, service, &before);
             self.note_arrival_relays(flow);
         }
         self.finish(now);
@@ -130,18 +138,19 @@ impl Agent {
         }
     }
 
-    /// Removes the egress relays of these paths of a peer's flow from those through which its
-    /// packets may arrive, unless other paths use them.
-    pub(super) fn forget_arrival_relays(&mut self, peer: SessionId, paths: &[RelayPath]) {
+    /// Removes the egress relays of these paths of a peer's flow, with this service, from those
+    /// through which its packets may arrive, unless other paths use them.
+    pub(super) fn forget_arrival_relays(&mut self, peer: SessionId, service: Service, paths: &[RelayPath]) {
         let Some(relays) = self.arrival_relays.get_mut(&peer) else {
             return;
         };
+        let watched = usize::from(is_repaired_from_afar(service));
         for path in paths {
-            if let Some((_, known)) = relays.iter_mut().find(|(relay, _)| *relay == path.egress) {
-                *known -= 1;
+            if let Some(known) = relays.iter_mut().find(|known| known.relay == path.egress) {
+                (known.paths, known.watched) = (known.paths - 1, known.watched - watched);
             }
         }
-        relays.retain(|(_, paths)| *paths > 0);
+        relays.retain(|known| known.paths > 0);
         if relays.is_empty() {
             self.arrival_relays.remove(&peer);
         }
@@ -167,11 +176,8 @@ impl Agent {
             return false;
         };
         let coming = self.service_changes.pending_service(flow.0).unwrap_or(known.settings.service);
-        let is_granted = |path: &RelayPath| {
-            path.grant.is_empty()
-                || Grant::parse(&path.grant).is_ok_and(|grant| grant.services.allow(service))
-        };
-        let may_change = coming != service && known.settings.paths.iter().all(is_granted);
+        let is_granted = known.settings.paths.iter().all(|path| path.allows(service));
+        let may_change = coming != service && is_granted;
         let before = known.settings.service;
         if !may_change || !self.supports_service_changes(flow, now) {
             return false;
@@ -180,6 +186,29 @@ impl Agent {
         self.send_service_changes(now);
         self.finish(now);
         true
+    }
+
+    /// Returns true if a change of a sent flow's service has no answer yet.
+    #[must_use]
+    pub fn is_changing_service(&self, flow: SendFlowId) -> bool {
+        self.service_changes.pending_service(flow.0).is_some()
+    }
+
+    /// Returns the services to which [`Agent::set_service`] may change a flow now, and the one in
+    /// force. Empty if the flow was closed.
+    #[must_use]
+    pub fn services_for(&self, flow: SendFlowId, now: Time) -> Services {
+        let Some(known) = self.senders.get(flow.0) else {
+            return Services::NONE;
+        };
+        let in_force = Services::NONE.with(known.settings.service);
+        if known.settings.paths.is_empty() || !self.supports_service_changes(flow, now) {
+            return in_force;
+        }
+        let is_granted = |service: &&Service| {
+            **service != Service::Internet && known.settings.paths.iter().all(|path| path.allows(**service))
+        };
+        Service::ALL.iter().filter(is_granted).fold(in_force, |all, service| all.with(*service))
     }
 
     /// Returns true if the receiver of a sent flow supports changes of service, and its ingress
@@ -262,7 +291,7 @@ impl Agent {
     /// Sets the service of a flow at this end, if it has another one, and registers it anew with
     /// its relays. The former registrations stay in force until the relays answer.
     pub(super) fn change_service(&mut self, flow: Flow, service: Service, now: Time) {
-        if core::mem::replace(&mut self.settings_of_mut(flow).service, service) == service {
+        if !self.replace_service(flow, service) {
             return;
         }
         let registrations = self.registrations_of_mut(flow);
@@ -271,6 +300,17 @@ impl Agent {
             registrations.request_again(path, now);
         }
         self.register(flow, now);
+    }
+
+    /// Replaces the service of a flow at this end. Returns `false` if the flow has this service.
+    pub(super) fn replace_service(&mut self, flow: Flow, service: Service) -> bool {
+        let before = core::mem::replace(&mut self.settings_of_mut(flow).service, service);
+        if let Flow::Received(id) = flow {
+            let paths = self.settings_of(flow).paths.clone();
+            self.forget_arrival_relays(self.receivers[id.0 as usize].peer, before, &paths);
+            self.note_arrival_relays(id);
+        }
+        before != service
     }
 }
 

@@ -4,13 +4,13 @@ use byway_units::{Duration, Time};
 use byway_wire::messages::{DelayPercentiles, RepairCounters, Report};
 use byway_wire::{Message, Microseconds};
 
-use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::send_flow::SendFlow;
+use super::{Agent, Flow};
 use crate::limits::{COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_INTERVAL};
 use crate::parts::delay_histogram::DelayHistogram;
-use crate::policy::repairs;
+use crate::policy::{is_repaired_from_afar, repairs};
 
 /// Lateness of a flow's packets that arrived in time, for the receiver's next report.
 #[derive(Debug)]
@@ -51,16 +51,16 @@ impl Agent {
             self.timers.disarm(key);
             return;
         }
-        let (peer, report, is_repaired) = (flow.peer, flow.report(), repairs(flow.settings.service));
+        let (peer, report, service) = (flow.peer, flow.report(), flow.settings.service);
         if let Some(active) = self.receivers[id.0 as usize].active_mut() {
             active.delays.on_reported(now);
         }
-        if is_repaired {
-            for (relay, _) in self.egress_relays_of(id) {
-                // A relay in use answers probes: if it fails, this agent detects it before it needs
-                // the relay.
-                self.sessions.use_session(relay, now);
-            }
+        // A relay in use answers probes: if it fails, this agent detects it before it needs the
+        // relay.
+        if is_repaired_from_afar(service) {
+            self.watch_relays(Flow::Received(id), now);
+        } else if repairs(service) {
+            self.use_relays(Flow::Received(id), now);
         }
         self.sessions.queue_message(peer, &Message::Report(report), now);
         self.probe_direct_path(peer, now);

@@ -101,6 +101,7 @@ impl Agent {
 impl Agent {
     /// Sends the sender of a flow a request for these packets, on all paths.
     pub(super) fn send_source_nack(&mut self, id: ReceiveFlowId, ranges: &Ranges<'_>, now: Time) {
+        self.use_relays(Flow::Received(id), now);
         let flow = &self.receivers[id.0 as usize];
         let nack = SourceNack { flow_key: flow.key, ranges: *ranges };
         self.sessions.queue_urgent_message(flow.peer, &Message::SourceNack(nack), now);
@@ -120,6 +121,9 @@ impl Agent {
         let Some(id) = self.flow_of_receiver(nack.flow_key, session) else {
             return;
         };
+        if self.senders[id.0 as usize].copies_on_loss_only() && !nack.ranges.is_empty() {
+            self.use_relays(Flow::Sent(id), now);
+        }
         let ingress = self.live_ingress_of(id).map(|(index, alias)| (self.relays[index].session, alias));
         for low in nack.ranges.numbers_low().take(RESEND_REACH) {
             self.work.numbers += 1;
@@ -147,6 +151,7 @@ impl Agent {
         if flow.resending(now).acknowledged_from.is_some_and(|acknowledged| from <= acknowledged) {
             return;
         }
+        self.use_relays(Flow::Sent(id), now);
         let Some((index, alias)) = self.live_ingress_of(id) else {
             return;
         };

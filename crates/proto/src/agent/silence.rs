@@ -10,9 +10,9 @@ use byway_wire::messages::{Outage, Silence};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{Alias, Message, Microseconds, SequenceNumber};
 
-use super::Agent;
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
+use super::{Agent, Flow};
 use crate::limits::{
     COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, REPORT_AFTER_LOSS, RESEND_REACH, RESENDING_NOTICE_INTERVAL,
     RESENDING_NOTICES, RESENDING_NOTICES_SOON, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_REPEAT,
@@ -76,6 +76,7 @@ impl Agent {
     /// Sends a notice of silence to the sender of a flow, by the direct path and by relays. The
     /// direct path may be in an outage in both directions.
     fn send_silence(&mut self, id: ReceiveFlowId, now: Time) {
+        self.use_relays(Flow::Received(id), now);
         let flow = &self.receivers[id.0 as usize];
         let Some(active) = flow.active() else {
             return;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::limits::{
     CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_CAPACITY, INITIAL_ROUND_TRIP, IP_AND_UDP_BYTES,
-    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD, VIA_RELAYS_MAX,
+    MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD, VIA_RELAYS_MAX, WATCHED_FOR,
 };
 use crate::network_path::NetworkPath;
 use crate::outbox::{Owner, Priority, TransmitMeta};
@@ -74,18 +74,37 @@ impl Sessions {
     /// Records that the application uses the session. After an idle time, probes the peer. If the
     /// session needs a new epoch, begins a handshake.
     pub(crate) fn use_session(&mut self, id: SessionId, now: Time) {
+        if let Some(session) = self.get_mut(id) {
+            let was_in_use = session.is_in_use(now);
+            session.last_use.used = now;
+            if !was_in_use || session.needs_epoch(now) {
+                self.wake_session(id, was_in_use, now);
+            }
+        }
+    }
+
+    /// Records that the application may use the session soon, and needs to know by then if the peer
+    /// is alive. The peer is probed each [`WATCH_INTERVAL`](crate::limits::WATCH_INTERVAL).
+    pub(crate) fn watch_session(&mut self, id: SessionId, now: Time) {
+        if let Some(session) = self.get_mut(id) {
+            let was_watched = session.is_watched(now) || session.is_in_use(now);
+            session.last_use.watched_until = now + WATCHED_FOR;
+            self.wake_session(id, was_watched, now);
+        }
+    }
+
+    /// Begins a handshake if the session needs a new epoch. Probes the peer if it was not probed
+    /// until now.
+    #[cold]
+    fn wake_session(&mut self, id: SessionId, was_probed: bool, now: Time) {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let was_in_use = session.is_in_use(now);
-        session.last_used = now;
         let is_established = session.is_established(now);
-        let is_stale = session.epochs.first().is_some_and(|newest| newest.is_stale(now));
-        let begins = !is_established || (is_stale && session.begins_epochs(now));
-        if begins {
+        if session.needs_epoch(now) {
             self.connect(id, &[], now);
         }
-        if is_established && !was_in_use {
+        if is_established && !was_probed {
             // After an idle time, the peer may be dead.
             self.send_probe(id, Bytes::ZERO, now);
         }

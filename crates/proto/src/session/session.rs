@@ -18,7 +18,7 @@ use super::pending_handshake::PendingHandshake;
 use super::probes::Probes;
 use crate::limits::{
     IN_USE_FOR, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, REKEY_GRACE, REPLIES_BURST,
-    REPLIES_PER_SECOND, VIA_RELAYS_MAX,
+    REPLIES_PER_SECOND, VIA_RELAYS_MAX, WATCH_INTERVAL,
 };
 use crate::parts::token_bucket::{Packets, TokenBucket};
 
@@ -116,8 +116,7 @@ pub(crate) struct Session {
     pub(crate) began: Time,
     /// Time of the last authenticated packet from the peer.
     pub(crate) last_received: Time,
-    /// Time at which the application last sent or received data.
-    pub(crate) last_used: Time,
+    pub(crate) last_use: LastUse,
     pub(crate) next_probe: Option<Time>,
     /// Encoded messages that the next packet to the peer conveys.
     pub(crate) queued_messages: Vec<u8>,
@@ -125,6 +124,15 @@ pub(crate) struct Session {
     pub(crate) urgent_messages: Vec<u8>,
     /// Deadline that is registered in the table of sessions.
     pub(crate) armed: Option<Time>,
+}
+
+/// Times of the latest uses of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastUse {
+    /// Time at which the application last sent or received data.
+    pub(crate) used: Time,
+    /// Time until which the application needs to know that the peer is alive, without data for it.
+    pub(crate) watched_until: Time,
 }
 
 impl Session {
@@ -152,7 +160,7 @@ impl Session {
             is_dead: false,
             began: now,
             last_received: now,
-            last_used: now,
+            last_use: LastUse { used: now, watched_until: now },
             next_probe: None,
             queued_messages: Vec::new(),
             urgent_messages: Vec::new(),
@@ -259,7 +267,12 @@ impl Session {
 
     /// True if the application sent or received data recently.
     pub(crate) fn is_in_use(&self, now: Time) -> bool {
-        now.saturating_since(self.last_used) < IN_USE_FOR
+        now.saturating_since(self.last_use.used) < IN_USE_FOR
+    }
+
+    /// True if the application may soon use the session.
+    pub(crate) fn is_watched(&self, now: Time) -> bool {
+        now < self.last_use.watched_until
     }
 
     /// Makes `epoch` the newest one, agreed with this incarnation of the peer. Returns true if it
@@ -311,6 +324,13 @@ impl Session {
         self.initiator || self.rekey_at().is_none_or(|at| at <= now)
     }
 
+    /// True if this side should begin an epoch now: there is none that seals, or the newest one is
+    /// old, and it is this side that begins the next.
+    pub(crate) fn needs_epoch(&self, now: Time) -> bool {
+        let is_stale = self.epochs.first().is_some_and(|newest| newest.is_stale(now));
+        !self.is_established(now) || (is_stale && self.begins_epochs(now))
+    }
+
     /// Returns the time of the session's next timeout; `None` if there is none.
     pub(crate) fn deadline(&self) -> Option<Time> {
         let oldest = self.epochs.last().map(Epoch::ends_at);
@@ -342,6 +362,8 @@ impl Session {
             Some(now)
         } else if self.is_in_use(now) || (measures && self.probes.is_answer_decisive()) {
             Some(now + self.probes.interval())
+        } else if self.is_watched(now) {
+            Some(now + WATCH_INTERVAL)
         } else if self.remote.is_persistent {
             Some(now + KEEPALIVE_INTERVAL)
         } else {

@@ -149,8 +149,8 @@ impl Sessions {
 }
 
 impl Session {
-    /// True if this side maintains the session, or the application uses it.
+    /// True if this side maintains the session, or the application uses it or may use it soon.
     fn is_wanted(&self, now: Time) -> bool {
-        self.remote.is_persistent || self.is_in_use(now)
+        self.remote.is_persistent || self.is_in_use(now) || self.is_watched(now)
     }
 }

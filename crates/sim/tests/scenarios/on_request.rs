@@ -1,7 +1,8 @@
 //! Services that repair on request: pull from the ingress relay, and retransmission by the sender.
 
 use byway_proto::agent::Delivery;
-use byway_sim::{Jitter, Link, Loss, Span};
+use byway_sim::overlay::SendSchedule;
+use byway_sim::{Jitter, Link, Loss, NodeId, Span, Step};
 use byway_units::{Duration, Probability, Time};
 use byway_wire::Service;
 
@@ -62,6 +63,43 @@ fn a_sender_with_retransmission_copies_nothing_while_the_direct_path_delivers() 
         assert_eq!(counters.copies_resent, 0);
     }
     assert_eq!(run.fate(&world).missing, 0);
+}
+
+/// Headers of a UDP datagram over IPv4, in bytes.
+const HEADERS: usize = 28;
+
+/// Runs a call of 500-byte datagrams, 50 a second, whose paths lose nothing. Returns the bytes a
+/// second that the sender sends, and those that each relay sends to an agent.
+fn rates_of_a_clean_call(service: Service) -> (usize, Vec<usize>) {
+    let mut plan = Plan::pairs(1, service);
+    plan.flows[0].datagram_bytes = 500;
+    plan.flows[0].sending = SendSchedule::Paced(ms(20));
+    plan.flows[0].length = secs(40);
+    let (mut world, mut run) = plan.build();
+    let ([east, west], [sender, receiver]) = ([run.relays[0], run.relays[1]], [run.agents[0], run.agents[1]]);
+    let uplink = [(sender, east), (sender, receiver), (sender, west)];
+    let downlinks = [(east, sender), (west, sender), (east, receiver), (west, receiver)];
+    let observed = &mut world.observer_mut().observed_links;
+    observed.extend(uplink.into_iter().chain(downlinks));
+    run.finish(&mut world);
+    let (from, to) = (at(10_000), at(40_000));
+    let rate = |hop: (NodeId, NodeId)| {
+        let packets = world.observer().observed.iter().filter(|packet| {
+            packet.step == Step::Sent
+                && (packet.from, packet.to) == (hop.0, Some(hop.1))
+                && (from..to).contains(&packet.time)
+        });
+        packets.map(|packet| packet.payload.len() + HEADERS).sum::<usize>() / 30
+    };
+    (uplink.map(rate).iter().sum(), downlinks.map(rate).to_vec())
+}
+
+#[test]
+fn retransmission_costs_a_call_on_a_clean_path_nearly_nothing() {
+    let (alone, _) = rates_of_a_clean_call(Service::Internet);
+    let (uplink, downlinks) = rates_of_a_clean_call(Service::Retransmission);
+    assert!(alone > 50 * 500 && uplink * 100 <= alone * 101, "{uplink} of {alone}");
+    assert!(downlinks.iter().all(|rate| *rate <= 75) && downlinks[0] > 0, "{downlinks:?}");
 }
 
 #[test]

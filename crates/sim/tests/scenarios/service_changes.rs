@@ -93,6 +93,7 @@ fn after_a_restart_of_either_end_both_have_the_same_service() {
         run.finish(&mut world);
         let fate = &run.fates(&world)[0];
         assert_eq!(services_of(&run, &world), [Some(expected); 2], "{agent}: {fate:?}");
-        assert!(fate.lost >= 40 && fate.missing <= 30, "{agent}: {fate:?}");
+        // An agent that restarts is back within a second.
+        assert!(fate.lost >= 40 && fate.missing <= 100, "{agent}: {fate:?}");
     }
 }

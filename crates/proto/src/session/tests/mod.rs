@@ -3,6 +3,7 @@
 mod epochs;
 mod forgeries;
 mod handshakes;
+mod keepalive;
 mod paths;
 
 use alloc::boxed::Box;

@@ -1,9 +1,7 @@
 //! Tests of addresses, round-trip times and liveness of peers.
 
 use super::*;
-use crate::limits::{
-    AMPLIFICATION_MAX, KEEPALIVE_INTERVAL, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, ROUND_TRIP_MAX,
-};
+use crate::limits::{AMPLIFICATION_MAX, PAYLOAD_BYTES_BASE, PAYLOAD_BYTES_PROBED, ROUND_TRIP_MAX};
 use byway_wire::messages::Probe;
 use byway_wire::{Microseconds, Timestamp};
 
@@ -100,26 +98,6 @@ fn who_has_nothing_long_to_send_sends_nothing_long() {
     let mut pair = SessionPair::established();
     send_for(&mut pair, SMALL, secs(30));
     assert!(pair.sent.iter().all(|datagram| datagram.bytes.len() < 200));
-}
-
-#[test]
-fn a_session_that_is_not_used_is_not_probed() {
-    let mut pair = SessionPair::established();
-    pair.run(secs(3));
-    pair.sent.clear();
-    pair.run(secs(60));
-    assert_eq!(pair.sent, []);
-}
-
-#[test]
-fn a_session_to_be_kept_is_kept_alive() {
-    let mut pair = SessionPair::new();
-    pair.nodes[SMALL] = TestNode::new(SMALL, 3, 1_000, true, pair.now);
-    pair.connect(SMALL);
-    pair.run(secs(3));
-    pair.sent.clear();
-    pair.run(KEEPALIVE_INTERVAL * 3);
-    assert_eq!(pair.sent.len(), 6, "three probes and their answers");
 }
 
 #[test]
