@@ -136,7 +136,7 @@ STATUSES = {
     "full": 6, "unreachable": 7,
 }
 OFFER_OPTIONS = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
-                 "coded-with-other-tenants", "mixture"]
+                 "coded-with-other-tenants", "mixture", "automatic-service"]
 OFFER_STATUSES = {
     "accepted": 0, "unknown-subject": 1, "not-allowed": 2, "full": 3, "not-yet": 4, "number-in-use": 5,
     "not-here": 6,
@@ -505,9 +505,7 @@ def print_accepted():
     options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), (1, 0), b"")
     options[5] = (bytes([0b1111_1000]), options[5][1])
     accepted("register", *options)
-    options = offer(1, VIDEO, NOTHING, b"a")
-    options[4] = (bytes([0b1001_1000]), options[4][1])
-    accepted("offer", *options, later)
+    accepted("offer", *offer(1, VIDEO, NOTHING, b"a"), later)
     accepted("offer-reply", number("flow", 2, 1), word("status", OFFER_STATUSES, "not-yet"), later)
     ignored = nack(1, None, False, True, 5)
     ignored[1] = (bytes([0b1111_1100]), ignored[1][1])

@@ -161,6 +161,9 @@ pub struct MappingStatus {
     /// Current service of the flow to the peer. While there is no direct path, it is `forwarding`
     /// in place of the configured service.
     pub service: String,
+    /// Reason for which the agent chose the service; absent if the settings name it, and before
+    /// the first choice, or while the flow has another service.
+    pub service_reason: Option<String>,
     /// State of the relay paths of the flow to the peer.
     pub paths: Vec<PathStatus>,
     /// True if none of the flow's recent losses was repaired.

@@ -59,23 +59,12 @@ fn delays(path: &RelayPath, peer: AgentId, agent: &Agent, now: Time) -> Option<D
     Some(assumed(direct, ingress, path.ingress == path.egress))
 }
 
-/// Derives the delays between agents and relays from two measured one-way delays: of the direct
-/// path, and from the sender to the ingress relay.
-///
-/// A relay that is both ingress and egress is assumed to be on the direct path: its two parts add
-/// up. Two relays are assumed to be as far from each other as the agents, and equally far from
-/// their agents.
+/// Derives all delays from two measured ones, with those that Byway adds to them.
 fn assumed(direct: Duration, ingress: Duration, is_one_relay: bool) -> Delays {
-    let (between, egress) =
-        if is_one_relay { (Duration::ZERO, direct.saturating_sub(ingress)) } else { (direct, ingress) };
     Delays {
-        sender_to_ingress: ingress,
-        ingress_to_egress: between,
-        egress_to_receiver: egress,
-        direct,
-        cooperating: egress,
         detection: DETECTION,
         encoding: BATCH_WAIT,
+        ..Delays::from_measured(direct, ingress, is_one_relay)
     }
 }
 

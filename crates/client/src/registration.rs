@@ -75,7 +75,18 @@ impl Registration {
         if !rates.is_within_limits() {
             return Err(RegisterError::TooManyRepairs);
         }
-        Ok(Terms { service, rates, rate, latency_budget, duplication, traffic, standby, shares: false })
+        let automatic_service = false;
+        Ok(Terms {
+            service,
+            rates,
+            rate,
+            latency_budget,
+            duplication,
+            traffic,
+            standby,
+            shares: false,
+            automatic_service,
+        })
     }
 }
 

@@ -22,6 +22,9 @@ pub struct Criteria {
     /// Least share of lost packets that a service has to restore. Only coding may restore less than
     /// all.
     pub repaired_min: Probability,
+    /// Largest share of all packets that may be lost or late. If no more are lost on the direct
+    /// path, a service may repair them too late, or not at all.
+    pub residual_max: Probability,
     /// Share by which a service may cost more than the cheapest to count as equally cheap; the
     /// fastest of these is chosen.
     pub indifference: Probability,
@@ -37,6 +40,7 @@ impl Default for Criteria {
             allowed: Services::NONE.with(Service::Coding).with(Service::Caching).with(Service::Forwarding),
             budget: None,
             repaired_min: Probability::from_ratio(4, 5).expect("four fifths are a share"),
+            residual_max: Probability::ZERO,
             indifference: Probability::from_ratio(1, 10).expect("a tenth is a share"),
         }
     }
@@ -153,17 +157,31 @@ fn candidate(
     criteria: &Criteria,
 ) -> Candidate {
     let delivery = delays.and_then(|delays| delays.delivery(service));
-    let too_slow = delivery.zip(criteria.budget).is_some_and(|(delivery, budget)| delivery > budget);
+    let is_late = |time: Option<Duration>| time.zip(criteria.budget).is_some_and(|(time, most)| time > most);
+    let direct = delays.map(|delays| delays.direct).filter(|_| relies_on_direct_path(service));
+    let repaired = repaired(service, flow);
+    let unrepaired = flow.loss.value() * repaired.complement().value();
+    let late = match (is_late(direct.or(delivery)), is_late(delivery)) {
+        (true, _) => 1.0,
+        (false, true) => flow.loss.value(),
+        (false, false) => 0.0,
+    };
+    let residual_max = criteria.residual_max.value();
     let rejected = if !criteria.allowed.allow(service) {
         Some(Rejection::NotAllowed)
-    } else if repaired(service, flow) < criteria.repaired_min {
+    } else if repaired < criteria.repaired_min && unrepaired > residual_max {
         Some(Rejection::RepairsTooLittle)
-    } else if too_slow {
+    } else if late > residual_max {
         Some(Rejection::TooSlow)
     } else {
         None
     };
     Candidate { cost: cost(service, flow, prices), delivery, rejected }
+}
+
+/// True if a packet of the service that the direct path does not lose arrives by that path.
+const fn relies_on_direct_path(service: Service) -> bool {
+    !matches!(service, Service::Forwarding | Service::Both)
 }
 
 /// Returns the share of a flow's lost packets that the service restores.

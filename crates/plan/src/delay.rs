@@ -26,6 +26,29 @@ pub struct Delays {
 }
 
 impl Delays {
+    /// Derives all delays from two measured ones: of the direct path, and from the sender to the
+    /// ingress relay.
+    ///
+    /// A relay that is both ingress and egress is assumed to be on the direct path: its two parts
+    /// add up. Two relays are assumed to be as far from each other as sender and receiver, and
+    /// equally far from these.
+    #[must_use]
+    pub fn from_measured(direct: Duration, sender_to_ingress: Duration, is_one_relay: bool) -> Self {
+        let (ingress_to_egress, egress_to_receiver) = if is_one_relay {
+            (Duration::ZERO, direct.saturating_sub(sender_to_ingress))
+        } else {
+            (direct, sender_to_ingress)
+        };
+        Self {
+            sender_to_ingress,
+            ingress_to_egress,
+            egress_to_receiver,
+            direct,
+            cooperating: egress_to_receiver,
+            ..Self::default()
+        }
+    }
+
     /// Returns these delays as the published model has them: losses are detected and batches are
     /// encoded without delay.
     #[must_use]

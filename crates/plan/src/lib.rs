@@ -45,6 +45,7 @@
 //! - [`cost`] returns the cost of a service for a flow ([`FlowTerms`]) at given [`Prices`], relay
 //!   by relay.
 //! - [`choose`] combines both, and gives a reason.
+//! - [`Selector`] chooses again while the flow runs, and changes the service seldom.
 //! - [`PriceList`] has prices by region: of hyperscale clouds, at a flat rate, with a quota, or
 //!   from public tables.
 //! - [`World`] has the regions, cities and delays of this crate; [`datasets`] reads larger tables.
@@ -66,6 +67,7 @@
 //! | `price` | prices and tariffs |
 //! | `price_list` | prices of a market by region |
 //! | `random` | pseudo-random numbers |
+//! | `selection` | selection of a flow's service while it runs |
 //! | `table` | parser of tables |
 //!
 //! # Assumptions
@@ -74,7 +76,7 @@
 //! percentile that the budget is for.
 //!
 //! # What this crate leaves to others
-//! Files, measurements, and changing a flow's service when measurements change.
+//! Files and measurements.
 #![no_std]
 
 extern crate alloc;
@@ -91,6 +93,7 @@ mod locations;
 mod price;
 mod price_list;
 mod random;
+mod selection;
 mod table;
 
 pub use choice::{Candidate, Choice, Criteria, Reason, Rejection, choose};
@@ -106,4 +109,7 @@ pub use last_mile::LastMile;
 pub use locations::{City, DelayTable, Position, Region, SAME_CITY_DELAY, World, cities, regions};
 pub use price::{GIGABYTE, MONTH, PricePerGigabyte, Tariff, Tier};
 pub use price_list::{PriceList, RegionPrices};
+pub use selection::{
+    CHANGE_INTERVAL, DOWNGRADE_AFTER, FAILED_FOR, Observation, Selection, Selector, UPGRADE_REMEMBERED,
+};
 pub use table::{COLUMNS_MAX, ROWS_MAX, Row, Table, TableError};

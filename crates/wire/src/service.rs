@@ -58,6 +58,12 @@ impl Services {
         Self(self.0 | 1 << service as u8)
     }
 
+    /// Returns this set without `service`.
+    #[must_use]
+    pub const fn without(self, service: Service) -> Self {
+        Self(self.0 & !(1 << service as u8))
+    }
+
     /// True if the set includes `service`.
     #[must_use]
     pub fn allow(self, service: Service) -> bool {
@@ -86,6 +92,8 @@ mod tests {
         let services = Services::NONE.with(Service::Caching).with(Service::Both);
         let allowed = Service::ALL.iter().filter(|service| services.allow(**service));
         assert!(allowed.eq(&[Service::Caching, Service::Both]) && services.bits() == 0b1_0100);
+        assert_eq!(services.without(Service::Both), Services::NONE.with(Service::Caching));
+        assert_eq!(services.without(Service::Coding), services);
         assert_eq!(Services::NONE.with(Service::Retransmission).bits(), 0b100_0000);
         assert_eq!(Service::ALL.iter().copied().fold(Services::NONE, Services::with), Services::ALL);
     }

@@ -17,6 +17,7 @@ mod notices;
 mod offers;
 mod protection_check;
 mod segments;
+mod selection;
 mod settings_change;
 mod source_ids;
 mod source_ports;

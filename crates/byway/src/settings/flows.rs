@@ -170,6 +170,10 @@ pub(super) fn flow_spec(
         CopiesSetting::ByRelay => Duplication::ByRelay,
         CopiesSetting::SenderFec => Duplication::SenderFec,
     };
+    let automatic_service = typed.service == ServiceSetting::Auto;
+    if automatic_service && let Some(problem) = automatic_service_problem(duplication, typed.standby) {
+        return Err(source.problem(&here.key("service"), problem));
+    }
     let marks = typed.marks.map(|marks| marks.iter().map(|mark| mark.0).collect());
     Ok(FlowSpec {
         peer: validated_name(&here.key("peer"), typed.peer.to_owned(), source)?,
@@ -183,6 +187,7 @@ pub(super) fn flow_spec(
             traffic: Traffic::Datagrams,
             standby: typed.standby,
             shares: false,
+            automatic_service,
         },
         traffic: traffic.or(defaults.traffic),
         marks: marks.unwrap_or_else(|| defaults.marks.to_vec()),
@@ -226,11 +231,24 @@ fn forward_traffic(traffic: Traffic, wanted: &FlowSpec) -> Traffic {
     if is_usual && traffic == Traffic::CongestionControlled { Traffic::Mixture } else { traffic }
 }
 
+/// Returns the problem of settings that leave the agent no choice of a service.
+fn automatic_service_problem(duplication: Duplication, standby: bool) -> Option<&'static str> {
+    if standby {
+        return Some(
+            "cannot be automatic with `standby`, because the agent decides when to copy: omit `standby`",
+        );
+    }
+    let is_free = matches!(duplication, Duplication::Usual | Duplication::All);
+    (!is_free)
+        .then_some("cannot be automatic with such `copies`, because the agent decides what to copy: omit `copies`, or name a service")
+}
+
 const fn service(typed: ServiceSetting) -> Service {
     match typed {
         ServiceSetting::Internet => Service::Internet,
         ServiceSetting::Coding => Service::Coding,
-        ServiceSetting::Caching => Service::Caching,
+        // Every version has caching. The first choice comes with the first measurements.
+        ServiceSetting::Auto | ServiceSetting::Caching => Service::Caching,
         ServiceSetting::Forwarding => Service::Forwarding,
         ServiceSetting::Both => Service::Both,
         ServiceSetting::Pull => Service::Pull,

@@ -420,6 +420,9 @@ pub(crate) struct RawExpose {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ServiceSetting {
+    /// The cheapest service that repairs nearly all losses in time, chosen again while the flow
+    /// runs.
+    Auto,
     /// No service: the direct path alone.
     Internet,
     /// Repair packets, within the flow and across flows.

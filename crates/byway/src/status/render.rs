@@ -120,10 +120,12 @@ fn agent_text(status: &AgentStatus) -> String {
 
 fn mapping_text(page: &mut String, mapping: &MappingStatus) {
     let endpoint = mapping.endpoint.map_or_else(|| "the device".to_owned(), |endpoint| endpoint.to_string());
+    let reason =
+        mapping.service_reason.as_ref().map_or_else(String::new, |reason| format!(" (chosen: {reason})"));
     let arrow = if mapping.is_from_here { "to" } else { "from" };
     let _ = writeln!(
         page,
-        "  flow {} {arrow} {}: {} at {}, {}, consent {}",
+        "  flow {} {arrow} {}: {} at {}, {}{reason}, consent {}",
         mapping.flow, mapping.peer, mapping.to, endpoint, mapping.service, mapping.consent
     );
     for path in &mapping.paths {

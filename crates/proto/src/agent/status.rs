@@ -76,7 +76,35 @@ pub struct FlowStatus {
     pub traffic: Traffic,
 }
 
+/// Measured one-way delays of a sent flow: halves of round trips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlowDelays {
+    /// Delay of the direct path.
+    pub direct: Duration,
+    /// Delay to the ingress relay of the path in use.
+    pub to_ingress: Duration,
+    /// Ingress relay of the path in use, and its shard.
+    pub ingress: (RelayId, Shard),
+    /// Egress relay of the path in use, and its shard.
+    pub egress: (RelayId, Shard),
+}
+
 impl Agent {
+    /// Returns the measured delays of a flow that this agent sends. `None` if the flow was closed,
+    /// has no direct path or no relay path, or if a round trip was not measured.
+    #[must_use]
+    pub fn flow_delays(&self, flow: SendFlowId) -> Option<FlowDelays> {
+        let SendFlow { peer, settings, registrations, .. } = self.senders.get(flow.0)?;
+        let path = settings.paths.get(registrations.in_use())?;
+        let is_direct = self.sessions.is_direct(*peer);
+        let direct = self.sessions.measured_round_trip(*peer).filter(|_| is_direct)? / 2;
+        let relay = self.relay_session(path.ingress)?;
+        let is_alive = self.sessions.get(relay).is_some_and(|session| !session.is_dead);
+        let to_ingress = self.sessions.measured_round_trip(relay).filter(|_| is_alive)? / 2;
+        Some(FlowDelays { direct, to_ingress, ingress: path.ingress, egress: path.egress })
+    }
+
     /// Returns the status of a peer; `None` if it was not added.
     #[must_use]
     pub fn peer_status(&self, peer: AgentId, now: Time) -> Option<PeerStatus> {

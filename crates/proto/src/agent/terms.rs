@@ -31,13 +31,16 @@ pub struct Terms {
     pub standby: bool,
     /// True if relays may code the flow together with other tenants' flows.
     pub shares: bool,
+    /// True if the flow's sender chooses the service, and changes it with
+    /// [`Agent::set_service`](super::Agent::set_service). `service` is the initial one.
+    pub automatic_service: bool,
 }
 
 impl Terms {
     /// Returns the settings of a flow with these terms and paths.
     #[must_use]
     pub fn settings(&self, paths: Vec<RelayPath>) -> FlowSettings {
-        let Self { service, rates, rate, latency_budget, duplication, traffic, standby, shares } = *self;
+        let Self { service, rates, rate, latency_budget, duplication, traffic, standby, shares, .. } = *self;
         FlowSettings {
             service,
             rates,
@@ -65,6 +68,7 @@ impl Terms {
                 standby: self.standby,
                 coded_with_other_tenants: self.shares,
                 mixture: self.traffic == Traffic::Mixture,
+                automatic_service: self.automatic_service,
             },
             rate: KilobitsPerSecond::from_rate(self.rate),
             budget: Microseconds::from_duration(self.latency_budget),
@@ -96,6 +100,7 @@ impl Terms {
             traffic,
             standby: options.standby,
             shares: options.coded_with_other_tenants,
+            automatic_service: options.automatic_service,
         }
     }
 }
@@ -114,7 +119,18 @@ impl Default for Terms {
         let FlowSettings {
             service, rates, rate, latency_budget, duplication, traffic, standby, shares, ..
         } = FlowSettings::default();
-        Self { service, rates, rate, latency_budget, duplication, traffic, standby, shares }
+        let automatic_service = false;
+        Self {
+            service,
+            rates,
+            rate,
+            latency_budget,
+            duplication,
+            traffic,
+            standby,
+            shares,
+            automatic_service,
+        }
     }
 }
 
@@ -199,6 +215,8 @@ mod tests {
             rates: CodingRates { in_stream: None, ..CodingRates::default() },
             ..Terms::default()
         };
+        assert!(!read_back(terms).automatic_service);
+        assert!(read_back(Terms { automatic_service: true, ..terms }).automatic_service);
         let settings = read_back(terms).settings(Vec::new());
         assert_eq!((settings.service, settings.rate), (terms.service, terms.rate));
         assert_eq!((settings.latency_budget, settings.rates), (terms.latency_budget, terms.rates));

@@ -30,6 +30,8 @@ pub struct TermsOptions {
     /// True if the agent cannot distinguish the congestion-controlled packets of the flow. The
     /// receiver then requests no packets that were lost while packets queued on the direct path.
     pub mixture: bool,
+    /// True if the sender chooses the flow's service, and may change it.
+    pub automatic_service: bool,
 }
 
 impl TermsOptions {
@@ -42,6 +44,7 @@ impl TermsOptions {
             standby: bits & 16 != 0,
             coded_with_other_tenants: bits & 32 != 0,
             mixture: bits & 64 != 0,
+            automatic_service: bits & 128 != 0,
         }
     }
 
@@ -53,6 +56,7 @@ impl TermsOptions {
             | u8::from(self.standby) << 4
             | u8::from(self.coded_with_other_tenants) << 5
             | u8::from(self.mixture) << 6
+            | u8::from(self.automatic_service) << 7
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn mapping(
         budget: Duration::ZERO,
         usage,
         unfragmented_max: None,
+        selector: None,
     }
 }
 

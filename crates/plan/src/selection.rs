@@ -1,0 +1,616 @@
+//! Selection of a flow's service, again and again while the flow runs.
+//!
+//! [`choose`] alone would change the service with every variation of a measurement. A [`Selector`]
+//! upgrades at once if the service in force is not competent any more. It downgrades to a cheaper
+//! one only if that has been competent for a while, with a margin. The more upgrades follow, the
+//! longer it waits.
+//!
+//! The prediction may be wrong, because not all delays are measured. So packets that were missed
+//! under a service count as well: that service, and all slower ones, are no candidates for a while.
+
+use alloc::collections::VecDeque;
+
+use byway_units::{Duration, Money, Probability, Time};
+use byway_wire::{Service, Services};
+
+use crate::choice::{Choice, Criteria, Reason, choose};
+use crate::cost::{CODING_COMPUTE_RATIO, FLOWS_PER_THREAD, Prices, RelayPrices};
+use crate::delay::Delays;
+use crate::flow::FlowTerms;
+use crate::price::PricePerGigabyte;
+
+/// Shortest time between two changes of a flow's service: each costs registrations at both ends,
+/// and two seconds in which relays serve both services.
+pub const CHANGE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time for which a cheaper service has to be competent before a downgrade. Bursts of losses are
+/// seconds apart, so a shorter time would downgrade between them. It doubles with each upgrade
+/// within [`UPGRADE_REMEMBERED`], up to that time.
+pub const DOWNGRADE_AFTER: Duration = Duration::from_secs(30);
+
+/// Time for which an upgrade delays the next downgrades. At the boundary of a budget, this allows
+/// two changes in ten minutes.
+pub const UPGRADE_REMEMBERED: Duration = Duration::from_secs(600);
+
+/// Time for which a service that missed its target is no candidate, and no slower one is.
+pub const FAILED_FOR: Duration = Duration::from_secs(60);
+
+/// Time on a relay path before the first choice for it: paths may still change as relays are
+/// measured.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// Time after a change for which missed packets do not count: they may be those of the service
+/// before.
+const OVERLAP: Duration = Duration::from_secs(2);
+
+/// Loss of the direct path that is assumed until it is measured, so that the first service repairs
+/// losses in time.
+const ASSUMED_LOSS: f64 = 0.01;
+
+/// Time and number of packets after which the loss counts as measured. Of 200 packets, a path that
+/// loses 1 % loses one at least in 7 of 8 cases.
+const MEASURED_AFTER: Duration = Duration::from_secs(20);
+const MEASURED_PACKETS: u64 = 200;
+
+/// Time over which recent losses and missed packets count: a few reports.
+const RECENT: Duration = Duration::from_secs(5);
+
+/// Time over which losses count.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Most samples in the window: ten a second, more than receivers report.
+const SAMPLES_MAX: usize = 600;
+
+/// Least number of packets that show a rate: a single one is chance.
+const EVENTS_MIN: u64 = 2;
+
+/// What is known about a flow at one time. The counts begin with the flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// Packets that the direct path delivered first.
+    pub direct: u64,
+    /// Packets that the direct path lost, repaired ones included.
+    pub lost: u64,
+    /// Lost packets that were repaired in time.
+    pub repaired: u64,
+    /// Packets that relays delivered first, without a request.
+    pub forwarded: u64,
+    /// Relay path in use, by any number that identifies its relays; `None` while none works.
+    pub path: Option<u64>,
+    /// Delays of the paths; `None` if they are not known.
+    pub delays: Option<Delays>,
+}
+
+/// Service that a selector has selected, with the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Service of the flow.
+    pub service: Service,
+    /// Reason for the choice.
+    pub reason: Reason,
+}
+
+/// Selector of the service of one flow.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    flow: FlowTerms,
+    prices: Prices,
+    criteria: Criteria,
+    selection: Option<Selection>,
+    changed_at: Option<Time>,
+    /// Cheaper service, and the time since which it has been competent.
+    cheaper: Option<(Service, Time)>,
+    downgrade_after: Duration,
+    upgraded_at: Option<Time>,
+    /// True if the latest selection is an upgrade.
+    is_upgrade: bool,
+    /// Delivery time from which on services are no candidates, and the time of the failure.
+    failed: Option<(Duration, Time)>,
+    /// Relay path in use, and the time since which it has been.
+    path: Option<(u64, Time)>,
+    history: History,
+}
+
+/// Packets of a flow by their fate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    packets: u64,
+    lost: u64,
+    missed: u64,
+}
+
+impl Counts {
+    const fn since(self, earlier: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(earlier.packets),
+            lost: self.lost.saturating_sub(earlier.lost),
+            missed: self.missed.saturating_sub(earlier.missed),
+        }
+    }
+}
+
+/// Counts of the latest minute.
+#[derive(Clone, Debug, Default)]
+struct History {
+    began: Option<Time>,
+    last: Observation,
+    total: Counts,
+    samples: VecDeque<(Time, Counts)>,
+}
+
+impl Selector {
+    /// Returns the selector of a flow. `criteria` contains the latency budget and the share of
+    /// packets that may be lost or late.
+    #[must_use]
+    pub const fn new(flow: FlowTerms, prices: Prices, criteria: Criteria) -> Self {
+        Self {
+            flow,
+            prices,
+            criteria,
+            selection: None,
+            changed_at: None,
+            cheaper: None,
+            downgrade_after: DOWNGRADE_AFTER,
+            upgraded_at: None,
+            is_upgrade: false,
+            failed: None,
+            path: None,
+            history: History {
+                began: None,
+                last: Observation { direct: 0, lost: 0, repaired: 0, forwarded: 0, path: None, delays: None },
+                total: Counts { packets: 0, lost: 0, missed: 0 },
+                samples: VecDeque::new(),
+            },
+        }
+    }
+
+    /// Returns the service that was chosen last; `None` before the first choice for a relay path.
+    #[must_use]
+    pub const fn selection(&self) -> Option<Selection> {
+        self.selection
+    }
+
+    /// Selects the service of the flow by a new observation. `in_force` is the flow's service, and
+    /// `allowed` has those that both ends support now.
+    ///
+    /// Returns the service to change to; `None` to keep the one in force. Call
+    /// [`Selector::on_changed`] once the change has begun.
+    pub fn select(
+        &mut self,
+        observation: &Observation,
+        (in_force, allowed): (Service, Services),
+        now: Time,
+    ) -> Option<Selection> {
+        self.history.add(observation, in_force, now);
+        let delays = observation.delays?;
+        self.note_path(observation.path?, now);
+        let is_settled = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER);
+        if !is_settled || self.history.counts(RECENT, now).packets == 0 {
+            // Nothing is known of a pause, so it is no time in which a cheaper service suffices.
+            self.cheaper = None;
+            return None;
+        }
+        self.note_failure(&delays, (in_force, allowed), now);
+        let failed = self.failed.filter(|(_, at)| now.saturating_since(*at) < FAILED_FOR);
+        let has_failed = |service: Service| {
+            failed.zip(delays.delivery(service)).is_some_and(|((from, _), delivery)| delivery >= from)
+        };
+        let failed = Service::ALL.iter().filter(|service| has_failed(**service));
+        let allowed = failed.fold(allowed, |allowed, service| allowed.without(*service));
+        let criteria = Criteria { allowed, ..self.criteria };
+        let flow = self.flow.at_loss(self.history.loss(now));
+        let choose = |criteria: &Criteria| choose(&flow, &self.prices, Some(&delays), criteria);
+        self.decide(in_force, &choose(&criteria), &choose(&with_margin(&criteria)), now)
+    }
+
+    /// Records that the flow changes to the selected service.
+    pub fn on_changed(&mut self, to: Selection, now: Time) {
+        if self.is_upgrade {
+            let is_repeated = self.upgraded_recently(now);
+            self.downgrade_after = if is_repeated {
+                (self.downgrade_after * 2).min(UPGRADE_REMEMBERED)
+            } else {
+                DOWNGRADE_AFTER
+            };
+            self.upgraded_at = Some(now);
+        }
+        (self.selection, self.changed_at, self.cheaper) = (Some(to), Some(now), None);
+    }
+
+    fn decide(
+        &mut self,
+        in_force: Service,
+        choice: &Choice,
+        with_margin: &Choice,
+        now: Time,
+    ) -> Option<Selection> {
+        let selection = Selection { service: choice.service, reason: choice.reason };
+        let known = choice.candidates.iter().find(|known| known.cost.service == in_force)?;
+        if selection.service == in_force {
+            (self.selection, self.cheaper) = (Some(selection), None);
+            return None;
+        }
+        if self.changed_at.is_some_and(|at| now.saturating_since(at) < CHANGE_INTERVAL) {
+            return None;
+        }
+        // The initial service was no choice.
+        let is_first = self.selection.is_none() && self.changed_at.is_none();
+        self.is_upgrade = known.rejected.is_some() && !is_first;
+        if self.is_upgrade || is_first {
+            return Some(selection);
+        }
+        let service = with_margin.service;
+        let is_cheaper = with_margin.cost().total() < known.cost.total();
+        if with_margin.reason == Reason::NoneCompetent || !is_cheaper {
+            self.cheaper = None;
+            return None;
+        }
+        let since = self.cheaper.filter(|(known, _)| *known == service).map_or(now, |(_, since)| since);
+        self.cheaper = Some((service, since));
+        let wait = if self.upgraded_recently(now) { self.downgrade_after } else { DOWNGRADE_AFTER };
+        let is_due = now.saturating_since(since) >= wait;
+        is_due.then_some(Selection { service, reason: with_margin.reason })
+    }
+
+    fn upgraded_recently(&self, now: Time) -> bool {
+        self.upgraded_at.is_some_and(|at| now.saturating_since(at) < UPGRADE_REMEMBERED)
+    }
+
+    /// Records the relay path in use. Another one has other delays, so failures and waiting times
+    /// on the former one do not count.
+    fn note_path(&mut self, path: u64, now: Time) {
+        if self.path.is_none_or(|(known, _)| known != path) {
+            (self.path, self.failed, self.cheaper) = (Some((path, now)), None, None);
+        }
+    }
+
+    /// Records that the service in force misses its target, if a faster one is allowed.
+    fn note_failure(&mut self, delays: &Delays, (in_force, allowed): (Service, Services), now: Time) {
+        let since = self.path.map(|(_, since)| since).max(self.changed_at).unwrap_or(now);
+        let settled_for = now.saturating_since(since).saturating_sub(OVERLAP);
+        let recent = self.history.counts(settled_for.min(RECENT), now);
+        let misses = recent.missed >= EVENTS_MIN
+            && share(recent.missed, recent.packets) > self.criteria.residual_max.value();
+        let Some(own) = delays.delivery(in_force).filter(|_| misses) else {
+            return;
+        };
+        let is_faster = |service: &&Service| {
+            allowed.allow(**service) && delays.delivery(**service).is_some_and(|other| other < own)
+        };
+        if Service::ALL.iter().any(|service| is_faster(&service)) {
+            let before = self.failed.filter(|(_, at)| now.saturating_since(*at) < FAILED_FOR);
+            self.failed = Some((before.map_or(own, |(from, _)| from.min(own)), now));
+        }
+    }
+}
+
+impl History {
+    /// Adds what happened since the last observation, while the flow had this service.
+    ///
+    /// With the service `both`, relays deliver what the direct path loses, so nothing counts as
+    /// lost. What relays delivered first counts then. That is too much if the relays are faster.
+    fn add(&mut self, observation: &Observation, in_force: Service, now: Time) {
+        let since = |count: fn(&Observation) -> u64| count(observation).saturating_sub(count(&self.last));
+        let (direct, lost) = (since(|counts| counts.direct), since(|counts| counts.lost));
+        let hidden = if in_force == Service::Both { since(|counts| counts.forwarded) } else { 0 };
+        self.total.packets += direct + lost + hidden;
+        self.total.lost += lost + hidden;
+        self.total.missed += lost.saturating_sub(since(|counts| counts.repaired));
+        self.last = *observation;
+        self.began.get_or_insert(now);
+        let is_past = |at: Time| now.saturating_since(at) > WINDOW;
+        while self.samples.len() >= SAMPLES_MAX || self.samples.get(1).is_some_and(|(at, _)| is_past(*at)) {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((now, self.total));
+    }
+
+    /// Returns the counts of the latest `time`.
+    fn counts(&self, time: Duration, now: Time) -> Counts {
+        let samples = self.samples.iter().rev();
+        let earliest = samples.take_while(|(at, _)| now.saturating_since(*at) <= time).last();
+        earliest.map_or_else(Counts::default, |(_, counts)| self.total.since(*counts))
+    }
+
+    /// Returns the loss of the direct path: the larger one of the recent losses and of all in the
+    /// window. Before enough packets were sent, it is not less than [`ASSUMED_LOSS`].
+    fn loss(&self, now: Time) -> Probability {
+        let loss = |counts: Counts| {
+            if counts.lost >= EVENTS_MIN { share(counts.lost, counts.packets) } else { 0.0 }
+        };
+        let is_measured = self.began.is_some_and(|began| now.saturating_since(began) >= MEASURED_AFTER)
+            && self.total.packets >= MEASURED_PACKETS;
+        let assumed = if is_measured { 0.0 } else { ASSUMED_LOSS };
+        let loss = loss(self.counts(WINDOW, now)).max(loss(self.counts(RECENT, now))).max(assumed);
+        Probability::new(loss.min(1.0)).unwrap_or(Probability::ONE)
+    }
+}
+
+/// Returns criteria that are stricter by a fifth.
+fn with_margin(criteria: &Criteria) -> Criteria {
+    let residual_max = Probability::new(criteria.residual_max.value() * 0.8).unwrap_or(Probability::ZERO);
+    Criteria { budget: criteria.budget.map(|budget| budget * 4 / 5), residual_max, ..*criteria }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a share needs a few digits only")]
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+impl Prices {
+    /// Returns prices by which services are compared if no list is known: outgoing bytes of relays
+    /// cost the same everywhere, and bytes on the sender's uplink a fiftieth of it.
+    #[must_use]
+    pub fn nominal() -> Self {
+        let relay = RelayPrices {
+            incoming: PricePerGigabyte::FREE,
+            outgoing: PricePerGigabyte::new(Money::from_cents(5)),
+            machine_per_hour: Money::ZERO,
+            flows_per_machine: FLOWS_PER_THREAD,
+        };
+        Self {
+            ingress_relay: relay,
+            egress_relay: relay,
+            coding_compute_ratio: CODING_COMPUTE_RATIO,
+            sender_access: PricePerGigabyte::new(Money::from_nanodollars(1_000_000)),
+            receiver_access: PricePerGigabyte::FREE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::flow::MessageOverhead;
+
+    const ALL: Services = Services::NONE
+        .with(Service::Retransmission)
+        .with(Service::Pull)
+        .with(Service::Caching)
+        .with(Service::Both);
+
+    /// A flow of 50 packets a second between two agents that are 50 ms apart and 10 ms from their
+    /// relays.
+    struct Harness {
+        selector: Selector,
+        service: Service,
+        observation: Observation,
+        now: Time,
+        changes: Vec<(Time, Service)>,
+        /// True for the services whose repairs arrive in time.
+        repairs: Box<dyn Fn(Service) -> bool>,
+    }
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn delays(direct: u64) -> Delays {
+        Delays { detection: ms(25), ..Delays::from_measured(ms(direct), ms(10), false) }
+    }
+
+    fn criteria(budget: u64) -> Criteria {
+        Criteria {
+            budget: Some(ms(budget)),
+            repaired_min: Probability::ONE,
+            residual_max: Probability::new(0.001).expect("it is a share"),
+            indifference: Probability::ZERO,
+            ..Criteria::default()
+        }
+    }
+
+    impl Harness {
+        /// Returns a harness of a flow with this latency budget, in milliseconds, which begins with
+        /// caching. Repairs are as fast as predicted.
+        fn new(budget: u64) -> Self {
+            let flow = FlowTerms {
+                cross_stream: None,
+                messages: MessageOverhead::Counted,
+                ..FlowTerms::published_call(Probability::ZERO)
+            };
+            Self {
+                selector: Selector::new(flow, Prices::nominal(), criteria(budget)),
+                service: Service::Caching,
+                observation: Observation {
+                    path: Some(0),
+                    delays: Some(delays(50)),
+                    ..Observation::default()
+                },
+                now: Time::START,
+                changes: Vec::new(),
+                repairs: Box::new(move |service| {
+                    delays(50).delivery(service).is_some_and(|delivery| delivery <= ms(budget))
+                }),
+            }
+        }
+
+        /// Lets the flow send for `seconds`, with this number of losses in each.
+        fn run(&mut self, seconds: u64, lost: u64) {
+            for _ in 0..seconds {
+                self.now += ms(1_000);
+                self.observation.direct += 50 - lost;
+                if self.service == Service::Both {
+                    self.observation.forwarded += lost;
+                } else {
+                    self.observation.lost += lost;
+                    self.observation.repaired += if (self.repairs)(self.service) { lost } else { 0 };
+                }
+                self.select();
+            }
+        }
+
+        /// Lets the application pause.
+        fn pause(&mut self, seconds: u64) {
+            for _ in 0..seconds {
+                self.now += ms(1_000);
+                self.select();
+            }
+        }
+
+        fn select(&mut self) {
+            if let Some(change) = self.selector.select(&self.observation, (self.service, ALL), self.now) {
+                assert_ne!(change.service, self.service);
+                self.selector.on_changed(change, self.now);
+                self.service = change.service;
+                self.changes.push((self.now, change.service));
+            }
+        }
+
+        /// Returns the services since the begin, the first one included.
+        fn services(&self) -> Vec<Service> {
+            self.changes.iter().map(|(_, service)| *service).collect()
+        }
+    }
+
+    #[test]
+    fn requests_are_the_first_choice_where_the_budget_leaves_time_for_them() {
+        // Retransmission: 50 + 25 + 50 + 70.
+        for (budget, expected) in [(195, Service::Retransmission), (194, Service::Caching)] {
+            let mut harness = Harness::new(budget);
+            harness.run(4, 1);
+            assert_eq!(harness.service, expected, "{budget}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_loses_nothing_needs_requests_only_whatever_the_budget() {
+        let mut harness = Harness::new(110);
+        harness.run(15, 0);
+        assert_eq!(harness.service, Service::Caching, "not measured yet");
+        harness.run(45, 0);
+        assert_eq!(harness.services(), [Service::Retransmission]);
+        assert_eq!(harness.selector.selection().map(|selection| selection.service), Some(harness.service));
+    }
+
+    #[test]
+    fn a_path_that_begins_to_lose_gets_a_faster_service_with_the_next_reports() {
+        let mut harness = Harness::new(110);
+        harness.run(100, 0);
+        assert_eq!(harness.service, Service::Retransmission);
+        let began = harness.now;
+        harness.run(2, 2);
+        assert_eq!(harness.service, Service::Caching);
+        assert!(harness.changes.last().is_some_and(|(at, _)| *at <= began + ms(2_000)));
+    }
+
+    #[test]
+    fn after_each_upgrade_the_downgrade_waits_longer() {
+        let mut harness = Harness::new(110);
+        for _ in 0..8 {
+            harness.run(400, 0);
+            harness.run(10, 2);
+        }
+        let downgrades: Vec<Time> = harness.changes.iter().step_by(2).map(|(at, _)| *at).collect();
+        let upgrades: Vec<Time> = harness.changes.iter().skip(1).step_by(2).map(|(at, _)| *at).collect();
+        let waits = upgrades.iter().zip(&downgrades[1..]).map(|(from, to)| (*to - *from).as_millis() / 1_000);
+        let waits: Vec<u64> = waits.collect();
+        let (longer, after) = waits.split_at(5);
+        assert!(longer.windows(2).all(|pair| pair[1] > pair[0]), "{waits:?}");
+        assert!(longer[4] >= 600 && after[0] < 120, "{waits:?}: then the upgrades are forgotten");
+    }
+
+    #[test]
+    fn at_the_boundary_of_the_budget_the_service_stays_the_dearer_one() {
+        let mut harness = Harness::new(195);
+        for nth in 0..600 {
+            harness.observation.delays = Some(delays(48 + 2 * (nth % 3)));
+            harness.run(1, 1);
+        }
+        assert!(harness.changes.len() <= 2, "{:?}", harness.changes);
+        assert_eq!(harness.service, Service::Caching);
+    }
+
+    #[test]
+    fn changes_are_five_seconds_apart() {
+        let mut harness = Harness::new(195);
+        harness.run(3, 1);
+        harness.observation.delays = Some(Delays { ingress_to_egress: ms(100), ..delays(190) });
+        harness.run(20, 1);
+        let changes = [(3, Service::Retransmission), (8, Service::Both)];
+        assert_eq!(harness.changes, changes.map(|(second, to)| (Time::START + ms(second * 1_000), to)));
+    }
+
+    #[test]
+    fn if_the_prediction_is_wrong_the_missed_packets_decide() {
+        let mut harness = Harness::new(250);
+        harness.repairs = Box::new(|service| service == Service::Caching);
+        harness.run(58, 2);
+        assert_eq!(
+            harness.services(),
+            [Service::Retransmission, Service::Caching],
+            "not pull, which is as slow"
+        );
+        let mut harness = Harness::new(250);
+        harness.repairs = Box::new(|_| false);
+        harness.run(58, 2);
+        assert_eq!(harness.service, Service::Both);
+    }
+
+    #[test]
+    fn losses_that_both_paths_hide_keep_the_flow_on_both() {
+        let mut harness = Harness::new(80);
+        harness.run(300, 1);
+        assert_eq!(harness.services(), [Service::Both]);
+        harness.run(300, 0);
+        assert_eq!(harness.services(), [Service::Both, Service::Retransmission]);
+    }
+
+    #[test]
+    fn pauses_change_nothing() {
+        let mut harness = Harness::new(110);
+        harness.run(100, 0);
+        let changes = harness.changes.len();
+        for _ in 0..5 {
+            harness.pause(100);
+            harness.run(10, 0);
+        }
+        assert_eq!((harness.service, harness.changes.len()), (Service::Retransmission, changes));
+        let mut harness = Harness::new(110);
+        harness.run(21, 1);
+        harness.pause(70);
+        harness.run(3, 0);
+        assert_eq!(harness.changes, [], "a pause is no time without losses");
+    }
+
+    #[test]
+    fn misses_of_another_path_do_not_count() {
+        let mut harness = Harness::new(250);
+        harness.run(20, 1);
+        assert_eq!(harness.service, Service::Retransmission);
+        harness.observation.path = Some(1);
+        harness.repairs = Box::new(|_| false);
+        harness.run(1, 5);
+        harness.repairs = Box::new(|_| true);
+        harness.run(30, 1);
+        assert_eq!(harness.services(), [Service::Retransmission]);
+    }
+
+    #[test]
+    fn where_the_direct_path_is_too_slow_packets_take_both() {
+        let mut harness = Harness::new(90);
+        harness.observation.delays = Some(Delays { ingress_to_egress: ms(30), ..delays(100) });
+        harness.run(4, 0);
+        assert_eq!(harness.service, Service::Both);
+    }
+
+    #[test]
+    fn without_delays_and_without_alternatives_the_service_stays() {
+        let mut harness = Harness::new(250);
+        harness.observation.delays = None;
+        harness.run(60, 3);
+        assert_eq!(harness.changes, []);
+        harness.observation.delays = Some(delays(50));
+        let only = Services::NONE.with(Service::Caching);
+        for _ in 0..20 {
+            harness.now += ms(1_000);
+            harness.observation.direct += 40;
+            harness.observation.lost += 10;
+            let selected =
+                harness.selector.select(&harness.observation, (Service::Caching, only), harness.now);
+            assert_eq!(selected, None);
+        }
+    }
+}
