@@ -75,7 +75,6 @@ impl Registration {
         if !rates.is_within_limits() {
             return Err(RegisterError::TooManyRepairs);
         }
-        let automatic_service = false;
         Ok(Terms {
             service,
             rates,
@@ -85,7 +84,7 @@ impl Registration {
             traffic,
             standby,
             shares: false,
-            automatic_service,
+            ..Terms::default()
         })
     }
 }

@@ -64,7 +64,7 @@ const SAMPLES_MAX: usize = 600;
 /// Least number of packets that show a rate: a single one is chance.
 const EVENTS_MIN: u64 = 2;
 
-/// What is known about a flow at one time. The counts begin with the flow.
+/// State of a flow and its paths at one time. The counts begin with the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     /// Packets that the direct path delivered first.

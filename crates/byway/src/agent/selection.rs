@@ -18,8 +18,8 @@ const PACKET_BYTES: u64 = 1_000;
 /// Assumed time until a receiver detects a loss: the first timeout of a flow with small gaps.
 const DETECTION: Duration = Duration::from_millis(25);
 
-/// Services among which the agent selects: those between which a flow changes without a loss.
-/// Coding is not among them, because its costs depend on other flows.
+/// Services among which the agent selects. All of them use the direct path, so a change of service
+/// interrupts none. Coding is not among them, because its costs depend on other flows.
 const CANDIDATES: Services = Services::NONE
     .with(Service::Retransmission)
     .with(Service::Pull)

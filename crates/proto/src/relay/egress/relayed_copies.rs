@@ -47,7 +47,7 @@ pub(crate) struct RelayedCopy<'a> {
     pub(crate) source: Option<CopySource>,
 }
 
-/// What the relay knows of the copies of one flow that ingress relays forwarded.
+/// Copies of one flow that ingress relays forwarded, as far as this relay knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ArrivedCopies {
     /// Source of the copies, and the highest sequence number from it.
