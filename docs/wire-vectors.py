@@ -402,7 +402,10 @@ def print_registration():
     for status in STATUSES:
         value = 513 if status == "accepted" else 0
         outcome = bytes([STATUSES[status]]) + value.to_bytes(2, "big"), [f"status {status}", f"alias {value or '-'}"]
-        message("register-reply", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4), outcome, number("revision", 1, 7))
+        message("register-reply", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4), outcome, number("revision", 1, 7),
+                number("far-round-trip", 4, 81_000))
+    unrevised = word("role", FLOW_ROLES, "receiver"), far_relay(1, 0), (b"\x01\0\0", ["status no-grant", "alias -"])
+    message("register-reply", UNICAST, *unrevised, (b"", ["revision -", "far-round-trip 0"]))
     message("aliases", silent(b"\x00"))
     message("aliases", silent(b"\x02"),
             alias(0x0102), UNICAST, word("service", SERVICES, "caching"), selective(False), number("rate", 4, 5_000),
@@ -462,7 +465,11 @@ def print_repair():
     message("cooperative-request", alias(8), number("repair-lifetime", 4, 30_000), ranges((40, 2), (50, 1)))
     message("cooperative-refusal", alias(9), ranges((41, 1)))
     message("confirm", alias(10), ranges())
-    message("report", UNICAST, *[number(name, 4, 0x01010101 * (n + 1)) for n, name in enumerate(REPORTED)])
+    reported = [number(name, 4, 0x01010101 * (n + 1)) for n, name in enumerate(REPORTED)]
+    measured = [(0x01020304, 5, 31_000), (2, 0, 2**32 - 1), (3, 0, 0), (4, 255, 1)]
+    for relays in ([], measured[:1], measured):
+        trips = [field for relay, shard, trip in relays for field in (far_relay(relay, shard), number("relay-round-trip", 4, trip))]
+        message("report", UNICAST, *reported, number("detection", 4, 25_000), silent(bytes([len(relays)])), *trips)
     message("silence", UNICAST, number("from-low", 4, 0xFFFFFFFE), number("elapsed", 4, 25_000), number("direct", 4, 7))
     message("source-nack", UNICAST, ranges((7, 3), (2**32 - 2, 4)))
     message("source-ack", UNICAST, number("from-low", 4, 7))
@@ -496,7 +503,10 @@ def print_accepted():
     section("Messages that a later version may send, and bits and fields without a meaning")
     later = silent(fill(0, 3))
     accepted("ack", alias(7), number("from-low", 4, 1), later)
-    accepted("report", UNICAST, *[number(name, 4, 1) for name in REPORTED[:-1]], (b"", ["resent 0"]))
+    accepted("report", UNICAST, *[number(name, 4, 1) for name in REPORTED[:-1]], (b"", ["resent 0", "detection 0"]))
+    accepted("report", UNICAST, *[number(name, 4, 1) for name in REPORTED], (b"", ["detection 0"]))
+    answered = [UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(1, 0), (b"\0", ["status accepted"]), alias(7)]
+    accepted("register-reply", *answered, number("revision", 1, 7), (b"", ["far-round-trip 0"]))
     accepted("nack", *nack(1, None, False, False, 5, (7, 3)), later)
     accepted("close", word("reason", REASONS, "leaving"), later)
     accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1111_0111),
@@ -531,6 +541,8 @@ def print_refused_messages():
     role = silent(b"\x01" + bytes(5))
     refused_message("register-reply", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
     refused_message("register-reply", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
+    refused_message("report", "five relays", UNICAST, silent(bytes(4 * len(REPORTED) + 4) + b"\5" + bytes(45)))
+    refused_message("report", "a relay that is cut off", UNICAST, silent(bytes(4 * len(REPORTED) + 4) + b"\1" + bytes(8)))
     refused_message("register-reply", "status 9", UNICAST, role, silent(b"\x09\0\0"))
     refused_message("aliases", "alias 0", silent(b"\x01\0\0"), UNICAST, silent(b"\x01\0\0\0\0\0"))
     refused_message("aliases", "two announced, one there", silent(b"\x02\0\x01"), UNICAST, silent(b"\x01\0\0\0\0\0"))

@@ -62,7 +62,7 @@ pub const PURE_CRATES: &[PureCrate] = &[
     PureCrate {
         name: "byway-proto",
         folder: "crates/proto",
-        may_depend_on: &["byway-code", "byway-sched", "byway-units", "byway-wire"],
+        may_depend_on: &["byway-code", "byway-plan", "byway-sched", "byway-units", "byway-wire"],
         features: Features::All,
     },
     PureCrate {

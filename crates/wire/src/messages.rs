@@ -61,7 +61,7 @@ pub use probe_reply::ProbeReply;
 pub use register::{Consent, FlowOptions, FlowRole, Register};
 pub use register_reply::{Refusal, RegisterReply};
 pub use relayed_packet::RelayedPacket;
-pub use report::{DelayPercentiles, RepairCounters, Report};
+pub use report::{DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report};
 pub use service_change::ServiceChange;
 pub use service_change_reply::ServiceChangeReply;
 pub use silence::Silence;

@@ -7,13 +7,13 @@ use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesReply, Candidates, Close, CloseReason, Confirm,
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
     DelayPercentiles, EarlyPacket, Entry, InStreamHead, InStreamRepair, InterRelayPacket, Nack, Offer,
-    OfferRefusal, OfferReply, PathChallenge, PathResponse, Probe, ProbeReply, Refusal, Register,
-    RegisterReply, RelayedPacket, RepairCounters, Report, ServiceChange, ServiceChangeReply, Silence,
-    SourceAck, SourceNack, Subject, UnknownMessage, Unregister, UnregisterReply,
+    OfferRefusal, OfferReply, PathChallenge, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal,
+    Register, RegisterReply, RelayRoundTrip, RelayedPacket, RepairCounters, Report, ServiceChange,
+    ServiceChangeReply, Silence, SourceAck, SourceNack, Subject, UnknownMessage, Unregister, UnregisterReply,
 };
 use byway_wire::{
-    Ecn, Fragment, List, Message, MessageFullError, Messages, Plaintext, SequenceNumber, TrafficClass,
-    UnprotectedMask, Writer,
+    Ecn, Fragment, List, Message, MessageFullError, Messages, Microseconds, Plaintext, SequenceNumber,
+    TrafficClass, UnprotectedMask, Writer,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -91,9 +91,10 @@ proptest! {
     #[test]
     fn registered_survives(
         flow_key in flow_key(), role in flow_role(), revision in any::<Option<u8>>(), far_relay in granted_relay(),
-        outcome in prop_oneof![alias().prop_map(Ok), select(Refusal::ALL).prop_map(Err)],
+        outcome in prop_oneof![alias().prop_map(Ok), select(Refusal::ALL).prop_map(Err)], far in any::<u32>(),
     ) {
-        check(RegisterReply { flow_key, role, revision, far_relay, outcome });
+        let far_round_trip = revision.filter(|_| far > 0).map(|_| Microseconds::new(far));
+        check(RegisterReply { flow_key, role, revision, far_relay, outcome, far_round_trip });
     }
 
     #[test]
@@ -218,14 +219,22 @@ proptest! {
     }
 
     #[test]
-    fn report_survives(flow_key in flow_key(), numbers in any::<[u32; 11]>(), delays in (micros(), micros(), micros())) {
+    fn report_survives(
+        flow_key in flow_key(), numbers in any::<[u32; 11]>(), delays in (micros(), micros(), micros(), micros()),
+        measured in vec((granted_relay(), micros()), 0..=RELAYS_REPORTED_MAX),
+    ) {
         let [highest_low, direct, lost, in_stream, cooperative, cached, forwarded, late, bursts, longest_burst, resent] =
             numbers;
-        let (p50, p95, p99) = delays;
+        let (p50, p95, p99, detection) = delays;
+        let mut relays = [None; RELAYS_REPORTED_MAX];
+        for (entry, (relay, round_trip)) in relays.iter_mut().zip(measured) {
+            *entry = Some(RelayRoundTrip { relay, round_trip });
+        }
         check(Report {
             flow_key, highest_low, direct, lost, late, bursts, longest_burst,
             repaired: RepairCounters { in_stream, cooperative, cached, forwarded, resent },
             delay: DelayPercentiles { p50, p95, p99 },
+            detection, relays,
         });
     }
 
@@ -344,7 +353,7 @@ fn in_front(
 
 #[test]
 fn messages_in_a_row_are_read_in_order_past_one_that_does_not_parse() {
-    let (sent, round_trip) = (byway_wire::Timestamp::new(2), byway_wire::Microseconds::new(3));
+    let (sent, round_trip) = (byway_wire::Timestamp::new(2), Microseconds::new(3));
     let probe = Message::from(Probe { number: 1, sent, round_trip });
     let close = Message::from(Close { reason: CloseReason::Restarting });
     let mut bytes = emitted(&[probe, close, close]);

@@ -116,8 +116,14 @@ impl AgentHarness {
             [(topology::flow(1, 2, 1), FlowRole::Receiver, 1), (topology::flow(2, 1, 1), FlowRole::Sender, 2)]
         {
             let far_relay = topology::far_relay(flow_key, role);
-            let registered_message =
-                RegisterReply { flow_key, role, revision: None, far_relay, outcome: Ok(alias(number)) };
+            let registered_message = RegisterReply {
+                flow_key,
+                role,
+                revision: None,
+                far_relay,
+                outcome: Ok(alias(number)),
+                far_round_trip: None,
+            };
             write(&Message::RegisterReply(registered_message), &mut registered);
         }
         let packet = harness.relay.seal_messages(&registered);

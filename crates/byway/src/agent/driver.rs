@@ -27,7 +27,6 @@ use super::network_view::{NetworkView, Observed};
 use super::notices::{Notice, receiver};
 
 use super::segments::Segments;
-use super::selection::{SELECTION_INTERVAL, select_services, selector};
 use super::settings_change::SettingsChange;
 use super::source_ids::SourceIds;
 use super::source_ports::{Caller, SourcePortTable};
@@ -333,7 +332,6 @@ impl AgentDriver {
             budget: terms.latency_budget,
             usage: PairUse::new(now),
             unfragmented_max: None,
-            selector: selector(&terms),
         };
         let id = self.mappings.add(mapping);
         self.send_offer(id, io);
@@ -509,10 +507,6 @@ impl Role for AgentDriver {
             let Arrival { from, to, traffic_class, bytes, .. } = arrival;
             let ecn = traffic_class.ecn();
             self.agent.handle(AgentInput::Received { from, to, ecn, bytes }, io.now());
-            if self.mappings.select_at <= io.now() {
-                self.mappings.select_at = io.now() + SELECTION_INTERVAL;
-                select_services(self.mappings.selecting(), &mut self.agent, io.now());
-            }
         } else {
             self.on_application_datagram(&arrival, io);
         }

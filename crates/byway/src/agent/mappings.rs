@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use byway_net::SocketId;
-use byway_plan::Selector;
 use byway_proto::LocalAddress;
 use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId, Traffic};
 use byway_proto::conventions::{PairLimits, PairUse};
@@ -119,8 +118,6 @@ pub(super) struct Mapping {
     /// Longest datagram, in bytes, that is sent as one packet; `None` until the agent knows the
     /// path MTU.
     pub(super) unfragmented_max: Option<u16>,
-    /// Selector of the service of the flow sent; `None` if the settings name the service.
-    pub(super) selector: Option<Box<Selector>>,
 }
 
 impl Mapping {
@@ -204,8 +201,6 @@ pub(super) struct Mappings {
     pub(super) pending_refused: u64,
     /// Datagrams dropped, sent early or queued, because their peer had no mapping left.
     pub(super) dropped_at_full_peer: u64,
-    /// Time of the next selection of services.
-    pub(super) select_at: Time,
 }
 
 impl Mappings {
@@ -283,12 +278,6 @@ impl Mappings {
     pub(super) fn iter(&self) -> impl Iterator<Item = (MappingId, &Mapping)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(index, mapping)| Some((MappingId(index), mapping.as_ref()?)))
-    }
-
-    /// Returns the sent flows whose service the agent selects.
-    pub(super) fn selecting(&mut self) -> impl Iterator<Item = (SendFlowId, &mut Selector)> {
-        let mappings = self.slots.iter_mut().flatten();
-        mappings.filter_map(|mapping| Some((mapping.sent, mapping.selector.as_deref_mut()?)))
     }
 
     /// Returns the mappings that a peer's applications or captures began.

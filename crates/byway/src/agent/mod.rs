@@ -17,7 +17,6 @@ mod notices;
 mod offers;
 mod protection_check;
 mod segments;
-mod selection;
 mod settings_change;
 mod source_ids;
 mod source_ports;

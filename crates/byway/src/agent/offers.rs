@@ -14,7 +14,6 @@ use super::driver::AgentDriver;
 use super::log_limit::Topic;
 use super::mappings::{Consent, Endpoint, Mapping, MappingId, MappingsExhausted, OfferOutcome, Owner, Side};
 use super::protection_check::address_mismatch_note;
-use super::selection::selector;
 use super::source_ports::Caller;
 use super::tunnel::TunForwarder;
 use crate::settings::{ExposedKind, without_address};
@@ -189,7 +188,6 @@ impl AgentDriver {
             budget: Duration::ZERO,
             usage: PairUse::new(now),
             unfragmented_max: None,
-            selector: selector(&offer.back),
         };
         Ok(self.mappings.add(mapping))
     }

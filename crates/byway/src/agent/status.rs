@@ -114,10 +114,9 @@ impl AgentDriver {
             received,
             sent: self.agent.reported_totals(mapping.sent).as_ref().map(reported),
             service: flow.as_ref().map_or("internet", |flow| flow.service.name()).to_owned(),
-            service_reason: mapping
-                .selector
-                .as_ref()
-                .and_then(|selector| selector.selection())
+            service_reason: self
+                .agent
+                .selection(mapping.sent)
                 .filter(|selection| flow.as_ref().is_some_and(|flow| flow.service == selection.service))
                 .map(|selection| selection.reason.to_string()),
             paths: self.path_statuses(mapping.sent, mapping.peer),

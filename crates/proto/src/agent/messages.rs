@@ -7,6 +7,7 @@ use byway_units::Time;
 use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, RelayedPacket, Report};
 use byway_wire::{Ecn, Message, Messages, SequenceNumber};
 
+use super::selection::select_service;
 use super::send_flow::SendFlowId;
 use super::{Agent, ArrivalRelay, Flow, Role};
 use crate::limits::NEAR_RELAYS_MAX;
@@ -240,6 +241,7 @@ impl Agent {
             }
             self.probe_direct_path(session, now);
             self.probe_standby_relays(id, now);
+            select_service(self, id, now);
         }
     }
 

@@ -44,6 +44,7 @@
 //! | `reporting` | receiver reports |
 //! | `requests` | pending cooperative requests |
 //! | `resending` | retransmission of copies, and of packets that receivers request |
+//! | `selection` | selection of the services of sent flows |
 //! | `send_flow` | state of a sent flow |
 //! | `sender_fec` | sender FEC: repair packets instead of copies |
 //! | `sending` | source packets and copies |
@@ -93,6 +94,7 @@ mod relay_link;
 mod reporting;
 mod requests;
 mod resending;
+mod selection;
 mod send_flow;
 mod sender_fec;
 mod sending;

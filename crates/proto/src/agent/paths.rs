@@ -172,6 +172,13 @@ impl Agent {
     /// - A grant of the flow's paths does not allow the service.
     /// - The receiver, or an ingress relay, has an earlier version.
     pub fn set_service(&mut self, flow: SendFlowId, service: Service, now: Time) -> bool {
+        let begins = self.begin_service_change(flow, service, now);
+        self.finish(now);
+        begins
+    }
+
+    /// Begins a change of service; returns false in the cases of [`Agent::set_service`].
+    pub(super) fn begin_service_change(&mut self, flow: SendFlowId, service: Service, now: Time) -> bool {
         let Some(known) = self.senders.get(flow.0).filter(|known| !known.settings.paths.is_empty()) else {
             return false;
         };
@@ -184,7 +191,6 @@ impl Agent {
         }
         self.service_changes.begin(flow.0, before, service, now);
         self.send_service_changes(now);
-        self.finish(now);
         true
     }
 

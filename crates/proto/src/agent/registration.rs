@@ -21,8 +21,8 @@ use crate::session::SessionId;
 pub(super) enum Registration {
     /// The agent has sent `tries` requests without an answer; the next one is due at `next`.
     Requested { tries: u32, next: Time },
-    /// The relay has accepted the flow under this alias. If its terms have changed since, the agent
-    /// has sent `tries` requests for them, and the next one is due at `next`. Otherwise `next` is
+    /// The relay has accepted the flow under this alias. If its terms have changed since, or the
+    /// agent wants to know the delay to the far relay, it has sent `tries` requests, and the next one is due at `next`. Otherwise `next` is
     /// [`Time::MAX`].
     Accepted { alias: Alias, tries: u32, next: Time },
     /// The relay knows the flow, but cannot forward its packets. The agent repeats its request,
@@ -41,6 +41,8 @@ struct PathRegistration {
     /// Time since which the path has worked without interruption, as far as this agent knows;
     /// `None` while it does not work.
     works_since: Option<Time>,
+    /// Delay between the relay and the one at the path's other end; `None` if it was not reported.
+    far_delay: Option<Duration>,
 }
 
 impl PathRegistration {
@@ -48,6 +50,7 @@ impl PathRegistration {
         registration: Registration::Requested { tries: 0, next: Time::START },
         refusal: None,
         works_since: None,
+        far_delay: None,
     };
 }
 
@@ -132,6 +135,11 @@ impl Registrations {
     /// Returns true if the relay of a path has accepted the flow, and can forward its packets.
     pub(super) fn is_accepted(&self, path: usize) -> bool {
         self.paths.get(path).is_some_and(|path| matches!(path.registration, Registration::Accepted { .. }))
+    }
+
+    /// Returns the delay between the relays of the path in use, as the near one has reported it.
+    pub(super) fn far_delay(&self) -> Option<Duration> {
+        self.paths.get(self.in_use())?.far_delay
     }
 
     /// Returns true if the relay of a path may know the flow: it has answered, or a request was
@@ -260,6 +268,11 @@ impl Registrations {
         self.was_accepted = true;
     }
 
+    fn set_far_delay(&mut self, path: usize, round_trip: Option<Microseconds>) {
+        let delay = round_trip.map(|round_trip| round_trip.duration() / 2);
+        self.paths[path].far_delay = delay.or(self.paths[path].far_delay);
+    }
+
     /// Returns true if the relay of a path may still answer the first [`REGISTER_TRIES`] requests.
     fn may_answer(&self, path: usize) -> bool {
         let registration = self.paths.get(path).map(|path| path.registration);
@@ -363,6 +376,7 @@ impl Agent {
                 Ok(alias) => {
                     is_open |= !registrations.is_accepted(path);
                     registrations.on_accepted(path, alias);
+                    registrations.set_far_delay(path, reply.far_round_trip);
                     None
                 }
                 Err(Refusal::Unreachable) => {

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use byway_units::{AgentId, FlowId};
     use byway_wire::Microseconds;
-    use byway_wire::messages::DelayPercentiles;
+    use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX};
 
     fn report_of(highest_low: u32, lost: u32, cached: u32) -> Report {
         let none = Microseconds::new(0);
@@ -278,6 +278,8 @@ mod tests {
             bursts: 0,
             longest_burst: 0,
             delay: DelayPercentiles { p50: none, p95: none, p99: none },
+            detection: Microseconds::new(0),
+            relays: [None; RELAYS_REPORTED_MAX],
         }
     }
 

@@ -1,11 +1,12 @@
 //! Receiver reports: they show the sender the true loss of the direct path, which repairs hide.
 
 use byway_units::{Duration, Time};
-use byway_wire::messages::{DelayPercentiles, RepairCounters, Report};
+use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RepairCounters, Report};
 use byway_wire::{Message, Microseconds};
 
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::selection::egress_round_trips;
 use super::send_flow::SendFlow;
 use super::{Agent, Flow};
 use crate::limits::{COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_INTERVAL};
@@ -51,7 +52,8 @@ impl Agent {
             self.timers.disarm(key);
             return;
         }
-        let (peer, report, service) = (flow.peer, flow.report(), flow.settings.service);
+        let (peer, service) = (flow.peer, flow.settings.service);
+        let report = Report { relays: egress_round_trips(self, flow), ..flow.report() };
         if let Some(active) = self.receivers[id.0 as usize].active_mut() {
             active.delays.on_reported(now);
         }
@@ -78,7 +80,7 @@ impl Agent {
 }
 
 impl ReceiveFlow {
-    /// Returns the report of the flow's counters and delays so far.
+    /// Returns the report of the flow's counters and delays so far, without those of relays.
     #[allow(clippy::cast_possible_truncation, reason = "the wire's counters wrap")]
     fn report(&self) -> Report {
         let statistics = &self.statistics;
@@ -89,6 +91,7 @@ impl ReceiveFlow {
                 Microseconds::from_duration(delays.percentile(percent))
             })
         };
+        let detection = self.active().map_or(Duration::ZERO, |active| active.loss_timer.small_timeout());
         Report {
             flow_key: self.key,
             highest_low: highest as u32,
@@ -105,6 +108,8 @@ impl ReceiveFlow {
             bursts: statistics.bursts as u32,
             longest_burst: statistics.longest_burst as u32,
             delay: DelayPercentiles { p50: delay(50), p95: delay(95), p99: delay(99) },
+            detection: Microseconds::from_duration(detection),
+            relays: [None; RELAYS_REPORTED_MAX],
         }
     }
 }

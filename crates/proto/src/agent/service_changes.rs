@@ -14,6 +14,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use byway_units::Time;
 use byway_wire::Service;
 
+use super::selection::FlowSelectors;
 use crate::limits::{
     SERVICE_CHANGE_BACKOFF_MAX, SERVICE_CHANGE_INTERVAL, SERVICE_CHANGE_RETRY, SERVICE_CHANGE_TRIES,
     SERVICE_OVERLAP,
@@ -63,6 +64,8 @@ pub(super) struct ServiceChanges {
     pending: BTreeMap<u32, PendingChange>,
     due: BTreeSet<(Time, u32)>,
     accepted: BTreeMap<u32, AcceptedChange>,
+    /// Selectors of the flows whose service this agent chooses.
+    pub(super) selectors: FlowSelectors,
     /// Latest number of each sent flow. Numbers wrap around, and a receiver takes the nearer half
     /// of them for later ones, so changes of other flows do not count.
     numbers: BTreeMap<u32, u8>,
@@ -100,6 +103,7 @@ impl ServiceChanges {
     pub(super) fn forget_sent(&mut self, flow: u32) {
         self.end(flow);
         self.numbers.remove(&flow);
+        self.selectors.remove(flow);
     }
 
     /// Forgets the changes of a received flow, because it was closed, or its sender restarted.

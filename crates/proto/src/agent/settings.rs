@@ -150,6 +150,10 @@ pub struct FlowSettings {
     pub standby: bool,
     /// True if relays may code the flow together with other tenants' flows.
     pub shares: bool,
+    /// True if the flow's sender chooses the service, and changes it while the flow is open.
+    /// `service` is the initial one. It has no effect with traffic other than
+    /// [`Traffic::Datagrams`], or if the sender does not copy all packets, or has standby.
+    pub automatic_service: bool,
     /// Receiver's consent to send the flow's packets to relays for repairs of other flows.
     pub consent: Consent,
 }
@@ -180,6 +184,7 @@ impl Default for FlowSettings {
             traffic: Traffic::Datagrams,
             standby: false,
             shares: false,
+            automatic_service: false,
             consent: CONSENT,
         }
     }

@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use byway_plan::Selection;
 use byway_units::{AgentId, Duration, RelayId, Time};
 use byway_wire::messages::Refusal;
-use byway_wire::{Service, Shard};
+use byway_wire::{GrantedRelay, Service, Shard};
 
 use super::receive_flow::ReceiveFlowId;
+use super::selection::reported_delays;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::Traffic;
 use super::{Agent, Flow};
@@ -88,6 +90,14 @@ pub struct FlowDelays {
     pub ingress: (RelayId, Shard),
     /// Egress relay of the path in use, and its shard.
     pub egress: (RelayId, Shard),
+    /// Delay between these relays, by the ingress relay: zero for one relay. `None` before its
+    /// first answer.
+    pub between: Option<Duration>,
+    /// Delay between the receiver and the egress relay, by the receiver's latest report. `None`
+    /// before it.
+    pub to_receiver: Option<Duration>,
+    /// Time in which the receiver detects a loss, by its latest report. `None` before it.
+    pub detection: Option<Duration>,
 }
 
 impl Agent {
@@ -95,14 +105,27 @@ impl Agent {
     /// has no direct path or no relay path, or if a round trip was not measured.
     #[must_use]
     pub fn flow_delays(&self, flow: SendFlowId) -> Option<FlowDelays> {
-        let SendFlow { peer, settings, registrations, .. } = self.senders.get(flow.0)?;
+        let SendFlow { peer, settings, registrations, reports, .. } = self.senders.get(flow.0)?;
         let path = settings.paths.get(registrations.in_use())?;
         let is_direct = self.sessions.is_direct(*peer);
         let direct = self.sessions.measured_round_trip(*peer).filter(|_| is_direct)? / 2;
         let relay = self.relay_session(path.ingress)?;
         let is_alive = self.sessions.get(relay).is_some_and(|session| !session.is_dead);
         let to_ingress = self.sessions.measured_round_trip(relay).filter(|_| is_alive)? / 2;
-        Some(FlowDelays { direct, to_ingress, ingress: path.ingress, egress: path.egress })
+        let egress = GrantedRelay { relay: path.egress.0, shard: path.egress.1 };
+        let report = reports.as_ref().and_then(|reports| reports.newest());
+        let (to_receiver, detection) = report.map_or((None, None), |report| reported_delays(report, egress));
+        let is_one_relay = path.ingress == path.egress;
+        let between = if is_one_relay { Some(Duration::ZERO) } else { registrations.far_delay() };
+        let (ingress, egress) = (path.ingress, path.egress);
+        Some(FlowDelays { direct, to_ingress, ingress, egress, between, to_receiver, detection })
+    }
+
+    /// Returns the selection of a sent flow's service, with its reason. `None` if the flow's
+    /// settings name the service, or before the first selection.
+    #[must_use]
+    pub fn selection(&self, flow: SendFlowId) -> Option<Selection> {
+        self.service_changes.selectors.selection(flow.0)
     }
 
     /// Returns the status of a peer; `None` if it was not added.

@@ -31,8 +31,8 @@ pub struct Terms {
     pub standby: bool,
     /// True if relays may code the flow together with other tenants' flows.
     pub shares: bool,
-    /// True if the flow's sender chooses the service, and changes it with
-    /// [`Agent::set_service`](super::Agent::set_service). `service` is the initial one.
+    /// True if the flow's sender chooses the service, and changes it while the flow is open.
+    /// `service` is the initial one.
     pub automatic_service: bool,
 }
 
@@ -40,7 +40,17 @@ impl Terms {
     /// Returns the settings of a flow with these terms and paths.
     #[must_use]
     pub fn settings(&self, paths: Vec<RelayPath>) -> FlowSettings {
-        let Self { service, rates, rate, latency_budget, duplication, traffic, standby, shares, .. } = *self;
+        let Self {
+            service,
+            rates,
+            rate,
+            latency_budget,
+            duplication,
+            traffic,
+            standby,
+            shares,
+            automatic_service,
+        } = *self;
         FlowSettings {
             service,
             rates,
@@ -51,6 +61,7 @@ impl Terms {
             traffic,
             standby,
             shares,
+            automatic_service,
             ..FlowSettings::default()
         }
     }
@@ -117,9 +128,17 @@ impl Default for Terms {
     /// Returns the terms of [`FlowSettings::default`].
     fn default() -> Self {
         let FlowSettings {
-            service, rates, rate, latency_budget, duplication, traffic, standby, shares, ..
+            service,
+            rates,
+            rate,
+            latency_budget,
+            duplication,
+            traffic,
+            standby,
+            shares,
+            automatic_service,
+            ..
         } = FlowSettings::default();
-        let automatic_service = false;
         Self {
             service,
             rates,

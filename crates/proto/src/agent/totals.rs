@@ -232,7 +232,7 @@ impl SendFlow {
 mod tests {
     use byway_units::FlowId;
     use byway_wire::Microseconds;
-    use byway_wire::messages::{DelayPercentiles, RepairCounters};
+    use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RepairCounters};
 
     use super::*;
     use crate::agent::flow_between;
@@ -253,6 +253,8 @@ mod tests {
             bursts,
             longest_burst: 1,
             delay: DelayPercentiles { p50: none, p95: none, p99: none },
+            detection: Microseconds::new(0),
+            relays: [None; RELAYS_REPORTED_MAX],
         }
     }
 

@@ -25,6 +25,17 @@ pub const SILENCE_NOTICES: u8 = 3;
 /// a silence of at least [`COPIES_ONLY_AFTER`].
 pub const SILENCE_REPEAT: Duration = Duration::from_millis(80);
 
+/// Shortest time between two selections of a flow's service. Receivers report each second, and more
+/// often after losses.
+pub const SELECTION_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Interval at which the sender of a flow asks the ingress relay for its delay to the egress relay.
+pub const DELAY_ASK_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval of the first requests while the delay is unknown: relays have just met.
+pub const DELAY_ASK_RETRY: Duration = Duration::from_secs(2);
+/// Number of these requests. Relays of earlier versions do not know the delay.
+pub const DELAY_ASK_TRIES: u8 = 5;
+
 /// Notices of one silence that a receiver sends to a sender that retransmits. Those of the first
 /// 200 ms, [`RESENDING_NOTICES_SOON`], report a silence of more than [`COPIES_ONLY_AFTER`], even if
 /// two are lost. The others come later and later, over ten seconds, in case the first ones are all

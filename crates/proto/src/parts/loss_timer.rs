@@ -171,6 +171,12 @@ impl TwoState {
         if self.is_small { self.small } else { self.long }
     }
 
+    /// Returns the small timeout: a little more than the interval of a paced flow.
+    #[must_use]
+    pub const fn small_timeout(&self) -> Duration {
+        self.small
+    }
+
     fn note(&mut self, gap: Duration) {
         self.gaps.add(gap);
         self.note_pace(gap);

@@ -188,7 +188,14 @@ impl Relay {
             let outcome = if change.is_unreachable { Err(Refusal::Unreachable) } else { Ok(alias) };
             let (flow_key, role) = (change.key, FlowRole::Sender);
             let revision = self.flow_table.revision(session, alias);
-            let registered = RegisterReply { flow_key, role, far_relay, outcome, revision: Some(revision) };
+            let registered = RegisterReply {
+                flow_key,
+                role,
+                far_relay,
+                outcome,
+                revision: Some(revision),
+                far_round_trip: None,
+            };
             self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
         }
         let is_watched = self.peers.needs_probing(peer, now);

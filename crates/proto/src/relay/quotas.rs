@@ -288,7 +288,8 @@ impl Relay {
         let far_relay = GrantedRelay { relay: known.far.0, shard: known.far.1 };
         let outcome = Err(Refusal::QuotaReached);
         let revision = Some(known.revision);
-        let registered = RegisterReply { flow_key: known.key, role, far_relay, outcome, revision };
+        let registered =
+            RegisterReply { flow_key: known.key, role, far_relay, outcome, revision, far_round_trip: None };
         self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
     }
 }
@@ -297,7 +298,8 @@ impl Relay {
 /// sessions.
 fn quota_refusal(register: &Register<'_>) -> RegisterReply {
     let Register { flow_key, role, far_relay, revision, .. } = *register;
-    RegisterReply { flow_key, role, far_relay, outcome: Err(Refusal::QuotaReached), revision }
+    let outcome = Err(Refusal::QuotaReached);
+    RegisterReply { flow_key, role, far_relay, outcome, revision, far_round_trip: None }
 }
 
 /// Returns the identity of the agent that sent an initiation.

@@ -2,7 +2,9 @@
 
 use byway_units::{RelayId, Time};
 use byway_wire::messages::{FlowRole, Refusal, Register, RegisterReply, Unregister, UnregisterReply};
-use byway_wire::{Alias, FlowKey, Grant, GrantedRelay, Message, Receiver, Service, Shard, TenantId};
+use byway_wire::{
+    Alias, FlowKey, Grant, GrantedRelay, Message, Microseconds, Receiver, Service, Shard, TenantId,
+};
 
 use super::Relay;
 use super::flow_table::{EndedRegistration, FlowRef, RegistrationKey};
@@ -32,8 +34,18 @@ impl Relay {
         };
         self.counters.registrations_refused += u64::from(outcome.is_err());
         let Register { flow_key, role, far_relay, .. } = *register;
-        let registered = RegisterReply { flow_key, role, far_relay, outcome, revision: Some(revision) };
+        let far_round_trip = outcome.ok().and_then(|_| self.round_trip_to(far_relay));
+        let revision = Some(revision);
+        let registered = RegisterReply { flow_key, role, far_relay, outcome, revision, far_round_trip };
         self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
+    }
+
+    /// Returns the measured round-trip time to another relay; `None` if it is not known here, or
+    /// not measured.
+    fn round_trip_to(&self, relay: GrantedRelay) -> Option<Microseconds> {
+        let peer = self.peers.find((relay.relay, relay.shard))?;
+        let round_trip = self.sessions.measured_round_trip(self.peers.session(peer)?)?;
+        Some(Microseconds::from_duration(round_trip))
     }
 
     fn try_register(
@@ -378,8 +390,9 @@ impl Relay {
             let role = if sends { FlowRole::Sender } else { FlowRole::Receiver };
             let far_relay = GrantedRelay { relay: far.0, shard: far.1 };
             let outcome = Err(Refusal::GrantExpired);
+            let revision = Some(revision);
             let registered =
-                RegisterReply { flow_key: key, role, far_relay, outcome, revision: Some(revision) };
+                RegisterReply { flow_key: key, role, far_relay, outcome, revision, far_round_trip: None };
             self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
         }
     }

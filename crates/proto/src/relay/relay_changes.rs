@@ -102,7 +102,14 @@ impl Relay {
         let (relay, shard) = self.peers.relay_shard(peer);
         let far_relay = GrantedRelay { relay, shard };
         let role = FlowRole::Sender;
-        let registered = RegisterReply { flow_key, role, far_relay, outcome, revision: Some(revision) };
+        let registered = RegisterReply {
+            flow_key,
+            role,
+            far_relay,
+            outcome,
+            revision: Some(revision),
+            far_round_trip: None,
+        };
         self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
     }
 }

@@ -19,6 +19,7 @@ mod path_mtu;
 mod recovery;
 mod relays;
 mod secrecy;
+mod selection;
 mod service_changes;
 mod services;
 mod swarm;

@@ -5,6 +5,7 @@ use crate::codes::{Code, codes};
 use crate::error::{MessageFullError, ParseError};
 use crate::grant::GrantedRelay;
 use crate::ids::{Alias, FlowKey};
+use crate::quantities::Microseconds;
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -49,6 +50,9 @@ pub struct RegisterReply {
     ///
     /// `None` if the message has no revision. The answer then counts for the latest `register`.
     pub revision: Option<u8>,
+    /// Round-trip time between the relay and the one at the path's other end, as the relay has
+    /// measured it. `None` if it has not, or if the message has no revision.
+    pub far_round_trip: Option<Microseconds>,
 }
 
 impl RegisterReply {
@@ -68,7 +72,9 @@ impl RegisterReply {
         let outcome =
             if status == ACCEPTED { Ok(reader.alias()?) } else { Err(parse_refusal(status, &mut reader)?) };
         let revision = reader.u8("revision").ok();
-        Ok(Self { flow_key, role, far_relay, outcome, revision })
+        let far_round_trip = reader.u32("far round trip").ok().filter(|measured| *measured != 0);
+        let far_round_trip = far_round_trip.map(Microseconds::new);
+        Ok(Self { flow_key, role, far_relay, outcome, revision, far_round_trip })
     }
 
     /// Appends the register reply to the messages of a packet.
@@ -83,6 +89,9 @@ impl RegisterReply {
             output.u8(self.outcome.map_or_else(Code::code, |_| ACCEPTED));
             output.u16(self.outcome.map_or(0, Alias::number));
             output.bytes(self.revision.as_slice());
+            if self.revision.is_some() {
+                output.u32(self.far_round_trip.map_or(0, Microseconds::count));
+            }
         })
     }
 }

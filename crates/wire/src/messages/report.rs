@@ -1,10 +1,11 @@
 //! Report: losses and delays of a flow.
 
 use crate::error::{MessageFullError, ParseError};
+use crate::grant::GrantedRelay;
 use crate::ids::FlowKey;
 use crate::quantities::Microseconds;
 use crate::reader::Reader;
-use crate::writer::Writer;
+use crate::writer::{Output, Writer};
 
 /// Packets lost on the direct path and repaired in time, by source of the repair; modulo 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,18 @@ pub struct DelayPercentiles {
     pub p99: Microseconds,
 }
 
+/// Most relays whose round-trip times a report contains: as many as the receiver sends NACKs to.
+pub const RELAYS_REPORTED_MAX: usize = 4;
+
+/// Round-trip time between the receiver of a flow and an egress relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayRoundTrip {
+    /// Egress relay of one or more of the flow's paths.
+    pub relay: GrantedRelay,
+    /// Round-trip time, as the receiver has measured it.
+    pub round_trip: Microseconds,
+}
+
 /// A receiver reports losses and delays of a flow. Counters start with the session, and are modulo
 /// 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +69,12 @@ pub struct Report {
     pub longest_burst: u32,
     /// One-way delays of the last second, above the base delay.
     pub delay: DelayPercentiles,
+    /// Small timeout of the receiver's loss timer: about the time from the expected arrival of a
+    /// lost packet to its NACK. Reports of earlier versions lack the field, which then is 0.
+    pub detection: Microseconds,
+    /// Egress relays with measured round-trip times, before the `None`s. Reports of earlier
+    /// versions lack the field.
+    pub relays: [Option<RelayRoundTrip>; RELAYS_REPORTED_MAX],
 }
 
 impl Report {
@@ -88,9 +107,15 @@ impl Report {
                 p95: Microseconds::new(reader.u32("delay p95")?),
                 p99: Microseconds::new(reader.u32("delay p99")?),
             },
+            detection: Microseconds::new(0),
+            relays: [None; RELAYS_REPORTED_MAX],
         };
         if !reader.rest().is_empty() {
             report.repaired.resent = reader.u32("resent")?;
+        }
+        if !reader.rest().is_empty() {
+            report.detection = Microseconds::new(reader.u32("detection")?);
+            report.relays = parse_relays(&mut reader)?;
         }
         Ok(report)
     }
@@ -111,6 +136,33 @@ impl Report {
                 output.u32(number);
             }
             output.u32(repaired.resent);
+            output.u32(self.detection.count());
+            emit_relays(&self.relays, output);
         })
+    }
+}
+
+fn parse_relays(
+    reader: &mut Reader<'_>,
+) -> Result<[Option<RelayRoundTrip>; RELAYS_REPORTED_MAX], ParseError> {
+    let mut relays = [None; RELAYS_REPORTED_MAX];
+    let count = reader.u8("relays")?;
+    let Some(known) = relays.get_mut(..usize::from(count)) else {
+        return Err(reader.illegal("relays", count, "0 to 4"));
+    };
+    for entry in known {
+        let relay = GrantedRelay::parse(reader)?;
+        *entry =
+            Some(RelayRoundTrip { relay, round_trip: Microseconds::new(reader.u32("relay round trip")?) });
+    }
+    Ok(relays)
+}
+
+fn emit_relays(relays: &[Option<RelayRoundTrip>; RELAYS_REPORTED_MAX], output: &mut Output<'_>) {
+    let known = || relays.iter().flatten();
+    output.u8(known().map(|_| 1).sum());
+    for RelayRoundTrip { relay, round_trip } in known() {
+        relay.emit(output);
+        output.u32(round_trip.count());
     }
 }

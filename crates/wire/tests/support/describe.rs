@@ -9,8 +9,8 @@ use byway_wire::messages::{
 };
 use byway_wire::packets::{CookiePacket, Envelope, InitiationPacket, ResponsePacket, SourcePacket};
 use byway_wire::{
-    Address, BlockShape, Credential, Flags, FlowKey, Grant, GrantedRelay, Member, Message, Packet, Ranges,
-    Receiver,
+    Address, BlockShape, Credential, Flags, FlowKey, Grant, GrantedRelay, Member, Message, Microseconds,
+    Packet, Ranges, Receiver,
 };
 
 /// `FieldList` of the form `name value`.
@@ -317,6 +317,7 @@ fn registered(message: &RegisterReply, lines: &mut FieldList) -> &'static str {
         Err(refusal) => lines.word("status", refusal).add("alias", "-"),
     };
     lines.revision(message.revision);
+    lines.add("far-round-trip", message.far_round_trip.map_or(0, Microseconds::count));
     "register-reply"
 }
 
@@ -417,7 +418,10 @@ fn report(message: &Report, lines: &mut FieldList) -> &'static str {
     lines.add("late", message.late).add("bursts", message.bursts);
     lines.add("longest-burst", message.longest_burst).add("delay-p50", delay.p50.count());
     lines.add("delay-p95", delay.p95.count()).add("delay-p99", delay.p99.count());
-    lines.add("resent", repaired.resent);
+    lines.add("resent", repaired.resent).add("detection", message.detection.count());
+    for known in message.relays.iter().flatten() {
+        lines.far_relay(Some(known.relay)).add("relay-round-trip", known.round_trip.count());
+    }
     "report"
 }
 

@@ -1,7 +1,7 @@
 //! Attack: sends reports on flows, which are not for relays.
 
 use byway_units::Duration;
-use byway_wire::messages::{DelayPercentiles, FlowRole, RepairCounters, Report};
+use byway_wire::messages::{DelayPercentiles, FlowRole, RELAYS_REPORTED_MAX, RepairCounters, Report};
 use byway_wire::{Message, Microseconds};
 
 use super::{Attack, filled};
@@ -21,6 +21,8 @@ pub(super) const ATTACK: Attack = Attack {
             bursts: nth,
             longest_burst: u32::MAX,
             delay: DelayPercentiles { p50: late, p95: late, p99: late },
+            detection: Microseconds::new(0),
+            relays: [None; RELAYS_REPORTED_MAX],
         };
         attacker.peer.seal_messages(&filled(std::iter::repeat_n(Message::Report(report), 20)))
     },

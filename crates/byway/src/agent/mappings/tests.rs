@@ -56,7 +56,6 @@ pub(super) fn mapping(
         budget: Duration::ZERO,
         usage,
         unfragmented_max: None,
-        selector: None,
     }
 }
 

@@ -212,7 +212,7 @@ impl TestRelay {
         if let Some(answer) = self.answer {
             let outcome = answer.map(|()| alias_of(who));
             let Register { flow_key, role, revision, far_relay, .. } = *register;
-            let answer = RegisterReply { flow_key, role, revision, far_relay, outcome };
+            let answer = RegisterReply { flow_key, role, revision, far_relay, outcome, far_round_trip: None };
             self.sessions.queue_message(self.agents[&who], &Message::RegisterReply(answer), now);
         }
     }

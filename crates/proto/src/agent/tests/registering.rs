@@ -126,6 +126,7 @@ fn a_relay_that_numbers_flows_beyond_all_reason_is_not_used() {
             revision: Some(0),
             far_relay: far_relay(),
             outcome: Ok(alias),
+            far_round_trip: None,
         };
         network.send_from_relay(SENDER, &Message::RegisterReply(reply));
         network.run(ms(50));
@@ -157,6 +158,7 @@ fn an_acceptance_of_one_path_is_none_of_another_that_ends_at_the_same_relay() {
         revision: Some(0),
         far_relay: far_relay(),
         outcome: Ok(alias_of(RECEIVER)),
+        far_round_trip: None,
     };
     network.send_from_relay(RECEIVER, &Message::RegisterReply(reply));
     network.run(ms(50));
@@ -190,6 +192,7 @@ fn only_so_many_relays_are_asked_for_repairs() {
                 revision: Some(0),
                 far_relay: far_relay(),
                 outcome,
+                far_round_trip: None,
             },
             now,
         );
@@ -265,6 +268,7 @@ fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
             revision: Some(0),
             far_relay: far_relay(),
             outcome: Err(refusal),
+            far_round_trip: None,
         };
         network.send_from_relay(SENDER, &Message::RegisterReply(reply));
         network.run(ms(100));
@@ -288,6 +292,7 @@ fn a_newer_grant_is_shown_at_once_whether_the_one_before_was_taken_or_not() {
                 revision: Some(0),
                 far_relay: far_relay(),
                 outcome,
+                far_round_trip: None,
             };
             network.send_from_relay(SENDER, &Message::RegisterReply(reply));
             network.run(ms(100));
@@ -320,6 +325,7 @@ fn an_answer_to_an_earlier_registration_does_not_stand_for_a_lost_one() {
         revision: Some(0),
         far_relay: far_relay(),
         outcome: Ok(alias_of(SENDER)),
+        far_round_trip: None,
     };
     network.send_from_relay(SENDER, &Message::RegisterReply(earlier));
     network.run(ms(1_000));
@@ -342,6 +348,7 @@ fn a_relay_that_remembers_a_former_flow_of_the_key_is_asked_for_more_than_that()
         far_relay: far_relay(),
         outcome: Ok(alias_of(SENDER)),
         revision: Some(revision),
+        far_round_trip: None,
     };
     network.send_from_relay(SENDER, &Message::RegisterReply(former(5)));
     network.run(ms(100));

@@ -149,6 +149,7 @@ fn a_datagram_that_accepts_many_flows_has_all_flows_looked_at_once() {
             revision: None,
             far_relay,
             outcome: Ok(alias),
+            far_round_trip: None,
         })
     };
     let (messages, count) = filled(PLAINTEXT_BYTES, (2..=FLOWS).map(registered));
