@@ -94,46 +94,45 @@ static unsigned wait_for(byway_client *client, int32_t event, uint64_t end_ns) {
   }
 }
 
+/* Names of BYWAY_SERVICE_... */
+static const char *const SERVICES[] = {"automatic", "internet", "coding", "caching", "forwarding", "both", "pull", "retransmission"};
+
 static void print_report(byway_client *client, uint64_t flow, unsigned sent, unsigned back) {
   byway_report report;
   check(byway_client_report(client, flow, &report), "the report");
   if (!report.has_sent) return;
-  printf("sent %u, lost %" PRIu64 " (%.2f %%), repaired %" PRIu64 ", late %" PRIu64 "; echoed %u, %" PRIu64 " of them repaired\n",
-         sent, report.sent_lost, (double)report.sent_lost_per_million / 10000, report.sent_repaired, report.sent_late, back,
+  printf("%s: sent %u, lost %" PRIu64 " (%.2f %%), repaired %" PRIu64 ", late %" PRIu64 "; echoed %u, %" PRIu64 " of them repaired\n",
+         SERVICES[report.service], sent, report.sent_lost, (double)report.sent_lost_per_million / 10000, report.sent_repaired, report.sent_late, back,
          report.received_repaired);
   fflush(stdout);
 }
 
 static void call(byway_client *client, const char *peer, unsigned seconds) {
   /* Packets are useful for 150 ms, so later repairs are pointless. */
-  byway_registration wanted = {.latency_budget_us = 150000, .copies = BYWAY_COPIES_MARKED};
-  byway_registration_outcome registered;
+  byway_registration wanted = {.latency_budget_us = 150000};
   uint8_t packet[160] = {0};
-  uint64_t begun, next_report;
+  uint64_t flow, begun, next_report;
   unsigned sent, back = 0;
 
   wait_for(client, BYWAY_EVENT_PEER_ESTABLISHED, 0);
-  /* The choice of a service needs measured round-trip times, which take half a second. */
-  wait_for(client, 0, now(client) + SECOND_NS / 2);
-  check(byway_client_register(client, peer, "call", &wanted, 0, &registered), "the registration");
-  printf("service: %s\n", registered.reason);
+  check(byway_client_register(client, peer, "call", &wanted, 0, &flow), "the registration");
   wait_for(client, BYWAY_EVENT_ACCEPTED, 0);
 
   begun = now(client);
   next_report = begun + SECOND_NS;
   for (sent = 0; sent < seconds * PACKETS_PER_SECOND;) {
     memcpy(packet, &sent, sizeof sent);
-    check(byway_client_send(client, registered.flow, packet, sizeof packet, 1, 0), "sending");
+    check(byway_client_send(client, flow, packet, sizeof packet, 1, 0), "sending");
     sent++;
     back += wait_for(client, 0, begun + sent * (SECOND_NS / PACKETS_PER_SECOND));
     if (now(client) >= next_report) {
       next_report += SECOND_NS;
-      print_report(client, registered.flow, sent, back);
+      print_report(client, flow, sent, back);
     }
   }
   /* The peer's last report arrives within a second. */
   back += wait_for(client, 0, now(client) + SECOND_NS);
-  print_report(client, registered.flow, sent, back);
+  print_report(client, flow, sent, back);
   check(byway_client_leave(client, 0), "leaving");
   wait_for(client, BYWAY_EVENT_LEFT, 0);
 }

@@ -22,9 +22,9 @@
 #include <stdint.h>
 
 /*
- The cheapest service whose deliveries are expected within the latency budget.
+ The cheapest service that repairs the losses within the latency budget, selected again and again.
  */
-#define BYWAY_SERVICE_BY_BUDGET 0
+#define BYWAY_SERVICE_AUTOMATIC 0
 
 /*
  Service without relays: the direct path alone.
@@ -320,7 +320,8 @@ typedef struct byway_network byway_network;
  */
 typedef struct {
   /*
-   Latency budget from sending to delivery in microseconds, 1,000 to 10,000,000; 0 for none.
+   Latency budget from sending to delivery in microseconds, 1,000 to 10,000,000; 0 means
+   250,000.
    */
   uint64_t latency_budget_us;
   /*
@@ -328,7 +329,7 @@ typedef struct {
    */
   uint64_t rate_bps;
   /*
-   Service of the flow, or its selection: BYWAY_SERVICE_...
+   Service of the flow that this end sends, or its automatic selection: BYWAY_SERVICE_...
    */
   int32_t service;
   /*
@@ -344,24 +345,6 @@ typedef struct {
    */
   int32_t standby;
 } byway_registration;
-
-/*
- Outcome of byway_client_register.
- */
-typedef struct {
-  /*
-   The flows: one to the peer, and one back.
-   */
-  uint64_t flow;
-  /*
-   Service of the flows: BYWAY_SERVICE_...
-   */
-  int32_t service;
-  /*
-   Text with the service and the reason for it.
-   */
-  char reason[256];
-} byway_registration_outcome;
 
 /*
  Network address of a datagram's source or destination.
@@ -448,6 +431,10 @@ typedef struct {
    Current service of the sent flow: BYWAY_SERVICE_...
    */
   int32_t service;
+  /*
+   1 if the service is selected automatically, and was selected at least once.
+   */
+  int32_t is_selected;
   /*
    1 if the session with the peer uses the direct path, as far as known.
    */
@@ -661,15 +648,16 @@ void byway_client_free(byway_client *client);
 byway_error byway_client_expose(byway_client *client, const char *name, const char *peers);
 
 /*
- Offers a pair of flows to a peer, for a name that it exposes. A null registration means the
- defaults. BYWAY_EVENT_ACCEPTED or BYWAY_EVENT_REFUSED follows the peer's answer.
+ Offers a pair of flows to a peer, for a name that it exposes: one flow to the peer, and one back.
+ Writes the pair's number to flow. A null registration means the defaults. BYWAY_EVENT_ACCEPTED
+ or BYWAY_EVENT_REFUSED follows the peer's answer.
  */
 byway_error byway_client_register(byway_client *client,
                                   const char *peer,
                                   const char *name,
                                   const byway_registration *registration,
                                   uint64_t now_ns,
-                                  byway_registration_outcome *registered);
+                                  uint64_t *flow);
 
 /*
  Passes a datagram from the network to a client without a socket. The bytes are overwritten. The

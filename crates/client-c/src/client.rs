@@ -18,7 +18,7 @@ use crate::handle::{Handle, time, with};
 use crate::memory::{bytes, bytes_mut, read, text, text_or_none, write, write_text};
 use crate::network::{Network, parse_text};
 use crate::output::Output;
-use crate::registration::{Registration, RegistrationOutcome};
+use crate::registration::Registration;
 use crate::report::{Report, Segments};
 
 /// Length of the seed of a client's randomness, in bytes.
@@ -131,8 +131,9 @@ pub unsafe extern "C" fn byway_client_expose(
     }
 }
 
-/// Offers a pair of flows to a peer, for a name that it exposes. A null registration means the
-/// defaults. BYWAY_EVENT_ACCEPTED or BYWAY_EVENT_REFUSED follows the peer's answer.
+/// Offers a pair of flows to a peer, for a name that it exposes: one flow to the peer, and one back.
+/// Writes the pair's number to flow. A null registration means the defaults. BYWAY_EVENT_ACCEPTED
+/// or BYWAY_EVENT_REFUSED follows the peer's answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_register(
     client: *mut Handle,
@@ -140,18 +141,18 @@ pub unsafe extern "C" fn byway_client_register(
     name: *const c_char,
     registration: *const Registration,
     now_ns: u64,
-    registered: *mut RegistrationOutcome,
+    flow: *mut u64,
 ) -> Error {
     // SAFETY: the caller vouches for the pointers.
     unsafe {
         with(client, |handle| {
-            if registered.is_null() {
+            if flow.is_null() {
                 return Err(Error::NullPointer.into());
             }
             let (peer, name) = (text(peer)?, text(name)?);
             let wanted = registration.as_ref().copied().unwrap_or_default().to_registration()?;
-            let answer = handle.input(now_ns, |client, now| client.register(peer, name, &wanted, now))??;
-            write(registered, RegistrationOutcome::from(&answer))
+            let pair = handle.input(now_ns, |client, now| client.register(peer, name, &wanted, now))??;
+            write(flow, pair.number())
         })
     }
 }

@@ -1,15 +1,12 @@
-//! Registrations of flows, and their outcomes, in the C interface.
-
-use std::ffi::c_char;
+//! Registrations of flows in the C interface.
 
 use byway_client::{Duplication, Service, ServiceSelector, Traffic};
 use byway_units::{Duration, Rate};
 
 use crate::error::{Error, ErrorDetail};
-use crate::memory::fitting;
 
-/// The cheapest service whose deliveries are expected within the latency budget.
-pub const BYWAY_SERVICE_BY_BUDGET: i32 = 0;
+/// The cheapest service that repairs the losses within the latency budget, selected again and again.
+pub const BYWAY_SERVICE_AUTOMATIC: i32 = 0;
 /// Service without relays: the direct path alone.
 pub const BYWAY_SERVICE_INTERNET: i32 = 1;
 /// Repair packets, in-stream and cross-stream.
@@ -49,11 +46,12 @@ pub const BYWAY_COPIES_SENDER_FEC: i32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Registration {
-    /// Latency budget from sending to delivery in microseconds, 1,000 to 10,000,000; 0 for none.
+    /// Latency budget from sending to delivery in microseconds, 1,000 to 10,000,000; 0 means
+    /// 250,000.
     pub latency_budget_us: u64,
     /// Upper bound of each direction's rate in bits per second, at least 1,000; 0 means 4,000,000.
     pub rate_bps: u64,
-    /// Service of the flow, or its selection: BYWAY_SERVICE_...
+    /// Service of the flow that this end sends, or its automatic selection: BYWAY_SERVICE_...
     pub service: i32,
     /// Kind of traffic: BYWAY_TRAFFIC_...
     pub traffic: i32,
@@ -63,18 +61,6 @@ pub struct Registration {
     pub standby: i32,
 }
 
-/// Outcome of byway_client_register.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct RegistrationOutcome {
-    /// The flows: one to the peer, and one back.
-    pub flow: u64,
-    /// Service of the flows: BYWAY_SERVICE_...
-    pub service: i32,
-    /// Text with the service and the reason for it.
-    pub reason: [c_char; 256],
-}
-
 impl Registration {
     pub(crate) fn to_registration(self) -> Result<byway_client::Registration, ErrorDetail> {
         let usual = byway_client::Registration::default();
@@ -82,7 +68,7 @@ impl Registration {
             |what: &str| ErrorDetail::about(Error::OutOfRange, format!("{what} is out of range"));
         let Self { latency_budget_us, rate_bps, service, traffic, copies, standby } = self;
         let service = match service {
-            BYWAY_SERVICE_BY_BUDGET => ServiceSelector::ByBudget,
+            BYWAY_SERVICE_AUTOMATIC => ServiceSelector::Automatic,
             BYWAY_SERVICE_INTERNET => ServiceSelector::Service(Service::Internet),
             BYWAY_SERVICE_CODING => ServiceSelector::Service(Service::Coding),
             BYWAY_SERVICE_CACHING => ServiceSelector::Service(Service::Caching),
@@ -95,7 +81,7 @@ impl Registration {
         let budget = latency_budget_us.checked_mul(1_000).map(Duration::from_nanos);
         let budget = budget.ok_or_else(|| out_of_range("the latency budget"))?;
         Ok(byway_client::Registration {
-            latency_budget: (latency_budget_us > 0).then_some(budget),
+            latency_budget: if latency_budget_us > 0 { budget } else { usual.latency_budget },
             choice: service,
             rates: usual.rates,
             rate: if rate_bps > 0 { Rate::from_bits_per_second(rate_bps) } else { usual.rate },
@@ -132,16 +118,5 @@ pub(crate) const fn number_of(service: Service) -> i32 {
         Service::Both => BYWAY_SERVICE_BOTH,
         Service::Pull => BYWAY_SERVICE_PULL,
         Service::Retransmission => BYWAY_SERVICE_RETRANSMISSION,
-    }
-}
-
-impl From<&byway_client::RegistrationOutcome> for RegistrationOutcome {
-    fn from(registered: &byway_client::RegistrationOutcome) -> Self {
-        let mut reason = [0; 256];
-        let text = registered.chosen.to_string();
-        for (slot, byte) in reason.iter_mut().zip(fitting(&text, 255).bytes()) {
-            *slot = c_char::from_ne_bytes([byte]);
-        }
-        Self { flow: registered.flow.number(), service: number_of(registered.chosen.service), reason }
     }
 }

@@ -79,7 +79,7 @@ fn every_error_has_a_text_and_other_numbers_have_one() {
 
 #[test]
 fn null_is_an_error_wherever_something_is_needed() {
-    let mut registered = RegistrationOutcome { flow: 0, service: 0, reason: [0; 256] };
+    let mut flow = 0;
     let (mut output, mut number) = (Output::from(byway_client::Event::Left), 0);
     let (mut report, mut name) = (Report::default(), [0 as c_char; 8]);
     let none: *mut Handle = null_mut();
@@ -93,9 +93,9 @@ fn null_is_an_error_wherever_something_is_needed() {
             byway_client_open(null(), null(), null(), null(), null(), null_mut()),
             byway_client_expose(none, c"call".as_ptr(), null()),
             byway_client_expose(client, null(), null()),
-            byway_client_register(none, c"bob".as_ptr(), c"call".as_ptr(), null(), 0, &raw mut registered),
-            byway_client_register(client, null(), c"call".as_ptr(), null(), 0, &raw mut registered),
-            byway_client_register(client, c"bob".as_ptr(), null(), null(), 0, &raw mut registered),
+            byway_client_register(none, c"bob".as_ptr(), c"call".as_ptr(), null(), 0, &raw mut flow),
+            byway_client_register(client, null(), c"call".as_ptr(), null(), 0, &raw mut flow),
+            byway_client_register(client, c"bob".as_ptr(), null(), null(), 0, &raw mut flow),
             byway_client_register(client, c"bob".as_ptr(), c"call".as_ptr(), null(), 0, null_mut()),
             byway_client_received(client, null(), 0, null_mut(), 0, 0),
             byway_client_received(client, &Address { family: 4, ..Address::default() }, 0, null_mut(), 9, 0),
@@ -141,18 +141,12 @@ fn what_is_out_of_range_is_an_error() {
         Registration { latency_budget_us: u64::MAX, ..Registration::default() },
         Registration { rate_bps: 999, ..Registration::default() },
     ];
-    let mut registered = RegistrationOutcome { flow: 0, service: 0, reason: [0; 256] };
+    let mut flow = 0;
     // SAFETY: pointers are good; an impossible length is rejected before it is used.
     unsafe {
         for wrong in &wrong {
-            let answer = byway_client_register(
-                client,
-                c"bob".as_ptr(),
-                c"call".as_ptr(),
-                wrong,
-                0,
-                &raw mut registered,
-            );
+            let answer =
+                byway_client_register(client, c"bob".as_ptr(), c"call".as_ptr(), wrong, 0, &raw mut flow);
             assert_eq!(answer, Error::OutOfRange, "{wrong:?}");
         }
         let received = |address: &Address, ecn, length, now| {
@@ -174,7 +168,7 @@ fn what_is_out_of_range_is_an_error() {
 fn flows_and_peers_that_are_not_there_are_errors() {
     let client = client();
     let (mut report, mut name) = (Report::default(), [0 as c_char; 8]);
-    let mut registered = RegistrationOutcome { flow: 0, service: 0, reason: [0; 256] };
+    let mut flow = 0;
     // SAFETY: all pointers are good.
     unsafe {
         assert_eq!(byway_client_report(client, FLOW, &raw mut report), Error::Closed);
@@ -183,16 +177,15 @@ fn flows_and_peers_that_are_not_there_are_errors() {
         assert_eq!(byway_client_peer_name(client, 9, name.as_mut_ptr(), 8), Error::UnknownPeer);
         assert_eq!(byway_client_peer_name(client, 2, name.as_mut_ptr(), 3), Error::Ok);
         assert_eq!(CStr::from_ptr(name.as_ptr()).to_bytes(), b"bo");
-        let register = |peer: &CStr, registered: *mut RegistrationOutcome| {
-            byway_client_register(client, peer.as_ptr(), c"call".as_ptr(), null(), 0, registered)
+        let register = |peer: &CStr, flow: *mut u64| {
+            byway_client_register(client, peer.as_ptr(), c"call".as_ptr(), null(), 0, flow)
         };
-        assert_eq!(register(c"carol", &raw mut registered), Error::UnknownPeer);
+        assert_eq!(register(c"carol", &raw mut flow), Error::UnknownPeer);
         assert_eq!(last_error(), "carol is not a peer of this agent: add a pair of the two to the network");
-        assert_eq!(register(c"bob", &raw mut registered), Error::Ok);
-        let reason = CStr::from_ptr(registered.reason.as_ptr()).to_string_lossy();
-        assert_eq!(reason, "internet, because the peer has no relay path");
-        assert_eq!(registered.service, BYWAY_SERVICE_INTERNET);
-        let sent = byway_client_send(client, registered.flow, [1_u8].as_ptr(), 1, 1, 0);
+        assert_eq!(register(c"bob", &raw mut flow), Error::Ok);
+        assert_eq!(byway_client_report(client, flow, &raw mut report), Error::Ok);
+        assert_eq!((report.service, report.is_selected), (BYWAY_SERVICE_INTERNET, 0), "no relays");
+        let sent = byway_client_send(client, flow, [1_u8].as_ptr(), 1, 1, 0);
         assert_eq!(sent, Error::NotAccepted);
         byway_client_free(client);
     }
@@ -201,14 +194,14 @@ fn flows_and_peers_that_are_not_there_are_errors() {
 #[test]
 fn a_client_without_a_socket_transmits_and_one_with_a_socket_does_so_itself() {
     let client = client();
-    let mut registered = RegistrationOutcome { flow: 0, service: 0, reason: [0; 256] };
+    let mut flow = 0;
     let (mut output, mut deadline, mut fd) = (Output::from(byway_client::Event::Left), 0, -1);
     // SAFETY: all pointers are good.
     unsafe {
         assert_eq!(byway_client_step(client, 0), Error::NoSocket);
         assert_eq!(byway_client_fd(client, &raw mut fd), Error::NoSocket);
         let (bob, call) = (c"bob".as_ptr(), c"call".as_ptr());
-        assert_eq!(byway_client_register(client, bob, call, null(), 0, &raw mut registered), Error::Ok);
+        assert_eq!(byway_client_register(client, bob, call, null(), 0, &raw mut flow), Error::Ok);
         assert_eq!(byway_client_poll(client, &raw mut output), Error::Ok);
         assert_eq!((output.kind, output.to.ip[3], output.to.port), (BYWAY_OUTPUT_TRANSMIT, 2, 4600));
         assert!(std::slice::from_raw_parts(output.bytes, output.length).len() > 100, "a handshake");

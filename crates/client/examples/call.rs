@@ -28,8 +28,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use byway_client::{
-    Client, Clock, Driver, DriverOutput, Duplication, Event, FlowPair, Identity, Network, NetworkAgent,
-    NetworkPair, NetworkRelay, Registration,
+    Client, Clock, Driver, DriverOutput, Event, FlowPair, Identity, Network, NetworkAgent, NetworkPair,
+    NetworkRelay, Registration,
 };
 use byway_units::Time;
 
@@ -111,18 +111,10 @@ fn answer(mut driver: Driver) -> Result<(), Box<dyn Error>> {
 /// Registers flows to a peer, sends 50 packets a second for `seconds` seconds, and prints reports.
 fn call(mut driver: Driver, peer: &str, seconds: u32) -> Result<(), Box<dyn Error>> {
     // Packets are useful for 150 ms, so later repairs are pointless.
-    let wanted = Registration {
-        latency_budget: Some(byway_units::Duration::from_millis(150)),
-        duplication: Duplication::Marked,
-        ..Registration::default()
-    };
+    let wanted =
+        Registration { latency_budget: byway_units::Duration::from_millis(150), ..Registration::default() };
     wait_for(&mut driver, |event| matches!(event, Event::PeerEstablished(_)))?;
-    // The choice of a service needs measured round-trip times, which take half a second.
-    let measured = driver.now() + byway_units::Duration::from_millis(500);
-    wait_until(&mut driver, measured)?;
-    let registered = driver.input(|client, now| client.register(peer, "call", &wanted, now))?;
-    println!("service: {}", registered.chosen);
-    let flow = registered.flow;
+    let flow = driver.input(|client, now| client.register(peer, "call", &wanted, now))?;
     wait_for(&mut driver, |event| event == Event::Accepted(flow))?;
 
     let begun = driver.now();
@@ -186,13 +178,14 @@ fn print_report(driver: &Driver, flow: FlowPair, sent: u32, back: u32) {
     };
     if let Some(there) = report.sent {
         println!(
-            "sent {sent}, lost {} ({}.{:02} %), repaired {}, late {}; echoed {back}, {} of them repaired",
+            "{}: sent {sent}, lost {} ({}.{:02} %), repaired {}, late {}; echoed {back}, {} of them repaired",
+            report.status.service.name(),
             there.counted.lost,
             there.lost_per_million() / 10_000,
             there.lost_per_million() / 100 % 100,
             there.repaired(),
             there.counted.late,
-            report.received.in_stream + report.received.cooperative + report.received.cached,
+            report.received.repaired(),
         );
     }
 }

@@ -21,12 +21,11 @@ use byway_wire::seal::{PortableProvider, Provider, StaticSecret, Suite};
 use byway_wire::{Ecn, FlowKey, Receiver, TrafficClass};
 use thiserror::Error;
 
-use crate::choice::choose;
 use crate::flow_pair::{FlowPair, FlowPairs, PairEntry, PairsInUseError, Side};
 use crate::limits::{EXPOSED_MAX, SWEEP_INTERVAL};
 use crate::network::{Network, NetworkError, NetworkView};
 use crate::output::{Event, Output};
-use crate::registration::{RegisterError, Registration, RegistrationOutcome};
+use crate::registration::{RegisterError, Registration};
 use crate::report::{FlowReport, SentReport};
 
 /// Identity of the client in its network, its ciphers, and its randomness.
@@ -211,8 +210,8 @@ impl Client {
     /// [`Event::Accepted`] or [`Event::Refused`] follows the peer's answer. The offer is repeated
     /// until then.
     ///
-    /// The choice of a service needs measured round-trip times. Most are available half a second
-    /// after [`Event::PeerEstablished`].
+    /// The automatic selection of a service needs reports of the peer, and takes a few seconds of
+    /// traffic. [`report`](Self::report) contains its result.
     ///
     /// # Errors
     /// If the peer is unknown, a value is out of range, or there are too many flows.
@@ -222,7 +221,7 @@ impl Client {
         name: &str,
         registration: &Registration,
         now: Time,
-    ) -> Result<RegistrationOutcome, RegisterError> {
+    ) -> Result<FlowPair, RegisterError> {
         let now = self.update_now(now);
         if self.has_left {
             return Err(RegisterError::HasLeft);
@@ -231,9 +230,8 @@ impl Client {
             return Err(RegisterError::NameTooLong(name.len()));
         }
         let peer = self.network_view.peer(peer).ok_or_else(|| RegisterError::UnknownPeer(peer.into()))?;
-        let chosen = choose(registration, peer, &self.network_view, &self.agent, now);
-        let terms = registration.terms(chosen.service)?;
-        let terms = Terms { standby: terms.standby || chosen.standby, ..terms };
+        let paths = self.network_view.paths(self.network_view.own_agent(), peer);
+        let terms = registration.terms(!paths.is_empty())?;
         if self.pairs.count() >= FLOW_PAIRS_MAX {
             return Err(RegisterError::Full);
         }
@@ -249,7 +247,7 @@ impl Client {
             self.discard(flow);
             return Err(RegisterError::Full);
         }
-        Ok(RegistrationOutcome { flow, chosen })
+        Ok(flow)
     }
 
     /// Permits these peers, or all if `None`, to register flows for the name `name`. Without a call
@@ -340,6 +338,7 @@ impl Client {
             sent,
             received: *self.agent.statistics(entry.received)?,
             status: self.agent.flow_status(entry.sent)?,
+            selection: self.agent.selection(entry.sent),
         })
     }
 

@@ -36,11 +36,10 @@
 //! let seed = [7; 32]; // an application uses the operating system's randomness
 //! let mut alice = Client::new(Identity::new("alice", secret(1), seed, 1), &network, Time::START)?;
 //!
-//! let latency_budget = Some(Duration::from_millis(150));
+//! let latency_budget = Duration::from_millis(150);
 //! let wanted = Registration { latency_budget, ..Registration::default() };
-//! let registered = alice.register("bob", "call", &wanted, Time::START)?;
-//! // caching, as round trips to the peer and the relay are not measured yet: ...
-//! println!("{}", registered.chosen);
+//! let flow = alice.register("bob", "call", &wanted, Time::START)?;
+//! assert!(alice.report(flow).is_some_and(|report| report.sent.is_none()));
 //!
 //! while let Some(output) = alice.poll() {
 //!     match output {
@@ -66,7 +65,6 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `choice` | choice of a flow's service by its latency budget |
 //! | `client` | the client: inputs, outputs and state |
 //! | `clock` | the clock of drivers |
 //! | `driver` | a client with a UDP socket and a clock |
@@ -74,7 +72,7 @@
 //! | [`limits`] | limits, with reasons |
 //! | `network` | the static network, and one agent's view of it |
 //! | `output` | outputs and events |
-//! | `registration` | registrations of flows, and their outcomes |
+//! | `registration` | registrations of flows |
 //! | `report` | delivery statistics |
 //! | `socket` | the UDP socket of a driver |
 //!
@@ -91,7 +89,6 @@ extern crate alloc;
 #[cfg(feature = "sockets")]
 extern crate std;
 
-mod choice;
 mod client;
 #[cfg(feature = "sockets")]
 mod clock;
@@ -106,6 +103,7 @@ mod report;
 #[cfg(feature = "sockets")]
 mod socket;
 
+pub use byway_plan::{Reason, Selection};
 pub use byway_proto::agent::{
     Delivery, Duplication, OfferRefusal, ReceiveStatistics, ReportedTotals, Traffic,
 };
@@ -116,9 +114,7 @@ pub use client::{Client, ExposeError, Identity, SendError};
 pub use flow_pair::FlowPair;
 pub use network::{Network, NetworkAgent, NetworkError, NetworkPair, NetworkRelay};
 pub use output::{Event, Output};
-pub use registration::{
-    Reason, RegisterError, Registration, RegistrationOutcome, ServiceChoice, ServiceSelector,
-};
+pub use registration::{RegisterError, Registration, ServiceSelector};
 pub use report::{FlowReport, SentReport, mean_repair_time};
 #[cfg(feature = "sockets")]
 pub use {

@@ -13,11 +13,3 @@ pub const NODES_MAX: usize = 4_096;
 
 /// Most pairs of agents of a static network.
 pub const PAIRS_MAX: usize = 16_384;
-
-/// Least number of packets delivered to a peer without a loss for the path to count as free of
-/// loss. The loss rate is then below one in 3,000 (rule of three, at 95 %).
-pub const CLEAN_PACKETS_MIN: u64 = 9_000;
-
-/// Assumed time until a receiver detects a loss, for the choice of a service before there is a
-/// flow: the first timeout of a flow with small gaps.
-pub const DETECTION: Duration = Duration::from_millis(25);

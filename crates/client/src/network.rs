@@ -8,7 +8,6 @@ use core::net::SocketAddr;
 use byway_proto::agent::{Agent, Peer, RelayPath, RelayPeer};
 use byway_proto::conventions::{ContactPeer, relay_paths, shard_of};
 use byway_units::{AgentId, RelayId, Time};
-use byway_wire::Shard;
 use byway_wire::seal::{PreSharedKey, PublicKey};
 use thiserror::Error;
 
@@ -115,7 +114,6 @@ pub enum NetworkError {
 struct Direction {
     sender: AgentId,
     receiver: AgentId,
-    group: u32,
     paths: Vec<RelayPath>,
 }
 
@@ -127,12 +125,7 @@ pub(crate) struct NetworkView {
     agents: Vec<NetworkAgent>,
     /// Directions of pairs that begin or end at the agent.
     directions: Vec<Direction>,
-    /// Number of directions of all agents that could be coded together, by coding group, ingress
-    /// relay and egress relay.
-    sharers: BTreeMap<(u32, RelayShardId, RelayShardId), usize>,
 }
-
-type RelayShardId = (RelayId, Shard);
 
 impl NetworkView {
     pub(crate) fn new(network: &Network, own: &str, key: &PublicKey) -> Result<Self, NetworkError> {
@@ -143,12 +136,6 @@ impl NetworkView {
             return Err(NetworkError::OtherKey(own.name.clone()));
         }
         let all = directions(network)?;
-        let mut sharers = BTreeMap::new();
-        for direction in &all {
-            for path in &direction.paths {
-                *sharers.entry((direction.group, path.ingress, path.egress)).or_default() += 1;
-            }
-        }
         let number = AgentId::new(own.number);
         let is_own = |direction: &Direction| direction.sender == number || direction.receiver == number;
         Ok(Self {
@@ -156,7 +143,6 @@ impl NetworkView {
             relays: network.relays.clone(),
             agents: network.agents.clone(),
             directions: all.into_iter().filter(is_own).collect(),
-            sharers,
         })
     }
 
@@ -190,18 +176,6 @@ impl NetworkView {
     /// Returns the relay paths from one agent to another, of which one must be this agent.
     pub(crate) fn paths(&self, sender: AgentId, receiver: AgentId) -> Vec<RelayPath> {
         self.direction(sender, receiver).map(|direction| direction.paths.clone()).unwrap_or_default()
-    }
-
-    /// True if relays may code flows to this peer with other flows, on the first relay path.
-    pub(crate) fn has_coding_peers(&self, peer: AgentId) -> bool {
-        let Some(direction) = self.direction(self.own, peer) else {
-            return false;
-        };
-        let sharers = direction
-            .paths
-            .first()
-            .and_then(|path| self.sharers.get(&(direction.group, path.ingress, path.egress)));
-        sharers.is_some_and(|sharers| *sharers > 1)
     }
 
     /// Returns the peers of this agent, with the relay paths to and from them.
@@ -300,7 +274,7 @@ fn directions(network: &Network) -> Result<Vec<Direction>, NetworkError> {
             found.push(Direction {
                 sender: AgentId::new(numbers[from]),
                 receiver: AgentId::new(numbers[to]),
-                group: *group,
+
                 paths: paths
                     .map(|(ingress, egress)| RelayPath { ingress, egress, grant: Vec::new() })
                     .collect(),

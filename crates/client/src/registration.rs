@@ -1,7 +1,6 @@
-//! Registration of flows by an application, and its outcome.
+//! Registration of flows by an application.
 
 use alloc::string::String;
-use core::fmt;
 
 use byway_proto::CodingRates;
 use byway_proto::agent::{Duplication, Terms, Traffic};
@@ -9,15 +8,14 @@ use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
 use thiserror::Error;
 
-use crate::flow_pair::FlowPair;
-
-/// Selection of the service for a flow: by the latency budget, or by the application.
+/// Selection of the service for a flow: by the client, or by the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServiceSelector {
-    /// Cheapest service whose deliveries are expected within the latency budget; caching without a
-    /// budget.
+    /// Cheapest service that repairs the losses within the latency budget, selected again and again
+    /// while the flows are open. Each end selects the service of the flow that it sends. Caching
+    /// until the first measurements, and for flows of which the relay does not get all packets.
     #[default]
-    ByBudget,
+    Automatic,
     /// Service that the application names.
     Service(Service),
 }
@@ -26,9 +24,9 @@ pub enum ServiceSelector {
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
     /// Latency budget from sending to delivery, 1 ms to 10 s. Repairs that arrive later count as
-    /// lost. If `None`, repairs may take 250 ms.
-    pub latency_budget: Option<Duration>,
-    /// Service, or the rule that selects the service.
+    /// lost.
+    pub latency_budget: Duration,
+    /// Service of the flow that this end sends, or its automatic selection.
     pub choice: ServiceSelector,
     /// Code rates of the flow that this end sends, if its service is coding.
     pub rates: CodingRates,
@@ -44,11 +42,11 @@ pub struct Registration {
 }
 
 impl Default for Registration {
-    /// The defaults of a forward of `byway agent`, except that the budget selects the service.
+    /// The defaults of a forward of `byway agent`, with a latency budget of 250 ms.
     fn default() -> Self {
         Self {
-            latency_budget: None,
-            choice: ServiceSelector::ByBudget,
+            latency_budget: Duration::from_millis(250),
+            choice: ServiceSelector::Automatic,
             rates: CodingRates { in_stream: BlockShape::new(16, 1), batch: BlockShape::new(8, 2) },
             rate: Rate::from_megabits_per_second(4),
             traffic: Traffic::Datagrams,
@@ -58,14 +56,16 @@ impl Default for Registration {
     }
 }
 
-/// Latency budget for repairs of a registration without one.
-const USUAL_BUDGET: Duration = Duration::from_millis(250);
-
 impl Registration {
-    /// Returns the terms of the flow that this end sends with this service.
-    pub(crate) fn terms(&self, service: Service) -> Result<Terms, RegisterError> {
-        let Self { latency_budget, choice: _, rates, rate, traffic, duplication, standby } = *self;
-        let latency_budget = latency_budget.unwrap_or(USUAL_BUDGET);
+    /// Returns the terms of the flow that this end sends. Without relays between the two ends, the
+    /// service is the Internet alone, unless the application names another one.
+    pub(crate) fn terms(&self, has_relays: bool) -> Result<Terms, RegisterError> {
+        let Self { latency_budget, choice, rates, rate, traffic, duplication, standby } = *self;
+        let (service, automatic_service) = match choice {
+            ServiceSelector::Service(service) => (service, false),
+            ServiceSelector::Automatic if has_relays => (Service::Caching, true),
+            ServiceSelector::Automatic => (Service::Internet, false),
+        };
         if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&latency_budget) {
             return Err(RegisterError::BudgetOutOfRange(latency_budget));
         }
@@ -84,7 +84,7 @@ impl Registration {
             traffic,
             standby,
             shares: false,
-            ..Terms::default()
+            automatic_service,
         })
     }
 }
@@ -115,107 +115,4 @@ pub enum RegisterError {
     /// The client has left its network.
     #[error("the client has left its network: create another client")]
     HasLeft,
-}
-
-/// Outcome of a successful registration. The peer has not accepted it yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegistrationOutcome {
-    /// Pair of flows that the client offers to the peer.
-    pub flow: FlowPair,
-    /// Service of the flow that this end sends, and the reason for it.
-    pub chosen: ServiceChoice,
-}
-
-/// Service of a flow, and the reason for its choice. The text form is a sentence for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServiceChoice {
-    /// Service of the flow.
-    pub service: Service,
-    /// True if copies begin only after the first losses or an outage, even if the registration has
-    /// no standby.
-    pub standby: bool,
-    /// Reason for the choice.
-    pub reason: Reason,
-}
-
-impl ServiceChoice {
-    /// Returns the choice of a service whose copies begin at once, unless the registration has
-    /// standby.
-    pub(crate) const fn of(service: Service, reason: Reason) -> Self {
-        Self { service, standby: false, reason }
-    }
-}
-
-/// Reason for the choice of a flow's service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// The application named the service.
-    Asked,
-    /// There are no relays on a path to the peer, so only the direct path is possible.
-    NoRelays,
-    /// The registration has no latency budget.
-    NoBudget,
-    /// Round-trip times that determine the time of repairs are not measured yet.
-    NotMeasured,
-    /// Many packets were delivered to the peer, and none was lost, so copies wait for a loss.
-    NothingIsLost {
-        /// Number of packets delivered to the peer.
-        packets: u64,
-    },
-    /// The service is the cheapest that is expected to deliver in time.
-    Cheapest {
-        /// Expected time from sending to delivery of a packet that the direct path lost.
-        delivery: Duration,
-        /// Latency budget of the registration.
-        budget: Duration,
-    },
-    /// The service is the fastest, because none is expected to deliver in time.
-    NoneInTime {
-        /// Expected time from sending to delivery of a packet that the direct path lost.
-        delivery: Duration,
-        /// Latency budget of the registration.
-        budget: Duration,
-    },
-}
-
-impl fmt::Display for ServiceChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.service.name();
-        match self.reason {
-            Reason::Asked => write!(f, "{name}, requested by the application"),
-            Reason::NoRelays => write!(f, "{name}, because the peer has no relay path"),
-            Reason::NoBudget => {
-                write!(f, "{name}, because no latency budget is set: it repairs all losses")
-            }
-            Reason::NotMeasured => write!(
-                f,
-                "{name}, because round trips to the peer and the relay are not measured yet: it \
-                 repairs all losses"
-            ),
-            Reason::NothingIsLost { packets } => {
-                write!(
-                    f,
-                    "{name} on standby, because none of {packets} packets to the peer was lost: \
-                     copies start with the first loss or outage"
-                )
-            }
-            Reason::Cheapest { delivery, budget } => write!(
-                f,
-                "{name}, the cheapest within the budget: lost packets are expected after {}, budget {budget}",
-                rounded(delivery)
-            ),
-            Reason::NoneInTime { delivery, budget } => write!(
-                f,
-                "{name}, the fastest, because none meets the budget: lost packets are expected after \
-                 {}, budget {budget}",
-                rounded(delivery)
-            ),
-        }
-    }
-}
-
-/// Rounds a delay to tenths of a millisecond, the accuracy of the estimate.
-fn rounded(delivery: Duration) -> Duration {
-    Duration::from_micros((delivery.as_micros() + 50) / 100 * 100)
 }

@@ -1,5 +1,6 @@
 //! Delivery statistics of a pair of flows.
 
+use byway_plan::Selection;
 use byway_proto::agent::{FlowStatus, ReceiveStatistics, ReportedTotals};
 use byway_units::Duration;
 use byway_wire::messages::DelayPercentiles;
@@ -13,6 +14,9 @@ pub struct FlowReport {
     pub received: ReceiveStatistics,
     /// State of the sent flow: its current service, and its relay paths.
     pub status: FlowStatus,
+    /// Latest selection of the sent flow's service, with its reason. `None` if the application or
+    /// the peer named the service, or before the first selection.
+    pub selection: Option<Selection>,
 }
 
 /// Report of a peer about the flow that this end sends. It counts packets: a datagram of more than

@@ -75,8 +75,8 @@ fn exchange(host: &str) {
     let mut drivers = drivers(host);
     drivers[1].input(|bob, _| bob.expose("call", None)).expect("fewer names than the limit");
     let registration = Registration::default();
-    let registered = drivers[0].input(|alice, now| alice.register("bob", "call", &registration, now));
-    let flow = registered.expect("Bob is a peer").flow;
+    let flow = drivers[0].input(|alice, now| alice.register("bob", "call", &registration, now));
+    let flow = flow.expect("Bob is a peer");
     until(&mut drivers, 0, |received| {
         (*received == DriverOutput::Event(Event::Accepted(flow))).then_some(())
     });

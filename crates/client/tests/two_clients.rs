@@ -3,8 +3,8 @@
 mod support;
 
 use byway_client::{
-    Delivery, Duplication, Event, LocalAddress, OfferRefusal, Reason, Registration, SendError, Service,
-    ServiceSelector,
+    Delivery, Duplication, Event, FlowPair, LocalAddress, OfferRefusal, Reason, Registration, SendError,
+    Service, ServiceSelector,
 };
 use byway_units::AgentId;
 
@@ -14,28 +14,28 @@ const ALICE: AgentId = AgentId::new(1);
 const BOB: AgentId = AgentId::new(2);
 
 fn by_budget(budget: u64) -> Registration {
-    Registration { latency_budget: Some(ms(budget)), ..Registration::default() }
+    Registration { latency_budget: ms(budget), ..Registration::default() }
+}
+
+fn cached() -> Registration {
+    Registration { choice: ServiceSelector::Service(Service::Caching), ..by_budget(150) }
 }
 
 /// Bob exposes a call, and Alice registers it after one second.
-fn call(
-    seed: u64,
-    loss_percent: u32,
-    registration: &Registration,
-) -> (TwoClients, byway_client::RegistrationOutcome) {
+fn call(seed: u64, loss_percent: u32, registration: &Registration) -> (TwoClients, FlowPair) {
     let mut two = TwoClients::new(seed, loss_percent);
     let (alice, bob) = (two.alice, two.bob);
     two.with(bob, |bob, _| bob.expose("call", None)).expect("fewer names than the limit");
     two.run_until(1_000);
-    let registered = two.with(alice, |alice, now| alice.register("bob", "call", registration, now));
+    let flow = two.with(alice, |alice, now| alice.register("bob", "call", registration, now));
     two.run_until(2_000);
-    (two, registered.expect("Bob is a peer"))
+    (two, flow.expect("Bob is a peer"))
 }
 
 #[test]
 fn a_lossy_call_is_repaired_and_its_true_loss_is_told() {
-    let (mut two, registered) = call(1, 5, &by_budget(150));
-    let (alice, bob, flow) = (two.alice, two.bob, registered.flow);
+    let (mut two, flow) = call(1, 5, &cached());
+    let (alice, bob) = (two.alice, two.bob);
     assert!(two.events(alice).contains(&Event::Accepted(flow)));
     let incoming = two.events(bob).into_iter().find_map(|event| match event {
         Event::Incoming { flow, peer: ALICE } => Some(flow),
@@ -70,54 +70,57 @@ fn a_lossy_call_is_repaired_and_its_true_loss_is_told() {
 
 #[test]
 fn answers_come_back_by_the_same_pair() {
-    let (mut two, registered) = call(2, 0, &by_budget(150));
+    let (mut two, flow) = call(2, 0, &by_budget(150));
     let (alice, bob) = (two.alice, two.bob);
-    two.with(alice, |alice, now| alice.send(registered.flow, b"hello?", false, now)).expect("it is accepted");
+    two.with(alice, |alice, now| alice.send(flow, b"hello?", false, now)).expect("it is accepted");
     two.run_until(2_200);
     let received = two.delivered(bob);
     assert_eq!(received.len(), 1);
     two.with(bob, |bob, now| bob.send(received[0].0, b"hello!", false, now)).expect("it is open");
     two.run_until(2_400);
-    assert_eq!(two.delivered(alice), [(registered.flow, b"hello!".to_vec(), Delivery::Direct)]);
+    assert_eq!(two.delivered(alice), [(flow, b"hello!".to_vec(), Delivery::Direct)]);
 }
 
 #[test]
 fn only_marked_packets_are_copied_if_so_agreed() {
     let registration = Registration { duplication: Duplication::Marked, ..by_budget(150) };
-    let (mut two, registered) = call(3, 0, &registration);
+    let (mut two, flow) = call(3, 0, &registration);
     let alice = two.alice;
     for number in 0..100_u32 {
         let marked = number % 4 == 0;
-        two.with(alice, |alice, now| alice.send(registered.flow, &[0; 200], marked, now)).expect("accepted");
+        two.with(alice, |alice, now| alice.send(flow, &[0; 200], marked, now)).expect("accepted");
         two.run_until(2_000 + 20 * u64::from(number + 1));
     }
     let copies = two.with(alice, |alice, _| alice.agent().counters().copies);
     assert_eq!(copies, 25);
 }
 
-#[test]
-fn the_service_follows_the_budget_and_says_why() {
-    let reason = |registration: &Registration| call(4, 0, registration).1.chosen;
-    let asked = Registration { choice: ServiceSelector::Service(Service::Both), ..Registration::default() };
-    assert_eq!((reason(&asked).service, reason(&asked).reason), (Service::Both, Reason::Asked));
-    assert_eq!(reason(&Registration::default()).reason, Reason::NoBudget);
-    // 50 and 5 ms are measured, and there are no other flows to code with.
-    let cached = reason(&by_budget(90));
-    assert_eq!(
-        (cached.service, cached.reason),
-        (Service::Caching, Reason::Cheapest { delivery: ms(85), budget: ms(90) })
-    );
-    assert_eq!(reason(&by_budget(80)).service, Service::Forwarding);
-    assert_eq!(reason(&by_budget(30)).reason, Reason::NoneInTime { delivery: ms(60), budget: ms(30) });
+/// Sends 50 packets a second for ten seconds on a path of 50 ms that loses 2 %. Returns the service
+/// at the end, and the reason for it.
+fn selected(registration: &Registration) -> (Service, Option<Reason>) {
+    let (mut two, flow) = call(4, 2, registration);
+    let alice = two.alice;
+    for number in 0..500_u64 {
+        two.with(alice, |alice, now| alice.send(flow, &[0; 500], false, now)).expect("it is accepted");
+        two.run_until(2_000 + 20 * (number + 1));
+    }
+    let report = two.with(alice, |alice, _| alice.report(flow)).expect("it is open");
+    (report.status.service, report.selection.map(|selection| selection.reason))
 }
 
 #[test]
-fn before_anything_is_measured_a_flow_is_cached() {
-    let mut two = TwoClients::new(5, 0);
-    let alice = two.alice;
-    let registered = two.with(alice, |alice, now| alice.register("bob", "call", &by_budget(150), now));
-    let chosen = registered.expect("Bob is a peer").chosen;
-    assert_eq!((chosen.service, chosen.reason), (Service::Caching, Reason::NotMeasured));
+fn the_service_follows_the_budget_and_says_why() {
+    // Retransmission: 50 + 25 + 50 + 60. Caching: 50 + 25 + 10.
+    assert_eq!(selected(&by_budget(250)), (Service::Retransmission, Some(Reason::Cheapest)));
+    assert_eq!(selected(&by_budget(100)).0, Service::Caching);
+    assert_eq!(selected(&Registration::default()).0, Service::Retransmission);
+    assert_eq!(selected(&cached()), (Service::Caching, None));
+}
+
+#[test]
+fn a_flow_with_copies_of_some_packets_only_is_cached() {
+    let marked = Registration { duplication: Duplication::Marked, ..by_budget(250) };
+    assert_eq!(selected(&marked), (Service::Caching, None));
 }
 
 #[test]
@@ -126,10 +129,8 @@ fn nothing_is_sent_before_the_peer_accepts_nor_after_it_is_closed() {
     let (alice, bob) = (two.alice, two.bob);
     two.with(bob, |bob, _| bob.expose("call", Some(vec!["alice".to_owned()])))
         .expect("fewer names than the limit");
-    let flow = two
-        .with(alice, |alice, now| alice.register("bob", "call", &by_budget(150), now))
-        .expect("a peer")
-        .flow;
+    let flow =
+        two.with(alice, |alice, now| alice.register("bob", "call", &by_budget(150), now)).expect("a peer");
     let send = |two: &mut TwoClients| two.with(alice, |alice, now| alice.send(flow, b"x", false, now));
     assert_eq!(send(&mut two), Err(SendError::NotAccepted));
     two.run_until(1_000);
@@ -151,8 +152,7 @@ fn what_is_not_exposed_to_a_peer_is_refused_at_both_ends() {
         two.with(bob, |bob, _| bob.expose(name, peers)).expect("fewer names than the limit");
         let flow = two
             .with(alice, |alice, now| alice.register("bob", "call", &by_budget(150), now))
-            .expect("a peer")
-            .flow;
+            .expect("a peer");
         two.run_until(1_000);
         assert!(two.events(alice).contains(&Event::Refused { flow, refusal }));
         assert!(two.events(bob).contains(&Event::Declined { peer: ALICE, refusal }));
@@ -161,7 +161,7 @@ fn what_is_not_exposed_to_a_peer_is_refused_at_both_ends() {
 
 #[test]
 fn who_leaves_says_so_and_is_of_no_use_any_more() {
-    let (mut two, registered) = call(8, 0, &by_budget(150));
+    let (mut two, flow) = call(8, 0, &by_budget(150));
     let (alice, bob) = (two.alice, two.bob);
     two.with(alice, byway_client::Client::leave);
     two.run_until(5_000);
@@ -169,7 +169,7 @@ fn who_leaves_says_so_and_is_of_no_use_any_more() {
     let events = two.events(bob);
     assert!(events.iter().any(|event| matches!(event, Event::Closed(_))), "{events:?}");
     assert!(events.contains(&Event::PeerLeft(ALICE)));
-    let sent = two.with(alice, |alice, now| alice.send(registered.flow, b"x", false, now));
+    let sent = two.with(alice, |alice, now| alice.send(flow, b"x", false, now));
     assert_eq!(sent, Err(SendError::Closed));
     assert!(two.with(alice, |alice, now| alice.register("bob", "call", &by_budget(150), now)).is_err());
 }
@@ -185,7 +185,7 @@ fn a_peers_flows_are_closed_when_nobody_uses_them() {
 
 #[test]
 fn strangers_bytes_change_nothing() {
-    let (mut two, registered) = call(10, 0, &by_budget(150));
+    let (mut two, flow) = call(10, 0, &by_budget(150));
     let alice = two.alice;
     for length in 0..200_usize {
         let mut bytes: Vec<u8> =
@@ -195,6 +195,6 @@ fn strangers_bytes_change_nothing() {
             alice.received(from, LocalAddress::ANY, byway_client::Ecn::NotCapable, &mut bytes, now);
         });
     }
-    assert!(two.with(alice, |alice, _| alice.report(registered.flow)).is_some());
+    assert!(two.with(alice, |alice, _| alice.report(flow)).is_some());
     assert_eq!(two.with(alice, |alice, _| alice.name_of(BOB).map(str::to_owned)).as_deref(), Some("bob"));
 }
