@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byway_scenario::{DeliveryMethod, FlowRecord, LossLocation, Outcome, PacketRecord};
+use byway_scenario::{DeliveryMethod, FlowRecord, FlowService, LossLocation, Outcome, PacketRecord};
 use byway_units::Duration;
 use byway_wire::Service;
 
@@ -45,6 +45,10 @@ pub(crate) fn reduce(outcome: &Outcome) -> Findings {
     let relayed = relayed.map(|node| node.sent_bytes).sum();
     findings.measure("relay-bytes", None, Some(number(relayed)), Unit::Count);
     findings.measure("relay-share", None, share(relayed, app_bytes), Unit::Ratio);
+    let senders: BTreeSet<&str> = records.iter().map(|record| record.from.as_str()).collect();
+    let senders = outcome.nodes.iter().filter(|node| senders.contains(node.name.as_str()));
+    let sent = senders.map(|node| node.sent_bytes).sum();
+    findings.measure("sender-bytes", None, Some(number(sent)), Unit::Count);
     findings
 }
 
@@ -179,7 +183,10 @@ impl<'a> Floors<'a> {
             to_ingress: overlay.sender_to_ingress,
             to_egress: overlay.egress_to_receiver,
             between_relays: overlay.ingress_to_egress,
-            fetches: matches!(record.service, Service::Coding | Service::Pull),
+            fetches: matches!(
+                record.service,
+                FlowService::Automatic | FlowService::Named(Service::Coding | Service::Pull)
+            ),
             helpers: farthest.get(&overlay.egress).copied().unwrap_or_default(),
         })
     }

@@ -21,6 +21,7 @@ use thiserror::Error;
 pub(crate) use self::links::ResolvedLink;
 use self::links::{Direction, sampled_link};
 
+use crate::flow_service::FlowService;
 use crate::machine::Machine;
 use crate::record::{DeliveryTerms, OverlayDelays};
 use crate::routes::{Graph, Routes};
@@ -253,7 +254,7 @@ impl<'a> Plan<'a> {
         known: &mut RouteCache<'_>,
         is_sender: bool,
     ) -> Result<Option<usize>, BuildError> {
-        if flow.service == Service::Internet {
+        if flow.service == FlowService::Named(Service::Internet) {
             return Ok(None);
         }
         if let Some((ingress, egress)) = flow.via {
@@ -282,7 +283,8 @@ impl<'a> Plan<'a> {
         let usual = FlowSettings::default();
         let settings = FlowSettings {
             consent: flow.consent.unwrap_or(usual.consent),
-            service: flow.service,
+            service: flow.service.initial(),
+            automatic_service: flow.service.is_automatic(),
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
             rate: flow.load.rate(),
             duplication: duplication(&flow.load),

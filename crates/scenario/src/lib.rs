@@ -44,6 +44,7 @@
 //! | `command` | programs that a lab runs |
 //! | `conversation` | applications over TCP |
 //! | `delivery_ledger` | outcome of each packet of a flow |
+//! | `flow_service` | service of a flow |
 //! | `frames` | recorded frame sizes of a video |
 //! | `import` | loss and delay traces from the output of other tools |
 //! | [`limits`] | all limits of scenarios, with their reasons |
@@ -75,6 +76,7 @@ mod capture;
 mod command;
 mod conversation;
 mod delivery_ledger;
+mod flow_service;
 mod frames;
 mod import;
 mod machine;
@@ -96,6 +98,7 @@ mod validation;
 
 pub use build::BuildError;
 pub use command::{Command, Lifecycle, Placeholder, ReadinessCheck, Template};
+pub use flow_service::FlowService;
 pub use import::{ImportError, MeasurementFormat, import_delays, import_trace};
 pub use network::{
     MachineRole, Network, NetworkChange, NetworkDatagram, NetworkFlow, NetworkLink, NetworkMachine,

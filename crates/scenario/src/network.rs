@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use byway_sim::{Link, Seed, Span};
 use byway_units::{Duration, Rate, Time};
-use byway_wire::{BlockShape, Service};
+use byway_wire::BlockShape;
 
 use crate::Scenario;
 use crate::build::{BuildError, Plan, ResolvedLink};
+use crate::flow_service::FlowService;
 use crate::limits::NETWORK_DATAGRAMS_MAX;
 use crate::record::DeliveryTerms;
 use crate::scenario::{Action, CapturedTraffic, Load, ProgramEnds, Role};
@@ -87,7 +88,7 @@ pub struct NetworkFlow {
     /// Indexes of the relays near sender and receiver; `None` if the flow needs none.
     pub relays: Option<(usize, usize)>,
     /// Overlay service of the flow.
-    pub service: Service,
+    pub service: FlowService,
     /// Shape of blocks, whose repair packets combine packets of this flow alone; `None` without
     /// them.
     pub in_stream: Option<BlockShape>,

@@ -316,6 +316,9 @@ pub(crate) enum ServiceSetting {
     Pull,
     /// The sender sends missing packets again through relays, and copies nothing before.
     Retransmission,
+    /// The sending agent selects the cheapest service that repairs nearly all losses in time, again
+    /// and again. It begins with caching.
+    Auto,
 }
 
 /// The traffic of an application.

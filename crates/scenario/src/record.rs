@@ -3,7 +3,9 @@
 use byway_proto::agent::{Delivery, ReceiveStatistics};
 use byway_sim::tcp::Statistics;
 use byway_units::{Duration, Time};
-use byway_wire::{BlockShape, Service};
+use byway_wire::BlockShape;
+
+use crate::flow_service::FlowService;
 
 /// Record of one flow: its settings, and the outcome of each of its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub struct FlowRecord {
     /// Payload of all datagrams of the flow, in bytes.
     pub bytes: u64,
     /// Overlay service of the flow.
-    pub service: Service,
+    pub service: FlowService,
     /// Shape of the flow's batches with packets of other flows; `None` if it is not coded.
     pub batch: Option<BlockShape>,
     /// Delays and latency budget by which deliveries of the flow are judged.

@@ -7,11 +7,12 @@ use byway_config_types::PortsSetting;
 use byway_config_types::{DurationSetting, RateSetting, Sampled, ShareSetting};
 use byway_sim::{CapacityTrace, DelayTrace, GilbertElliott, LossTrace, tcp};
 use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
+use byway_wire::BlockShape;
 use byway_wire::messages::Consent;
-use byway_wire::{BlockShape, Service};
 
 use crate::classes::Classes;
 use crate::command::Command;
+use crate::flow_service::FlowService;
 use crate::frames::FrameTrace;
 use crate::limits::DATAGRAM_BYTES_MAX;
 use crate::outcome::Verdict;
@@ -222,7 +223,7 @@ pub(crate) struct FlowPlan {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) number: FlowId,
-    pub(crate) service: Service,
+    pub(crate) service: FlowService,
     /// Location of the flow in the scenario file, as a prefix of problems.
     pub(crate) location: String,
     pub(crate) via: Option<(usize, usize)>,

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use byway_config_types::{DurationSetting, PortsSetting};
 use byway_lab::addresses;
 use byway_scenario::classes::GuardSetting;
-use byway_scenario::{CapturedCopies, MachineRole, Network, NetworkFlow, NetworkTraffic, UplinkSetting};
+use byway_scenario::{
+    CapturedCopies, FlowService, MachineRole, Network, NetworkFlow, NetworkTraffic, UplinkSetting,
+};
 use byway_wire::{BlockShape, Service};
 use serde::Serialize;
 
@@ -259,10 +261,11 @@ impl Configuration<'_> {
     }
 
     fn flow_keys(&self, nth: usize, flow: &NetworkFlow) -> FlowKeys {
-        let service = if self.uses_relays { flow.service } else { Service::Internet };
+        let service = if self.uses_relays { flow.service } else { FlowService::Named(Service::Internet) };
         let coded = |shape: Option<BlockShape>| {
             let text = |shape: BlockShape| format!("{}+{}", shape.source_packets(), shape.repair_packets());
-            (service == Service::Coding).then(|| shape.map_or_else(|| "none".to_owned(), text))
+            (service == FlowService::Named(Service::Coding))
+                .then(|| shape.map_or_else(|| "none".to_owned(), text))
         };
         FlowKeys {
             peer: self.name(flow.to),

@@ -12,6 +12,7 @@ use super::conversations::{RATE, is_tcp, reverse_flow};
 use super::names::{Names, matched};
 use super::rates::registered_rate;
 use super::{Reader, element};
+use crate::flow_service::FlowService;
 use crate::frames::FrameTrace;
 use crate::limits::{
     DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, DELAY_MAX, FLOWS_MAX, FRAME_PACKETS_MAX, INTERVAL_MIN, LENGTH_MAX,
@@ -404,8 +405,9 @@ fn consent(share: Probability) -> Consent {
     Consent { burst_percent: percent, average_per_mille: per_mille, seconds: 1 }
 }
 
-pub(super) const fn service(typed: ServiceSetting) -> Service {
-    match typed {
+pub(super) const fn service(typed: ServiceSetting) -> FlowService {
+    FlowService::Named(match typed {
+        ServiceSetting::Auto => return FlowService::Automatic,
         ServiceSetting::Internet => Service::Internet,
         ServiceSetting::Coding => Service::Coding,
         ServiceSetting::Caching => Service::Caching,
@@ -413,5 +415,5 @@ pub(super) const fn service(typed: ServiceSetting) -> Service {
         ServiceSetting::Both => Service::Both,
         ServiceSetting::Pull => Service::Pull,
         ServiceSetting::Retransmission => Service::Retransmission,
-    }
+    })
 }

@@ -1,0 +1,38 @@
+//! Service of a scenario's flow.
+
+use byway_wire::Service;
+
+/// Overlay service of a flow: a named one, or the one that the sending agent selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowService {
+    /// The service that the scenario names, throughout.
+    Named(Service),
+    /// The service that the sending agent selects, again and again. It begins with caching.
+    Automatic,
+}
+
+impl FlowService {
+    /// Returns the service with which the flow begins.
+    #[must_use]
+    pub const fn initial(self) -> Service {
+        match self {
+            Self::Named(service) => service,
+            Self::Automatic => Service::Caching,
+        }
+    }
+
+    /// True if the sending agent selects the service.
+    #[must_use]
+    pub const fn is_automatic(self) -> bool {
+        matches!(self, Self::Automatic)
+    }
+
+    /// Returns the name of the service in the settings of an agent.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Named(service) => service.name(),
+            Self::Automatic => "auto",
+        }
+    }
+}
