@@ -295,7 +295,7 @@ mod tests {
         let typed =
             forward("127.0.0.1:5000=bob/video,service=\"coding\",rate=\"2 Mbit/s\"").expect("a forward");
         assert_eq!((typed.peer.as_str(), typed.to.as_str()), ("bob", "video"));
-        assert_eq!(typed.raw_flow().service, ServiceSetting::Coding);
+        assert_eq!(typed.raw_flow().service, Some(ServiceSetting::Coding));
         assert_eq!(typed.raw_flow().rate.map(|rate| rate.0.bits_per_second()), Some(2_000_000));
         assert!(forward("127.0.0.1:5000=bob/video").is_ok());
     }

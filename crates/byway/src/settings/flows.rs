@@ -170,16 +170,14 @@ pub(super) fn flow_spec(
         CopiesSetting::ByRelay => Duplication::ByRelay,
         CopiesSetting::SenderFec => Duplication::SenderFec,
     };
-    let automatic_service = typed.service == ServiceSetting::Auto;
-    if automatic_service && let Some(problem) = automatic_service_problem(duplication, typed.standby) {
-        return Err(source.problem(&here.key("service"), problem));
-    }
+    let (service, automatic_service) = service(typed.service, duplication, typed.standby)
+        .map_err(|problem| source.problem(&here.key("service"), problem))?;
     let marks = typed.marks.map(|marks| marks.iter().map(|mark| mark.0).collect());
     Ok(FlowSpec {
         peer: validated_name(&here.key("peer"), typed.peer.to_owned(), source)?,
         to: validated_name(&here.key("to"), typed.to.to_owned(), source)?,
         terms: Terms {
-            service: service(typed.service),
+            service,
             rates,
             rate,
             latency_budget,
@@ -243,11 +241,25 @@ fn automatic_service_problem(duplication: Duplication, standby: bool) -> Option<
         .then_some("cannot be automatic with such `copies`, because the agent decides what to copy: omit `copies`, or name a service")
 }
 
-const fn service(typed: ServiceSetting) -> Service {
+/// Returns the first service of a flow, and whether the agent chooses others later.
+fn service(
+    typed: Option<ServiceSetting>,
+    duplication: Duplication,
+    standby: bool,
+) -> Result<(Service, bool), &'static str> {
+    let problem = automatic_service_problem(duplication, standby);
+    match (typed, problem) {
+        (Some(ServiceSetting::Auto), Some(problem)) => Err(problem),
+        // Every version has caching. The first choice comes with the first measurements.
+        (None | Some(ServiceSetting::Auto), problem) => Ok((Service::Caching, problem.is_none())),
+        (Some(typed), _) => Ok((named_service(typed), false)),
+    }
+}
+
+const fn named_service(typed: ServiceSetting) -> Service {
     match typed {
         ServiceSetting::Internet => Service::Internet,
         ServiceSetting::Coding => Service::Coding,
-        // Every version has caching. The first choice comes with the first measurements.
         ServiceSetting::Auto | ServiceSetting::Caching => Service::Caching,
         ServiceSetting::Forwarding => Service::Forwarding,
         ServiceSetting::Both => Service::Both,

@@ -207,10 +207,9 @@ macro_rules! flows_table {
             pub(crate) peer: String,
             /// Target or network that the peer exposes, by name.
             pub(crate) to: String,
-            /// Service of relays, in both directions. Default: `caching`, which needs no other
-            /// flows.
-            #[serde(default)]
-            service: ServiceSetting,
+            /// Service of relays, in both directions. Default: `auto`. It is `caching` if the relay
+            /// does not get all packets: with `standby`, or other `copies` than `usual` and `all`.
+            service: Option<ServiceSetting>,
             /// Largest rate of each flow, in each direction. A forward has one flow for each
             /// application. A capture has one for TCP and QUIC, and one for all else. Default: 4
             /// Mbit/s, of a capture 100 Mbit/s.
@@ -279,7 +278,7 @@ macro_rules! flows_table {
 pub(crate) struct RawFlow<'a> {
     pub(crate) peer: &'a str,
     pub(crate) to: &'a str,
-    pub(crate) service: ServiceSetting,
+    pub(crate) service: Option<ServiceSetting>,
     pub(crate) rate: Option<RateSetting>,
     pub(crate) latency_budget: Option<DurationSetting>,
     pub(crate) in_stream: Option<ShapeSetting>,
@@ -417,18 +416,17 @@ pub(crate) struct RawExpose {
 }
 
 /// Service of relays for a flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ServiceSetting {
     /// The cheapest service that repairs nearly all losses in time, chosen again while the flow
-    /// runs.
+    /// runs. Traffic other than datagrams has caching.
     Auto,
     /// No service: the direct path alone.
     Internet,
     /// Repair packets, within the flow and across flows.
     Coding,
     /// Repair from copies that are stored near the receiver.
-    #[default]
     Caching,
     /// Delivery through the relays alone.
     Forwarding,

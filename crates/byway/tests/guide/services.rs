@@ -9,6 +9,7 @@ const LOST_MIN: u64 = 45;
 /// Choice in the guide's table of services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    Automatic,
     Retransmission,
     Pull,
     Caching,
@@ -31,6 +32,7 @@ impl Mode {
     /// Returns the mode that these settings choose.
     pub fn of(settings: &[String]) -> Self {
         match settings.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["service = \"auto\""] => Self::Automatic,
             ["service = \"retransmission\""] => Self::Retransmission,
             ["service = \"pull\""] => Self::Pull,
             ["service = \"caching\""] => Self::Caching,
@@ -63,6 +65,8 @@ impl Mode {
         let is_lossy = fate.lost >= LOST_MIN;
         fate.all() >= u64::from(PACKETS)
             && match self {
+                // The flow may have changed from caching to retransmission, or not yet.
+                Self::Automatic => all_came && fate.resent + fate.cached >= LOST_MIN / 2,
                 // In an outage, the sender leaves most packets to relays.
                 Self::Retransmission => all_came && fate.resent >= LOST_MIN / 2,
                 Self::Pull | Self::Caching => {
