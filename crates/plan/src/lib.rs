@@ -46,6 +46,7 @@
 //!   by relay.
 //! - [`choose`] combines both, and gives a reason.
 //! - [`Selector`] chooses again while the flow runs, and changes the service seldom.
+//! - [`RouteTable`] plans routes over up to three relays, where the direct path is too slow.
 //! - [`PriceList`] has prices by region: of hyperscale clouds, at a flat rate, with a quota, or
 //!   from public tables.
 //! - [`World`] has the regions, cities and delays of this crate; [`datasets`] reads larger tables.
@@ -67,6 +68,8 @@
 //! | `price` | prices and tariffs |
 //! | `price_list` | prices of a market by region |
 //! | `random` | pseudo-random numbers |
+//! | `relay_delays` | delays of relays to each other |
+//! | `route` | routes over up to three relays |
 //! | `selection` | selection of a flow's service while it runs |
 //! | `table` | parser of tables |
 //!
@@ -93,6 +96,8 @@ mod locations;
 mod price;
 mod price_list;
 mod random;
+mod relay_delays;
+mod route;
 mod selection;
 mod table;
 
@@ -109,6 +114,11 @@ pub use last_mile::LastMile;
 pub use locations::{City, DelayTable, Position, Region, SAME_CITY_DELAY, World, cities, regions};
 pub use price::{GIGABYTE, MONTH, PricePerGigabyte, Tariff, Tier};
 pub use price_list::{PriceList, RegionPrices};
+pub use relay_delays::{ROUTE_RELAYS_MAX, RelayDelays, TooManyRelaysError};
+pub use route::{
+    AccessDelay, PlannedRoute, ROUTE_LENGTH_MAX, Reach, Route, RouteQuery, RouteTable, delay_of,
+    fastest_of_all,
+};
 pub use selection::{
     CHANGE_INTERVAL, DOWNGRADE_AFTER, FAILED_FOR, Observation, Selection, Selector, UPGRADE_REMEMBERED,
 };
