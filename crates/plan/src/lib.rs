@@ -46,7 +46,8 @@
 //!   by relay.
 //! - [`choose`] combines both, and gives a reason.
 //! - [`Selector`] chooses again while the flow runs, and changes the service seldom.
-//! - [`RouteTable`] plans routes over up to three relays, where the direct path is too slow.
+//! - [`RouteTable`] plans routes over up to three relays, where the direct path is too slow; a
+//!   [`RouteSelector`] changes a flow's path while it runs.
 //! - [`PriceList`] has prices by region: of hyperscale clouds, at a flat rate, with a quota, or
 //!   from public tables.
 //! - [`World`] has the regions, cities and delays of this crate; [`datasets`] reads larger tables.
@@ -70,6 +71,8 @@
 //! | `random` | pseudo-random numbers |
 //! | `relay_delays` | delays of relays to each other |
 //! | `route` | routes over up to three relays |
+//! | `route_selection` | selection of a flow's path while it runs: direct, or a route |
+//! | `route_trust` | routes and relays that failed, or were slower than planned |
 //! | `selection` | selection of a flow's service while it runs |
 //! | `table` | parser of tables |
 //!
@@ -98,6 +101,8 @@ mod price_list;
 mod random;
 mod relay_delays;
 mod route;
+mod route_selection;
+mod route_trust;
 mod selection;
 mod table;
 
@@ -119,6 +124,11 @@ pub use route::{
     AccessDelay, PlannedRoute, ROUTE_LENGTH_MAX, Reach, Route, RouteQuery, RouteTable, delay_of,
     fastest_of_all,
 };
+pub use route_selection::{
+    LatencyTerms, PathDelay, PathObservation, PathReason, PathSelection, PlanRoute, RETURN_AFTER,
+    RouteSelector,
+};
+pub use route_trust::{ROUTE_BARRED_FOR, RouteTrust};
 pub use selection::{
     CHANGE_INTERVAL, DOWNGRADE_AFTER, FAILED_FOR, Observation, Selection, Selector, UPGRADE_REMEMBERED,
 };

@@ -79,7 +79,7 @@ pub struct RouteQuery<'a> {
     pub receiver: &'a [AccessDelay],
     /// Prices of bytes that leave each relay; relays without a price are free.
     pub prices: &'a [(RelayId, PricePerGigabyte)],
-    /// True for the routes that may be used.
+    /// True for the routes that may be used: see [`RouteTrust`](crate::RouteTrust).
     pub is_permitted: &'a dyn Fn(&Route) -> bool,
 }
 
