@@ -4,7 +4,10 @@ use byway_units::{Bytes, Duration, Rate, Time};
 use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
-use crate::limits::{BATCH_REPAIRS_MAX, BLOCK_REPAIRS_MAX};
+use crate::limits::{
+    BATCH_REPAIRS_MAX, BATCH_WAIT_MAX, BLOCK_REPAIRS_MAX, BLOCK_WAIT_MAX, CODING_WAIT_DIVISOR,
+    CODING_WAIT_MIN,
+};
 use crate::parts::token_bucket::TokenBucket;
 
 /// Code rates of a flow, in-stream and cross-stream (CASPR, section 3.2.2).
@@ -23,6 +26,24 @@ impl Default for CodingRates {
     fn default() -> Self {
         Self { in_stream: BlockShape::new(5, 1), batch: BlockShape::new(10, 2) }
     }
+}
+
+/// Returns the longest time for which a packet of a flow with this latency budget waits until its
+/// cross-stream batch is full.
+#[must_use]
+pub(crate) fn batch_wait(latency_budget: Duration) -> Duration {
+    coding_wait(latency_budget, BATCH_WAIT_MAX)
+}
+
+/// Returns the longest time for which an in-stream block of a flow with this latency budget waits
+/// for more source packets.
+pub(crate) fn block_wait(latency_budget: Duration) -> Duration {
+    coding_wait(latency_budget, BLOCK_WAIT_MAX)
+}
+
+/// Returns the share of the latency budget for coding, from [`CODING_WAIT_MIN`] to `longest`.
+fn coding_wait(latency_budget: Duration, longest: Duration) -> Duration {
+    (latency_budget / CODING_WAIT_DIVISOR).clamp(CODING_WAIT_MIN, longest)
 }
 
 /// Returns true if source packets of the service use the direct path.

@@ -339,7 +339,12 @@ impl RelayHarness {
         let mut block = BlockEncoder::new(Engine::fastest(), shape, 0);
         for offset in 0..u64::from(count) {
             let sequence = SequenceNumber::new(u64::from(first) + offset);
-            block.add(sequence, &coded(number, sequence.low()), self.table.now);
+            block.add(
+                sequence,
+                &coded(number, sequence.low()),
+                byway_proto::limits::BLOCK_WAIT_MAX,
+                self.table.now,
+            );
         }
         let mut messages = Vec::new();
         for repair in block.repairs(number) {

@@ -11,6 +11,7 @@ use super::{Agent, Flow};
 use crate::limits::IN_STREAM_OVERHEAD;
 use crate::outbox::Priority;
 use crate::parts::block_encoder::BlockEncoder;
+use crate::policy::block_wait;
 
 impl SendFlow {
     /// Returns the shape of the sender FEC's blocks; `None` if the flow does not use sender FEC.
@@ -37,7 +38,8 @@ impl Agent {
         let flow = &mut self.senders[id.0 as usize];
         // No batch crosses these blocks, so those of all flows may start at the same offset.
         let block = flow.fec_block.get_or_insert_with(|| Box::new(BlockEncoder::new(engine, shape, 0)));
-        if block.add(sequence, &self.scratch, now) {
+        let wait = block_wait(flow.settings.latency_budget);
+        if block.add(sequence, &self.scratch, wait, now) {
             self.close_fec_block(id, now);
         } else {
             self.plan_registration(Flow::Sent(id));
@@ -69,7 +71,7 @@ impl Agent {
                 self.uplink_probing.over_capacity = Some(index);
             }
             self.sessions.use_session(relay.session, now);
-            for repair in block.repairs(alias) {
+            for repair in block.repairs(alias).take(block.scaled_repair_count()) {
                 let payload_bytes = repair.payload.len() + IN_STREAM_OVERHEAD;
                 let session = self.sessions.get_mut(relay.session);
                 let fits_mtu = session.is_none_or(|session| session.fits_path_mtu(payload_bytes, now));
@@ -84,7 +86,7 @@ impl Agent {
                 self.sessions.on_sent(relay.session, payload_bytes, now);
             }
         } else {
-            self.counters.sender_fec_suppressed += block.repair_count() as u64;
+            self.counters.sender_fec_suppressed += block.scaled_repair_count() as u64;
         }
         block.restart();
         self.plan_registration(Flow::Sent(id));

@@ -1,11 +1,11 @@
 //! In-stream encoder: computes repair packets over consecutive blocks of one flow's packets.
 
 use byway_code::{AlignedBuffer, Encoder, Engine, REPAIR_PACKETS_MAX, Repair};
-use byway_units::{BatchId, Time};
+use byway_units::{BatchId, Duration, Time};
 use byway_wire::messages::{InStreamHead, InStreamRepair, Mask};
 use byway_wire::{Alias, BlockShape, RepairIndex, SequenceNumber};
 
-use crate::limits::{BLOCK_WAIT, CODED_BYTES_MAX};
+use crate::limits::CODED_BYTES_MAX;
 
 /// Encoder of one flow's current block: adds source packets to its repair packets as they arrive.
 #[derive(Debug)]
@@ -69,17 +69,18 @@ impl BlockEncoder {
     }
 
     /// Adds a packet to the repair packets of the block. The packet has to [follow](Self::follows)
-    /// the block, and not be [beyond](Self::is_beyond) it. Returns true if the block is full: it
-    /// has to [restart](Self::restart) before the next packet.
+    /// the block, and not be [beyond](Self::is_beyond) it. The block of a first packet closes
+    /// within `wait`. Returns true if the block is full: it has to [restart](Self::restart) before
+    /// the next packet.
     ///
     /// # Panics
     /// If the packet may not be added, or is longer than [`CODED_BYTES_MAX`].
-    pub fn add(&mut self, sequence: SequenceNumber, coded: &[u8], now: Time) -> bool {
+    pub fn add(&mut self, sequence: SequenceNumber, coded: &[u8], wait: Duration, now: Time) -> bool {
         self.encoder.add(coded).expect("the length of copies is checked, and a full block is closed");
         let (first, mask) = self.covered.unwrap_or((sequence, Mask::FIRST));
         let mask = sequence.since(first).and_then(|offset| mask.with(offset));
         self.covered = Some((first, mask.expect("the packet follows the first and is not beyond")));
-        self.due.get_or_insert(now + BLOCK_WAIT);
+        self.due.get_or_insert(now.saturating_add(wait));
         self.encoder.encoded().source_packets() >= usize::from(self.size)
     }
 
@@ -107,6 +108,15 @@ impl BlockEncoder {
     #[must_use]
     pub fn repair_count(&self) -> usize {
         self.encoder.encoded().length_symbols().len()
+    }
+
+    /// Returns the number of repair packets for the packets that the block has now: in proportion
+    /// to those of a full block, but at least one. A block that closes early does not cost more
+    /// than a repetition of its packets.
+    #[must_use]
+    pub fn scaled_repair_count(&self) -> usize {
+        let packets = self.encoder.encoded().source_packets();
+        (self.repair_count() * packets).div_ceil(usize::from(self.size)).max(1)
     }
 
     /// Returns the time at which the block closes even if it is not full; `None` while it is empty.

@@ -381,3 +381,56 @@ fn what_others_restore_no_longer_is_carried_or_delivered_by_relays() {
     assert!(egress.cooperative >= 400 && egress.cached >= 400 && egress.forwarded >= 1_000, "{egress:?}");
     assert!(fate.missing <= 30, "{fate:?}");
 }
+
+/// Flows of `per_second` packets a second and a budget of 50 ms, over paths of 10 ms, that lose one
+/// packet in ten. Their packets come to the relay in turn.
+fn short_budget(plan: Plan, per_second: u64) -> Plan {
+    let mut plan = plan.each_flow(|flow| {
+        flow.sending = SendSchedule::Paced(secs(1) / per_second);
+        flow.settings.latency_budget = ms(50);
+        flow.direct.delay = ms(10);
+        flow.back.delay = ms(10);
+        flow.long_from = 2 * per_second;
+    });
+    plan.between.delay = ms(8);
+    for agent in &mut plan.agents {
+        agent.relays[0].1.delay = ms(2);
+    }
+    for number in (3 * per_second..9 * per_second).step_by(10) {
+        plan.lose(0, number, 1);
+    }
+    plan
+}
+
+/// Returns the losses of flow 0, and those delivered within its budget.
+fn in_time(plan: Plan) -> (u64, u64) {
+    let (world, run) = plan.run();
+    let fate = &run.fates(&world)[0];
+    let budget = run.plan.flows[0].settings.latency_budget;
+    let repairs = run.delivered.iter().filter(|got| got.flow == 0 && got.delivery.is_repair());
+    let in_time = repairs
+        .filter(|got| got.at <= run.sent[0][usize::try_from(got.number).expect("few packets")] + budget);
+    (fate.lost, in_time.count() as u64)
+}
+
+#[test]
+fn flows_of_few_packets_and_a_short_budget_are_repaired_in_time_with_others() {
+    for per_second in [20, 30, 60] {
+        let (lost, in_time) = in_time(short_budget(cross_stream(8), per_second));
+        assert!(
+            lost >= 6 * per_second / 10 && in_time * 100 >= lost * 95,
+            "{per_second}: {in_time} of {lost}"
+        );
+    }
+}
+
+#[test]
+fn flows_of_few_packets_and_a_short_budget_are_repaired_in_time_alone() {
+    for per_second in [20, 30, 60] {
+        let (lost, in_time) = in_time(short_budget(in_stream(1), per_second));
+        assert!(
+            lost >= 6 * per_second / 10 && in_time * 100 >= lost * 95,
+            "{per_second}: {in_time} of {lost}"
+        );
+    }
+}

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use byway_code::{AlignedBuffer, Encoder, Engine, Repair, SOURCE_PACKETS_MAX};
 use byway_sched::Class;
-use byway_units::{BatchId, Bytes, Rate, Time};
+use byway_units::{BatchId, Bytes, Duration, Rate, Time};
 use byway_wire::messages::Entry;
 use byway_wire::{Alias, SequenceNumber, TenantId};
 
 use super::super::flow_memory::{FlowMemory, Holder};
 use crate::limits::{
-    BATCH_WAIT, CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
+    CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
     PACKET_BYTES_MAX, RESERVE_TIME,
 };
 use crate::outbox::Owner;
@@ -160,11 +160,12 @@ impl CodingGroup {
         }
     }
 
-    /// Adds a packet to a batch of the group. Calls `close` for the batches that close before and
-    /// after. Returns `false` if the packet's holder has no memory left for the batch.
+    /// Adds a packet to a batch of the group, which closes within `wait`. Calls `close` for the
+    /// batches that close before and after. Returns `false` if the packet's holder has no memory
+    /// left for the batch.
     pub(crate) fn add(
         &mut self,
-        (packet, holder): (&BatchPacket, Holder),
+        (packet, wait, holder): (&BatchPacket, Duration, Holder),
         covered: CoveredPacket,
         coded: &[u8],
         (numbers, memory): (&mut BatchNumbers, &mut FlowMemory),
@@ -176,7 +177,7 @@ impl CodingGroup {
         if !is_known && !memory.has_capacity(holder) {
             return false;
         }
-        let decision = self.batcher.add(packet, BATCH_WAIT, now);
+        let decision = self.batcher.add(packet, wait, now);
         if let Some(closed_queue) = decision.closed_before {
             self.close(closed_queue, numbers, &mut close);
         }

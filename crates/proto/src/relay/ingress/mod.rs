@@ -60,7 +60,7 @@ use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::retry::retry_interval;
 use crate::parts::timers::{TimerKey, Timers};
-use crate::policy::retransmits;
+use crate::policy::{batch_wait, block_wait, retransmits};
 
 /// The ingress half of a relay: codes, stores or forwards copies from nearby senders.
 #[derive(Debug)]
@@ -428,8 +428,9 @@ impl Ingress {
             self.close_block(slot, sink, now);
         }
         let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
+        let wait = block_wait(flow.registration.latency_budget);
         let block = flow.active_mut().and_then(|active| active.block.as_mut()).expect("the flow has a block");
-        if block.add(sequence, coded, now) {
+        if block.add(sequence, coded, wait, now) {
             self.close_block(slot, sink, now);
         }
     }
@@ -450,10 +451,10 @@ impl Ingress {
             return;
         };
         if is_out {
-            self.counters.in_stream_saved += block.repair_count() as u64;
+            self.counters.in_stream_saved += block.scaled_repair_count() as u64;
         } else {
             for next_hop in next_hops.iter().filter(|next_hop| next_hop.has_receiver) {
-                for repair in block.repairs(next_hop.alias) {
+                for repair in block.repairs(next_hop.alias).take(block.scaled_repair_count()) {
                     self.counters.in_stream += 1;
                     self.counters.in_stream_bytes += repair.payload.len() as u64;
                     sink.send_in_stream(next_hop.peer, owner, &repair);
@@ -491,11 +492,12 @@ impl Ingress {
         let class = if has_digest { flow_identity.class } else { tenant_class };
         let flow_identity = BatchedFlow { class, ..flow_identity };
         let (holder, tenant) = (flow.registration.holder, flow.registration.tenant);
+        let wait = batch_wait(flow.registration.latency_budget);
         let group = self.group_index(key, tenant);
         let Self { counters, batch_numbers: numbers, memory, groups, .. } = self;
         let packet = BatchPacket { flow: flow_identity, bytes };
         let is_covered =
-            groups[group].add((&packet, holder), covered, coded, (numbers, memory), now, |batch| {
+            groups[group].add((&packet, wait, holder), covered, coded, (numbers, memory), now, |batch| {
                 close_batch(batch, counters, sink);
             });
         self.counters.uncovered_memory += u64::from(!is_covered);

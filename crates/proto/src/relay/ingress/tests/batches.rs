@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::limits::{
-    BATCH_WAIT, CODING_QUEUES, GROUPS_MAX, OVERHEAD_PERCENT, OVERHEAD_RESERVE, RESERVE_TIME,
+    BATCH_WAIT_MAX, CODING_QUEUES, CODING_WAIT_MIN, GROUPS_MAX, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
+    RESERVE_TIME,
 };
 
 #[test]
@@ -43,9 +44,34 @@ fn a_batch_that_does_not_fill_leaves_in_time() {
     harness.copy(flows[0], 0);
     harness.advance(10);
     harness.copy(flows[1], 0);
-    harness.advance(BATCH_WAIT.as_millis() - 10);
+    harness.advance(BATCH_WAIT_MAX.as_millis() - 10);
     let batches = harness.batches();
     assert_eq!((batches.len(), batches[0].covered.len(), batches[0].repairs.len()), (1, 2, 1));
+}
+
+#[test]
+fn a_batch_waits_for_a_quarter_of_the_shortest_budget_of_its_flows() {
+    let mut harness = IngressHarness::new();
+    let patient = harness.flow(batched(10, 2));
+    let hurried = harness.flow(FlowConfig { latency_budget: ms(80), ..batched(10, 2) });
+    harness.copy(patient, 0);
+    harness.advance(10);
+    harness.copy(hurried, 0);
+    harness.advance(19);
+    assert_eq!(harness.batches(), []);
+    harness.advance(1);
+    assert_eq!(harness.batches()[0].covered.len(), 2);
+}
+
+#[test]
+fn a_tiny_budget_does_not_flush_at_once() {
+    let mut harness = IngressHarness::new();
+    let flow = harness.flow(FlowConfig { latency_budget: Duration::ZERO, ..batched(10, 2) });
+    harness.copy(flow, 0);
+    harness.advance(CODING_WAIT_MIN.as_millis() - 1);
+    assert_eq!(harness.batches(), []);
+    harness.advance(1);
+    assert_eq!(harness.batches().len(), 1);
 }
 
 #[test]
@@ -71,7 +97,7 @@ fn a_packet_that_stays_alone_is_repeated_while_that_is_affordable() {
     let mut harness = IngressHarness::new();
     let flow = harness.flow(batched(10, 2));
     harness.copy(flow, 3);
-    harness.advance(BATCH_WAIT.as_millis());
+    harness.advance(BATCH_WAIT_MAX.as_millis());
     let batches = harness.batches();
     assert_eq!((batches[0].covered.len(), batches[0].repairs.len()), (1, 1));
     assert_eq!(batches[0].repairs[0].payload, packet(1, 3));

@@ -1,7 +1,7 @@
 //! In-stream blocks.
 
 use super::*;
-use crate::limits::{BLOCK_WAIT, COPY_RETENTION};
+use crate::limits::{BLOCK_WAIT_MAX, COPY_RETENTION};
 
 #[test]
 fn five_packets_give_one_repair_packet_at_once() {
@@ -48,13 +48,29 @@ fn a_block_is_closed_when_it_has_waited_long_enough() {
     harness.copy(flow, 7);
     harness.advance(20);
     harness.copy(flow, 8);
-    harness.advance(BLOCK_WAIT.as_millis() - 21);
+    harness.advance(BLOCK_WAIT_MAX.as_millis() - 21);
     assert_eq!(harness.drain_in_stream(), []);
     harness.advance(1);
     let own = harness.drain_in_stream();
     assert_eq!((own.len(), own[0].first, own[0].mask), (1, 7, 0b11));
     harness.advance(1_000);
     assert_eq!(harness.drain_in_stream(), []);
+}
+
+#[test]
+fn a_block_waits_for_a_quarter_of_the_budget_and_costs_in_proportion() {
+    let mut harness = IngressHarness::new();
+    let flow = harness.flow(FlowConfig { latency_budget: ms(100), ..blocked(8, 4) });
+    harness.copy(flow, 0);
+    harness.advance(10);
+    harness.copy(flow, 1);
+    harness.advance(10);
+    harness.copy(flow, 2);
+    harness.advance(4);
+    assert_eq!(harness.drain_in_stream(), []);
+    harness.advance(1);
+    let own = harness.drain_in_stream();
+    assert_eq!((own.len(), own[0].mask), (2, 0b111), "4 of 8 for a full block");
 }
 
 #[test]
@@ -67,7 +83,7 @@ fn a_packet_too_far_ahead_begins_the_next_block() {
     harness.copy(flow, 32);
     let own = harness.drain_in_stream();
     assert_eq!((own[0].first, own[0].mask), (0, 1 | 1 << 31));
-    harness.advance(BLOCK_WAIT.as_millis());
+    harness.advance(BLOCK_WAIT_MAX.as_millis());
     assert_eq!((harness.drain_in_stream()[0].first, harness.ingress.counters.in_stream_left_out), (32, 0));
 }
 
