@@ -41,8 +41,9 @@ struct PathRegistration {
     /// Time since which the path has worked without interruption, as far as this agent knows;
     /// `None` while it does not work.
     works_since: Option<Time>,
-    /// Delay between the relay and the one at the path's other end; `None` if it was not reported.
-    far_delay: Option<Duration>,
+    /// Round-trip time between the relay and the one at the path's other end; 0 if it was not
+    /// reported.
+    far_round_trip: Microseconds,
 }
 
 impl PathRegistration {
@@ -50,7 +51,7 @@ impl PathRegistration {
         registration: Registration::Requested { tries: 0, next: Time::START },
         refusal: None,
         works_since: None,
-        far_delay: None,
+        far_round_trip: Microseconds::new(0),
     };
 }
 
@@ -139,7 +140,8 @@ impl Registrations {
 
     /// Returns the delay between the relays of the path in use, as the near one has reported it.
     pub(super) fn far_delay(&self) -> Option<Duration> {
-        self.paths.get(self.in_use())?.far_delay
+        let round_trip = self.paths.get(self.in_use())?.far_round_trip;
+        (round_trip.count() > 0).then(|| round_trip.duration() / 2)
     }
 
     /// Returns true if the relay of a path may know the flow: it has answered, or a request was
@@ -268,9 +270,9 @@ impl Registrations {
         self.was_accepted = true;
     }
 
-    fn set_far_delay(&mut self, path: usize, round_trip: Option<Microseconds>) {
-        let delay = round_trip.map(|round_trip| round_trip.duration() / 2);
-        self.paths[path].far_delay = delay.or(self.paths[path].far_delay);
+    fn set_far_round_trip(&mut self, path: usize, round_trip: Option<Microseconds>) {
+        let known = &mut self.paths[path].far_round_trip;
+        *known = round_trip.unwrap_or(*known);
     }
 
     /// Returns true if the relay of a path may still answer the first [`REGISTER_TRIES`] requests.
@@ -376,7 +378,7 @@ impl Agent {
                 Ok(alias) => {
                     is_open |= !registrations.is_accepted(path);
                     registrations.on_accepted(path, alias);
-                    registrations.set_far_delay(path, reply.far_round_trip);
+                    registrations.set_far_round_trip(path, reply.far_round_trip);
                     None
                 }
                 Err(Refusal::Unreachable) => {

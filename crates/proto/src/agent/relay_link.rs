@@ -145,12 +145,17 @@ impl RelayLink {
     /// Returns true if copies to the relay are useful: it is alive, envelopes arrive, and none
     /// queue.
     pub(super) fn accepts_copies(&self, now: Time) -> bool {
-        !self.is_dead && self.breaker.allows(now) && !self.queue.is_queueing()
+        self.is_free() && self.breaker.allows(now)
     }
 
     /// Returns true if packets to the relay queue on the path.
     pub(super) const fn is_queueing(&self) -> bool {
         self.queue.is_queueing()
+    }
+
+    /// Returns true if the relay is alive, and no packets to it queue on the path.
+    pub(super) const fn is_free(&self) -> bool {
+        !self.is_dead && !self.queue.is_queueing()
     }
 
     /// Returns true if the latest probe to the relay met hardly any queue. `false` if that is

@@ -290,8 +290,8 @@ impl Agent {
         let relay = &mut self.relays[index];
         let load = self.uplink_load.measured();
         // In an outage, lost source packets leave their share of the uplink to copies.
-        let is_sustained =
-            relay.capacity_probe.sustains(load.with_extras) || !flow.copies_all() || flow.is_in_outage(now);
+        let fits = relay.capacity_probe.sustains(load.with_extras) || !flow.copies_all();
+        let is_sustained = fits || flow.is_in_outage(now);
         if !is_sustained && relay.capacity_probe.may_probe(now) {
             self.uplink_probing.over_capacity = Some(index);
         }
@@ -306,14 +306,18 @@ impl Agent {
             false
         } else if flow.needs_relay() || flow.is_left_to_relays() {
             !relay.is_dead
+        } else if !fits && is_sustained {
+            // Copies replace the source packets, so they add no load that a circuit breaker ends.
+            relay.is_free() && flow.registrations.is_accepted(flow.registrations.in_use())
         } else {
             let forwards = flow.registrations.is_accepted(flow.registrations.in_use());
             let bytes = uplink_bytes(coded_bytes + ENVELOPE_OVERHEAD);
             // The service `both` sends every packet on both paths: only a queue suppresses copies
             // then, losses do not.
             let accepts_copies = if uses_both_paths(flow.service()) {
-                let is_free = !relay.is_dead && !relay.is_queueing();
-                flow.is_awake(now) && is_free && (is_sustained || relay.capacity_probe.capacity().is_none())
+                flow.is_awake(now)
+                    && relay.is_free()
+                    && (is_sustained || relay.capacity_probe.capacity().is_none())
             } else {
                 is_awake && relay.accepts_copies(now) && is_sustained
             };

@@ -15,8 +15,8 @@ use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
 use crate::limits::{
     COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, REPORT_AFTER_LOSS, RESEND_REACH, RESENDING_NOTICE_INTERVAL,
-    RESENDING_NOTICES, RESENDING_NOTICES_SOON, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_REPEAT,
-    SILENT_PACKETS_MIN, SOURCE_PACKETS_IN_OUTAGE,
+    RESENDING_NOTICES, RESENDING_NOTICES_SOON, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_NOTICES_SOON,
+    SILENCE_REPEAT, SILENT_PACKETS_MIN, SOURCE_PACKETS_IN_OUTAGE,
 };
 use crate::session::SessionId;
 
@@ -36,7 +36,7 @@ impl SilenceNotice {
     /// notice is delayed, because the sender ignores a shorter silence.
     pub(super) fn noticed(round_trip: Duration, now: Time) -> Self {
         let at = now + SILENCE_MARGIN + round_trip / 8;
-        Self { at, left: SILENCE_NOTICES, soon: SILENCE_NOTICES, interval: SILENCE_REPEAT }
+        Self { at, left: SILENCE_NOTICES, soon: SILENCE_NOTICES_SOON, interval: SILENCE_REPEAT }
     }
 
     /// Returns the schedule of notices for a silence of a flow with retransmission, whose sender
@@ -138,9 +138,13 @@ impl Agent {
             self.sessions.probe_soon(self.relays[index].session, now);
         }
         let relay = &self.relays[index];
-        let has_capacity = self.fits_uplink() || (elapsed >= COPIES_ONLY_AFTER && relay.has_no_queue());
-        let is_outage =
-            relay.accepts_copies(now) && has_capacity && self.is_lost_since(id, from, elapsed, now);
+        let has_capacity = if self.fits_uplink() {
+            relay.accepts_copies(now)
+        } else {
+            // Copies will replace the source packets, so their losses before do not count.
+            elapsed >= COPIES_ONLY_AFTER && relay.is_free() && relay.has_no_queue()
+        };
+        let is_outage = has_capacity && self.is_lost_since(id, from, elapsed, now);
         if is_outage {
             self.senders[id.0 as usize].is_unproven = false;
             self.wake_flow(id, from, silence.direct, (index, alias), now);

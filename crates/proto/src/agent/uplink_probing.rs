@@ -100,7 +100,7 @@ impl Agent {
         };
         let relay = &self.relays[index];
         let session = relay.session;
-        let is_usable = !relay.is_dead && !relay.is_queueing() && self.sessions.is_established(session, now);
+        let is_usable = relay.is_free() && self.sessions.is_established(session, now);
         if load.is_zero() || !is_usable {
             return;
         }

@@ -19,10 +19,13 @@ pub const SERVICE_CHANGE_BACKOFF_MAX: u8 = 8;
 /// registration with every egress relay.
 pub const SERVICE_CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Notices that a receiver sends of one silence, because any of its messages may be lost.
-pub const SILENCE_NOTICES: u8 = 3;
-/// Interval between notices of one silence. Even for packets 10 ms apart, the second notice reports
-/// a silence of at least [`COPIES_ONLY_AFTER`].
+/// Notices that a receiver sends of one silence. Any of its messages may be lost, and the sender
+/// ignores those that arrive while its uplink has a queue. So they go on for ten seconds.
+pub const SILENCE_NOTICES: u8 = 9;
+/// Notices of one silence after which the interval between them doubles each time.
+pub const SILENCE_NOTICES_SOON: u8 = 3;
+/// Interval between the first notices of one silence. Even for packets 10 ms apart, the second
+/// notice reports a silence of at least [`COPIES_ONLY_AFTER`].
 pub const SILENCE_REPEAT: Duration = Duration::from_millis(80);
 
 /// Shortest time between two selections of a flow's service. Receivers report each second, and more
