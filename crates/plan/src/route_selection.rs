@@ -6,7 +6,8 @@
 //! more often the direct path is left again, the longer it waits.
 //!
 //! Planned delays may be wrong. So a new route is on trial: every packet uses both paths. A route
-//! that is slower than planned is left for a faster one.
+//! that is slower than planned is left for a faster one, or for the direct path. Routes that were
+//! as fast as planned are preferred to untried ones.
 
 use byway_units::{Duration, Time};
 
@@ -115,6 +116,8 @@ struct RouteInUse {
     /// True if it was slower than planned. The flow may stay, because it is still faster than the
     /// others.
     has_missed: bool,
+    /// True if the direct path was faster by the gain at the last report.
+    is_slower_than_direct: bool,
 }
 
 impl RouteSelector {
@@ -139,11 +142,14 @@ impl RouteSelector {
         self.in_use.map(|in_use| in_use.planned.route)
     }
 
-    /// True while the route in use is on trial, so that every packet has to use both paths. Then a
-    /// wrong plan delays no packet, and a failed route loses none.
+    /// True while every packet has to use both paths: in the first seconds of a route, and while
+    /// the direct path is faster by the gain. Then a wrong plan delays no packet, a failed route
+    /// loses none, and the wait for the return costs no time.
     #[must_use]
-    pub fn is_on_trial(&self, now: Time) -> bool {
-        self.in_use.is_some_and(|in_use| now.saturating_since(in_use.since) < CHANGE_INTERVAL)
+    pub fn uses_both(&self, now: Time) -> bool {
+        self.in_use.is_some_and(|in_use| {
+            now.saturating_since(in_use.since) < CHANGE_INTERVAL || in_use.is_slower_than_direct
+        })
     }
 
     /// Selects the path of the flow by a new observation. Calls `plan` only if the direct path is
@@ -159,16 +165,18 @@ impl RouteSelector {
         trust: &mut RouteTrust,
         now: Time,
     ) -> Option<PathSelection> {
-        let has_failed = self.judge(observation.route, trust, now);
-        let used = self.route();
-        let other = || plan(&|route| Some(*route) != used && trust.permits(route, now));
+        let has_failed = self.judge(observation, trust, now);
+        let (used, may_try) = (self.route(), self.may_try(now));
+        let permits = |route: &Route| Some(*route) != used && trust.permits(route, now);
+        let proven = || plan(&|route| permits(route) && trust.is_proven(route, now));
+        let untried = || if may_try { plan(&permits) } else { None };
         let selection = match self.in_use {
             None if !self.is_gain(observation.direct, Duration::ZERO) => None,
-            None => self.leave_direct(observation.direct, other()),
-            Some(_) if has_failed => self.leave_failed(observation.direct, other()),
-            Some(in_use) => self.on_route(&in_use, observation.direct, other(), now),
+            None => self.leave_direct(observation.direct, [proven(), untried()]),
+            Some(_) if has_failed => self.leave_failed(observation.direct, [proven(), untried()]),
+            Some(in_use) => self.on_route(&in_use, observation.direct, [proven(), untried()], now),
         };
-        let selection = selection.filter(|selection| self.may_change_to(selection, now))?;
+        let selection = selection.filter(|_| self.may_change(now))?;
         if let Some(left) = self.in_use.filter(|in_use| in_use.has_missed) {
             trust.bar(&left.planned.route, now);
         }
@@ -190,21 +198,28 @@ impl RouteSelector {
             since: now,
             delay: planned.delay,
             has_missed: false,
+            is_slower_than_direct: false,
         });
         (self.changed_at, self.gain_gone_since, self.faster) = (Some(now), None, None);
     }
 
     /// Compares the route in use with its plan, and records the result. Returns true if the route
     /// delivers nothing.
-    fn judge(&mut self, measured: PathDelay, trust: &mut RouteTrust, now: Time) -> bool {
+    fn judge(&mut self, observation: &PathObservation, trust: &mut RouteTrust, now: Time) -> bool {
         let Some(in_use) = &mut self.in_use else {
             return false;
         };
+        let measured = observation.route;
         let used_for = now.saturating_since(in_use.since);
         let has_failed = measured == PathDelay::Silent && used_for >= REGISTERED_AFTER;
         let is_slow = match measured {
             PathDelay::Measured(delay) => {
                 in_use.delay = delay;
+                let gain = self.terms.gain;
+                in_use.is_slower_than_direct = match observation.direct {
+                    PathDelay::Measured(direct) => direct.saturating_add(gain) <= delay,
+                    PathDelay::Silent | PathDelay::Unknown => false,
+                };
                 is_slower(delay, in_use.planned.delay)
             }
             PathDelay::Silent | PathDelay::Unknown if !has_failed => return false,
@@ -224,15 +239,16 @@ impl RouteSelector {
         has_failed
     }
 
-    /// Selects a route for a flow that uses the direct path.
-    fn leave_direct(&self, direct: PathDelay, planned: Option<PlannedRoute>) -> Option<PathSelection> {
-        let route = planned.filter(|planned| self.is_gain(direct, planned.delay))?;
+    /// Selects a route for a flow that uses the direct path: the first that is faster by the gain.
+    fn leave_direct(&self, direct: PathDelay, planned: [Option<PlannedRoute>; 2]) -> Option<PathSelection> {
+        let mut planned = planned.into_iter().flatten();
+        let route = planned.find(|planned| self.is_gain(direct, planned.delay))?;
         Some(PathSelection { route: Some(route), reason: PathReason::DirectTooSlow })
     }
 
     /// Selects the path of a flow whose route delivers nothing. If no path delivers, it stays.
-    fn leave_failed(&self, direct: PathDelay, other: Option<PlannedRoute>) -> Option<PathSelection> {
-        let route = other.filter(|other| self.is_gain(direct, other.delay));
+    fn leave_failed(&self, direct: PathDelay, others: [Option<PlannedRoute>; 2]) -> Option<PathSelection> {
+        let route = others.into_iter().flatten().find(|other| self.is_gain(direct, other.delay));
         let is_hopeless = route.is_none() && direct == PathDelay::Silent;
         (!is_hopeless).then_some(PathSelection { route, reason: PathReason::RouteFailed })
     }
@@ -242,13 +258,16 @@ impl RouteSelector {
         &mut self,
         in_use: &RouteInUse,
         direct: PathDelay,
-        other: Option<PlannedRoute>,
+        others: [Option<PlannedRoute>; 2],
         now: Time,
     ) -> Option<PathSelection> {
-        let faster = other.filter(|other| other.delay.saturating_add(self.terms.gain) <= in_use.delay);
+        let mut others = others.into_iter().flatten();
+        let faster = others.find(|other| other.delay.saturating_add(self.terms.gain) <= in_use.delay);
         let has_gain = direct == PathDelay::Unknown || self.is_gain(direct, in_use.delay);
         if in_use.has_missed && (faster.is_some() || !has_gain) {
-            return Some(PathSelection { route: faster, reason: PathReason::SlowerThanPlanned });
+            let route =
+                faster.filter(|faster| direct == PathDelay::Unknown || self.is_gain(direct, faster.delay));
+            return Some(PathSelection { route, reason: PathReason::SlowerThanPlanned });
         }
         if self.has_no_gain(has_gain, now) {
             return Some(PathSelection { route: None, reason: PathReason::GainGone });
@@ -290,11 +309,15 @@ impl RouteSelector {
         }
     }
 
-    /// True if the last change is long enough ago. After failed routes, the next one waits longer.
-    fn may_change_to(&self, selection: &PathSelection, now: Time) -> bool {
-        let doublings = self.failures.saturating_sub(1).min(DOUBLINGS_MAX);
-        let wait =
-            if selection.route.is_some() { CHANGE_INTERVAL * (1 << doublings) } else { CHANGE_INTERVAL };
+    /// True if the last change is long enough ago.
+    fn may_change(&self, now: Time) -> bool {
+        self.changed_at.is_none_or(|at| now.saturating_since(at) >= CHANGE_INTERVAL)
+    }
+
+    /// True if the last change is long enough ago for a route: the more routes in a row failed, the
+    /// longer.
+    fn may_try(&self, now: Time) -> bool {
+        let wait = CHANGE_INTERVAL * (1 << self.failures.saturating_sub(1).min(DOUBLINGS_MAX));
         self.changed_at.is_none_or(|at| now.saturating_since(at) >= wait)
     }
 }
@@ -384,7 +407,7 @@ mod tests {
         /// Lets the flow send until this second. Each report is about the second before it.
         fn run_until(&mut self, end: u64) {
             while self.second < end {
-                let (direct, both) = ((self.direct)(self.second), self.selector.is_on_trial(self.now()));
+                let (direct, both) = ((self.direct)(self.second), self.selector.uses_both(self.now()));
                 let by_route = self.in_use().map(|route| (route.delay)(self.second));
                 let used = match by_route {
                     None => direct,
@@ -467,7 +490,7 @@ mod tests {
         let mut harness = Harness::new(|_| Some(120), vec![trace(&[1], 45, works)]);
         harness.run_until(400);
         let (left, failed) = (PathReason::DirectTooSlow, PathReason::RouteFailed);
-        assert_eq!(harness.reasons(), [(1, left), (6, failed), (66, left), (71, failed), (188, left)]);
+        assert_eq!(harness.reasons(), [(1, left), (6, failed), (66, left), (71, failed), (131, left)]);
         assert_eq!(harness.dark, 0, "trials use both paths");
     }
 
@@ -491,6 +514,16 @@ mod tests {
         let expected = [(1, PathReason::DirectTooSlow), (101, PathReason::SlowerThanPlanned)];
         assert_eq!(harness.reasons(), expected);
         assert_eq!(harness.selector.route(), None);
+    }
+
+    #[test]
+    fn the_wait_for_the_return_delays_no_packet() {
+        let direct = |second| Some(if second % 60 < 30 { 120 } else { 40 });
+        let mut harness = Harness::new(direct, vec![trace(&[1], 80, |_| Some(80))]);
+        harness.run_until(1_800);
+        // A report is a second late, so the first second after a slow spell uses the route alone.
+        assert!(harness.delayed <= 30, "{} s delayed", harness.delayed);
+        assert_eq!(harness.changes.len(), 1, "{:?}", harness.changes);
     }
 
     #[test]

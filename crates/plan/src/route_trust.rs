@@ -20,6 +20,12 @@ const RELAY_BARRED_MAX: Duration = Duration::from_secs(3_600);
 /// have become slow since.
 const CLEARED_FOR: Duration = Duration::from_secs(60);
 
+/// Time for which a route that was as fast as planned is preferred to untried ones.
+const PROVEN_FOR: Duration = Duration::from_secs(600);
+
+/// Most proven routes: those that a flow used in the last minutes.
+const PROVEN_ROUTES_MAX: usize = 16;
+
 /// Most barred routes. Flows change routes at most each 5 s, so a minute has twelve of a flow.
 const BARRED_ROUTES_MAX: usize = 256;
 
@@ -33,6 +39,8 @@ const RECORDS_MAX: usize = crate::relay_delays::ROUTE_RELAYS_MAX;
 #[derive(Clone, Debug, Default)]
 pub struct RouteTrust {
     barred: VecDeque<(Route, Time)>,
+    /// Routes that were as fast as planned, with the time of the last success.
+    proven: VecDeque<(Route, Time)>,
     relays: BTreeMap<RelayId, Record>,
 }
 
@@ -53,7 +61,8 @@ impl RouteTrust {
         Self::default()
     }
 
-    /// True if neither the route nor one of its relays failed recently.
+    /// True if neither the route nor one of its relays failed recently. The ends measure the delays
+    /// of a route over a single relay themselves, so only its own failures count.
     #[must_use]
     pub fn permits(&self, route: &Route, now: Time) -> bool {
         let is_barred = |relay: &RelayId| {
@@ -62,52 +71,50 @@ impl RouteTrust {
         };
         let is_recent = |at: Time| now.saturating_since(at) < ROUTE_BARRED_FOR;
         !self.barred.iter().any(|(barred, at)| barred == route && is_recent(*at))
-            && !route.relays().iter().any(is_barred)
+            && !reporting(route).iter().any(is_barred)
+    }
+
+    /// True if the route was as fast as planned when it was last used, in the last ten minutes.
+    #[must_use]
+    pub fn is_proven(&self, route: &Route, now: Time) -> bool {
+        let is_recent = |at: Time| now.saturating_since(at) < PROVEN_FOR;
+        self.proven.iter().any(|(proven, at)| proven == route && is_recent(*at))
     }
 
     /// Records that the route delivers nothing, or was slower than planned.
     ///
-    /// The route is barred for a minute, and so is the relay that is most likely to blame: that
-    /// with the most failed routes since its last successful one. Of equal ones it is that in the
-    /// middle, then the last. Each further failure of the relay doubles the time. Relays of a
-    /// recent successful route are not to blame.
+    /// The route is barred for a minute. So are its relays, except those of a recent successful
+    /// route: one in the middle for twice as long, because its two hops are more likely to be
+    /// misreported. Each further failure of a relay doubles its time. So the next routes use other
+    /// relays, and those that are right are used again before those that are not.
     pub fn on_failure(&mut self, route: &Route, now: Time) {
         self.bar(route, now);
-        let is_cleared =
-            |record: &Record| record.succeeded_at.is_some_and(|at| now.saturating_since(at) < CLEARED_FOR);
-        let relays = route.relays();
-        let mut blamed: Option<RelayId> = None;
-        for relay in relays.iter().skip(1).chain(relays.first()) {
+        let relays = reporting(route);
+        for (index, relay) in relays.iter().enumerate() {
             self.forget_if_full(now);
             let record = self.relays.entry(*relay).or_default();
-            if is_cleared(record) {
+            if record.succeeded_at.is_some_and(|at| now.saturating_since(at) < CLEARED_FOR) {
                 continue;
             }
+            let is_end = index == 0 || index + 1 == relays.len();
+            let doublings = record.failures.min(6) + u32::from(!is_end);
+            let barred_for = (ROUTE_BARRED_FOR * (1 << doublings)).min(RELAY_BARRED_MAX);
+            record.barred_until = now.checked_add(barred_for).max(record.barred_until);
             record.failures = record.failures.saturating_add(1);
-            let failures = record.failures;
-            let most = blamed.and_then(|blamed| self.relays.get(&blamed));
-            if most.is_none_or(|most| failures > most.failures) {
-                blamed = Some(*relay);
-            }
-        }
-        if let Some(record) = blamed.and_then(|relay| self.relays.get_mut(&relay)) {
-            let doubled = ROUTE_BARRED_FOR * (1_u64 << (record.failures - 1).min(6));
-            record.barred_until = now.checked_add(doubled.min(RELAY_BARRED_MAX));
         }
     }
 
     /// Bars the route for a minute from now on, because a flow leaves it after a failure.
     pub(crate) fn bar(&mut self, route: &Route, now: Time) {
-        self.barred.retain(|(barred, _)| barred != route);
-        if self.barred.len() >= BARRED_ROUTES_MAX {
-            self.barred.pop_front();
-        }
-        self.barred.push_back((*route, now));
+        self.proven.retain(|(proven, _)| proven != route);
+        replace(&mut self.barred, BARRED_ROUTES_MAX, (*route, now));
     }
 
-    /// Records that the route is as fast as planned, which clears its relays.
+    /// Records that the route is as fast as planned, which clears its relays. A route over a single
+    /// relay shows nothing of the delays between relays.
     pub fn on_success(&mut self, route: &Route, now: Time) {
-        for relay in route.relays() {
+        replace(&mut self.proven, PROVEN_ROUTES_MAX, (*route, now));
+        for relay in reporting(route) {
             self.forget_if_full(now);
             let record = Record { succeeded_at: Some(now), ..Record::default() };
             self.relays.insert(*relay, record);
@@ -125,6 +132,20 @@ impl RouteTrust {
             self.relays.clear();
         }
     }
+}
+
+/// Replaces the entry of a route, or adds one in place of the oldest.
+fn replace(routes: &mut VecDeque<(Route, Time)>, most: usize, entry: (Route, Time)) {
+    routes.retain(|(route, _)| *route != entry.0);
+    if routes.len() >= most {
+        routes.pop_front();
+    }
+    routes.push_back(entry);
+}
+
+/// Returns the relays whose reports the plan of a route depends on: none of a single one.
+fn reporting(route: &Route) -> &[RelayId] {
+    if route.relays().len() > 1 { route.relays() } else { &[] }
 }
 
 #[cfg(test)]
@@ -153,46 +174,56 @@ mod tests {
     }
 
     #[test]
-    fn the_relay_in_the_middle_is_to_blame_unless_another_route_clears_it() {
+    fn the_relays_of_a_failed_route_are_barred_those_in_the_middle_longer() {
         let mut trust = RouteTrust::new();
         trust.on_failure(&route(&[1, 7, 2]), second(1));
-        assert!(!trust.permits(&route(&[3, 7]), second(60)));
-        assert!(trust.permits(&route(&[3, 7]), second(61)));
-        assert!(trust.permits(&route(&[1, 2]), second(2)));
-        let mut trust = RouteTrust::new();
-        trust.on_success(&route(&[7, 3]), second(0));
-        trust.on_failure(&route(&[1, 7, 2]), second(1));
-        assert!(trust.permits(&route(&[3, 7]), second(2)));
-        assert!(!trust.permits(&route(&[1, 2]), second(2)), "the last");
+        for relay in [1, 2] {
+            assert!(!trust.permits(&route(&[relay, 3]), second(60)));
+            assert!(trust.permits(&route(&[relay, 3]), second(61)));
+        }
+        assert!(!trust.permits(&route(&[3, 7]), second(120)));
+        assert!(trust.permits(&route(&[3, 7]), second(121)));
     }
 
     #[test]
-    fn of_several_failed_routes_the_common_relay_is_to_blame() {
+    fn relays_of_a_successful_route_are_not_to_blame() {
         let mut trust = RouteTrust::new();
-        trust.on_failure(&route(&[7, 2]), second(1));
-        assert!(trust.permits(&route(&[7, 3]), second(2)), "the last one is to blame first");
-        trust.on_failure(&route(&[7, 3]), second(2));
-        assert!(!trust.permits(&route(&[7, 4]), second(121)));
-        assert!(trust.permits(&route(&[7, 4]), second(122)), "its second failure");
-        assert!(trust.permits(&route(&[1, 3]), second(2)));
+        trust.on_success(&route(&[1, 2]), second(0));
+        trust.on_failure(&route(&[1, 7, 2]), second(1));
+        assert!(trust.permits(&route(&[1, 2]), second(2)));
+        assert!(!trust.permits(&route(&[1, 7]), second(2)));
+        trust.on_success(&route(&[7, 2]), second(3));
+        assert!(trust.permits(&route(&[1, 7]), second(4)), "cleared later");
+        assert!(!trust.permits(&route(&[1, 7, 2]), second(4)), "the route is barred nevertheless");
     }
 
     #[test]
     fn each_further_failure_doubles_the_time_up_to_an_hour() {
         let mut trust = RouteTrust::new();
         let (mut now, mut waits) = (second(0), Vec::new());
-        for _ in 0..9 {
-            trust.on_failure(&route(&[7]), now);
-            let barred =
-                (0..5_000).find(|wait| trust.permits(&route(&[7]), now + Duration::from_secs(*wait)));
-            waits.push(barred.expect("no relay is barred for ever"));
+        for attempt in 0..9 {
+            trust.on_failure(&route(&[7, 10 + attempt]), now);
+            let is_permitted = |wait: &u64| trust.permits(&route(&[7, 99]), now + Duration::from_secs(*wait));
+            waits.push((0..5_000).find(is_permitted).expect("no relay is barred for ever"));
             now += Duration::from_secs(waits[waits.len() - 1]);
         }
         assert_eq!(waits, [60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 3_600]);
-        trust.on_success(&route(&[7]), now);
+        trust.on_success(&route(&[6, 7]), now);
         now += CLEARED_FOR;
-        trust.on_failure(&route(&[7]), now);
-        assert!(trust.permits(&route(&[7]), now + ROUTE_BARRED_FOR), "a success counts from the start");
+        trust.on_failure(&route(&[7, 2]), now);
+        assert!(trust.permits(&route(&[7, 99]), now + ROUTE_BARRED_FOR), "a success counts from the start");
+    }
+
+    #[test]
+    fn a_single_relay_is_used_whatever_it_reports() {
+        let mut trust = RouteTrust::new();
+        trust.on_failure(&route(&[1, 7, 2]), second(1));
+        assert!(trust.permits(&route(&[7]), second(2)));
+        trust.on_success(&route(&[7]), second(2));
+        assert!(!trust.permits(&route(&[7, 3]), second(2)), "it shows nothing of its reports");
+        trust.on_failure(&route(&[7]), second(3));
+        assert!(!trust.permits(&route(&[7]), second(62)));
+        assert!(trust.permits(&route(&[7]), second(63)));
     }
 
     #[test]
@@ -200,8 +231,9 @@ mod tests {
         let mut trust = RouteTrust::new();
         for number in 0..3_000 {
             trust.on_failure(&route(&[number, number + 1, number + 2]), second(1));
-            trust.on_success(&route(&[number + 10_000]), second(1));
+            trust.on_success(&route(&[number + 10_000, number + 20_000]), second(1));
             assert!(trust.relays.len() <= RECORDS_MAX && trust.barred.len() <= BARRED_ROUTES_MAX);
+            assert!(trust.proven.len() <= PROVEN_ROUTES_MAX);
         }
     }
 }
