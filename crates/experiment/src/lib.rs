@@ -17,7 +17,7 @@
 //! | `experiment` | validated experiments and their options |
 //! | `findings` | measures and samples of one run |
 //! | `flows` | study of flows: losses, repairs, times, costs |
-//! | `model` | studies computed from tables: feasibility and cost |
+//! | `model` | studies computed from tables: feasibility, cost and routes |
 //! | `on_path` | codes and retransmissions on the direct path, for comparison |
 //! | `raw` | settings of experiments, as in the file |
 //! | `report` | HTML page, terminal table, plots as SVG |

@@ -71,12 +71,14 @@ pub(crate) enum StudySetting {
     Feasibility,
     /// Model: costs of every service between regions worldwide.
     Cost,
+    /// Model: routes over up to three relays between endpoints worldwide, and flows that use them.
+    Routes,
 }
 
 impl StudySetting {
     /// True if it is computed from tables, without a scenario.
     pub(crate) const fn is_model(self) -> bool {
-        matches!(self, Self::Feasibility | Self::Cost)
+        matches!(self, Self::Feasibility | Self::Cost | Self::Routes)
     }
 }
 

@@ -66,7 +66,11 @@ impl Experiment {
         match self.settings.study {
             StudySetting::OnPath => on_path::compare(&outcome.records, &mut findings),
             StudySetting::Timers => timers::compare(&outcome.records, &mut findings),
-            StudySetting::Flows | StudySetting::Classes | StudySetting::Feasibility | StudySetting::Cost => {}
+            StudySetting::Flows
+            | StudySetting::Classes
+            | StudySetting::Feasibility
+            | StudySetting::Cost
+            | StudySetting::Routes => {}
         }
         Ok(Finding(RunResult::Run(findings)))
     }
@@ -79,6 +83,7 @@ impl Experiment {
             }
             StudySetting::Feasibility => model::feasibility(&self.seeds, &self.data),
             StudySetting::Cost => model::cost(&self.data),
+            StudySetting::Routes => model::routes(&self.seeds, &self.data),
         }
     }
 

@@ -10,11 +10,17 @@ use byway_experiment::{Experiment, Options, Results, Row};
 
 const FEASIBILITY: &str = include_str!("../../../experiments/rec-feasibility.toml");
 const COST: &str = include_str!("../../../experiments/rec-cost.toml");
+const ROUTES: &str = include_str!("../../../experiments/sel-routes.toml");
 
 /// Dataset file made by a test.
 type File<'a> = (&'a str, &'a str);
 
 fn results(experiment: &str, data: Option<&[File<'_>]>) -> Result<Results, String> {
+    let options = Options { data: data.map(|_| PathBuf::from("data")), ..Options::default() };
+    results_with(experiment, data, &options)
+}
+
+fn results_with(experiment: &str, data: Option<&[File<'_>]>, options: &Options) -> Result<Results, String> {
     let read = |file: &Path| match file.strip_prefix("data") {
         Err(_) => Ok(experiment.to_owned()),
         Ok(file) => {
@@ -22,8 +28,7 @@ fn results(experiment: &str, data: Option<&[File<'_>]>) -> Result<Results, Strin
             found.map(|(_, text)| (*text).to_owned()).ok_or(io::Error::from(io::ErrorKind::NotFound))
         }
     };
-    let options = Options { data: data.map(|_| PathBuf::from("data")), ..Options::default() };
-    let experiment = Experiment::read(Path::new("experiment.toml"), &options, &read);
+    let experiment = Experiment::read(Path::new("experiment.toml"), options, &read);
     let experiment = experiment.map_err(|problem| problem.to_string())?;
     let finding = experiment.run(0, &mut |_| ControlFlow::Continue(()));
     Ok(experiment.results(vec![finding.expect("a model has nothing to build")]))
@@ -98,6 +103,25 @@ fn costs_are_those_that_were_published() {
     let pairs = found.tables.iter().find(|table| table.title.starts_with("Every pair"));
     assert_eq!(pairs.map(|table| table.rows.len()), Some(132));
     assert_eq!(results(COST, None).expect("the experiment is right"), found);
+}
+
+#[test]
+fn routes_are_as_fast_as_the_best_and_slow_paths_are_left() {
+    let files = [(
+        "latency/interdc_rtt_2022.csv",
+        "src,src_tier,dst,dst_tier,rtt_min_ms\na,P,b,P,300\na,P,c,P,100\nb,P,c,P,100\n",
+    )];
+    let options = Options { seeds: Some(vec![31]), data: Some(PathBuf::from("data")), ..Options::default() };
+    let found = results_with(ROUTES, Some(&files), &options).expect("the dataset is right");
+    assert_eq!(missed(&found), Vec::<&str>::new());
+    check(&found, "planned routes within 2 % of the best, area with the fewest", 1.0, Some(true));
+    check(&found, "pairs over 50 ms that gain 10 ms, built-in tables", 0.35, None);
+    assert!(found.rows.iter().all(|row| row.measured.is_some()));
+    let areas = found.tables.iter().find(|table| table.title.starts_with("Routes by area"));
+    let regions = areas.and_then(|table| table.rows.iter().find(|row| row[0] == "cloud regions"));
+    let expected = ["cloud regions", "3", "33.3 %", "100.0 %", "0.0 %"];
+    assert_eq!(regions.map(|row| &row[..5]), Some(&expected.map(str::to_owned)[..]));
+    assert!(found.notes.iter().any(|note| note.contains("planetlab490_median_rtt_ms.csv not used")));
 }
 
 #[test]

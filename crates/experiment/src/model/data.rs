@@ -32,6 +32,10 @@ const CITY_COORDINATES: Dataset = Dataset {
     file: "latency/wondernetwork_cities.csv",
     adds: "the continents of these cities (WonderNetwork, 2018)",
 };
+const HOST_DELAYS: Dataset = Dataset {
+    file: "latency/planetlab490_median_rtt_ms.csv",
+    adds: "delays between 490 hosts (Zhu and others, IEEE/ACM ToN 25, 2017)",
+};
 const EGRESS_PAIRS: Dataset = Dataset {
     file: "prices/allcloud_egress_pairs_2023-02.csv",
     adds: "prices between all regions of three clouds (skyplane-project/skyplane, 2023)",
@@ -51,6 +55,7 @@ pub(crate) struct Data {
     pub(crate) regions: Option<DelayTable>,
     pub(crate) cities: Option<DelayTable>,
     pub(crate) coordinates: Option<Vec<City>>,
+    pub(crate) hosts: Option<DelayTable>,
     pub(crate) pairs: Option<PairPrices>,
     pub(crate) aws: Option<PairPrices>,
     pub(crate) google: Option<BTreeMap<(String, String), Tariff>>,
@@ -76,6 +81,14 @@ impl Data {
                 let cities = reader.table(CITY_DELAYS, city_delays, DelayTable::is_empty)?;
                 let coordinates = reader.table(CITY_COORDINATES, city_positions, Vec::is_empty)?;
                 (data.regions, data.cities, data.coordinates) = (regions, cities, coordinates);
+            }
+            StudySetting::Routes => {
+                let regions = reader.table(REGION_DELAYS, region_delays, DelayTable::is_empty)?;
+                let cities = reader.table(CITY_DELAYS, city_delays, DelayTable::is_empty)?;
+                let coordinates = reader.table(CITY_COORDINATES, city_positions, Vec::is_empty)?;
+                let hosts = reader.table(HOST_DELAYS, city_delays, DelayTable::is_empty)?;
+                (data.regions, data.cities, data.coordinates) = (regions, cities, coordinates);
+                data.hosts = hosts;
             }
             StudySetting::Cost => {
                 let pairs = reader.table(EGRESS_PAIRS, egress_pairs, BTreeMap::is_empty)?;

@@ -18,6 +18,12 @@ pub(super) fn built_in() -> World {
 /// Returns the environment of the public tables on the published continents; `None` unless all
 /// three tables exist.
 pub(super) fn public(data: &Data) -> Option<World> {
+    public_everywhere(data).map(published_continents)
+}
+
+/// Returns the environment of the public tables on all continents; `None` unless all three tables
+/// exist.
+pub(super) fn public_everywhere(data: &Data) -> Option<World> {
     let (between_regions, between_cities) = (data.regions.clone()?, data.cities.clone()?);
     let cities = data.coordinates.clone()?;
     let table = Table::parse("region_cities.csv", include_str!("region_cities.csv"));
@@ -27,7 +33,7 @@ pub(super) fn public(data: &Data) -> Option<World> {
         Some(region(row.text("region").ok()?, city))
     });
     let regions = regions.collect();
-    Some(published_continents(World { regions, cities, between_regions, between_cities }))
+    Some(World { regions, cities, between_regions, between_cities })
 }
 
 /// Returns the environment with the relays of one provider only.

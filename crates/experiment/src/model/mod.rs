@@ -12,10 +12,13 @@ mod environments;
 mod explain;
 mod feasibility;
 mod markets;
+mod route_flows;
+mod routes;
 
 pub(crate) use cost::cost;
 pub(crate) use data::Data;
 pub(crate) use feasibility::feasibility;
+pub(crate) use routes::routes;
 
 /// Results of a model: findings, tables and plots.
 #[derive(Clone, Debug, Default, PartialEq)]
