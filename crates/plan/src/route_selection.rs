@@ -541,6 +541,20 @@ mod tests {
     }
 
     #[test]
+    fn after_a_route_that_missed_its_plan_the_proven_one_is_used_again() {
+        let mut harness = Harness::new(|_| Some(120), vec![trace(&[1], 60, |_| Some(60))]);
+        harness.run_until(50);
+        harness.routes.extend([trace(&[2], 20, |_| Some(130)), trace(&[3], 25, |_| Some(130))]);
+        harness.run_until(88);
+        let routes: Vec<_> = harness.changes.iter().filter_map(|(_, to)| to.route).collect();
+        assert_eq!(
+            routes.iter().map(|to| to.route).collect::<Vec<_>>(),
+            [1, 2, 1].map(|relay| route(&[relay]))
+        );
+        assert_eq!(harness.delayed, 0);
+    }
+
+    #[test]
     fn a_relay_that_misreports_its_delays_attracts_a_flow_seldom() {
         // Relay 9 reports that it reaches everyone at once; through it, all routes need 200 ms.
         let mut routes = vec![trace(&[1, 2], 60, |_| Some(61))];
