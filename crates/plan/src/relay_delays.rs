@@ -153,7 +153,8 @@ fn least_sums(delays: &[i32], panel: &[[i32; COLUMNS]]) -> [i32; COLUMNS] {
     let mut least = [UNREACHABLE; COLUMNS];
     for (delay, onward) in delays.iter().zip(panel) {
         for (least, onward) in least.iter_mut().zip(onward) {
-            *least = (*least).min(*delay + *onward);
+            // Two delays of at most 2^28 do not overflow, and a check would prevent vector code.
+            *least = (*least).min(delay.wrapping_add(*onward));
         }
     }
     least
