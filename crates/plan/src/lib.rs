@@ -48,6 +48,8 @@
 //! - [`Selector`] chooses again while the flow runs, and changes the service seldom.
 //! - [`RouteTable`] plans routes over up to three relays, where the direct path is too slow; a
 //!   [`RouteSelector`] changes a flow's path while it runs.
+//! - [`PriceSheet`] has the prices of one relay as its provider bills them, and returns the
+//!   [`Bill`] for a month's usage.
 //! - [`PriceList`] has prices by region: of hyperscale clouds, at a flat rate, with a quota, or
 //!   from public tables.
 //! - [`World`] has the regions, cities and delays of this crate; [`datasets`] reads larger tables.
@@ -57,17 +59,21 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `bill` | bill of a relay for a month |
 //! | `choice` | choice of a service |
 //! | `cost` | cost of a service for a flow |
 //! | `cost_table` | costs between all regions of a price list |
+//! | `currency` | currencies of prices |
 //! | [`datasets`] | readers of larger public tables |
 //! | `delay` | delivery times |
 //! | `feasibility` | study of delays between endpoints |
 //! | `flow` | traffic of a flow |
 //! | `last_mile` | delays of endpoints to their nearest relay |
 //! | `locations` | regions, cities and the delays among them |
+//! | `month` | calendar months and five-minute samples |
 //! | `price` | prices and tariffs |
 //! | `price_list` | prices of a market by region |
+//! | `price_sheet` | prices of one relay |
 //! | `random` | pseudo-random numbers |
 //! | `relay_delays` | delays of relays to each other |
 //! | `route` | routes over up to three relays |
@@ -87,17 +93,21 @@
 
 extern crate alloc;
 
+mod bill;
 mod choice;
 mod cost;
 mod cost_table;
+mod currency;
 pub mod datasets;
 mod delay;
 mod feasibility;
 mod flow;
 mod last_mile;
 mod locations;
+mod month;
 mod price;
 mod price_list;
+mod price_sheet;
 mod random;
 mod relay_delays;
 mod route;
@@ -106,18 +116,21 @@ mod route_trust;
 mod selection;
 mod table;
 
+pub use bill::{Bill, BillItem, DailyPrices, MonthUsage, UsageTotals};
 pub use choice::{Candidate, Choice, Criteria, Reason, Rejection, choose};
 pub use cost::{
     CODING_COMPUTE_RATIO, Cost, EndpointCost, FLOWS_PER_THREAD, Prices, RelayCost, RelayPrices, break_even,
     cost,
 };
 pub use cost_table::{CostRow, LOSS_RATES, Threshold, cost_table, thresholds};
+pub use currency::{Currency, UnknownCurrency};
 pub use delay::Delays;
 pub use feasibility::{FeasibilitySetup, PathDelays, StudyPath, feasibility, quantile};
 pub use flow::{FlowTerms, HOUR, IP_AND_UDP_BYTES, MessageOverhead, NACK_BYTES, REQUEST_BYTES, Traffic};
 pub use last_mile::LastMile;
 pub use locations::{City, DelayTable, Position, Region, SAME_CITY_DELAY, World, cities, regions};
-pub use price::{GIGABYTE, MONTH, PricePerGigabyte, Tariff, Tier};
+pub use month::{Month, SAMPLE_SECONDS, SAMPLES_OF_MONTH_MAX};
+pub use price::{GIGABYTE, MONTH, PricePerGigabyte, Tariff, Tier, TierError, TierRange};
 pub use price_list::{PriceList, RegionPrices};
 pub use relay_delays::{ROUTE_RELAYS_MAX, RelayDelays, TooManyRelaysError};
 pub use route::{
@@ -129,6 +142,7 @@ pub use route_selection::{
     RouteSelector,
 };
 pub use route_trust::{ROUTE_BARRED_FOR, RouteTrust};
+pub use price_sheet::{Destination, DestinationPrice, MarginalPrices, PriceSheet, PriceSheetError};
 pub use selection::{
     CHANGE_INTERVAL, DOWNGRADE_AFTER, FAILED_FOR, Observation, Selection, Selector, UPGRADE_REMEMBERED,
 };

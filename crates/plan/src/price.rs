@@ -1,10 +1,13 @@
 //! Prices of relays' bytes: prices per gigabyte, and tariffs.
 
-use alloc::vec;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::fmt;
 
 use byway_units::{Bytes, Duration, Money, Rate};
+use thiserror::Error;
 
 /// Gigabyte as in prices: 10^9 bytes.
 pub const GIGABYTE: Bytes = Bytes::new(1_000_000_000);
@@ -74,7 +77,7 @@ pub struct Tier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tariff {
     /// Price by volume, in tiers of rising volume; below the first, bytes are free. One tier from 0
-    /// is a fixed price.
+    /// is a fixed price, one from an included volume a quota.
     PerGigabyte(Vec<Tier>),
     /// A port without a volume limit. The machine's price includes the first port; each further
     /// port has this price.
@@ -89,13 +92,31 @@ pub enum Tariff {
         /// Price of one megabit per second for a month.
         per_month: Money,
     },
-    /// A volume that is included in the machine's price, and a price beyond it.
-    Quota {
-        /// Volume of a month that the machine's price includes.
-        included: Bytes,
-        /// Price of bytes that exceed the volume.
-        beyond: PricePerGigabyte,
-    },
+}
+
+/// Step of a price as a provider states it, with its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TierRange {
+    /// Volume of a month from which on the price is valid; `None` for the end of the step before,
+    /// or 0.
+    pub from: Option<Bytes>,
+    /// Volume of a month up to which the price is valid; `None` for the begin of the next step, or
+    /// any volume.
+    pub to: Option<Bytes>,
+    /// Price of the bytes between the two.
+    pub price: PricePerGigabyte,
+}
+
+/// Reason why steps of a price are no tariff.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct TierError {
+    /// Index of the step; `None` if there are none.
+    pub index: Option<usize>,
+    /// Key of the step with the wrong value: `from`, `to` or `price`.
+    pub key: &'static str,
+    /// Problem, with the remedy.
+    pub message: String,
 }
 
 impl Tariff {
@@ -103,6 +124,63 @@ impl Tariff {
     #[must_use]
     pub fn fixed(price: PricePerGigabyte) -> Self {
         Self::PerGigabyte(vec![Tier { from: Bytes::ZERO, price }])
+    }
+
+    /// Returns a tariff with a free volume in each month, and a price beyond it.
+    #[must_use]
+    pub fn quota(included: Bytes, beyond: PricePerGigabyte) -> Self {
+        Self::PerGigabyte(vec![Tier { from: included, price: beyond }])
+    }
+
+    /// Returns the tariff of these steps, if the first `included` bytes of a month are free. The
+    /// steps count from 0, with the free bytes.
+    ///
+    /// # Errors
+    /// If there is no step, a price is negative, or the steps leave a gap, overlap or end.
+    pub fn from_ranges(ranges: &[TierRange], included: Bytes) -> Result<Self, TierError> {
+        if ranges.is_empty() {
+            return Err(TierError {
+                index: None,
+                key: "price",
+                message: "no tier: state a price".to_owned(),
+            });
+        }
+        let mut tiers: Vec<Tier> = Vec::with_capacity(ranges.len());
+        let mut end = Some(Bytes::ZERO);
+        for (index, range) in ranges.iter().enumerate() {
+            let error = |key, message| Err(TierError { index: Some(index), key, message });
+            if range.price.money() < Money::ZERO {
+                return error("price", "negative price: set 0 or more".to_owned());
+            }
+            let Some(from) = range.from.or(end) else {
+                return error(
+                    "from",
+                    "begin of the tier unknown: set `from`, or `to` of the one before".to_owned(),
+                );
+            };
+            match end {
+                Some(end) if from > end => {
+                    return error("from", format!("no price from {end} to {from}: set `from` to {end}"));
+                }
+                Some(end) if from < end => {
+                    return error("from", format!("overlap: the tier before ends at {end}; begin there"));
+                }
+                _ => {}
+            }
+            if tiers.last().is_some_and(|before| from <= before.from) {
+                return error("from", "overlap: not above the begin of the tier before; raise it".to_owned());
+            }
+            if range.to.is_some_and(|to| to <= from) {
+                return error("to", format!("empty tier: set `to` above {from}"));
+            }
+            tiers.push(Tier { from, price: range.price });
+            end = range.to;
+        }
+        if let Some(end) = end {
+            let message = format!("no price beyond {end}: delete `to` of the last tier, or add a tier");
+            return Err(TierError { index: Some(ranges.len() - 1), key: "to", message });
+        }
+        Ok(Self::PerGigabyte(beyond(&tiers, included)))
     }
 
     /// Returns the cost of `more` bytes on a month's bill if `sent` bytes have left the machine
@@ -128,10 +206,6 @@ impl Tariff {
                 let megabit_bytes = Rate::from_megabits_per_second(1) * MONTH;
                 PricePerGigabyte::mean(*per_month, megabit_bytes).of(more)
             }
-            Self::Quota { included, beyond } => {
-                let free = included.saturating_sub(sent);
-                beyond.of(more.saturating_sub(free))
-            }
         }
     }
 
@@ -143,13 +217,28 @@ impl Tariff {
     }
 }
 
+/// Returns the tiers beyond a free volume.
+fn beyond(tiers: &[Tier], included: Bytes) -> Vec<Tier> {
+    let at = tiers.iter().rposition(|tier| tier.from <= included).unwrap_or(0);
+    let mut tiers = tiers[at..].to_vec();
+    if let Some(first) = tiers.first_mut() {
+        first.from = first.from.max(included);
+    }
+    tiers
+}
+
+/// Returns the bytes of a month's volume in each tier, with the tier's price.
+pub(crate) fn bytes_in_tiers(
+    tiers: &[Tier],
+    volume: Bytes,
+) -> impl Iterator<Item = (Bytes, PricePerGigabyte)> + '_ {
+    let ends = tiers.iter().skip(1).map(|tier| tier.from).chain([Bytes::MAX]);
+    tiers.iter().zip(ends).map(move |(tier, end)| (volume.min(end).saturating_sub(tier.from), tier.price))
+}
+
 /// Returns the bill for a month with this volume.
 fn volume_price(tiers: &[Tier], volume: Bytes) -> Money {
-    let ends = tiers.iter().skip(1).map(|tier| tier.from).chain([Bytes::MAX]);
-    let bills = tiers.iter().zip(ends).map(|(tier, end)| {
-        let in_tier = volume.min(end).saturating_sub(tier.from);
-        tier.price.of(in_tier)
-    });
+    let bills = bytes_in_tiers(tiers, volume).map(|(bytes, price)| price.of(bytes));
     bills.fold(Money::ZERO, Money::saturating_add)
 }
 
@@ -204,10 +293,44 @@ mod tests {
 
     #[test]
     fn a_quota_is_free_until_it_is_used() {
-        let tariff = Tariff::Quota { included: gigabytes(1_000), beyond: cents(1) };
+        let tariff = Tariff::quota(gigabytes(1_000), cents(1));
         assert_eq!(tariff.marginal(gigabytes(999)), PricePerGigabyte::FREE);
         assert_eq!(tariff.marginal(gigabytes(1_000)), cents(1));
         assert_eq!(tariff.added(gigabytes(999), gigabytes(3)), Money::from_cents(2));
+    }
+
+    fn range(from: Option<u64>, to: Option<u64>, price: i64) -> TierRange {
+        TierRange { from: from.map(gigabytes), to: to.map(gigabytes), price: cents(price) }
+    }
+
+    #[test]
+    fn steps_without_gaps_are_a_tariff_and_included_bytes_are_free() {
+        let ranges = [range(None, Some(100), 9), range(None, None, 8), range(Some(500), None, 7)];
+        let tier = |from, price| Tier { from: gigabytes(from), price: cents(price) };
+        let tariff = |included| Tariff::from_ranges(&ranges, gigabytes(included));
+        assert_eq!(tariff(0), Ok(Tariff::PerGigabyte(vec![tier(0, 9), tier(100, 8), tier(500, 7)])));
+        assert_eq!(tariff(40), Ok(Tariff::PerGigabyte(vec![tier(40, 9), tier(100, 8), tier(500, 7)])));
+        assert_eq!(tariff(100), Ok(Tariff::PerGigabyte(vec![tier(100, 8), tier(500, 7)])));
+        assert_eq!(tariff(600), Ok(Tariff::PerGigabyte(vec![tier(600, 7)])));
+    }
+
+    #[test]
+    fn steps_with_gaps_overlaps_ends_and_negative_prices_are_refused_by_name() {
+        for (ranges, index, key, problem) in [
+            (vec![], None, "price", "no tier"),
+            (vec![range(None, None, -9)], Some(0), "price", "negative price"),
+            (vec![range(Some(1), None, 9)], Some(0), "from", "no price from 0 B to 1 GB"),
+            (vec![range(None, Some(10), 9), range(Some(20), None, 8)], Some(1), "from", "no price from"),
+            (vec![range(None, Some(10), 9), range(Some(5), None, 8)], Some(1), "from", "overlap"),
+            (vec![range(None, None, 9), range(Some(0), None, 8)], Some(1), "from", "overlap"),
+            (vec![range(None, None, 9), range(None, None, 8)], Some(1), "from", "unknown"),
+            (vec![range(None, Some(0), 9)], Some(0), "to", "empty tier"),
+            (vec![range(None, Some(10), 9)], Some(0), "to", "no price beyond 10 GB"),
+        ] {
+            let error = Tariff::from_ranges(&ranges, Bytes::ZERO).expect_err(problem);
+            assert_eq!((error.index, error.key), (index, key), "{problem}");
+            assert!(error.message.contains(problem), "{}", error.message);
+        }
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl PriceList {
     #[must_use]
     pub fn quota(world: &World) -> Self {
         let beyond = PricePerGigabyte::new(Money::from_nanodollars(1_163_700));
-        let tariff = Tariff::Quota { included: Bytes::new(20 << 40), beyond };
+        let tariff = Tariff::quota(Bytes::new(20 << 40), beyond);
         Self::everywhere("quota", world, &tariff, Money::from_cents(755))
     }
 
