@@ -16,20 +16,26 @@
 //! | module | subject |
 //! |---|---|
 //! | `administration` | tokens, members, pairs and status, for administrators |
+//! | `cost` | costs of flows and relays |
 //! | `error` | errors of the controller |
+//! | `explanation` | explanations of a flow's service |
 //! | `join` | joining a network |
 //! | `map` | a node's view of its network |
 //! | `membership` | maps, updates and pairings, for members |
 //! | `name` | valid names |
+//! | `prices` | prices of relays, as maps carry them |
 //! | `reload` | answers to a reload of settings |
 //! | `status` | status of agents and relays |
 
 mod administration;
+mod cost;
 mod error;
+mod explanation;
 mod join;
 mod map;
 mod membership;
 mod name;
+mod prices;
 mod reload;
 mod status;
 
@@ -37,11 +43,19 @@ pub use administration::{
     AgentName, ConnectionCounts, ControllerStatus, Health, NodeEntry, NodeList, PairRequest, RequestCount,
     TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
 };
+pub use cost::{
+    AgentCost, BytesToDestination, BytesToRelay, CostTotals, FlowCost, NetworkCost, RelayBill, RelayBillItem,
+    RelayCost, RelayUsage,
+};
 pub use error::{ErrorAnswer, ErrorCode};
+pub use explanation::{
+    FlowExplanation, FlowList, FlowMeasurements, FlowSummary, ServiceChangeEntry, ServicePrediction,
+};
 pub use join::{JoinAnswer, JoinRequest, NetworkAnswer, Role};
 pub use map::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
 pub use membership::{MapQuery, PairingAnswer, PairingRequest, RoundTrip, SelfUpdate, SignedMap};
 pub use name::{NAME_BYTES_MAX, NameError, checked_name};
+pub use prices::{PriceToRelay, RelayPrices};
 pub use reload::{ChangeKind, ReloadAnswer, ReloadRefusal, SettingChange};
 pub use status::{
     AgentStatus, CaptureStatus, ControllerState, FlowDeliveries, ForwardStatus, Histogram, MappingStatus,

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::prices::RelayPrices;
+
 /// The part of the network that one node needs: its relays and peers, and the permitted flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NetworkMap {
@@ -33,6 +35,9 @@ pub struct RelayEntry {
     pub addresses: Vec<SocketAddr>,
     /// Number of shards of the relay, 1 to 256.
     pub shards: u16,
+    /// Prices of the relay's next bytes, on an agent's map; absent if they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<RelayPrices>,
 }
 
 /// Agent in a node's map.

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::cost::RelayUsage;
+
 /// Query of a node for its map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -37,6 +39,9 @@ pub struct SelfUpdate {
     /// Name of the nearby relay; empty: the one with the shortest round-trip time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
+    /// Traffic of the calendar month so far; of relays only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<RelayUsage>,
 }
 
 /// Round-trip time of a member to a relay.

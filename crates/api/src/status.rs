@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::cost::CostTotals;
+
 /// An agent's answer to `GET /v1/status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AgentStatus {
@@ -33,6 +35,10 @@ pub struct AgentStatus {
     pub totals: Vec<PeerTotals>,
     /// IP bytes of the agent, by segment of the network.
     pub bytes: SegmentBytes,
+    /// Costs of relays for the flows that the agent sends, since it started.
+    pub cost: CostTotals,
+    /// Currency of these costs, as its ISO 4217 code; absent if the prices are nominal.
+    pub currency: Option<String>,
     /// Event counters of the agent, its sessions and its sockets.
     pub counters: Vec<ReasonCount>,
     /// Datagrams that the agent dropped, by reason.

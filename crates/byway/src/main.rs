@@ -10,10 +10,12 @@
 //! | `classes` | table of the counters of links' classes |
 //! | `connections` | limits of HTTP connections to a controller or a status server |
 //! | `controller` | `byway controller`: membership, grants and maps |
+//! | `cost` | `byway cost`, and bills of relays |
 //! | `demo` | `byway demo` |
 //! | `environment` | warnings about unknown environment variables |
 //! | `exit` | exit codes and failures |
 //! | `experiment` | `byway experiment` |
+//! | `explain` | `byway explain` |
 //! | `interrupt` | Ctrl-C in commands that wait |
 //! | `lab` | `byway lab` |
 //! | `link` | `byway link`: two classes at a network device |
@@ -57,10 +59,12 @@ mod child_process;
 mod classes;
 mod connections;
 mod controller;
+mod cost;
 mod demo;
 mod environment;
 mod exit;
 mod experiment;
+mod explain;
 mod interrupt;
 mod lab;
 mod link;
@@ -124,6 +128,21 @@ enum Command {
     Protect(Box<protect::ProtectFlags>),
     /// Show a node's status.
     Status(status::StatusFlags),
+    /// Show what relays cost: bytes and bills of the month, and costs of an agent's flows.
+    ///
+    /// A relay shows its traffic of the calendar month (UTC) and, if its file has its prices, the
+    /// bill so far. A controller shows both for all relays that report to it. An agent shows, for
+    /// each flow since the agent started: bytes by segment, the cost of the relays' bytes, and what
+    /// it would be if relays forwarded every packet. If all packets took the direct path, it would
+    /// be 0.
+    Cost(cost::CostFlags),
+    /// Explain the service of a flow: all candidates, and what would change the choice.
+    ///
+    /// For every service: the predicted time from sending to delivery (median and 95th percentile,
+    /// and of a packet that the direct path loses), the share that stays lost or is late, the cost
+    /// of relays' bytes, and the bytes on the uplink and from relays. The table also names why each
+    /// other service is not chosen. Without a flow, lists the agent's flows.
+    Explain(explain::ExplainFlags),
     #[command(about = "Reload the settings of running nodes, without interrupting unchanged flows")]
     Reload(reload::ReloadFlags),
     /// Manage invitations to a network, on the controller's machine.
@@ -238,6 +257,8 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Reload(flags) => reload::run(&flags),
         Command::Status(flags) => status::run(&flags),
+        Command::Cost(flags) => cost::run(&flags),
+        Command::Explain(flags) => explain::run(&flags),
         Command::Token(command) => administration::run_token_command(command),
         Command::Node(command) => administration::run_node_command(command),
         Command::Keygen { file, json } => keygen(&file, json),

@@ -66,7 +66,8 @@ const DURATION_UNITS: &[(&str, u64)] = &[
     ("d", 86_400_000_000_000),
 ];
 
-const BYTES_UNITS: &[(&str, u64)] = &[("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
+const BYTES_UNITS: &[(&str, u64)] =
+    &[("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
 
 /// Parses a number, which may have a fraction, and one of the units. Returns the number of smallest
 /// units.
@@ -105,7 +106,7 @@ impl FromStr for BytesSetting {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let form = "a number and B, kB, MB or GB, as in \"64 kB\"";
+        let form = "a number and B, kB, MB, GB or TB, as in \"64 kB\"";
         let bytes = scaled(text.trim(), BYTES_UNITS).map(Bytes::new);
         bytes.map(Self).ok_or(QuantityError { text: text.to_owned(), what: "number of bytes", form })
     }
@@ -249,6 +250,7 @@ mod tests {
     #[test]
     fn bytes_and_shares_have_units_too() {
         assert_eq!("64 kB".parse::<BytesSetting>().map(|bytes| bytes.0.count()), Ok(64_000));
+        assert_eq!("1.5 TB".parse::<BytesSetting>().map(|bytes| bytes.0.count()), Ok(1_500_000_000_000));
         assert_eq!("0.5 %".parse::<ShareSetting>().map(|share| share.0.value()), Ok(0.005));
         assert_eq!("99.9 %".parse::<ShareSetting>().map(|share| share.0.value()), Ok(0.999));
         assert_eq!("120 %".parse::<RatioSetting>(), Ok(RatioSetting(1.2)));

@@ -66,6 +66,8 @@ pub struct Candidate {
     /// Time from sending to delivery of a packet whose direct copy is lost; `None` if the service
     /// does not deliver it, or delays are unknown.
     pub delivery: Option<Duration>,
+    /// Predicted share of all packets that are lost for good, or late.
+    pub residual: Probability,
     /// Reason for which the service is rejected; `None` for a competent one.
     pub rejected: Option<Rejection>,
 }
@@ -166,6 +168,8 @@ fn candidate(
         (false, true) => flow.loss.value(),
         (false, false) => 0.0,
     };
+    // A packet that is never repaired is not late too.
+    let residual = Probability::new(late.max(unrepaired)).unwrap_or(Probability::ONE);
     let residual_max = criteria.residual_max.value();
     let rejected = if !criteria.allowed.allow(service) {
         Some(Rejection::NotAllowed)
@@ -176,7 +180,7 @@ fn candidate(
     } else {
         None
     };
-    Candidate { cost: cost(service, flow, prices), delivery, rejected }
+    Candidate { cost: cost(service, flow, prices), delivery, residual, rejected }
 }
 
 /// True if a packet of the service that the direct path does not lose arrives by that path.
@@ -327,6 +331,17 @@ mod tests {
             (choice.service, choice.reason)
         };
         assert_eq!(choice(150), (Service::Coding, Reason::Cheapest));
+        let residual = |budget, service| {
+            let criteria = Criteria { budget: Some(ms(budget)), ..Criteria::default() };
+            let choice = choose(&call(0.01), &prices(90_000_000), Some(&delays), &criteria);
+            let known = choice.candidates.iter().find(|known| known.cost.service == service);
+            known.expect("it is a candidate").residual
+        };
+        let caching = |budget| residual(budget, Service::Caching);
+        let one_percent = Probability::new(0.01).expect("a share");
+        let expected = [Probability::ZERO, one_percent, Probability::ONE];
+        assert_eq!([200, 129, 109].map(caching), expected, "in time, repairs late, all late");
+        assert_eq!(residual(200, Service::Internet), one_percent);
         assert_eq!(choice(149), (Service::Caching, Reason::Cheapest));
         assert_eq!(choice(129), (Service::Forwarding, Reason::OnlyOneCompetent));
         assert_eq!(choice(99), (Service::Forwarding, Reason::NoneCompetent));

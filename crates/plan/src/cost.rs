@@ -170,6 +170,12 @@ pub fn cost(service: Service, flow: &FlowTerms, prices: &Prices) -> Cost {
     }
 }
 
+/// Returns the bytes that the ingress and the egress relay send in an hour of this flow.
+#[must_use]
+pub fn relay_bytes(service: Service, flow: &FlowTerms) -> [Bytes; 2] {
+    through_relays(service, &flow.traffic()).map(|through| through.outgoing)
+}
+
 /// Returns the lowest loss rate, to a millionth, from which on `other` costs less at the relays
 /// than `preferred`; `None` if there is none. It is found by bisection, because costs rise with
 /// loss, and coding's the most.

@@ -65,6 +65,7 @@
 //! | `cost_table` | costs between all regions of a price list |
 //! | `currency` | currencies of prices |
 //! | [`datasets`] | readers of larger public tables |
+//! | `decision_log` | latest evaluation and last changes of a service |
 //! | `delay` | delivery times |
 //! | `feasibility` | study of delays between endpoints |
 //! | `flow` | traffic of a flow |
@@ -74,6 +75,7 @@
 //! | `price` | prices and tariffs |
 //! | `price_list` | prices of a market by region |
 //! | `price_sheet` | prices of one relay |
+//! | `price_table` | prices of the next bytes of relays |
 //! | `random` | pseudo-random numbers |
 //! | `relay_delays` | delays of relays to each other |
 //! | `route` | routes over up to three relays |
@@ -81,6 +83,7 @@
 //! | `route_trust` | routes and relays that failed, or were slower than planned |
 //! | `selection` | selection of a flow's service while it runs |
 //! | `table` | parser of tables |
+//! | `what_if` | circumstances that would change a choice |
 //!
 //! # Assumptions
 //! Losses are independent, of packets and of flows. Relays and the paths between them lose nothing.
@@ -99,6 +102,7 @@ mod cost;
 mod cost_table;
 mod currency;
 pub mod datasets;
+mod decision_log;
 mod delay;
 mod feasibility;
 mod flow;
@@ -108,6 +112,7 @@ mod month;
 mod price;
 mod price_list;
 mod price_sheet;
+mod price_table;
 mod random;
 mod relay_delays;
 mod route;
@@ -115,15 +120,17 @@ mod route_selection;
 mod route_trust;
 mod selection;
 mod table;
+mod what_if;
 
 pub use bill::{Bill, BillItem, DailyPrices, MonthUsage, UsageTotals};
 pub use choice::{Candidate, Choice, Criteria, Reason, Rejection, choose};
 pub use cost::{
     CODING_COMPUTE_RATIO, Cost, EndpointCost, FLOWS_PER_THREAD, Prices, RelayCost, RelayPrices, break_even,
-    cost,
+    cost, relay_bytes,
 };
 pub use cost_table::{CostRow, LOSS_RATES, Threshold, cost_table, thresholds};
 pub use currency::{Currency, UnknownCurrency};
+pub use decision_log::{CHANGES_KEPT, DecisionLog, Evaluation, PriceBasis, ServiceChange};
 pub use delay::Delays;
 pub use feasibility::{FeasibilitySetup, PathDelays, StudyPath, feasibility, quantile};
 pub use flow::{FlowTerms, HOUR, IP_AND_UDP_BYTES, MessageOverhead, NACK_BYTES, REQUEST_BYTES, Traffic};
@@ -143,7 +150,9 @@ pub use route_selection::{
 };
 pub use route_trust::{ROUTE_BARRED_FOR, RouteTrust};
 pub use price_sheet::{Destination, DestinationPrice, MarginalPrices, PriceSheet, PriceSheetError};
+pub use price_table::{NextBytePrices, RelayPriceTable};
 pub use selection::{
     CHANGE_INTERVAL, DOWNGRADE_AFTER, FAILED_FOR, Observation, Selection, Selector, UPGRADE_REMEMBERED,
 };
 pub use table::{COLUMNS_MAX, ROWS_MAX, Row, Table, TableError};
+pub use what_if::{WhatIf, what_if};

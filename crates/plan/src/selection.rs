@@ -15,6 +15,7 @@ use byway_wire::{Service, Services};
 
 use crate::choice::{Choice, Criteria, Reason, choose};
 use crate::cost::{CODING_COMPUTE_RATIO, FLOWS_PER_THREAD, Prices, RelayPrices};
+use crate::decision_log::{DecisionLog, Evaluation, PriceBasis, ServiceChange};
 use crate::delay::Delays;
 use crate::flow::FlowTerms;
 use crate::price::PricePerGigabyte;
@@ -94,8 +95,11 @@ pub struct Selection {
 #[derive(Clone, Debug)]
 pub struct Selector {
     flow: FlowTerms,
-    prices: Prices,
+    prices: (Prices, PriceBasis),
     criteria: Criteria,
+    /// Service at the latest selection, and what was decided.
+    in_force: Option<Service>,
+    log: DecisionLog,
     selection: Option<Selection>,
     changed_at: Option<Time>,
     /// Cheaper service, and the time since which it has been competent.
@@ -145,8 +149,10 @@ impl Selector {
     pub const fn new(flow: FlowTerms, prices: Prices, criteria: Criteria) -> Self {
         Self {
             flow,
-            prices,
+            prices: (prices, PriceBasis::Nominal),
             criteria,
+            in_force: None,
+            log: DecisionLog::new(),
             selection: None,
             changed_at: None,
             cheaper: None,
@@ -170,6 +176,30 @@ impl Selector {
         self.selection
     }
 
+    /// Sets the prices by which services are compared from the next selection on.
+    pub const fn set_prices(&mut self, prices: Prices, basis: PriceBasis) {
+        self.prices = (prices, basis);
+    }
+
+    /// Returns the prices by which services are compared.
+    #[must_use]
+    pub const fn prices(&self) -> (&Prices, PriceBasis) {
+        (&self.prices.0, self.prices.1)
+    }
+
+    /// Returns the criteria of the choice, without regard to services that failed or that an end
+    /// does not support.
+    #[must_use]
+    pub const fn criteria(&self) -> &Criteria {
+        &self.criteria
+    }
+
+    /// Returns the latest evaluation of all services, and the last changes.
+    #[must_use]
+    pub const fn log(&self) -> &DecisionLog {
+        &self.log
+    }
+
     /// Selects the service of the flow by a new observation. `in_force` is the flow's service, and
     /// `allowed` has those that both ends support now.
     ///
@@ -182,6 +212,7 @@ impl Selector {
         now: Time,
     ) -> Option<Selection> {
         self.history.add(observation, in_force, now);
+        self.in_force = Some(in_force);
         let delays = observation.delays?;
         self.note_path(observation.path?, now);
         let is_settled = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER);
@@ -199,8 +230,11 @@ impl Selector {
         let allowed = failed.fold(allowed, |allowed, service| allowed.without(*service));
         let criteria = Criteria { allowed, ..self.criteria };
         let flow = self.flow.at_loss(self.history.loss(now));
-        let choose = |criteria: &Criteria| choose(&flow, &self.prices, Some(&delays), criteria);
-        self.decide(in_force, &choose(&criteria), &choose(&with_margin(&criteria)), now)
+        let choose = |criteria: &Criteria| choose(&flow, &self.prices.0, Some(&delays), criteria);
+        let (choice, stricter) = (choose(&criteria), choose(&with_margin(&criteria)));
+        let selection = self.decide(in_force, &choice, &stricter, now);
+        self.log.record(Evaluation { at: now, flow, choice });
+        selection
     }
 
     /// Records that the flow changes to the selected service.
@@ -213,6 +247,9 @@ impl Selector {
                 DOWNGRADE_AFTER
             };
             self.upgraded_at = Some(now);
+        }
+        if let Some(from) = self.in_force {
+            self.log.record_change(ServiceChange { at: now, from, to: to.service, reason: to.reason });
         }
         (self.selection, self.changed_at, self.cheaper) = (Some(to), Some(now), None);
     }
@@ -521,6 +558,46 @@ mod tests {
         }
         assert!(harness.changes.len() <= 2, "{:?}", harness.changes);
         assert_eq!(harness.service, Service::Caching);
+    }
+
+    #[test]
+    fn the_log_has_the_latest_evaluation_and_the_changes_with_their_reasons() {
+        let mut harness = Harness::new(195);
+        harness.run(5, 1);
+        let log = harness.selector.log();
+        let latest = log.latest().expect("it has evaluated");
+        assert_eq!((latest.at, latest.choice.service), (harness.now, Service::Retransmission));
+        assert_eq!(latest.choice.candidates.len(), Service::ALL.len());
+        assert!(latest.flow.loss >= Probability::new(0.01).expect("it is a share"));
+        let changes: Vec<_> = log.changes().map(|change| (change.from, change.to, change.reason)).collect();
+        assert_eq!(changes, [(Service::Caching, Service::Retransmission, Reason::Cheapest)]);
+    }
+
+    #[test]
+    fn prices_decide_between_services_that_are_in_time() {
+        let chosen = |outgoing: i64, sender_access: i64| {
+            let mut harness = Harness::new(110);
+            let relay = RelayPrices {
+                outgoing: PricePerGigabyte::new(Money::from_nanodollars(outgoing)),
+                ..Prices::nominal().ingress_relay
+            };
+            let sender_access = PricePerGigabyte::new(Money::from_nanodollars(sender_access));
+            let prices =
+                Prices { ingress_relay: relay, egress_relay: relay, sender_access, ..Prices::nominal() };
+            harness.selector.set_prices(prices, PriceBasis::Listed);
+            assert_eq!(harness.selector.prices(), (&prices, PriceBasis::Listed));
+            harness.run(20, 1);
+            let latest = harness.selector.log().latest().expect("it has evaluated");
+            let cost = |service| {
+                let known = latest.choice.candidates.iter().find(|known| known.cost.service == service);
+                known.expect("it is a candidate").cost.total()
+            };
+            (harness.service, cost(Service::Caching) < cost(Service::Both))
+        };
+        // Dear relays: a cached copy costs one relay, a forwarded packet two.
+        assert_eq!(chosen(90_000_000, 1_000_000), (Service::Caching, true));
+        // Relays without a price per byte: both cost the uplink only, and `both` is the faster one.
+        assert_eq!(chosen(0, 1_000_000), (Service::Both, false));
     }
 
     #[test]

@@ -41,6 +41,7 @@ impl LastReported {
             addresses: Some(candidates(&self.own, &self.listen, &seen.addresses)),
             round_trips: (!trips.is_empty()).then_some(trips),
             relay: None,
+            usage: None,
         };
         let is_known = self.last.as_ref().is_some_and(|(last_report, at)| {
             is_unchanged(last_report, &update) && now < *at + REPORT_REFRESH_INTERVAL

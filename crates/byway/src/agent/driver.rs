@@ -26,6 +26,7 @@ use super::mappings::{
 use super::network_view::{NetworkView, Observed};
 use super::notices::{Notice, receiver};
 
+use super::explanation::ExplainRequest;
 use super::segments::Segments;
 use super::settings_change::SettingsChange;
 use super::source_ids::SourceIds;
@@ -46,6 +47,8 @@ pub(super) enum AgentControl {
     Status(oneshot::Sender<AgentStatus>),
     /// Return the measurements for the controller: observed addresses, and round trips to relays.
     Observed(oneshot::Sender<Observed>),
+    /// Return the flows, or the explanation of one of them.
+    Explain(ExplainRequest),
     /// Apply new settings. If that fails, the former ones stay in force, and the error is returned.
     Reload(Box<SettingsChange>, oneshot::Sender<Result<(), String>>),
     /// Close all sessions, and end the thread.
@@ -401,6 +404,8 @@ impl AgentDriver {
             return;
         };
         let now = io.now();
+        let ended = self.cost_totals(&mapping);
+        self.segments.ended.add(&ended);
         self.agent.withdraw_offer(mapping.peer, mapping.flow);
         self.agent.close_flow(mapping.sent, now);
         self.agent.close_received_flow(mapping.received, now);
@@ -444,6 +449,7 @@ impl AgentDriver {
             self.close_mapping(id, io);
         }
         self.network_view.configure_agent(&mut self.agent, now);
+        self.update_prices();
         self.contacts.update(
             self.network_view.number(),
             self.network_view.peer_paths(),
@@ -491,6 +497,7 @@ impl Role for AgentDriver {
         // The receiver may have been dropped.
         self.started.take().map(|started| started.send(listening));
         self.network_view.configure_agent(&mut self.agent, io.now());
+        self.update_prices();
         self.contacts.update(
             self.network_view.number(),
             self.network_view.peer_paths(),
@@ -550,6 +557,7 @@ impl Role for AgentDriver {
             AgentControl::Observed(answer) => {
                 drop(answer.send(self.network_view.observed(&self.agent, io.now())));
             }
+            AgentControl::Explain(request) => self.explain(request, io),
             AgentControl::Reload(change, answer) => drop(answer.send(self.reload(*change, io))),
             AgentControl::Close => self.agent.close(io.now()),
         }

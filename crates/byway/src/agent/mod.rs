@@ -5,6 +5,10 @@ mod controller_reporter;
 mod driver;
 mod dscp;
 mod eviction;
+mod explanation;
+mod flow_costs;
+mod flow_prices;
+mod http;
 mod last_ports;
 mod limits;
 mod listeners;
@@ -41,7 +45,7 @@ use controller_reporter::LastReported;
 use driver::{AgentControl, AgentDriver};
 use last_ports::LastPorts;
 use network_view::{Families, NetworkView};
-pub(crate) use node::is_other_network;
+pub(crate) use node::merged_network;
 use node::{AgentNode, wanted_peers};
 pub(crate) use tunnel::CaptureState;
 use tunnel::TunForwarder;
@@ -124,7 +128,9 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     if let Some(device) = settings.tunnel.as_ref().and_then(|tunnel| tunnel.watched_device.clone()) {
         tokio::spawn(capture::follow_renewals(device, reload_handle.clone()));
     }
-    tokio::spawn(observe::serve(observed, node_query(handle.controls(), about), reload_handle));
+    let (query, own) =
+        (node_query(handle.controls(), about), http::router(&settings.name, handle.controls()));
+    tokio::spawn(observe::serve(observed, query, reload_handle, own));
     let (number, network) = (identity.number, identity.network());
     let peers = watch::Sender::new(wanted_peers(&settings));
     let hosts = watch::Sender::new(name_resolution::hosts(&settings));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard};
+use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayPrices, RelayShard};
 use byway_proto::agent::{Agent, FORMER_PEERS, Peer, RelayPath, RelayPeer};
 use byway_proto::conventions::ContactPeer;
 use byway_units::{AgentId, RelayId, Time};
@@ -27,6 +27,9 @@ pub(super) struct NetworkView {
     map: NetworkMap,
     /// Address families that the agent has sockets for.
     families: Families,
+    /// Prices of relays from a reload of the settings, by the relay's number. They replace those of
+    /// the map.
+    reloaded_prices: Option<BTreeMap<u32, RelayPrices>>,
 }
 
 /// Agents and relay shards near this agent that a newer map no longer lists.
@@ -59,7 +62,30 @@ impl Families {
 
 impl NetworkView {
     pub(super) fn new(number: AgentId, map: NetworkMap, families: Families) -> Self {
-        Self { number, map, families }
+        Self { number, map, families, reloaded_prices: None }
+    }
+
+    /// Replaces the prices of all relays, in a static network.
+    pub(super) fn set_prices(&mut self, prices: BTreeMap<u32, RelayPrices>) {
+        self.reloaded_prices = Some(prices);
+    }
+
+    /// Returns the currency of the relays' prices; `None` if none are known.
+    pub(super) fn currency(&self) -> Option<&str> {
+        let of_map = || self.map.relays.iter().find_map(|relay| relay.prices.as_ref());
+        let any = match &self.reloaded_prices {
+            Some(prices) => prices.values().next(),
+            None => of_map(),
+        };
+        any.map(|prices| prices.currency.as_str())
+    }
+
+    /// Returns the prices of a relay's next bytes; `None` if they are not known.
+    pub(super) fn prices(&self, relay: RelayId) -> Option<&RelayPrices> {
+        match &self.reloaded_prices {
+            Some(prices) => prices.get(&relay.number()),
+            None => self.relay(relay)?.prices.as_ref(),
+        }
     }
 
     /// Returns the agent's own number.

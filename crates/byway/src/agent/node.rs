@@ -49,8 +49,12 @@ impl Reloadable for AgentNode {
         self.generation += 1;
         let (tunnel, new_capture) = self.prepare_tunnel(&next).await?;
         let stops_capture = matches!(tunnel, TunnelChange::Stop);
-        let change =
-            SettingsChange { forwards: next.forwards.clone(), exposed: next.exposed.clone(), tunnel };
+        let change = SettingsChange {
+            forwards: next.forwards.clone(),
+            exposed: next.exposed.clone(),
+            tunnel,
+            prices: next.network_source.price_entries(),
+        };
         if let Err(failure) = self.send_reload(change).await {
             if let Some(routing_task) = new_capture {
                 routing_task.ended().await;
@@ -141,12 +145,12 @@ fn merged(old: &AgentSettings, read: AgentSettings, report: &mut ReloadReport) -
         ("agent.listen", old.listen != read.listen),
         ("agent.addresses", old.addresses != read.addresses),
         ("agent.relay", old.relay != read.relay),
-        ("[network]", is_other_network(&old.network_source, &read.network_source)),
         ("observe.listen", old.observe != read.observe),
         ("log.format", old.log.format != read.log.format),
     ] {
         report.restart(setting, differs);
     }
+    let network_source = merged_network(&old.network_source, read.network_source, report);
     let tunnel = merged_tunnel(old.tunnel.as_ref(), read.tunnel, report);
     report.list(&old.forwards, &read.forwards, |forward: &Forward| format!("forward {}", forward.listen));
     report.list(&old.exposed, &read.exposed, |exposed: &ExposedResource| format!("expose {}", exposed.name));
@@ -158,16 +162,37 @@ fn merged(old: &AgentSettings, read: AgentSettings, report: &mut ReloadReport) -
         forwards: read.forwards,
         exposed: read.exposed,
         tunnel,
+        network_source,
         log: LogSettings { level: read.log.level, ..old.log },
         ..old.clone()
     }
 }
 
-/// True if new settings name another network. Another token alone does not count, because a node
+/// Returns the network with new prices of its relays, and reports their change. If the settings
+/// name another network, the former one stays.
+pub(crate) fn merged_network(
+    old: &NetworkSource,
+    read: NetworkSource,
+    report: &mut ReloadReport,
+) -> NetworkSource {
+    let is_other = is_other_network(old, &read);
+    report.restart("[network]", is_other);
+    if is_other || matches!(read, NetworkSource::Managed(_)) {
+        return old.clone();
+    }
+    if *old != read {
+        report.changed("[network.relays.prices]");
+    }
+    read
+}
+
+/// True if new settings name another network. Prices do not count. Another token alone does not count, because a node
 /// that has joined no longer uses it.
-pub(crate) fn is_other_network(old: &NetworkSource, read: &NetworkSource) -> bool {
+fn is_other_network(old: &NetworkSource, read: &NetworkSource) -> bool {
     match (old, read) {
-        (NetworkSource::Static(old), NetworkSource::Static(read)) => old != read,
+        (NetworkSource::Static(old), NetworkSource::Static(read)) => {
+            old.without_prices() != read.without_prices()
+        }
         (NetworkSource::Managed(_), NetworkSource::Managed(_)) => false,
         _ => true,
     }

@@ -131,6 +131,7 @@ mod tests {
             key: String::new(),
             shards: 1,
             addresses: vec![],
+            prices: None,
         };
         let relay_shard = |relay| RelayShard { relay, shard: 0 };
         let path = |ingress, egress| PairingPath {

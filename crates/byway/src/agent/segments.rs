@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use byway_api::SegmentBytes;
+use byway_api::{CostTotals, SegmentBytes};
 use byway_proto::Transmit;
 use byway_proto::conventions::{self, PairUse, Progress, ip_bytes};
 use byway_units::Time;
@@ -33,6 +33,8 @@ pub(super) struct Segments {
     pub(super) refused_offers: u64,
     /// Mappings evicted for new ones.
     pub(super) evicted: Evictions,
+    /// Costs of flows that have ended.
+    pub(super) ended: CostTotals,
 }
 
 /// Number of mappings evicted for new ones, by their state.

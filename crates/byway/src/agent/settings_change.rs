@@ -1,5 +1,8 @@
 //! Reload of the agent's settings: unchanged parts retain their flows and sockets.
 
+use std::collections::BTreeMap;
+
+use byway_api::RelayPrices;
 use byway_net::{Io, SocketId};
 
 use super::driver::AgentDriver;
@@ -14,6 +17,8 @@ pub(super) struct SettingsChange {
     pub(super) forwards: Vec<Forward>,
     pub(super) exposed: Vec<ExposedResource>,
     pub(super) tunnel: TunnelChange,
+    /// Prices of relays by number, in a static network.
+    pub(super) prices: Option<BTreeMap<u32, RelayPrices>>,
 }
 
 /// New index of each forward, exposed resource and capture, by its former index; `None` if it is
@@ -49,7 +54,7 @@ impl AgentDriver {
     /// If a port is not available, or the system refuses something. The former settings then stay
     /// in force.
     pub(super) fn reload(&mut self, change: SettingsChange, io: &mut Io) -> Result<(), String> {
-        let SettingsChange { forwards, exposed, tunnel } = change;
+        let SettingsChange { forwards, exposed, tunnel, prices } = change;
         let sockets = self.sockets_for(&forwards, io)?;
         let captures = match self.change_tunnel(tunnel, io) {
             Ok(captures) => captures,
@@ -68,6 +73,10 @@ impl AgentDriver {
         self.exposed = exposed;
         self.close_not_permitted(io);
         self.replace_listeners(forwards, &sockets, io);
+        if let Some(prices) = prices {
+            self.network_view.set_prices(prices);
+            self.update_prices();
+        }
         self.poll_now();
         self.poll_tunnel(io);
         Ok(())

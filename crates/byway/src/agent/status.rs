@@ -44,6 +44,8 @@ impl AgentDriver {
                 .collect(),
             totals: self.totals(),
             bytes: self.segments.bytes(),
+            cost: self.total_cost(),
+            currency: self.network_view.currency().map(str::to_owned),
             counters: counts.work.counted(),
             drops: counts.drops.counted(),
         }
@@ -116,9 +118,10 @@ impl AgentDriver {
             service: flow.as_ref().map_or("internet", |flow| flow.service.name()).to_owned(),
             service_reason: self
                 .agent
-                .selection(mapping.sent)
-                .filter(|selection| flow.as_ref().is_some_and(|flow| flow.service == selection.service))
-                .map(|selection| selection.reason.to_string()),
+                .selector(mapping.sent)
+                .and_then(|selector| Some((selector.selection()?, selector.prices().1)))
+                .filter(|(selection, _)| flow.as_ref().is_some_and(|flow| flow.service == selection.service))
+                .map(|(selection, basis)| format!("{}, by {basis}", selection.reason)),
             paths: self.path_statuses(mapping.sent, mapping.peer),
             losses_unrepaired: self.watchdog.unrepaired.contains_key(&id),
             note: send_refusal_note(mapping, io)

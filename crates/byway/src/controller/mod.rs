@@ -3,6 +3,7 @@
 //! [`network`] decides, [`store`] writes, `http` serves requests. Start with [`Controller`].
 
 mod commands;
+mod costs;
 mod counts;
 mod http;
 mod identity;

@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::routing::get;
+
 use super::{Controller, ControllerSettings};
 use crate::exit::Failure;
 use crate::membership::WallClock;
 use crate::reload::{self, Load, ReloadOutcome, ReloadReport, ReloadRequests, Reloadable};
-use crate::settings::LogSettings;
+use crate::settings::{LogSettings, NetworkPrices};
 use crate::signals::{self, StopSignal};
 use crate::{logs, node, observe};
 
@@ -33,10 +36,12 @@ async fn serve(settings: Settings, load: Load<Settings>) -> Result<(), Failure> 
         let report = observe::of_controller(status());
         Box::pin(async move { report })
     });
-    tokio::spawn(observe::serve(observed, query, reload_handle));
+    let costs = controller.costs();
+    let own = Router::new().route("/v1/cost", get(async move || axum::Json(costs())));
+    tokio::spawn(observe::serve(observed, query, reload_handle, own));
     tracing::info!(listen = ?controller.addresses(), "controller started");
     signals::notify_ready();
-    let mut running = ControllerNode { load, settings };
+    let mut running = ControllerNode { set_prices: controller.price_setter(), load, settings };
     let ended = tokio::select! {
         ended = signals::until_stopped(controller, stop) => ended,
         () = reloads.follow(&mut running) => Ok(()),
@@ -46,13 +51,15 @@ async fn serve(settings: Settings, load: Load<Settings>) -> Result<(), Failure> 
 }
 
 /// Running controller process, whose settings can be reloaded.
-struct ControllerNode {
+struct ControllerNode<SetPrices> {
+    /// Function that replaces the prices of relays.
+    set_prices: SetPrices,
     load: Load<Settings>,
     /// Settings of the controller process that are in force.
     settings: Settings,
 }
 
-impl Reloadable for ControllerNode {
+impl<SetPrices: Fn(NetworkPrices)> Reloadable for ControllerNode<SetPrices> {
     async fn reload(&mut self) -> ReloadOutcome {
         let (read, observe, log) = reload::read(&self.load).await?;
         let (old, old_observe, old_log) = &mut self.settings;
@@ -71,6 +78,11 @@ impl Reloadable for ControllerNode {
             ("log.format", old_log.format != log.format),
         ] {
             report.restart(setting, differs);
+        }
+        if old.prices != read.prices {
+            (self.set_prices)(read.prices.clone());
+            old.prices = read.prices;
+            report.changed("[[controller.relays]]");
         }
         reload::change_level(&mut old_log.level, log.level, &mut report);
         Ok(report.answer())

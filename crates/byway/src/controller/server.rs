@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use byway_api::ControllerStatus;
+use byway_api::{ControllerStatus, NetworkCost};
 use byway_net::is_family_unsupported;
 use byway_units::Rate;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -26,6 +26,7 @@ use crate::exit::Cause;
 use crate::listen_sockets::{self, FamilyError};
 use crate::membership::WallClock;
 use crate::membership::files::{self, FileError};
+use crate::settings::NetworkPrices;
 use crate::token::{Token, TokenError};
 
 /// Name of the file in the state directory that contains the administrators' token.
@@ -57,6 +58,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) rate: Rate,
     /// Quotas of each tenant.
     pub(crate) quotas: Quotas,
+    /// Prices of relays, which agents' maps carry.
+    pub(crate) prices: NetworkPrices,
 }
 
 impl ControllerSettings {
@@ -204,6 +207,19 @@ impl Controller {
         move || state.status()
     }
 
+    /// Returns a function that reports the costs of the network's relays.
+    pub(crate) fn costs(&self) -> impl Fn() -> NetworkCost + Clone + Send + Sync + use<> {
+        let state = self.state.clone();
+        move || state.costs()
+    }
+
+    /// Returns a function that replaces the prices of relays, and wakes the pending polls: maps
+    /// carry the new prices.
+    pub(crate) fn price_setter(&self) -> impl Fn(NetworkPrices) + Send + Sync + use<> {
+        let state = self.state.clone();
+        move |prices| state.set_prices(prices)
+    }
+
     /// Waits until the controller stops serving, which happens only if a serving task panics.
     ///
     /// # Errors
@@ -259,6 +275,7 @@ fn open(
     let grants = GrantSettings { lifetime: settings.grant_lifetime, rate: settings.rate };
     let network = NetworkSettings { grants, quotas: settings.quotas };
     let state = State::new(identity, store, &stored, network, clock);
+    state.set_prices(settings.prices.clone());
     let addresses = if settings.addresses.is_empty() { served_at } else { settings.addresses.clone() };
     Ok(OpenedController { state: Arc::new(state), addresses: addresses.into() })
 }

@@ -7,13 +7,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use byway_api::{
-    ConnectionCounts, ControllerStatus, NodeEntry, NodeList, Role, RoundTrip, SignedMap, TenantUse,
+    ConnectionCounts, ControllerStatus, NetworkCost, NodeEntry, NodeList, RelayUsage, Role, RoundTrip,
+    SignedMap, TenantUse,
 };
 use data_encoding::{BASE64, HEXLOWER};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::costs::RelayCosts;
 use super::counts::RequestCounts;
 use super::identity::Identity;
 use super::limits::{ALIVE_SECONDS, CONNECTIONS, LOG_INTERVAL, POLLS_PER_NODE_MAX};
@@ -24,6 +26,7 @@ use super::network::{
 use super::store::{Store, StoreError, StoredState};
 use crate::connections::ConnectionLimiter;
 use crate::membership::{WallClock, files};
+use crate::settings::NetworkPrices;
 
 /// Settings of the controller's network: of grants, and of quotas.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +83,7 @@ struct NetworkSnapshot {
     network: Network,
     plan: PathPlan,
     issuer: GrantIssuer,
+    costs: RelayCosts,
     /// Number of changes of the network since the start.
     generation: u64,
     /// Highest revision of any node's map.
@@ -126,6 +130,7 @@ impl State {
             plan: PathPlan::of(&network),
             network,
             issuer: GrantIssuer::new(identity.signing_key(), settings.grants),
+            costs: RelayCosts::default(),
             generation: 0,
             revision: stored.revision,
             maps: BTreeMap::new(),
@@ -180,6 +185,26 @@ impl State {
             self.changes.send_modify(|changes| *changes += 1);
         }
         Ok(decision.answer)
+    }
+
+    /// Replaces the prices of relays, and wakes the pending polls.
+    pub(crate) fn set_prices(&self, prices: NetworkPrices) {
+        self.view().set_prices(prices);
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Records the traffic that a relay reports.
+    pub(crate) fn report_usage(&self, number: u32, usage: &RelayUsage) {
+        let now = self.clock.unix_seconds();
+        let NetworkSnapshot { network, costs, .. } = &mut *self.view();
+        costs.report(network, number, usage, now);
+    }
+
+    /// Returns the costs of all relays that have reported their traffic of this month.
+    pub(crate) fn costs(&self) -> NetworkCost {
+        let now = self.clock.unix_seconds();
+        let NetworkSnapshot { network, costs, .. } = &mut *self.view();
+        costs.costs(self.identity.network(), network, now)
     }
 
     /// Counts a refusal by a tenant's quota; ignores other refusals. Only tenants that tokens name
@@ -307,8 +332,14 @@ impl NetworkSnapshot {
             if let Change::NoNode(number) = change {
                 self.maps.remove(number);
                 self.seen_unix_seconds.remove(number);
+                self.costs.forget(*number);
             }
         }
+    }
+
+    fn set_prices(&mut self, prices: NetworkPrices) {
+        self.costs.set_prices(prices);
+        self.generation += 1;
     }
 
     /// Returns each tenant's use of the controller's tables, with the number of its refused
@@ -335,6 +366,9 @@ impl NetworkSnapshot {
     /// only if its content does.
     fn map(&mut self, number: u32, unix_microseconds: u64) -> Option<CurrentMap> {
         let now_unix_seconds = unix_microseconds / 1_000_000;
+        if self.costs.refresh(&self.network, self.generation, now_unix_seconds) {
+            self.maps.clear();
+        }
         let node = self.network.node(number)?;
         let cached = self.maps.get_mut(&number);
         if let Some(cached) = &cached
@@ -343,7 +377,12 @@ impl NetworkSnapshot {
         {
             return Some(cached.current.clone());
         }
-        let contents = self.network.contents(node, &self.plan, &mut self.issuer, now_unix_seconds);
+        let mut contents = self.network.contents(node, &self.plan, &mut self.issuer, now_unix_seconds);
+        if node.role == Role::Agent {
+            for relay in &mut contents.map.relays {
+                relay.prices = self.costs.entry(relay.number);
+            }
+        }
         if let Some(cached) = cached.filter(|cached| cached.contents.map == contents.map) {
             cached.generation = self.generation;
             cached.contents.renewed_at = contents.renewed_at;

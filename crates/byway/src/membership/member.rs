@@ -99,6 +99,7 @@ impl Membership {
             addresses: Some(settings.addresses),
             round_trips: None,
             relay: Some(settings.relay.unwrap_or_default()),
+            usage: None,
         });
         let mut tasks = JoinSet::new();
         let poller = poller::Poller {

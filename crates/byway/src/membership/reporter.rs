@@ -100,6 +100,7 @@ pub(super) fn merge(older: &mut SelfUpdate, newer: SelfUpdate) {
     older.addresses = newer.addresses.or(older.addresses.take());
     older.round_trips = newer.round_trips.or(older.round_trips.take());
     older.relay = newer.relay.or(older.relay.take());
+    older.usage = newer.usage.or(older.usage.take());
 }
 
 /// Returns the intervals between attempts after a refusal that a person has to resolve. Attempts
@@ -124,8 +125,12 @@ mod tests {
     #[test]
     fn news_are_merged_and_the_newest_count() {
         let trips = |microseconds| Some(vec![RoundTrip { relay: 1, microseconds }]);
-        let mut update = SelfUpdate { addresses: Some(vec![]), round_trips: trips(1), relay: None };
+        let mut update =
+            SelfUpdate { addresses: Some(vec![]), round_trips: trips(1), ..SelfUpdate::default() };
         merge(&mut update, SelfUpdate { round_trips: trips(2), ..SelfUpdate::default() });
-        assert_eq!(update, SelfUpdate { addresses: Some(vec![]), round_trips: trips(2), relay: None });
+        assert_eq!(
+            update,
+            SelfUpdate { addresses: Some(vec![]), round_trips: trips(2), ..SelfUpdate::default() }
+        );
     }
 }

@@ -204,6 +204,11 @@ impl Counts {
         self.add("uplink_", uplink.by_name(), UPLINK_DROPS);
     }
 
+    /// Adds the IP bytes that a relay received and sent, by destination.
+    pub(crate) fn add_traffic(&mut self, bytes: impl Iterator<Item = (&'static str, u64)>) {
+        self.add("ip_", bytes, &[]);
+    }
+
     /// Returns the counters of an agent, without those of its flows, sessions and sockets.
     pub(crate) fn of_agent(agent: &AgentCounters) -> Self {
         let mut counts = Self::default();
@@ -267,6 +272,8 @@ mod tests {
         );
         relay.add_uplink(&UplinkCounters::default());
         relay.add_work(RelayWork::default().by_name());
+        let traffic = ["received_bytes", "sent_to_agents_bytes", "sent_to_relays_bytes"];
+        relay.add_traffic(traffic.into_iter().map(|name| (name, 0)));
         let mut agent = Counts::of_agent(&AgentCounters::default());
         agent.add_received(ReceiveStatistics::default().by_name());
         agent.add_work(AgentWork::default().by_name());

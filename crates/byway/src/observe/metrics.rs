@@ -136,6 +136,7 @@ impl Collector for AgentMetrics {
             .map(|(segment, direction, count)| (vec![("segment", segment), ("direction", direction)], count))
             .collect();
         counters(&mut encoder, "byway_segment_bytes", "IP bytes by segment", &rows)?;
+        costs(&mut encoder, status)?;
         work(&mut encoder, "agent", &status.counters)?;
         reasons(&mut encoder, "byway_dropped_packets", "Packets dropped by reason", &status.drops)?;
         let peers: Vec<_> = status
@@ -147,6 +148,25 @@ impl Collector for AgentMetrics {
         unprotected(&mut encoder, status)?;
         round_trips(&mut encoder, &status.relays)
     }
+}
+
+/// Encodes the bytes that relays send for an agent's flows, and their costs.
+fn costs(encoder: &mut DescriptorEncoder<'_>, status: &AgentStatus) -> fmt::Result {
+    let cost = &status.cost;
+    let segments = [("between-relays", cost.between_relays_bytes), ("from-relays", cost.from_relays_bytes)];
+    let rows: Vec<Row<'_>> =
+        segments.into_iter().map(|(segment, bytes)| (vec![("segment", segment)], bytes)).collect();
+    let help = "IP bytes that relays sent for the flows of this agent";
+    counters(encoder, "byway_flow_relay_bytes", help, &rows)?;
+    #[allow(clippy::cast_precision_loss, reason = "amounts for people have a few digits")]
+    let amount = |nanounits: i64| nanounits as f64 / 1e9;
+    let currency = status.currency.as_deref().unwrap_or("nominal");
+    let cases = [("actual", cost.nanounits), ("all-relayed", cost.all_relayed_nanounits)];
+    let rows: Vec<_> = cases
+        .into_iter()
+        .map(|(case, nanounits)| (vec![("case", case), ("currency", currency)], amount(nanounits)))
+        .collect();
+    gauges(encoder, "byway_flow_relay_cost", "Cost of the relays' bytes since the agent started", &rows)
 }
 
 /// Encodes an agent's metrics of traffic that should be protected and is not.

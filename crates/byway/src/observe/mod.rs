@@ -91,13 +91,18 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-/// Runs the status server until the process ends.
-pub(crate) async fn serve(listener: TcpListener, query: NodeQuery, reload_handle: ReloadHandle) {
-    let service = service(ConnectionLimiter::new(CONNECTIONS), query, reload_handle);
+/// Runs the status server until the process ends. `own` has the paths that only this role has.
+pub(crate) async fn serve(listener: TcpListener, query: NodeQuery, reload_handle: ReloadHandle, own: Router) {
+    let service = service(ConnectionLimiter::new(CONNECTIONS), query, reload_handle, own);
     connections::serve(listener, service, std::future::pending()).await;
 }
 
-fn service(gate: ConnectionLimiter, query: NodeQuery, reload_handle: ReloadHandle) -> HttpService {
+fn service(
+    gate: ConnectionLimiter,
+    query: NodeQuery,
+    reload_handle: ReloadHandle,
+    own: Router,
+) -> HttpService {
     let observed = ObserveState { query, gate: gate.clone() };
     let router = Router::new()
         .route(RELOAD_PATH, post(reload).with_state(reload_handle))
@@ -105,6 +110,7 @@ fn service(gate: ConnectionLimiter, query: NodeQuery, reload_handle: ReloadHandl
         .route("/v1/ready", get(ready))
         .route("/metrics", get(metrics_text))
         .with_state(observed)
+        .merge(own)
         .layer(from_fn_with_state(gate.clone(), host::check_host));
     HttpService { gate, tls: None, router }
 }

@@ -25,7 +25,7 @@ impl TestServer {
         });
         let (_, reload_handle) = crate::reload::ReloadRequests::listen().expect("signals");
         let gate = ConnectionLimiter::new(limits);
-        let service = service(gate.clone(), query, reload_handle);
+        let service = service(gate.clone(), query, reload_handle, Router::new());
         let address = listener.local_addr().expect("an address");
         let serving = tokio::spawn(connections::serve(listener, service, std::future::pending()));
         Self { address, gate, _serving: serving }

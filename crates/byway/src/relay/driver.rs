@@ -13,6 +13,7 @@ use byway_wire::Shard;
 use byway_wire::seal::PublicKey;
 use tokio::sync::oneshot;
 
+use super::traffic::{TrafficBytes, TrafficCounter};
 use crate::observe::counters::Counts;
 use crate::platform;
 
@@ -22,6 +23,8 @@ pub(super) enum RelayControl {
     Map(Arc<NetworkMap>),
     /// Return the shard's status to the main thread.
     Status(oneshot::Sender<ShardStatus>),
+    /// Return the bytes that the shard has received and sent.
+    Traffic(oneshot::Sender<TrafficBytes>),
     /// Set the configuration of the uplink; `None` for no uplink.
     Uplink(Option<UplinkSettings>),
     /// End the shard's thread.
@@ -142,6 +145,7 @@ pub(super) struct RelayDriver {
     /// Shards of the other relays on the latest map that are reachable.
     others: BTreeMap<(RelayId, Shard), PeerRelay>,
     unreachable: BTreeMap<String, String>,
+    traffic: TrafficCounter,
     is_closed: bool,
 }
 
@@ -153,18 +157,22 @@ impl RelayDriver {
             others.warn(&none);
         }
         let PeerRelays { reachable, unreachable } = others;
+        let mut traffic = TrafficCounter::default();
+        traffic.set_relays(reachable.iter());
         Self {
             relay: Box::new(relay),
             number,
             is_primary_shard,
             others: by_shard(reachable),
             unreachable,
+            traffic,
             is_closed: false,
         }
     }
 
     fn drain(&mut self, io: &mut Io) {
         while let Some(transmit) = self.relay.poll() {
+            self.traffic.count_sent(transmit.to, transmit.bytes);
             io.send(SocketId::OVERLAY, &transmit);
         }
     }
@@ -184,6 +192,7 @@ impl RelayDriver {
         for other in on_map.values() {
             self.relay.add_relay(other, io.now());
         }
+        self.traffic.set_relays(on_map.values());
         self.others = on_map;
     }
 
@@ -195,6 +204,7 @@ impl RelayDriver {
             counts.add_uplink(uplink);
         }
         counts.add_node(self.relay.session_counters(), io.counters());
+        counts.add_traffic(self.traffic.by_name().into_iter());
         ShardStatus {
             sessions: self.relay.sessions() as u64,
             buffered_bytes: self.relay.memory_bytes().count(),
@@ -218,6 +228,7 @@ impl Role for RelayDriver {
     fn on_datagram(&mut self, arrival: Arrival<'_>, io: &mut Io) {
         let Arrival { from, to, traffic_class, bytes, .. } = arrival;
         let ecn = traffic_class.ecn();
+        self.traffic.count_received(from, bytes);
         self.relay.handle(RelayInput::Received { from, to, ecn, bytes }, io.now());
         self.drain(io);
     }
@@ -232,6 +243,7 @@ impl Role for RelayDriver {
             RelayControl::Map(map) => self.on_map(&map, io),
             // The receiver may have been dropped.
             RelayControl::Status(answer) => drop(answer.send(self.status(io))),
+            RelayControl::Traffic(answer) => drop(answer.send(self.traffic.bytes())),
             RelayControl::Uplink(uplink) => {
                 self.relay.set_uplink(uplink, &platform::random_bytes(), io.now());
             }
@@ -255,7 +267,14 @@ mod tests {
 
     fn relay(addresses: &[&str], key: &str) -> RelayEntry {
         let addresses = addresses.iter().map(|address| address.parse().expect("an address")).collect();
-        RelayEntry { number: 7, name: "west".to_owned(), key: key.to_owned(), addresses, shards: 2 }
+        RelayEntry {
+            number: 7,
+            name: "west".to_owned(),
+            key: key.to_owned(),
+            addresses,
+            shards: 2,
+            prices: None,
+        }
     }
 
     #[test]

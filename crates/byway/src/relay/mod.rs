@@ -1,7 +1,9 @@
 //! `byway relay`: starts a relay's shards, and runs them until the process is asked to stop.
 
 mod driver;
+mod meter;
 mod node;
+mod traffic;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,6 +21,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use driver::{PeerRelays, RelayControl, RelayDriver, ShardStatus};
+use meter::Meter;
 use node::RelayNode;
 
 use crate::exit::Failure;
@@ -82,7 +85,9 @@ async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(),
         let (shards, about) = (shards.clone(), about.clone());
         Box::pin(async move { report(&shards, &about).await })
     });
-    tokio::spawn(observe::serve(observed, query, reload_handle));
+    let network_source = watch::Sender::new(settings.network_source.clone());
+    let meter = Meter::open(&settings.name, &settings.state, controls.clone(), network_source.subscribe());
+    tokio::spawn(observe::serve(observed, query, reload_handle, meter::router(meter.clone())));
     if let Some(member) = identity.member() {
         tokio::spawn(distribute_maps(member.maps(), controls.clone(), RelayControl::Map));
     }
@@ -92,13 +97,15 @@ async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(),
     let (number, network) = (identity.number, identity.network());
     tracing::info!(name = settings.name, number, network, ?listen, "relay started");
     signals::notify_ready();
-    let mut node = RelayNode { load, settings, controls };
+    let mut node = RelayNode { load, settings, controls, network_source };
     tokio::select! {
         () = stop.wait() => {}
         () = any_ended(&handles) => {}
         () = reloads.follow(&mut node) => {}
+        () = meter.follow(identity.member()) => {}
     }
     signals::notify_stopping();
+    meter.save();
     close(handles, || RelayControl::Close).await
 }
 

@@ -1,12 +1,13 @@
 //! A running relay whose settings can be reloaded.
 
 use byway_net::{ControlError, Controls};
+use tokio::sync::watch;
 
 use super::driver::RelayControl;
-use crate::agent::is_other_network;
+use crate::agent::merged_network;
 use crate::exit::Failure;
 use crate::reload::{self, Load, ReloadOutcome, ReloadReport, Reloadable};
-use crate::settings::RelaySettings;
+use crate::settings::{NetworkSource, RelaySettings};
 
 /// Handle of a running relay for the rest of its process.
 pub(super) struct RelayNode {
@@ -14,6 +15,8 @@ pub(super) struct RelayNode {
     /// Settings of the relay that are in force.
     pub(super) settings: RelaySettings,
     pub(super) controls: Vec<Controls<RelayControl>>,
+    /// Network in force, with the prices of its relays.
+    pub(super) network_source: watch::Sender<NetworkSource>,
 }
 
 impl Reloadable for RelayNode {
@@ -21,12 +24,16 @@ impl Reloadable for RelayNode {
         let read = reload::read(&self.load).await?;
         let mut report = ReloadReport::new(&self.settings.name);
         report_restarts(&self.settings, &read, &mut report);
+        let network_source =
+            merged_network(&self.settings.network_source, read.network_source.clone(), &mut report);
         // With another number of shards, each shard would get the wrong part of the rate.
         if self.settings.uplink != read.uplink && self.settings.shards == read.shards {
             self.change_uplink(&read)?;
             self.settings.uplink = read.uplink;
             report.changed("[uplink]");
         }
+        self.network_source.send_replace(network_source.clone());
+        self.settings.network_source = network_source;
         reload::change_level(&mut self.settings.log.level, read.log.level, &mut report);
         Ok(report.answer())
     }
@@ -61,7 +68,6 @@ fn report_restarts(old: &RelaySettings, read: &RelaySettings, report: &mut Reloa
         ("relay.memory", old.memory != read.memory),
         ("relay.tenant_sessions_max", old.tenant_limits.sessions != read.tenant_limits.sessions),
         ("relay.tenant_flows_max", old.tenant_limits.flows != read.tenant_limits.flows),
-        ("[network]", is_other_network(&old.network_source, &read.network_source)),
         ("observe.listen", old.observe != read.observe),
         ("log.format", old.log.format != read.log.format),
     ] {

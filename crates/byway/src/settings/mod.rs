@@ -5,7 +5,9 @@ mod flags;
 mod flows;
 mod network;
 mod overlay;
+mod prices;
 mod raw;
+mod raw_prices;
 mod reference;
 mod selectors;
 mod tunnel;
@@ -16,15 +18,16 @@ pub(crate) use flags::{AgentFlags, ControllerFlags, RelayFlags};
 pub(crate) use flows::{ExposedKind, ExposedResource, FlowSpec, Forward, packet_subject, without_address};
 pub(crate) use network::StaticNetwork;
 pub(crate) use overlay::{AgentContext, OtherAgent, agent_context, agent_settings_with};
+pub(crate) use prices::{NetworkPrices, entry as price_entry};
 pub(crate) use raw::{
     CopiesSetting, LogFormatSetting, LogLevelSetting, RawFile, ServiceSetting, TrafficSetting,
 };
 pub(crate) use reference::reference;
 pub(crate) use selectors::PrefixSetting;
 pub(crate) use tunnel::{Capture, MTU_MIN, Selection, Tunnel};
-#[cfg(test)]
-pub(crate) use validated::agent_of;
 pub(crate) use validated::{
     AgentSettings, LogSettings, NetworkSource, OBSERVE_PORTS, RelaySettings, agent_settings, check_file,
     controller_settings, controller_state, hosts_in_file, relay_settings,
 };
+#[cfg(test)]
+pub(crate) use validated::{agent_of, controller_prices_of};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
+use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayPrices, RelayShard, Role};
 use byway_proto::conventions::{relay_paths, shard_of};
 use byway_units::{AgentId, FlowId, Rate, RelayId};
 use byway_wire::seal::PublicKey;
@@ -13,9 +13,11 @@ use byway_wire::{
 
 use super::endpoint::Endpoint;
 use super::overlay::OtherAgent;
+use super::prices::NetworkPrices;
 use super::raw::{RawNetwork, RawPair};
 use super::validated::{checked_shards, validated_name};
 use crate::controller::ControllerSettings;
+use crate::cost::PricedRelays;
 use crate::name_resolution::ResolvedNames;
 use byway_config_types::{KeyPath, Problem, Source};
 
@@ -25,6 +27,7 @@ pub(crate) struct StaticNetwork {
     relays: Vec<StaticRelay>,
     agents: Vec<StaticAgent>,
     pairs: Vec<StaticPair>,
+    prices: NetworkPrices,
 }
 
 /// Relay of a static network. Its map entry has no addresses until its endpoints are resolved.
@@ -67,12 +70,40 @@ impl StaticNetwork {
     /// If a name, number or key is ambiguous, a name is unknown, or a value is out of its range.
     pub(crate) fn check(typed: &RawNetwork, source: &Source) -> Result<Self, Problem> {
         let checker = Checker { source, root: KeyPath::of("network") };
-        let relays = checker.relays(typed)?;
+        let mut relays = checker.relays(typed)?;
+        let prices = checker.prices(typed)?;
+        let numbers = relays.iter().map(|relay| (relay.entry.name.as_str(), relay.entry.number)).collect();
+        let mut entries = prices.entries(&numbers, |_, sheet| sheet.marginal_as_expected());
+        for relay in &mut relays {
+            relay.entry.prices = entries.remove(&relay.entry.number);
+        }
         let relay_indices = index_by_name(relays.iter().map(|relay| relay.entry.name.clone()));
         let agents = checker.agents(typed, &relay_indices)?;
         let agent_indices = index_by_name(agents.iter().map(|agent| agent.entry.name.clone()));
         let pairs = checker.pairs(typed, &agent_indices)?;
-        Ok(Self { relays, agents, pairs })
+        Ok(Self { relays, agents, pairs, prices })
+    }
+
+    /// Returns the network without the prices of its relays, which a running node can change.
+    pub(crate) fn without_prices(&self) -> Self {
+        let mut network = Self { prices: NetworkPrices::default(), ..self.clone() };
+        for relay in &mut network.relays {
+            relay.entry.prices = None;
+        }
+        network
+    }
+
+    /// Returns the relays by number, with their prices.
+    pub(crate) fn priced_relays(&self) -> PricedRelays<'_> {
+        let entries = self.relays.iter().map(|relay| &relay.entry);
+        let names = entries.map(|entry| (entry.number, entry.name.as_str())).collect();
+        PricedRelays { names, prices: &self.prices }
+    }
+
+    /// Returns the prices of the relays' next bytes, by the relay's number.
+    pub(crate) fn price_entries(&self) -> BTreeMap<u32, RelayPrices> {
+        let entries = self.relays.iter().map(|relay| &relay.entry);
+        entries.filter_map(|entry| Some((entry.number, entry.prices.clone()?))).collect()
     }
 
     /// Returns the number and the public key of the agent with this name.
@@ -145,7 +176,7 @@ impl StaticNetwork {
     /// Returns the map of the relay with this number, which lists all other relays.
     pub(crate) fn map_for_relay(&self, number: RelayId, names: &ResolvedNames) -> NetworkMap {
         let others = self.relays.iter().filter(|relay| relay.entry.number != number.number());
-        let relays = others.map(|relay| relay.entry(names)).collect();
+        let relays = others.map(|relay| RelayEntry { prices: None, ..relay.entry(names) }).collect();
         NetworkMap { revision: 1 + names.changes(), relays, ..NetworkMap::default() }
     }
 
@@ -269,10 +300,19 @@ impl Checker<'_> {
                 key: relay.key.clone(),
                 addresses: Vec::new(),
                 shards: u16::from(shards),
+                prices: None,
             };
             Ok(StaticRelay { entry, addresses: self.addresses(&here, &relay.addresses)? })
         });
         entries.collect()
+    }
+
+    fn prices(&self, typed: &RawNetwork) -> Result<NetworkPrices, Problem> {
+        let root = self.root.key("relays");
+        let priced = typed.relays.iter().enumerate().filter_map(|(index, relay)| {
+            Some((root.index(index).key("prices"), relay.name.as_str(), relay.prices.as_ref()?))
+        });
+        NetworkPrices::check(priced, self.source)
     }
 
     fn agents(

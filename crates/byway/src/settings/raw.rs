@@ -12,6 +12,7 @@ use byway_config_types::{BytesSetting, DurationSetting, PortsSetting, RateSettin
 use byway_scenario::UplinkSetting;
 
 use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresses};
+use super::raw_prices::{RawControllerRelay, RawPrices};
 use super::selectors::{InterfaceAddressSetting, MarkSetting, PrefixSetting, UsersSetting};
 
 /// A configuration file. One file may have the tables of several roles; each command reads its own.
@@ -190,6 +191,9 @@ pub(crate) struct RawController {
     pub(crate) tenant_pairs_max: Option<usize>,
     /// Most tokens of one tenant: 1 to 1024. Default: as for agents, of 1,024 tokens.
     pub(crate) tenant_tokens_max: Option<usize>,
+    /// Relays whose prices are known. Maps carry them to agents.
+    #[serde(default)]
+    pub(crate) relays: Vec<RawControllerRelay>,
 }
 
 /// Defines the table of flows: their peer, and the service of relays for them.
@@ -498,6 +502,7 @@ pub(crate) struct RawNetworkRelay {
     pub(crate) addresses: Vec<Endpoint>,
     /// Number of its shards. Default: 1.
     pub(crate) shards: Option<u8>,
+    pub(crate) prices: Option<RawPrices>,
 }
 
 /// An agent of the network.

@@ -1,6 +1,6 @@
 //! Validated settings of agents, relays and controllers, with their defaults.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,13 @@ use super::endpoint::unicast_problem;
 use super::flags::{AgentFlags, ControllerFlags, ParsedFile, RelayFlags};
 use super::flows::{ExposedResource, Forward, exposed, forwards};
 use super::network::StaticNetwork;
+use super::prices::NetworkPrices;
 use super::raw::{LogFormatSetting, LogLevelSetting, NodeTable, RawLog, RawMappings, RawNetwork};
+use super::raw_prices::RawControllerRelay;
 use super::tunnel::{Tunnel, tunnel};
 use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS_MAX};
 use crate::token::Token;
-use byway_api::{Role, checked_name};
+use byway_api::{RelayPrices, Role, checked_name};
 use byway_config_types::{BytesSetting, KeyPath, Problem, Source};
 use byway_proto::conventions::PairLimits;
 use byway_proto::limits::{
@@ -42,6 +44,17 @@ pub(crate) enum NetworkSource {
     Managed(Option<Token>),
     /// A static network, in the node's own configuration file.
     Static(StaticNetwork),
+}
+
+impl NetworkSource {
+    /// Returns the prices of the relays' next bytes, by the relay's number; `None` if a controller
+    /// has them.
+    pub(crate) fn price_entries(&self) -> Option<BTreeMap<u32, RelayPrices>> {
+        match self {
+            Self::Managed(_) => None,
+            Self::Static(network) => Some(network.price_entries()),
+        }
+    }
 }
 
 /// Validated settings of an agent.
@@ -427,9 +440,29 @@ fn controller(typed: ParsedFile) -> Result<(ControllerSettings, SocketAddr, LogS
         grant_lifetime,
         rate: controller.rate.map_or(ControllerSettings::RATE, |rate| rate.0),
         quotas,
+        prices: controller_prices(&root.key("relays"), &controller.relays, &source)?,
     };
     let observe = observe(file.observe.listen, OBSERVE_PORTS[2], &source)?;
     Ok((settings, observe, log_settings(&file.log)))
+}
+
+/// Validates the prices of a controller's relays.
+fn controller_prices(
+    root: &KeyPath,
+    typed: &[RawControllerRelay],
+    source: &Source,
+) -> Result<NetworkPrices, Problem> {
+    for (index, relay) in typed.iter().enumerate() {
+        let path = root.index(index).key("name");
+        validated_name(&path, relay.name.clone(), source)?;
+        if typed[..index].iter().any(|known| known.name == relay.name) {
+            return Err(source.problem(&path, "duplicate relay: name each relay once"));
+        }
+    }
+    let priced = typed.iter().enumerate();
+    let priced =
+        priced.map(|(index, relay)| (root.index(index).key("prices"), relay.name.as_str(), &relay.prices));
+    NetworkPrices::check(priced, source)
 }
 
 /// Returns the state directory of the controller on this machine: the one of the flag, the file's,
@@ -555,4 +588,12 @@ pub(crate) fn agent_of(text: &str) -> Result<AgentSettings, Problem> {
     let source = Source::default();
     let file = toml::from_str(text).map_err(|error| source.parse_problem(&error))?;
     agent(ParsedFile { file, source })
+}
+
+/// Returns the prices of a controller's relays with these tables.
+#[cfg(test)]
+pub(crate) fn controller_prices_of(text: &str) -> Result<NetworkPrices, Problem> {
+    let source = Source::default();
+    let file = toml::from_str(text).map_err(|error| source.parse_problem(&error))?;
+    Ok(controller(ParsedFile { file, source })?.0.prices)
 }

@@ -14,6 +14,7 @@
 //! | `burst_end` | tail-loss hints of relays |
 //! | `closing` | teardown of flows, and of the agent |
 //! | `cooperative_recovery` | in-stream decoding, and requests for others' repairs |
+//! | `decisions` | choice of services, for people |
 //! | `deliver` | received packets: loss state, cooperative answers, delivery |
 //! | `direct` | peers without a direct path |
 //! | `early` | early packets at the sender, before the answer to an offer |
@@ -49,6 +50,7 @@
 //! | `sender_fec` | sender FEC: repair packets instead of copies |
 //! | `sending` | source packets and copies |
 //! | `service_changes` | changes of the services of open flows |
+//! | `sent_usage` | packets and bytes that were sent |
 //! | `settings` | settings of an agent and its flows |
 //! | `silence` | notices of silence, which start copies in an outage |
 //! | `statistics` | receive statistics of a flow |
@@ -64,6 +66,7 @@ mod blocks;
 mod burst_end;
 mod closing;
 mod cooperative_recovery;
+mod decisions;
 mod deliver;
 mod direct;
 mod early;
@@ -98,6 +101,7 @@ mod selection;
 mod send_flow;
 mod sender_fec;
 mod sending;
+mod sent_usage;
 mod service_changes;
 mod settings;
 mod silence;
@@ -124,6 +128,7 @@ pub use events::{Delivery, Event};
 pub use interface::{AgentCounters, AgentInput, AgentOutput};
 pub use receive_flow::ReceiveFlowId;
 pub use send_flow::SendFlowId;
+pub use sent_usage::{PacketCount, SentUsage};
 pub use settings::{
     AgentIdentity, Duplication, FlowSettings, Peer, RelayPath, RelayPeer, Traffic, flow_between,
 };

@@ -94,6 +94,7 @@ impl Agent {
             out.extend_from_slice(&front[..SourceHeader::CODED_START]);
             out.extend_from_slice(coded);
         });
+        self.senders[id.0 as usize].usage.direct.add(payload_bytes);
         self.sessions.on_sent(peer, payload_bytes, now);
     }
 }

@@ -6,7 +6,9 @@
 
 use alloc::collections::BTreeMap;
 
-use byway_plan::{Criteria, Delays, FlowTerms, MessageOverhead, Observation, Prices, Selection, Selector};
+use byway_plan::{
+    Criteria, Delays, FlowTerms, MessageOverhead, Observation, Prices, RelayPriceTable, Selection, Selector,
+};
 use byway_units::{Bytes, Duration, Probability, Time};
 use byway_wire::messages::{RELAYS_REPORTED_MAX, RelayRoundTrip, Report};
 use byway_wire::{GrantedRelay, Microseconds, Service, Services};
@@ -64,21 +66,24 @@ impl FlowSelector {
     }
 }
 
-/// Selectors of sent flows, which are numbered as in their table.
+/// Selectors of sent flows, which are numbered as in their table, and the prices for all of them.
 #[derive(Debug, Default)]
-pub(super) struct FlowSelectors(BTreeMap<u32, FlowSelector>);
+pub(super) struct FlowSelectors {
+    flows: BTreeMap<u32, FlowSelector>,
+    pub(super) prices: RelayPriceTable,
+}
 
 impl FlowSelectors {
     /// Adds the selector of a flow, if its settings leave the service to the agent.
     pub(super) fn add(&mut self, flow: u32, settings: &FlowSettings) {
         if let Some(selector) = selector(settings) {
             let selector = FlowSelector { selector, selected_at: None, asked_at: None, tries: 0 };
-            self.0.insert(flow, selector);
+            self.flows.insert(flow, selector);
         }
     }
 
     pub(super) fn remove(&mut self, flow: u32) {
-        self.0.remove(&flow);
+        self.flows.remove(&flow);
     }
 }
 
@@ -91,14 +96,7 @@ fn selector(settings: &FlowSettings) -> Option<Selector> {
     if !settings.automatic_service || settings.traffic != Traffic::Datagrams || !is_free {
         return None;
     }
-    let (part, whole) = MISSED_MAX;
-    let criteria = Criteria {
-        allowed: CANDIDATES,
-        budget: Some(settings.latency_budget),
-        repaired_min: Probability::ONE,
-        residual_max: Probability::from_ratio(part, whole)?,
-        indifference: Probability::ZERO,
-    };
+    let criteria = criteria(settings.latency_budget);
     let flow = FlowTerms {
         rate: settings.rate,
         packet: Bytes::new(PACKET_BYTES),
@@ -110,10 +108,22 @@ fn selector(settings: &FlowSettings) -> Option<Selector> {
     Some(Selector::new(flow, Prices::nominal(), criteria))
 }
 
+/// Returns the criteria by which the service of a flow with this latency budget is selected.
+pub(super) fn criteria(latency_budget: Duration) -> Criteria {
+    let (part, whole) = MISSED_MAX;
+    Criteria {
+        allowed: CANDIDATES,
+        budget: Some(latency_budget),
+        repaired_min: Probability::ONE,
+        residual_max: Probability::from_ratio(part, whole).unwrap_or(Probability::ZERO),
+        indifference: Probability::ZERO,
+    }
+}
+
 /// Selects a flow's service after a report of its receiver, if its settings leave it to the agent.
 pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
     let is_changing = agent.is_changing_service(flow);
-    let Some(known) = agent.service_changes.selectors.0.get_mut(&flow.0) else {
+    let Some(known) = agent.service_changes.selectors.flows.get_mut(&flow.0) else {
         return;
     };
     if is_changing || known.selected_at.is_some_and(|at| now.saturating_since(at) < SELECTION_INTERVAL) {
@@ -128,12 +138,17 @@ pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
     let is_allowed = |service: &&Service| CANDIDATES.allow(**service) && supported.allow(**service);
     let allowed = Service::ALL.iter().filter(is_allowed);
     let allowed = allowed.fold(Services::NONE, |all, service| all.with(*service));
-    let selectors = &mut agent.service_changes.selectors.0;
-    let selector = selectors.get_mut(&flow.0).map(|known| &mut known.selector);
+    let relays = agent.flow_delays(flow).map(|known| (known.ingress.0, known.egress.0));
+    let FlowSelectors { flows, prices } = &mut agent.service_changes.selectors;
+    let mut selector = flows.get_mut(&flow.0).map(|known| &mut known.selector);
+    if let (Some(selector), Some((ingress, egress))) = (&mut selector, relays) {
+        let (prices, basis) = prices.compared(ingress, egress);
+        selector.set_prices(prices, basis);
+    }
     let selected = selector.and_then(|selector| selector.select(&observation, (in_force, allowed), now));
     if let Some(selection) = selected
         && agent.begin_service_change(flow, selection.service, now)
-        && let Some(known) = agent.service_changes.selectors.0.get_mut(&flow.0)
+        && let Some(known) = agent.service_changes.selectors.flows.get_mut(&flow.0)
     {
         known.selector.on_changed(selection, now);
     }
@@ -158,7 +173,7 @@ fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
 }
 
 /// Returns all delays of a flow's paths, with assumptions for those that nobody has measured yet.
-fn delays(known: FlowDelays) -> Delays {
+pub(super) fn delays(known: FlowDelays) -> Delays {
     let assumed = Delays::from_measured(known.direct, known.to_ingress, known.ingress == known.egress);
     let to_receiver = known.to_receiver.unwrap_or(assumed.egress_to_receiver);
     Delays {
@@ -174,7 +189,7 @@ fn delays(known: FlowDelays) -> Delays {
 /// its delay to the egress relay.
 fn ask_for_delay(agent: &mut Agent, flow: SendFlowId, now: Time) {
     let is_known = agent.flow_delays(flow).is_some_and(|known| known.between.is_some());
-    let Some(known) = agent.service_changes.selectors.0.get_mut(&flow.0) else {
+    let Some(known) = agent.service_changes.selectors.flows.get_mut(&flow.0) else {
         return;
     };
     if known.asks_for_delay(is_known, now) {
@@ -191,7 +206,13 @@ impl FlowSelectors {
     /// Returns the selection of a sent flow's service; `None` if the flow's settings name the
     /// service, or before the first selection.
     pub(super) fn selection(&self, flow: u32) -> Option<Selection> {
-        self.0.get(&flow)?.selector.selection()
+        self.selector(flow)?.selection()
+    }
+
+    /// Returns the selector of a sent flow's service; `None` if the flow's settings name the
+    /// service.
+    pub(super) fn selector(&self, flow: u32) -> Option<&Selector> {
+        self.flows.get(&flow).map(|known| &known.selector)
     }
 }
 

@@ -7,6 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber, Service, UnprotectedMask};
 
 use super::registration::Registrations;
 use super::relay_delivery::RelayDelivery;
+use super::sent_usage::SentUsage;
 use super::settings::{Duplication, FlowSettings};
 use super::totals::{ReportedTotals, Reports};
 use crate::limits::{
@@ -71,8 +72,8 @@ pub(super) struct SendFlow {
     pub(super) peer: SessionId,
     /// Sequence number of the next source packet.
     pub(super) next: SequenceNumber,
-    /// Time at which the flow's first packet was sent; [`Time::MAX`] before.
-    began: Time,
+    /// Packets that were sent.
+    pub(super) usage: SentUsage,
     /// Registrations with the ingress relay of each path, with their aliases.
     pub(super) registrations: Registrations,
     /// Latest packets that were copied, or that may be copied after a notice of silence.
@@ -109,7 +110,7 @@ impl SendFlow {
             settings,
             peer,
             next,
-            began: Time::MAX,
+            usage: SentUsage::default(),
             registrations,
             sent: SequenceRing::new(RESEND_REACH),
             fec_block: None,
@@ -128,7 +129,7 @@ impl SendFlow {
     /// Returns the sequence number for a packet that is sent now, and increments the next one.
     /// Every [`PACKETS_PER_SOURCE_RESEND`] packets, one more may be sent again.
     pub(super) fn next_sequence(&mut self, now: Time) -> SequenceNumber {
-        self.began = self.began.min(now);
+        self.usage.began.get_or_insert(now);
         let number = self.next;
         self.next = number.next();
         if number.number().is_multiple_of(PACKETS_PER_SOURCE_RESEND)
@@ -140,8 +141,8 @@ impl SendFlow {
     }
 
     /// Returns the time at which the flow's first packet was sent; `None` before.
-    pub(super) fn began(&self) -> Option<Time> {
-        (self.began < Time::MAX).then_some(self.began)
+    pub(super) const fn began(&self) -> Option<Time> {
+        self.usage.began
     }
 
     /// Returns true if one more source packet may be sent again, and consumes that credit.

@@ -6,11 +6,11 @@ use byway_wire::{
     Alias, CODED_OVERHEAD, Ecn, Flags, Fragment, Plaintext, SequenceNumber, Timestamp, TrafficClass,
 };
 
-use super::Agent;
 use super::pending_datagrams::OutgoingDatagram;
 use super::relay_link::PendingEnvelope;
 use super::send_flow::{SendFlowId, SentPacket};
 use super::uplink_probing::uplink_bytes;
+use super::{Agent, Flow};
 use crate::limits::{
     CODED_BYTES_BESIDE, DATAGRAM_BYTES_MAX, ENVELOPE_OVERHEAD, FRAGMENT_BYTES_BASE, FRAGMENT_BYTES_MAX,
     PENDING_COPIES_MAX,
@@ -214,6 +214,7 @@ impl Agent {
         };
         let flow = &mut self.senders[id.0 as usize];
         let sequence = flow.next_sequence(now);
+        flow.usage.source.add(SourceHeader::CODED_START + coded_bytes);
         let header = SourceHeader {
             receiver: epoch.remote_index(),
             flow: flow.key.flow(),
@@ -237,6 +238,7 @@ impl Agent {
             && let Some(path) = path
         {
             self.counters.source_packets += 1;
+            flow.usage.direct.add(front.len() + coded_bytes);
             let meta = TransmitMeta { ecn: traffic_class.ecn(), ..TransmitMeta::plain(path) };
             self.sessions.outbox.add(meta, |out| {
                 out.extend_from_slice(front);
@@ -370,6 +372,8 @@ impl Agent {
             return;
         }
         relay.on_sent(bytes, now);
+        let flow = &mut self.senders[id.0 as usize];
+        flow.usage.add_to_relays(bytes, flow.service());
         self.counters.copies += 1;
         let contents =
             EnvelopeContents { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
@@ -423,6 +427,11 @@ impl Agent {
             let relay = &mut self.relays[index];
             relay.on_sent(bytes, now);
             let PendingEnvelope { role, alias, sequence, ecn, priority, .. } = envelope;
+            if let Some(Flow::Sent(id)) = relay.flow(alias)
+                && let Some(flow) = self.senders.get_mut(id.0)
+            {
+                flow.usage.add_to_relays(bytes, flow.service());
+            }
             self.sessions.use_session(relay.session, now);
             let contents =
                 EnvelopeContents { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };

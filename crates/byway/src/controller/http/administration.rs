@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use byway_api::{
-    ControllerStatus, ErrorAnswer, NodeList, PairRequest, PairingAnswer, TokenAnswer, TokenList, TokenRequest,
+    ControllerStatus, ErrorAnswer, NetworkCost, NodeList, PairRequest, PairingAnswer, TokenAnswer, TokenList,
+    TokenRequest,
 };
 
 use super::extract::{Administrator, Body, Number};
@@ -98,6 +99,17 @@ pub(super) async fn pair(
 ) -> Result<Json<PairingAnswer>, Failure> {
     let pair = served.state.change(move |network, _| network.pair_any(&request.agents)).await?;
     Ok(Json(PairingAnswer { agents: pair.agents() }))
+}
+
+/// Returns the traffic and the bills of all relays, for the calendar month so far.
+#[utoipa::path(get, path = "/v1/cost", tag = "administrators", security(("bearer" = [])),
+    responses((status = 200, body = NetworkCost, description = "The relays that have reported."),
+        (status = 401, body = ErrorAnswer, description = "The administrator's secret is missing or wrong.")))]
+pub(super) async fn cost(
+    Shared(served): Shared<HttpState>,
+    _: Administrator,
+) -> Result<Json<NetworkCost>, Failure> {
+    Ok(Json(served.state.costs()))
 }
 
 /// Returns the controller's status.

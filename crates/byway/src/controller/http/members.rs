@@ -134,6 +134,9 @@ pub(super) async fn update_self(
     ChangingMember(number): ChangingMember,
     Body(update): Body<SelfUpdate>,
 ) -> Result<StatusCode, Failure> {
+    if let Some(usage) = &update.usage {
+        served.state.report_usage(number, usage);
+    }
     served.state.change(move |network, _| network.update(number, &update)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -94,6 +94,7 @@ pub(super) fn router(served: HttpState) -> Router {
         .route("/v1/nodes/{number}", delete(administration::remove_node))
         .route("/v1/admin/pairs", post(administration::pair))
         .route("/v1/status", get(administration::status))
+        .route("/v1/cost", get(administration::cost))
         .route("/openapi.json", get(openapi::serve))
         .fallback(async || Failure::NoSuchPath)
         .method_not_allowed_fallback(async || Failure::NoSuchPath)

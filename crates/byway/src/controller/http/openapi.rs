@@ -2,7 +2,7 @@
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use byway_api::NetworkMap;
+use byway_api::{AgentCost, FlowExplanation, FlowList, NetworkMap};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
@@ -31,8 +31,9 @@ use super::{administration, members};
         administration::remove_node,
         administration::pair,
         administration::status,
+        administration::cost,
     ),
-    components(schemas(NetworkMap)),
+    components(schemas(NetworkMap, AgentCost, FlowExplanation, FlowList)),
     modifiers(&Bearer)
 )]
 struct Interface;

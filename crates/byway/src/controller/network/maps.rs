@@ -122,6 +122,7 @@ fn relay_entry(relay: &NodeRecord) -> RelayEntry {
         key: HEXLOWER.encode(&relay.key.0),
         addresses: relay.addresses.clone(),
         shards: relay.shards,
+        prices: None,
     }
 }
 

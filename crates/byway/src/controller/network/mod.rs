@@ -89,7 +89,7 @@ impl Network {
     }
 
     /// Returns all relays, in the order of their numbers.
-    fn relays(&self) -> impl Iterator<Item = &NodeRecord> {
+    pub(crate) fn relays(&self) -> impl Iterator<Item = &NodeRecord> {
         self.nodes().filter(|node| node.role == Role::Relay)
     }
 

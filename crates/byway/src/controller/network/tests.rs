@@ -512,7 +512,8 @@ impl TestNetworkState {
             Operation::Update { number, trips, relay } => {
                 let trips = trips.iter().map(|&(relay, microseconds)| RoundTrip { relay, microseconds });
                 let relay = Some(name(*relay));
-                let update = SelfUpdate { addresses: None, round_trips: Some(trips.collect()), relay };
+                let update =
+                    SelfUpdate { round_trips: Some(trips.collect()), relay, ..SelfUpdate::default() };
                 self.network.update(*number, &update)
             }
             Operation::Pair(number, peer) => {

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod joining;
+mod prices;
 mod relays;
 mod working;
 
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 use super::backoff::RetryPolicy;
 use super::*;
 use crate::controller::{AdminClient, Controller, ControllerSettings, Quotas};
+use crate::settings::NetworkPrices;
 use crate::token::Token;
 
 /// Timeout of an expected event.
@@ -65,6 +67,7 @@ impl TestNetwork {
             grant_lifetime: ControllerSettings::GRANT_LIFETIME,
             rate: ControllerSettings::RATE,
             quotas: self.quotas,
+            prices: NetworkPrices::default(),
         };
         let controller = Controller::start(settings, self.clock()).await.expect("it starts");
         self.listen = controller.addresses()[0];

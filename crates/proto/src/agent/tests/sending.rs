@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::agent::Duplication;
-use crate::limits::{COPIES_AFTER_LOSS, COPY_DEPTH, PENDING_COPIES_MAX, RESEND_REACH};
+use crate::limits::{COPIES_AFTER_LOSS, COPY_DEPTH, ENVELOPE_OVERHEAD, PENDING_COPIES_MAX, RESEND_REACH};
 use byway_wire::messages::CopyNack;
 
 #[test]
@@ -22,6 +22,37 @@ fn a_datagram_travels_directly_and_a_copy_of_it_to_the_relay() {
         (network.agents[SENDER].counters().source_packets, network.agents[SENDER].counters().copies),
         (1, 1)
     );
+}
+
+#[test]
+fn sent_packets_are_counted_by_segment_and_by_what_the_relay_does_with_them() {
+    for (service, copies, relayed_on) in [
+        (Service::Coding, 20, 0),
+        (Service::Pull, 20, 0),
+        (Service::Caching, 20, 20),
+        (Service::Internet, 0, 0),
+    ] {
+        let mut network = TestNetwork::new(&settings(service));
+        let flow = network.flow;
+        let before = network.agents[SENDER].sent_usage(flow).expect("it is open");
+        assert_eq!(before.began, None);
+        let began = network.now;
+        for _ in 0..20 {
+            network.send(&[7; 500]);
+            network.run(ms(20));
+        }
+        network.run(ms(100));
+        let usage = network.agents[SENDER].sent_usage(flow).expect("it is open");
+        assert_eq!(usage.began, Some(began));
+        let packets =
+            [usage.source, usage.direct, usage.to_relays, usage.relayed_on].map(|count| count.packets);
+        assert_eq!(packets, [20, 20, copies, relayed_on], "{service:?}");
+        let on_direct = network.sent.iter().filter(|datagram| datagram.source_sequence().is_some());
+        let bytes: usize = on_direct.map(|datagram| datagram.bytes.len()).sum();
+        assert_eq!((usage.source.bytes, usage.direct.bytes), (bytes as u64, bytes as u64));
+        let envelopes = copies * (bytes as u64 / 20 - 11 + ENVELOPE_OVERHEAD as u64);
+        assert_eq!(usage.to_relays.bytes, envelopes);
+    }
 }
 
 #[test]
