@@ -10,4 +10,4 @@ if [[ $(uname -m) != x86_64 ]]; then
 fi
 scripts/setup.sh gates
 use_rust
-cargo bench -p byway-bench --bench instructions --bench protocol --locked
+cargo bench -p byway-bench --bench instructions --bench protocol --bench routes --locked
