@@ -1,5 +1,5 @@
-//! Decisions about a flow's service, for people: the latest evaluation of all services, and the last
-//! changes.
+//! Decisions about a flow's service, for people: the latest evaluation of all services, and the
+//! last changes.
 
 use alloc::collections::VecDeque;
 use core::fmt;

@@ -139,6 +139,8 @@ pub use locations::{City, DelayTable, Position, Region, SAME_CITY_DELAY, World, 
 pub use month::{Month, SAMPLE_SECONDS, SAMPLES_OF_MONTH_MAX};
 pub use price::{GIGABYTE, MONTH, PricePerGigabyte, Tariff, Tier, TierError, TierRange};
 pub use price_list::{PriceList, RegionPrices};
+pub use price_sheet::{Destination, DestinationPrice, MarginalPrices, PriceSheet, PriceSheetError};
+pub use price_table::{NextBytePrices, RelayPriceTable};
 pub use relay_delays::{ROUTE_RELAYS_MAX, RelayDelays, TooManyRelaysError};
 pub use route::{
     AccessDelay, PlannedRoute, ROUTE_LENGTH_MAX, Reach, Route, RouteQuery, RouteTable, delay_of,
@@ -149,8 +151,6 @@ pub use route_selection::{
     RouteSelector,
 };
 pub use route_trust::{ROUTE_BARRED_FOR, RouteTrust};
-pub use price_sheet::{Destination, DestinationPrice, MarginalPrices, PriceSheet, PriceSheetError};
-pub use price_table::{NextBytePrices, RelayPriceTable};
 pub use selection::{
     CHANGE_INTERVAL, DOWNGRADE_AFTER, FAILED_FOR, Observation, Selection, Selector, UPGRADE_REMEMBERED,
 };

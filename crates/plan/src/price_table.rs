@@ -50,8 +50,8 @@ impl RelayPriceTable {
     }
 
     /// Returns the prices by which services of a flow with these relays are compared: nominal ones
-    /// if those of one of them are not known. Bytes on the uplink have a small price, so the service
-    /// with the fewest is chosen of those that cost the same.
+    /// if those of one of them are not known. Bytes on the uplink have a small price, so the
+    /// service with the fewest is chosen of those that cost the same.
     #[must_use]
     pub fn compared(&self, ingress: RelayId, egress: RelayId) -> (Prices, PriceBasis) {
         let nominal = Prices::nominal();

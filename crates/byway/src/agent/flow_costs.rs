@@ -105,7 +105,8 @@ fn relay_packets(usage: &SentUsage, reported: &ReportedTotals, service: Service)
     [between, of_packets(reported.repaired() + reported.forwarded)]
 }
 
-/// Returns the amount of these bytes: to the ingress relay, between the relays, and to the receiver.
+/// Returns the amount of these bytes: to the ingress relay, between the relays, and to the
+/// receiver.
 fn amount(prices: &Prices, [to_relays, between, from_relays]: [u64; 3]) -> i64 {
     let of = |price: PricePerGigabyte, bytes: u64| price.of(Bytes::new(bytes));
     let items = [

@@ -33,8 +33,8 @@ impl PricedRelays<'_> {
         }
     }
 
-    /// Returns a relay's traffic and bill. `next` are the prices of its next bytes; `None` for those
-    /// of the forecast.
+    /// Returns a relay's traffic and bill. `next` are the prices of its next bytes; `None` for
+    /// those of the forecast.
     pub(crate) fn cost(&self, relay: &str, usage: &RelayUsage, next: Option<&MarginalPrices>) -> RelayCost {
         let sent = usage.sent.iter().map(|BytesToRelay { relay, bytes }| BytesToDestination {
             to: relay.map_or_else(|| "agents".to_owned(), |relay| self.name(relay)),

@@ -28,8 +28,8 @@ use crate::settings::{NetworkPrices, NetworkSource};
 /// the next one.
 const READING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Interval of writes to the disk, and of reports to the controller: the length of a sample. A relay
-/// that is killed loses that much of its account.
+/// Interval of writes to the disk, and of reports to the controller: the length of a sample. A
+/// relay that is killed loses that much of its account.
 const SAVE_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Name of the file in the state folder that contains the month's usage.
@@ -163,7 +163,9 @@ impl Meter {
     pub(super) fn save(&self) {
         let stored = self.with_account(|account| account.stored());
         let text = serde_json::to_string(&stored).expect("the account has only numbers");
-        if let Err(error) = files::replace(&self.file, &text) {
+        // In a static network, nothing else may have made the state folder.
+        let folder = self.file.parent().map_or(Ok(()), files::make_folder);
+        if let Err(error) = folder.and_then(|()| files::replace(&self.file, &text)) {
             tracing::warn!("cannot store the month's traffic: {error}");
         }
     }

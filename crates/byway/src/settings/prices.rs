@@ -59,8 +59,8 @@ impl NetworkPrices {
         other.map_or(Destination::Internet, |other| sheet.destination(&other.provider, &other.region))
     }
 
-    /// Returns the prices of the relays' next bytes, by the relay's number. `next` computes those of
-    /// one. Relays without a number are not in the network (yet).
+    /// Returns the prices of the relays' next bytes, by the relay's number. `next` computes those
+    /// of one. Relays without a number are not in the network (yet).
     pub(crate) fn entries(
         &self,
         numbers: &BTreeMap<&str, u32>,

@@ -11,8 +11,8 @@ use serde::Deserialize;
 /// Prices of a relay, as its provider bills them. `byway cost` and the choice of services use them.
 /// Without them, services are compared by nominal prices.
 ///
-/// `egress`, `flat_rate` and `percentile_95` exclude one another. If none of them is set, the prices
-/// are those of Byway's own list for the region.
+/// `egress`, `flat_rate` and `percentile_95` exclude one another. If none of them is set, the
+/// prices are those of Byway's own list for the region.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawPrices {
@@ -35,8 +35,8 @@ pub(crate) struct RawPrices {
     pub(crate) ingress: Option<BytesPriceSetting>,
     /// Port at a flat rate, for all bytes.
     pub(crate) flat_rate: Option<RawFlatRate>,
-    /// Price of a port for all bytes by the 95th percentile of a month's five-minute samples, of the
-    /// direction with more, as in `"1.20/Mbit/s"`.
+    /// Price of a port for all bytes by the 95th percentile of a month's five-minute samples, of
+    /// the direction with more, as in `"1.20/Mbit/s"`.
     pub(crate) percentile_95: Option<MegabitPriceSetting>,
     /// Price of the machine, as in `"0.05/h"`. Default: that of Byway's list, if it has the region
     /// and none of the other prices are set; else 0.
@@ -62,8 +62,8 @@ pub(crate) struct RawTier {
     /// Volume of the month at which the step begins, as in `"10 TB"`. Default: the end of the step
     /// before; 0 of the first one.
     pub(crate) from: Option<BytesSetting>,
-    /// Volume of the month at which the step ends. Default: the begin of the next step; the last one
-    /// has no end.
+    /// Volume of the month at which the step ends. Default: the begin of the next step; the last
+    /// one has no end.
     pub(crate) to: Option<BytesSetting>,
     /// Price of the bytes, as in `"0.09/GB"`; also by `GiB`, `TB` and `TiB`.
     pub(crate) price: BytesPriceSetting,

@@ -27,8 +27,9 @@ impl Agent {
         self.service_changes.selectors.selector(flow.0)
     }
 
-    /// Returns all delays of a sent flow's paths as selections have them, with assumptions for those
-    /// that nobody has measured yet; `None` without a direct path or a relay path that is measured.
+    /// Returns all delays of a sent flow's paths as selections have them, with assumptions for
+    /// those that nobody has measured yet; `None` without a direct path or a relay path that is
+    /// measured.
     #[must_use]
     pub fn predicted_delays(&self, flow: SendFlowId) -> Option<Delays> {
         self.flow_delays(flow).map(delays)

@@ -214,7 +214,6 @@ impl Agent {
         };
         let flow = &mut self.senders[id.0 as usize];
         let sequence = flow.next_sequence(now);
-        flow.usage.source.add(SourceHeader::CODED_START + coded_bytes);
         let header = SourceHeader {
             receiver: epoch.remote_index(),
             flow: flow.key.flow(),
@@ -237,8 +236,7 @@ impl Agent {
             && !is_suppressed
             && let Some(path) = path
         {
-            self.counters.source_packets += 1;
-            flow.usage.direct.add(front.len() + coded_bytes);
+            flow.usage.count_direct(front.len() + coded_bytes, &mut self.counters);
             let meta = TransmitMeta { ecn: traffic_class.ecn(), ..TransmitMeta::plain(path) };
             self.sessions.outbox.add(meta, |out| {
                 out.extend_from_slice(front);

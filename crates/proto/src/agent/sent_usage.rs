@@ -6,6 +6,7 @@ use byway_units::Time;
 use byway_wire::Service;
 
 use super::Agent;
+use super::interface::AgentCounters;
 use super::send_flow::SendFlowId;
 
 /// Number of packets, and the bytes of their UDP payloads.
@@ -42,6 +43,12 @@ pub struct SentUsage {
 }
 
 impl SentUsage {
+    /// Counts a source packet on the direct path, also in the agent's counters.
+    pub(super) const fn count_direct(&mut self, payload_bytes: usize, counters: &mut AgentCounters) {
+        self.direct.add(payload_bytes);
+        counters.source_packets += 1;
+    }
+
     /// Counts a packet to the ingress relay of a flow with this service.
     pub(super) const fn add_to_relays(&mut self, payload_bytes: usize, service: Service) {
         self.to_relays.add(payload_bytes);

@@ -32,7 +32,7 @@ impl SendFlow {
 }
 
 impl Agent {
-    /// Adds a source packet, and its copy or its share of repair packets, to the measured load of
+    /// Counts a source packet, and adds it and its copy or repair packets to the measured load of
     /// the uplink. In an outage, a flow with retransmission leaves nearly all source packets to
     /// relays. `source_packet` is its UDP payload in bytes, `coded` the length of its coded
     /// bytes.
@@ -44,6 +44,7 @@ impl Agent {
         copied: bool,
         now: Time,
     ) {
+        self.senders[id.0 as usize].usage.source.add(source_packet);
         let flow = &self.senders[id.0 as usize];
         let (source_packet, copy) = (uplink_bytes(source_packet), uplink_bytes(coded + ENVELOPE_OVERHEAD));
         let (source_packet, extras) = if flow.needs_relay() || (copied && flow.is_left_to_relays()) {
