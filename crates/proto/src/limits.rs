@@ -1,5 +1,6 @@
 //! Limits of this crate, each with its reason.
 
+mod coding_waits;
 mod flow_setup;
 mod handshakes;
 mod memory;
@@ -12,6 +13,7 @@ mod work;
 
 use byway_units::Duration;
 
+pub use coding_waits::*;
 pub use flow_setup::*;
 pub use handshakes::*;
 pub use memory::*;
@@ -193,23 +195,6 @@ pub const CODED_GAP_MAX: u64 = 32;
 /// Most gaps in forwarded copies that an egress relay tracks. One flow may have a fifth of them:
 /// 1 % of 80,000 packets/s over a round trip of a second.
 pub const RELAYED_COPY_GAPS_MAX: usize = 4_096;
-
-/// Share of a flow's latency budget for which its packets may wait for their block or batch, as the
-/// divisor of the budget: a quarter. The rest of the budget is for the paths, the detection of the
-/// loss and the helpers.
-pub const CODING_WAIT_DIVISOR: u64 = 4;
-
-/// Shortest time for which a packet waits for others of its block or batch, however short the
-/// latency budget is. With a shorter one, a relay would code most packets alone.
-pub const CODING_WAIT_MIN: Duration = Duration::from_millis(5);
-
-/// Longest time for which an in-stream block waits for more source packets: 5 packets of a call
-/// with 50 packets/s. The relay then codes it as it is.
-pub const BLOCK_WAIT_MAX: Duration = Duration::from_millis(120);
-
-/// Longest time for which a packet waits until its cross-stream batch is full; see the study in
-/// `parts::batcher`.
-pub const BATCH_WAIT_MAX: Duration = Duration::from_millis(45);
 
 /// Most coding groups of one relay: the open batches of one group need up to half a mebibyte.
 pub const GROUPS_MAX: usize = 128;

@@ -5,8 +5,8 @@ use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
 use crate::limits::{
-    BATCH_REPAIRS_MAX, BATCH_WAIT_MAX, BLOCK_REPAIRS_MAX, BLOCK_WAIT_MAX, CODING_WAIT_DIVISOR,
-    CODING_WAIT_MIN,
+    BATCH_REPAIRS_MAX, BATCH_WAIT_DIVISOR, BATCH_WAIT_MAX, BLOCK_REPAIRS_MAX, BLOCK_WAIT_DIVISOR,
+    BLOCK_WAIT_MAX, CODING_WAIT_MIN,
 };
 use crate::parts::token_bucket::TokenBucket;
 
@@ -32,18 +32,13 @@ impl Default for CodingRates {
 /// cross-stream batch is full.
 #[must_use]
 pub(crate) fn batch_wait(latency_budget: Duration) -> Duration {
-    coding_wait(latency_budget, BATCH_WAIT_MAX)
+    (latency_budget / BATCH_WAIT_DIVISOR).clamp(CODING_WAIT_MIN, BATCH_WAIT_MAX)
 }
 
 /// Returns the longest time for which an in-stream block of a flow with this latency budget waits
 /// for more source packets.
 pub(crate) fn block_wait(latency_budget: Duration) -> Duration {
-    coding_wait(latency_budget, BLOCK_WAIT_MAX)
-}
-
-/// Returns the share of the latency budget for coding, from [`CODING_WAIT_MIN`] to `longest`.
-fn coding_wait(latency_budget: Duration, longest: Duration) -> Duration {
-    (latency_budget / CODING_WAIT_DIVISOR).clamp(CODING_WAIT_MIN, longest)
+    (latency_budget / BLOCK_WAIT_DIVISOR).clamp(CODING_WAIT_MIN, BLOCK_WAIT_MAX)
 }
 
 /// Returns true if source packets of the service use the direct path.

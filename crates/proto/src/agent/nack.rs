@@ -158,7 +158,7 @@ impl Agent {
                 active.silence_notice = Some(if retransmits(service) {
                     SilenceNotice::noticed_for_resending(now)
                 } else {
-                    SilenceNotice::noticed(round_trip, now)
+                    SilenceNotice::noticed(service, round_trip, now)
                 });
             }
             // If this agent's address changed unnoticed, the report shows the sender the new one.

@@ -8,7 +8,7 @@
 use byway_units::{Duration, Time};
 use byway_wire::messages::{Outage, Silence};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Alias, Message, Microseconds, SequenceNumber};
+use byway_wire::{Alias, Message, Microseconds, SequenceNumber, Service};
 
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
@@ -18,6 +18,7 @@ use crate::limits::{
     RESENDING_NOTICES, RESENDING_NOTICES_SOON, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_NOTICES_SOON,
     SILENCE_REPEAT, SILENT_PACKETS_MIN, SOURCE_PACKETS_IN_OUTAGE,
 };
+use crate::policy::is_direct;
 use crate::session::SessionId;
 
 /// Schedule of a receiver's notices of silence: the time of the next one, the number left, and the
@@ -32,11 +33,15 @@ pub(super) struct SilenceNotice {
 }
 
 impl SilenceNotice {
-    /// Returns the schedule of notices for a silence that the loss timer detects now. The first
-    /// notice is delayed, because the sender ignores a shorter silence.
-    pub(super) fn noticed(round_trip: Duration, now: Time) -> Self {
+    /// Returns the schedule of notices for a silence that the loss timer detects now, of a flow with
+    /// this service. The first notice is delayed, because the sender ignores a shorter silence.
+    ///
+    /// The first few notices are all if relays deliver the flow, because each of them can show the
+    /// sender no more than these.
+    pub(super) fn noticed(service: Service, round_trip: Duration, now: Time) -> Self {
         let at = now + SILENCE_MARGIN + round_trip / 8;
-        Self { at, left: SILENCE_NOTICES, soon: SILENCE_NOTICES_SOON, interval: SILENCE_REPEAT }
+        let left = if is_direct(service) { SILENCE_NOTICES } else { SILENCE_NOTICES_SOON };
+        Self { at, left, soon: SILENCE_NOTICES_SOON, interval: SILENCE_REPEAT }
     }
 
     /// Returns the schedule of notices for a silence of a flow with retransmission, whose sender

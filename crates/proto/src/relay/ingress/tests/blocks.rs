@@ -58,9 +58,9 @@ fn a_block_is_closed_when_it_has_waited_long_enough() {
 }
 
 #[test]
-fn a_block_waits_for_a_quarter_of_the_budget_and_costs_in_proportion() {
+fn a_block_waits_for_half_of_the_budget_and_costs_in_proportion() {
     let mut harness = IngressHarness::new();
-    let flow = harness.flow(FlowConfig { latency_budget: ms(100), ..blocked(8, 4) });
+    let flow = harness.flow(FlowConfig { latency_budget: ms(50), ..blocked(8, 4) });
     harness.copy(flow, 0);
     harness.advance(10);
     harness.copy(flow, 1);
