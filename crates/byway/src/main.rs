@@ -138,10 +138,11 @@ enum Command {
     Cost(cost::CostFlags),
     /// Explain the service of a flow: all candidates, and what would change the choice.
     ///
-    /// For every service: the predicted time from sending to delivery (median and 95th percentile,
-    /// and of a packet that the direct path loses), the share that stays lost or is late, the cost
-    /// of relays' bytes, and the bytes on the uplink and from relays. The table also names why each
-    /// other service is not chosen. Without a flow, lists the agent's flows.
+    /// The table has the predicted time from sending to delivery of each service: the median, the
+    /// 95th percentile, and that of a packet that the direct path loses. It also has the share that
+    /// stays lost or is late, the cost of relays' bytes, and the bytes on the uplink and from
+    /// relays. It says why each other service is not chosen. Without a flow, lists the agent's
+    /// flows.
     Explain(explain::ExplainFlags),
     #[command(about = "Reload the settings of running nodes, without interrupting unchanged flows")]
     Reload(reload::ReloadFlags),

@@ -22,7 +22,8 @@
 #include <stdint.h>
 
 /*
- The cheapest service that repairs the losses within the latency budget, selected again and again.
+ The cheapest service that repairs the losses within the latency budget, selected again and
+ again.
  */
 #define BYWAY_SERVICE_AUTOMATIC 0
 
@@ -432,10 +433,6 @@ typedef struct {
    */
   int32_t service;
   /*
-   1 if the service is selected automatically, and was selected at least once.
-   */
-  int32_t is_selected;
-  /*
    1 if the session with the peer uses the direct path, as far as known.
    */
   int32_t is_direct;
@@ -648,9 +645,9 @@ void byway_client_free(byway_client *client);
 byway_error byway_client_expose(byway_client *client, const char *name, const char *peers);
 
 /*
- Offers a pair of flows to a peer, for a name that it exposes: one flow to the peer, and one back.
- Writes the pair's number to flow. A null registration means the defaults. BYWAY_EVENT_ACCEPTED
- or BYWAY_EVENT_REFUSED follows the peer's answer.
+ Offers a pair of flows to a peer, for a name that it exposes: one flow to the peer, and one
+ back. Writes the pair's number to flow. A null registration means the defaults.
+ BYWAY_EVENT_ACCEPTED or BYWAY_EVENT_REFUSED follows the peer's answer.
  */
 byway_error byway_client_register(byway_client *client,
                                   const char *peer,

@@ -131,9 +131,9 @@ pub unsafe extern "C" fn byway_client_expose(
     }
 }
 
-/// Offers a pair of flows to a peer, for a name that it exposes: one flow to the peer, and one back.
-/// Writes the pair's number to flow. A null registration means the defaults. BYWAY_EVENT_ACCEPTED
-/// or BYWAY_EVENT_REFUSED follows the peer's answer.
+/// Offers a pair of flows to a peer, for a name that it exposes: one flow to the peer, and one
+/// back. Writes the pair's number to flow. A null registration means the defaults.
+/// BYWAY_EVENT_ACCEPTED or BYWAY_EVENT_REFUSED follows the peer's answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn byway_client_register(
     client: *mut Handle,

@@ -5,7 +5,8 @@ use byway_units::{Duration, Rate};
 
 use crate::error::{Error, ErrorDetail};
 
-/// The cheapest service that repairs the losses within the latency budget, selected again and again.
+/// The cheapest service that repairs the losses within the latency budget, selected again and
+/// again.
 pub const BYWAY_SERVICE_AUTOMATIC: i32 = 0;
 /// Service without relays: the direct path alone.
 pub const BYWAY_SERVICE_INTERNET: i32 = 1;

@@ -13,8 +13,6 @@ pub struct Report {
     pub has_sent: i32,
     /// Current service of the sent flow: BYWAY_SERVICE_...
     pub service: i32,
-    /// 1 if the service is selected automatically, and was selected at least once.
-    pub is_selected: i32,
     /// 1 if the session with the peer uses the direct path, as far as known.
     pub is_direct: i32,
     /// Sent flow: packets in the longest burst of losses.
@@ -104,7 +102,6 @@ impl From<&FlowReport> for Report {
         let received = &report.received;
         let base = Self {
             service: number_of(report.status.service),
-            is_selected: report.selection.is_some().into(),
             is_direct: report.status.is_direct.into(),
             received_direct: received.direct,
             received_lost: received.lost,

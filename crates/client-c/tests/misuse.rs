@@ -184,7 +184,7 @@ fn flows_and_peers_that_are_not_there_are_errors() {
         assert_eq!(last_error(), "carol is not a peer of this agent: add a pair of the two to the network");
         assert_eq!(register(c"bob", &raw mut flow), Error::Ok);
         assert_eq!(byway_client_report(client, flow, &raw mut report), Error::Ok);
-        assert_eq!((report.service, report.is_selected), (BYWAY_SERVICE_INTERNET, 0), "no relays");
+        assert_eq!(report.service, BYWAY_SERVICE_INTERNET, "no relays");
         let sent = byway_client_send(client, flow, [1_u8].as_ptr(), 1, 1, 0);
         assert_eq!(sent, Error::NotAccepted);
         byway_client_free(client);

@@ -59,8 +59,8 @@ impl DestinationPrice {
 
 /// Prices of one relay, as its provider bills them.
 ///
-/// A port at a flat rate or at the 95th percentile is the tariff to the Internet; it carries all
-/// bytes of the relay, so no other destination has a price then, and incoming bytes have none.
+/// A port at a flat rate or at the 95th percentile is the tariff to the Internet. It carries all
+/// bytes of the relay. So no other destination has a price then, and incoming bytes have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceSheet {
     /// Currency of all prices.

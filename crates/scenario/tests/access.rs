@@ -65,8 +65,8 @@ fn run(service: &str, sender: &str, receiver: &str, seed: u64) -> FlowOutcome {
     scenario.run(seed).expect("all machines are joined").flows.remove(0)
 }
 
-/// Checks the share of lost packets delivered within the budget, in all runs together: at least this
-/// many percent if 10, 20 and 30 % are lost on the lossy access links.
+/// Checks the share of lost packets delivered within the budget, in all runs together. It is at
+/// least this many percent if 10, 20 and 30 % are lost on the lossy access links.
 fn check_repaired(service: &str, [sender, receiver]: [bool; 2], floors: [u64; 3]) {
     for (loss, floor) in ["10 %", "20 %", "30 %"].into_iter().zip(floors) {
         let of = |loses: bool| if loses { loss } else { "0 %" };

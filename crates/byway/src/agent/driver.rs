@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::admission::{MappingRefusal, allocate_flow};
 use super::dscp;
+use super::flow_prices::price_table;
 use super::limits::SWEEP_INTERVAL;
 use super::listeners::{Listener, open_port};
 use super::log_limit::LogLimit;
@@ -26,7 +27,7 @@ use super::mappings::{
 use super::network_view::{NetworkView, Observed};
 use super::notices::{Notice, receiver};
 
-use super::explanation::ExplainRequest;
+use super::explain_request::ExplainRequest;
 use super::segments::Segments;
 use super::settings_change::SettingsChange;
 use super::source_ids::SourceIds;
@@ -404,7 +405,7 @@ impl AgentDriver {
             return;
         };
         let now = io.now();
-        let ended = self.cost_totals(&mapping);
+        let ended = self.with_flows(|flows| flows.cost_totals(&mapping));
         self.segments.ended.add(&ended);
         self.agent.withdraw_offer(mapping.peer, mapping.flow);
         self.agent.close_flow(mapping.sent, now);
@@ -449,7 +450,7 @@ impl AgentDriver {
             self.close_mapping(id, io);
         }
         self.network_view.configure_agent(&mut self.agent, now);
-        self.update_prices();
+        self.agent.set_relay_prices(price_table(&self.network_view));
         self.contacts.update(
             self.network_view.number(),
             self.network_view.peer_paths(),
@@ -497,7 +498,7 @@ impl Role for AgentDriver {
         // The receiver may have been dropped.
         self.started.take().map(|started| started.send(listening));
         self.network_view.configure_agent(&mut self.agent, io.now());
-        self.update_prices();
+        self.agent.set_relay_prices(price_table(&self.network_view));
         self.contacts.update(
             self.network_view.number(),
             self.network_view.peer_paths(),
@@ -557,7 +558,7 @@ impl Role for AgentDriver {
             AgentControl::Observed(answer) => {
                 drop(answer.send(self.network_view.observed(&self.agent, io.now())));
             }
-            AgentControl::Explain(request) => self.explain(request, io),
+            AgentControl::Explain(request) => self.with_flows(|flows| flows.explain(request, io.now())),
             AgentControl::Reload(change, answer) => drop(answer.send(self.reload(*change, io))),
             AgentControl::Close => self.agent.close(io.now()),
         }

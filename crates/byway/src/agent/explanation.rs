@@ -1,10 +1,8 @@
 //! Explanations of a flow's service for people: all candidates, and what would change the choice.
 
 use byway_api::{
-    AgentCost, FlowExplanation, FlowList, FlowMeasurements, FlowSummary, ServiceChangeEntry,
-    ServicePrediction,
+    FlowExplanation, FlowList, FlowMeasurements, FlowSummary, ServiceChangeEntry, ServicePrediction,
 };
-use byway_net::Io;
 use byway_plan::{
     Candidate, Choice, Criteria, Delays, FlowTerms, MessageOverhead, PriceBasis, Prices, Rejection, Selector,
     ServiceChange, choose, cost, relay_bytes, what_if,
@@ -12,20 +10,10 @@ use byway_plan::{
 use byway_proto::agent::{Agent, FlowDelays, PacketCount, SentUsage};
 use byway_units::{Bytes, Duration, Probability, Rate, Time};
 use byway_wire::{Service, Services};
-use tokio::sync::oneshot;
 
-use super::driver::AgentDriver;
+use super::explain_request::ExplainRequest;
 use super::mappings::Mapping;
-
-/// Request for the flows, for the explanation of one, or for their costs.
-pub(super) enum ExplainRequest {
-    /// Return all flows that the agent sends.
-    List(oneshot::Sender<FlowList>),
-    /// Return the explanation of the flow with this identifier; `None` if there is none.
-    Flow(String, oneshot::Sender<Option<FlowExplanation>>),
-    /// Return the costs of all flows.
-    Cost(oneshot::Sender<AgentCost>),
-}
+use super::status::FlowView;
 
 /// Length of the headers of UDP and IP, by the family of the peer's address.
 const IPV4_AND_UDP_BYTES: u64 = 28;
@@ -46,15 +34,15 @@ struct FlowFacts {
     costs: (Prices, Option<String>),
 }
 
-impl AgentDriver {
-    pub(super) fn explain(&self, request: ExplainRequest, io: &Io) {
+impl FlowView<'_> {
+    pub(super) fn explain(&self, request: ExplainRequest, now: Time) {
         // The receiver may have been dropped.
         match request {
             ExplainRequest::List(answer) => drop(answer.send(self.flow_list())),
             ExplainRequest::Cost(answer) => drop(answer.send(self.costs())),
             ExplainRequest::Flow(id, answer) => {
                 let mapping = self.mappings.iter().find(|(_, mapping)| self.flow_id(mapping) == id);
-                drop(answer.send(mapping.map(|(_, mapping)| self.explanation(mapping, io.now()))));
+                drop(answer.send(mapping.map(|(_, mapping)| self.explanation(mapping, now))));
             }
         }
     }
@@ -73,7 +61,7 @@ impl AgentDriver {
     fn flow_summary(&self, mapping: &Mapping) -> FlowSummary {
         FlowSummary {
             id: self.flow_id(mapping),
-            to: self.subject_of(mapping).to_owned(),
+            to: (self.subject_of)(mapping),
             service: self.service_of(mapping).name().to_owned(),
             is_automatic: self.agent.selector(mapping.sent).is_some(),
         }

@@ -6,30 +6,30 @@ use byway_proto::agent::{PacketCount, ReportedTotals, SentUsage};
 use byway_units::{Bytes, Money, RelayId};
 use byway_wire::Service;
 
-use super::driver::AgentDriver;
 use super::mappings::Mapping;
+use super::status::FlowView;
 
 /// Packets that an ingress relay sends for each coded one, with the default shapes: 2 for 8 across
 /// flows, and 1 for 16 along the flow.
 const CODED_PER_SOURCE: (u64, u64) = (5, 16);
 
-impl AgentDriver {
+impl FlowView<'_> {
     /// Returns the costs of all flows, without the agent's name.
     pub(super) fn costs(&self) -> AgentCost {
         let mut flows: Vec<FlowCost> =
             self.mappings.iter().map(|(_, mapping)| self.flow_cost(mapping)).collect();
         flows.sort_by(|one, other| one.id.cmp(&other.id));
-        let mut total = self.segments.ended;
+        let mut total = self.ended;
         for flow in &flows {
             total.add(&flow.totals);
         }
         let currency = self.network_view.currency().map(str::to_owned);
-        AgentCost { name: String::new(), currency, flows, ended: self.segments.ended, total }
+        AgentCost { name: String::new(), currency, flows, ended: self.ended, total }
     }
 
     /// Returns the costs of all flows together, ended ones included.
     pub(super) fn total_cost(&self) -> CostTotals {
-        let mut total = self.segments.ended;
+        let mut total = self.ended;
         for (_, mapping) in self.mappings.iter() {
             total.add(&self.cost_totals(mapping));
         }

@@ -4,17 +4,10 @@ use byway_api::RelayPrices;
 use byway_plan::{NextBytePrices, PricePerGigabyte, RelayPriceTable};
 use byway_units::{Money, RelayId};
 
-use super::driver::AgentDriver;
 use super::network_view::NetworkView;
 
-impl AgentDriver {
-    /// Hands the prices of all relays to the state machine, which compares services by them.
-    pub(super) fn update_prices(&mut self) {
-        self.agent.set_relay_prices(price_table(&self.network_view));
-    }
-}
-
-fn price_table(view: &NetworkView) -> RelayPriceTable {
+/// Returns the prices of all relays, by which the state machine compares services.
+pub(super) fn price_table(view: &NetworkView) -> RelayPriceTable {
     let relays = view.map().relays.iter().map(|relay| RelayId::new(relay.number));
     relays.filter_map(|relay| Some((relay, next_bytes(view.prices(relay)?)))).collect()
 }

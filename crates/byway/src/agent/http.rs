@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::driver::AgentControl;
-use super::explanation::ExplainRequest;
+use super::explain_request::ExplainRequest;
 
 /// Returns the router of `/v1/flows`, `/v1/flows/{id}/explanation` and `/v1/cost`.
 pub(super) fn router(name: &str, controls: Controls<AgentControl>) -> Router {

@@ -5,6 +5,7 @@ mod controller_reporter;
 mod driver;
 mod dscp;
 mod eviction;
+mod explain_request;
 mod explanation;
 mod flow_costs;
 mod flow_prices;

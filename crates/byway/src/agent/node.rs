@@ -186,8 +186,8 @@ pub(crate) fn merged_network(
     read
 }
 
-/// True if new settings name another network. Prices do not count. Another token alone does not count, because a node
-/// that has joined no longer uses it.
+/// True if new settings name another network. Prices do not count. Another token alone does not
+/// count, because a node that has joined no longer uses it.
 fn is_other_network(old: &NetworkSource, read: &NetworkSource) -> bool {
     match (old, read) {
         (NetworkSource::Static(old), NetworkSource::Static(read)) => {

@@ -6,6 +6,7 @@ use byway_api::RelayPrices;
 use byway_net::{Io, SocketId};
 
 use super::driver::AgentDriver;
+use super::flow_prices::price_table;
 use super::listeners::{Listener, open_port};
 use super::mappings::{MappingId, Side};
 use super::tunnel::TunnelChange;
@@ -75,7 +76,7 @@ impl AgentDriver {
         self.replace_listeners(forwards, &sockets, io);
         if let Some(prices) = prices {
             self.network_view.set_prices(prices);
-            self.update_prices();
+            self.agent.set_relay_prices(price_table(&self.network_view));
         }
         self.poll_now();
         self.poll_tunnel(io);

@@ -1,12 +1,12 @@
 //! Status of an agent, as `byway status` shows it, and its counters for metrics.
 
 use byway_api::{
-    AgentStatus, FlowDeliveries, ForwardStatus, Histogram, MappingStatus, NodeStatus, PathStatus, PeerReach,
-    PeerTotals, RelayReach,
+    AgentStatus, CostTotals, FlowDeliveries, ForwardStatus, Histogram, MappingStatus, NodeStatus, PathStatus,
+    PeerReach, PeerTotals, RelayReach,
 };
 use byway_net::{ApplicationCounters, Io, QueueCounters};
 use byway_proto::agent::{
-    OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, ReportedTotals, SendFlowId,
+    Agent, OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, ReportedTotals, SendFlowId,
 };
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
@@ -14,7 +14,8 @@ use byway_wire::messages::Refusal;
 use byway_wire::{Service, Shard};
 
 use super::driver::AgentDriver;
-use super::mappings::{Consent, Endpoint, Mapping, MappingId, Side};
+use super::mappings::{Consent, Endpoint, Mapping, MappingId, Mappings, Side};
+use super::network_view::NetworkView;
 use super::protection_check::address_mismatch_note;
 use super::segments::Segments;
 use super::tunnel::TunForwarder;
@@ -24,8 +25,29 @@ use crate::observe::counters::Counts;
 const PAYLOAD_BYTES_MAX: u32 = 1_500;
 const _: () = assert!(PAYLOAD_BYTES_MAX as usize == DATAGRAM_BYTES_MAX);
 
+/// What costs and explanations need to know of the agent's flows.
+pub(super) struct FlowView<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) network_view: &'a NetworkView,
+    pub(super) mappings: &'a Mappings,
+    /// Totals of the flows that have ended.
+    pub(super) ended: CostTotals,
+    /// Returns the name of the exposed resource to which a mapping's application sends.
+    pub(super) subject_of: &'a dyn Fn(&Mapping) -> String,
+}
+
+impl std::fmt::Debug for FlowView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlowView").field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
 impl AgentDriver {
     /// Returns the agent's status, without the part about the node. The main thread adds that part.
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is for one lifetime, and the closure for any"
+    )]
     pub(super) fn status(&self, io: &Io) -> AgentStatus {
         let counts = self.counts(io);
         AgentStatus {
@@ -44,7 +66,7 @@ impl AgentDriver {
                 .collect(),
             totals: self.totals(),
             bytes: self.segments.bytes(),
-            cost: self.total_cost(),
+            cost: self.with_flows(|flows| flows.total_cost()),
             currency: self.network_view.currency().map(str::to_owned),
             counters: counts.work.counted(),
             drops: counts.drops.counted(),
@@ -96,6 +118,18 @@ impl AgentDriver {
             to: listener.forward.spec.to.clone(),
             problem: (!is_known).then(problem),
         }
+    }
+
+    /// Passes a view of the flows that the agent sends.
+    pub(super) fn with_flows<T>(&self, see: impl FnOnce(&FlowView<'_>) -> T) -> T {
+        let subject_of = |mapping: &Mapping| self.subject_of(mapping).to_owned();
+        see(&FlowView {
+            agent: &self.agent,
+            network_view: &self.network_view,
+            mappings: &self.mappings,
+            ended: self.segments.ended,
+            subject_of: &subject_of,
+        })
     }
 
     fn mapping_status(&self, id: MappingId, mapping: &Mapping, io: &Io) -> MappingStatus {

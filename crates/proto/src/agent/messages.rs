@@ -7,7 +7,7 @@ use byway_units::Time;
 use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, RelayedPacket, Report};
 use byway_wire::{Ecn, Message, Messages, SequenceNumber};
 
-use super::selection::select_service;
+use super::reporting::select_service;
 use super::send_flow::SendFlowId;
 use super::{Agent, ArrivalRelay, Flow, Role};
 use crate::limits::NEAR_RELAYS_MAX;

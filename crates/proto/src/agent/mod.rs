@@ -14,7 +14,6 @@
 //! | `burst_end` | tail-loss hints of relays |
 //! | `closing` | teardown of flows, and of the agent |
 //! | `cooperative_recovery` | in-stream decoding, and requests for others' repairs |
-//! | `decisions` | choice of services, for people |
 //! | `deliver` | received packets: loss state, cooperative answers, delivery |
 //! | `direct` | peers without a direct path |
 //! | `early` | early packets at the sender, before the answer to an offer |
@@ -66,7 +65,6 @@ mod blocks;
 mod burst_end;
 mod closing;
 mod cooperative_recovery;
-mod decisions;
 mod deliver;
 mod direct;
 mod early;
@@ -127,6 +125,7 @@ use byway_wire::{Capabilities, FlowKey, Shard, TrafficClass};
 pub use events::{Delivery, Event};
 pub use interface::{AgentCounters, AgentInput, AgentOutput};
 pub use receive_flow::ReceiveFlowId;
+pub use selection::FlowDelays;
 pub use send_flow::SendFlowId;
 pub use sent_usage::{PacketCount, SentUsage};
 pub use settings::{
@@ -135,7 +134,7 @@ pub use settings::{
 pub use statistics::{
     AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes, RepairTimesByKind,
 };
-pub use status::{FlowDelays, FlowStatus, PathState, PeerStatus, RelayStatus};
+pub use status::{FlowStatus, PathState, PeerStatus, RelayStatus};
 pub use terms::{Offer, Terms, may_offer};
 pub use totals::{FORMER_PEERS, PeerTotals, ReportedTotals};
 pub use work::AgentWork;

@@ -21,9 +21,9 @@ use crate::session::SessionId;
 pub(super) enum Registration {
     /// The agent has sent `tries` requests without an answer; the next one is due at `next`.
     Requested { tries: u32, next: Time },
-    /// The relay has accepted the flow under this alias. If its terms have changed since, or the
-    /// agent wants to know the delay to the far relay, it has sent `tries` requests, and the next one is due at `next`. Otherwise `next` is
-    /// [`Time::MAX`].
+    /// The relay has accepted the flow under this alias. The agent sends requests again if the
+    /// flow's terms have changed since, or to learn the delay to the far relay. It has sent `tries`
+    /// of them, and the next one is due at `next`. Otherwise `next` is [`Time::MAX`].
     Accepted { alias: Alias, tries: u32, next: Time },
     /// The relay knows the flow, but cannot forward its packets. The agent repeats its request,
     /// because the relay may be unable to report a change.

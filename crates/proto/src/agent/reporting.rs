@@ -1,13 +1,14 @@
 //! Receiver reports: they show the sender the true loss of the direct path, which repairs hide.
 
+use byway_plan::Observation;
 use byway_units::{Duration, Time};
-use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RepairCounters, Report};
-use byway_wire::{Message, Microseconds};
+use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report};
+use byway_wire::{GrantedRelay, Message, Microseconds, Service};
 
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
-use super::selection::egress_round_trips;
-use super::send_flow::SendFlow;
+use super::selection::{FlowDelays, delays as predicted};
+use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
 use crate::limits::{COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_INTERVAL};
 use crate::parts::delay_histogram::DelayHistogram;
@@ -77,6 +78,78 @@ impl Agent {
             self.timers.arm(key, at);
         }
     }
+}
+
+/// Selects a flow's service after a report of its receiver, if its settings leave it to the agent.
+pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
+    if agent.is_changing_service(flow) || !agent.service_changes.selectors.is_due(flow.0, now) {
+        return;
+    }
+    ask_for_delay(agent, flow, now);
+    let Some((observation, in_force)) = observe(agent, flow) else {
+        return;
+    };
+    let (known, supported) = (agent.flow_delays(flow), agent.services_for(flow, now));
+    let selectors = &mut agent.service_changes.selectors;
+    let selected = selectors.select(flow.0, &observation, known, (in_force, supported), now);
+    if let Some(selection) = selected
+        && agent.begin_service_change(flow, selection.service, now)
+    {
+        agent.service_changes.selectors.on_changed(flow.0, selection, now);
+    }
+}
+
+/// Returns the state of a flow and its paths, and its service; `None` before the first report.
+fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
+    let service = agent.senders.get(flow.0)?.service();
+    let reported = agent.reported_totals(flow)?;
+    let measured = agent.flow_delays(flow);
+    let number =
+        |known: FlowDelays| u64::from(known.ingress.0.number()) << 32 | u64::from(known.egress.0.number());
+    let observation = Observation {
+        direct: reported.direct,
+        lost: reported.lost,
+        repaired: reported.repaired(),
+        forwarded: reported.forwarded,
+        path: measured.map(number),
+        delays: measured.map(predicted),
+    };
+    Some((observation, service))
+}
+
+/// Repeats the registration of a flow's path in use from time to time: the relay's answer contains
+/// its delay to the egress relay.
+fn ask_for_delay(agent: &mut Agent, flow: SendFlowId, now: Time) {
+    let is_known = agent.flow_delays(flow).is_some_and(|known| known.between.is_some());
+    if agent.service_changes.selectors.asks_for_delay(flow.0, is_known, now) {
+        let registrations = agent.registrations_of_mut(Flow::Sent(flow));
+        let path = registrations.in_use();
+        if registrations.is_accepted(path) {
+            registrations.request_again(path, now);
+            agent.register(Flow::Sent(flow), now);
+        }
+    }
+}
+
+/// Returns the measured round-trip times between an agent and the egress relays of a flow that it
+/// receives, for a report.
+pub(super) fn egress_round_trips(
+    agent: &Agent,
+    flow: &ReceiveFlow,
+) -> [Option<RelayRoundTrip>; RELAYS_REPORTED_MAX] {
+    let mut relays = [None; RELAYS_REPORTED_MAX];
+    let mut count = 0;
+    for path in &flow.settings.paths {
+        let relay = GrantedRelay { relay: path.egress.0, shard: path.egress.1 };
+        let is_known = relays.iter().flatten().any(|known: &RelayRoundTrip| known.relay == relay);
+        let session = agent.relay_session(path.egress).filter(|_| !is_known && count < relays.len());
+        if let Some(round_trip) = session.and_then(|session| agent.sessions.measured_round_trip(session)) {
+            let round_trip = Microseconds::from_duration(round_trip);
+            relays[count] = Some(RelayRoundTrip { relay, round_trip });
+            count += 1;
+        }
+    }
+    relays
 }
 
 impl ReceiveFlow {

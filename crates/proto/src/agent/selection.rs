@@ -9,16 +9,34 @@ use alloc::collections::BTreeMap;
 use byway_plan::{
     Criteria, Delays, FlowTerms, MessageOverhead, Observation, Prices, RelayPriceTable, Selection, Selector,
 };
-use byway_units::{Bytes, Duration, Probability, Time};
-use byway_wire::messages::{RELAYS_REPORTED_MAX, RelayRoundTrip, Report};
-use byway_wire::{GrantedRelay, Microseconds, Service, Services};
+use byway_units::{Bytes, Duration, Probability, RelayId, Time};
+use byway_wire::messages::Report;
+use byway_wire::{GrantedRelay, Service, Services, Shard};
 
-use super::receive_flow::ReceiveFlow;
-use super::send_flow::SendFlowId;
 use super::settings::{Duplication, FlowSettings, Traffic};
-use super::status::FlowDelays;
-use super::{Agent, Flow};
 use crate::limits::{DELAY_ASK_INTERVAL, DELAY_ASK_RETRY, DELAY_ASK_TRIES, SELECTION_INTERVAL};
+
+/// Measured one-way delays of a sent flow: halves of round trips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlowDelays {
+    /// Delay of the direct path.
+    pub direct: Duration,
+    /// Delay to the ingress relay of the path in use.
+    pub to_ingress: Duration,
+    /// Ingress relay of the path in use, and its shard.
+    pub ingress: (RelayId, Shard),
+    /// Egress relay of the path in use, and its shard.
+    pub egress: (RelayId, Shard),
+    /// Delay between these relays, by the ingress relay: zero for one relay. `None` before its
+    /// first answer.
+    pub between: Option<Duration>,
+    /// Delay between the receiver and the egress relay, by the receiver's latest report. `None`
+    /// before it.
+    pub to_receiver: Option<Duration>,
+    /// Time in which the receiver detects a loss, by its latest report. `None` before it.
+    pub detection: Option<Duration>,
+}
 
 /// Services among which an agent selects. All of them use the direct path, so a change of service
 /// interrupts none. Coding is not among them, because its costs depend on other flows.
@@ -82,6 +100,51 @@ impl FlowSelectors {
         }
     }
 
+    /// Returns true if a selection of a flow's service is due, and schedules the next one. False if
+    /// the flow's settings name the service.
+    pub(super) fn is_due(&mut self, flow: u32, now: Time) -> bool {
+        let Some(known) = self.flows.get_mut(&flow) else {
+            return false;
+        };
+        let is_due = known.selected_at.is_none_or(|at| now.saturating_since(at) >= SELECTION_INTERVAL);
+        known.selected_at = if is_due { Some(now) } else { known.selected_at };
+        is_due
+    }
+
+    /// Returns true if a flow's ingress relay is to be asked for its delay to the egress relay now.
+    pub(super) fn asks_for_delay(&mut self, flow: u32, is_known: bool, now: Time) -> bool {
+        self.flows.get_mut(&flow).is_some_and(|known| known.asks_for_delay(is_known, now))
+    }
+
+    /// Selects the service of a flow, which has the service `in_force` and could have those in
+    /// `supported`; `known` are its delays. Returns the service to change to; `None` to keep the
+    /// one in force.
+    pub(super) fn select(
+        &mut self,
+        flow: u32,
+        observation: &Observation,
+        known: Option<FlowDelays>,
+        (in_force, supported): (Service, Services),
+        now: Time,
+    ) -> Option<Selection> {
+        let selector = &mut self.flows.get_mut(&flow)?.selector;
+        if let Some(known) = known {
+            let (prices, basis) = self.prices.compared(known.ingress.0, known.egress.0);
+            selector.set_prices(prices, basis);
+        }
+        let is_allowed = |service: &&Service| CANDIDATES.allow(**service) && supported.allow(**service);
+        let allowed = Service::ALL.iter().filter(is_allowed);
+        let allowed = allowed.fold(Services::NONE, |all, service| all.with(*service));
+        selector.select(observation, (in_force, allowed), now)
+    }
+
+    /// Records that a flow changes to the selected service.
+    pub(super) fn on_changed(&mut self, flow: u32, selection: Selection, now: Time) {
+        if let Some(known) = self.flows.get_mut(&flow) {
+            known.selector.on_changed(selection, now);
+        }
+    }
+
     pub(super) fn remove(&mut self, flow: u32) {
         self.flows.remove(&flow);
     }
@@ -120,58 +183,6 @@ pub(super) fn criteria(latency_budget: Duration) -> Criteria {
     }
 }
 
-/// Selects a flow's service after a report of its receiver, if its settings leave it to the agent.
-pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
-    let is_changing = agent.is_changing_service(flow);
-    let Some(known) = agent.service_changes.selectors.flows.get_mut(&flow.0) else {
-        return;
-    };
-    if is_changing || known.selected_at.is_some_and(|at| now.saturating_since(at) < SELECTION_INTERVAL) {
-        return;
-    }
-    known.selected_at = Some(now);
-    ask_for_delay(agent, flow, now);
-    let Some((observation, in_force)) = observe(agent, flow) else {
-        return;
-    };
-    let supported = agent.services_for(flow, now);
-    let is_allowed = |service: &&Service| CANDIDATES.allow(**service) && supported.allow(**service);
-    let allowed = Service::ALL.iter().filter(is_allowed);
-    let allowed = allowed.fold(Services::NONE, |all, service| all.with(*service));
-    let relays = agent.flow_delays(flow).map(|known| (known.ingress.0, known.egress.0));
-    let FlowSelectors { flows, prices } = &mut agent.service_changes.selectors;
-    let mut selector = flows.get_mut(&flow.0).map(|known| &mut known.selector);
-    if let (Some(selector), Some((ingress, egress))) = (&mut selector, relays) {
-        let (prices, basis) = prices.compared(ingress, egress);
-        selector.set_prices(prices, basis);
-    }
-    let selected = selector.and_then(|selector| selector.select(&observation, (in_force, allowed), now));
-    if let Some(selection) = selected
-        && agent.begin_service_change(flow, selection.service, now)
-        && let Some(known) = agent.service_changes.selectors.flows.get_mut(&flow.0)
-    {
-        known.selector.on_changed(selection, now);
-    }
-}
-
-/// Returns the state of a flow and its paths, and its service; `None` before the first report.
-fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
-    let service = agent.senders.get(flow.0)?.service();
-    let reported = agent.reported_totals(flow)?;
-    let measured = agent.flow_delays(flow);
-    let number =
-        |known: FlowDelays| u64::from(known.ingress.0.number()) << 32 | u64::from(known.egress.0.number());
-    let observation = Observation {
-        direct: reported.direct,
-        lost: reported.lost,
-        repaired: reported.repaired(),
-        forwarded: reported.forwarded,
-        path: measured.map(number),
-        delays: measured.map(delays),
-    };
-    Some((observation, service))
-}
-
 /// Returns all delays of a flow's paths, with assumptions for those that nobody has measured yet.
 pub(super) fn delays(known: FlowDelays) -> Delays {
     let assumed = Delays::from_measured(known.direct, known.to_ingress, known.ingress == known.egress);
@@ -182,23 +193,6 @@ pub(super) fn delays(known: FlowDelays) -> Delays {
         cooperating: to_receiver,
         detection: known.detection.unwrap_or(DETECTION),
         ..assumed
-    }
-}
-
-/// Repeats the registration of a flow's path in use from time to time: the relay's answer contains
-/// its delay to the egress relay.
-fn ask_for_delay(agent: &mut Agent, flow: SendFlowId, now: Time) {
-    let is_known = agent.flow_delays(flow).is_some_and(|known| known.between.is_some());
-    let Some(known) = agent.service_changes.selectors.flows.get_mut(&flow.0) else {
-        return;
-    };
-    if known.asks_for_delay(is_known, now) {
-        let registrations = agent.registrations_of_mut(Flow::Sent(flow));
-        let path = registrations.in_use();
-        if registrations.is_accepted(path) {
-            registrations.request_again(path, now);
-            agent.register(Flow::Sent(flow), now);
-        }
     }
 }
 
@@ -214,27 +208,6 @@ impl FlowSelectors {
     pub(super) fn selector(&self, flow: u32) -> Option<&Selector> {
         self.flows.get(&flow).map(|known| &known.selector)
     }
-}
-
-/// Returns the measured round-trip times between an agent and the egress relays of a flow that it
-/// receives, for a report.
-pub(super) fn egress_round_trips(
-    agent: &Agent,
-    flow: &ReceiveFlow,
-) -> [Option<RelayRoundTrip>; RELAYS_REPORTED_MAX] {
-    let mut relays = [None; RELAYS_REPORTED_MAX];
-    let mut count = 0;
-    for path in &flow.settings.paths {
-        let relay = GrantedRelay { relay: path.egress.0, shard: path.egress.1 };
-        let is_known = relays.iter().flatten().any(|known: &RelayRoundTrip| known.relay == relay);
-        let session = agent.relay_session(path.egress).filter(|_| !is_known && count < relays.len());
-        if let Some(round_trip) = session.and_then(|session| agent.sessions.measured_round_trip(session)) {
-            let round_trip = Microseconds::from_duration(round_trip);
-            relays[count] = Some(RelayRoundTrip { relay, round_trip });
-            count += 1;
-        }
-    }
-    relays
 }
 
 /// Returns the receiver's delay to an egress relay, and the time in which it detects losses, by its

@@ -236,7 +236,7 @@ impl Agent {
             && !is_suppressed
             && let Some(path) = path
         {
-            flow.usage.count_direct(front.len() + coded_bytes, &mut self.counters);
+            flow.usage.count_direct(front.len() + coded_bytes, &mut self.counters.source_packets);
             let meta = TransmitMeta { ecn: traffic_class.ecn(), ..TransmitMeta::plain(path) };
             self.sessions.outbox.add(meta, |out| {
                 out.extend_from_slice(front);

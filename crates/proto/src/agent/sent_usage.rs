@@ -1,13 +1,7 @@
 //! Packets and bytes of a flow that its sender has sent, by uplink segment.
 
-use core::net::SocketAddr;
-
 use byway_units::Time;
 use byway_wire::Service;
-
-use super::Agent;
-use super::interface::AgentCounters;
-use super::send_flow::SendFlowId;
 
 /// Number of packets, and the bytes of their UDP payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,10 +37,10 @@ pub struct SentUsage {
 }
 
 impl SentUsage {
-    /// Counts a source packet on the direct path, also in the agent's counters.
-    pub(super) const fn count_direct(&mut self, payload_bytes: usize, counters: &mut AgentCounters) {
+    /// Counts a source packet on the direct path, also in the counter of all flows.
+    pub(super) const fn count_direct(&mut self, payload_bytes: usize, all: &mut u64) {
         self.direct.add(payload_bytes);
-        counters.source_packets += 1;
+        *all += 1;
     }
 
     /// Counts a packet to the ingress relay of a flow with this service.
@@ -55,21 +49,5 @@ impl SentUsage {
         if !matches!(service, Service::Pull | Service::Coding | Service::Internet) {
             self.relayed_on.add(payload_bytes);
         }
-    }
-}
-
-impl Agent {
-    /// Returns the packets of a flow that this agent has sent; `None` if the flow was closed.
-    #[must_use]
-    pub fn sent_usage(&self, flow: SendFlowId) -> Option<SentUsage> {
-        self.senders.get(flow.0).map(|flow| flow.usage)
-    }
-
-    /// Returns the address to which a flow's packets go on the direct path; `None` if the flow was
-    /// closed, or there is no direct path.
-    #[must_use]
-    pub fn sent_address(&self, flow: SendFlowId) -> Option<SocketAddr> {
-        let session = self.sessions.get(self.senders.get(flow.0)?.peer)?;
-        session.path.address().copied()
     }
 }

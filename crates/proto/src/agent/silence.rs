@@ -33,8 +33,9 @@ pub(super) struct SilenceNotice {
 }
 
 impl SilenceNotice {
-    /// Returns the schedule of notices for a silence that the loss timer detects now, of a flow with
-    /// this service. The first notice is delayed, because the sender ignores a shorter silence.
+    /// Returns the schedule of notices for a silence that the loss timer detects now, of a flow
+    /// with this service. The first notice is delayed, because the sender ignores a shorter
+    /// silence.
     ///
     /// The first few notices are all if relays deliver the flow, because each of them can show the
     /// sender no more than these.

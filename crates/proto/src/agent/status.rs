@@ -3,14 +3,15 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use byway_plan::Selection;
+use byway_plan::{Criteria, Delays, RelayPriceTable, Selection, Selector};
 use byway_units::{AgentId, Duration, RelayId, Time};
 use byway_wire::messages::Refusal;
 use byway_wire::{GrantedRelay, Service, Shard};
 
 use super::receive_flow::ReceiveFlowId;
-use super::selection::reported_delays;
+use super::selection::{FlowDelays, criteria, delays, reported_delays};
 use super::send_flow::{SendFlow, SendFlowId};
+use super::sent_usage::SentUsage;
 use super::settings::Traffic;
 use super::{Agent, Flow};
 use crate::session::SessionId;
@@ -78,28 +79,6 @@ pub struct FlowStatus {
     pub traffic: Traffic,
 }
 
-/// Measured one-way delays of a sent flow: halves of round trips.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FlowDelays {
-    /// Delay of the direct path.
-    pub direct: Duration,
-    /// Delay to the ingress relay of the path in use.
-    pub to_ingress: Duration,
-    /// Ingress relay of the path in use, and its shard.
-    pub ingress: (RelayId, Shard),
-    /// Egress relay of the path in use, and its shard.
-    pub egress: (RelayId, Shard),
-    /// Delay between these relays, by the ingress relay: zero for one relay. `None` before its
-    /// first answer.
-    pub between: Option<Duration>,
-    /// Delay between the receiver and the egress relay, by the receiver's latest report. `None`
-    /// before it.
-    pub to_receiver: Option<Duration>,
-    /// Time in which the receiver detects a loss, by its latest report. `None` before it.
-    pub detection: Option<Duration>,
-}
-
 impl Agent {
     /// Returns the measured delays of a flow that this agent sends. `None` if the flow was closed,
     /// has no direct path or no relay path, or if a round trip was not measured.
@@ -126,6 +105,53 @@ impl Agent {
     #[must_use]
     pub fn selection(&self, flow: SendFlowId) -> Option<Selection> {
         self.service_changes.selectors.selection(flow.0)
+    }
+
+    /// Sets the prices of the next bytes of relays, by which services are compared from the next
+    /// selection on.
+    pub fn set_relay_prices(&mut self, prices: RelayPriceTable) {
+        self.service_changes.selectors.prices = prices;
+    }
+
+    /// Returns the prices of the next bytes of relays.
+    #[must_use]
+    pub const fn relay_prices(&self) -> &RelayPriceTable {
+        &self.service_changes.selectors.prices
+    }
+
+    /// Returns the selector of a sent flow's service, with its latest evaluation and its changes;
+    /// `None` if the flow's settings name the service, or if the flow was closed.
+    #[must_use]
+    pub fn selector(&self, flow: SendFlowId) -> Option<&Selector> {
+        self.service_changes.selectors.selector(flow.0)
+    }
+
+    /// Returns all delays of a sent flow's paths as selections have them, with assumptions for
+    /// those that nobody has measured yet. `None` without a direct path or a relay path that is
+    /// measured.
+    #[must_use]
+    pub fn predicted_delays(&self, flow: SendFlowId) -> Option<Delays> {
+        self.flow_delays(flow).map(delays)
+    }
+
+    /// Returns the criteria by which the service of a flow with this latency budget is selected.
+    #[must_use]
+    pub fn selection_criteria(latency_budget: Duration) -> Criteria {
+        criteria(latency_budget)
+    }
+
+    /// Returns the packets of a flow that this agent has sent; `None` if the flow was closed.
+    #[must_use]
+    pub fn sent_usage(&self, flow: SendFlowId) -> Option<SentUsage> {
+        self.senders.get(flow.0).map(|flow| flow.usage)
+    }
+
+    /// Returns the address to which a flow's packets go on the direct path; `None` if the flow was
+    /// closed, or there is no direct path.
+    #[must_use]
+    pub fn sent_address(&self, flow: SendFlowId) -> Option<SocketAddr> {
+        let session = self.sessions.get(self.senders.get(flow.0)?.peer)?;
+        session.path.address().copied()
     }
 
     /// Returns the status of a peer; `None` if it was not added.

@@ -67,11 +67,25 @@ fn ports_and_other_currencies_are_read() {
     }
 }
 
+/// Checks that the prices of the first relay are refused at this key, with this problem.
+fn check_refusals(cases: &[(String, &str, &str)]) {
+    for (east, key, problem) in cases {
+        let error = checked(east).expect_err(problem);
+        // Only the second relay has another currency than the one before.
+        let (index, relay) = if *problem == "in one currency" { (1, "west") } else { (0, "east") };
+        let place = format!("controller.relays[{index}].prices.{key}: prices of relay {relay:?}: ");
+        assert!(
+            error.starts_with("byway.toml:") && error.contains(&place) && error.contains(problem),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn wrong_prices_are_refused_with_the_relay_the_key_and_a_remedy() {
     let tiers = |tiers: &str| format!("{ACME}egress = [{tiers}]");
     let with = |keys: &str| format!("{ACME}egress = [{{ price = \"0.09/GB\" }}]\n{keys}");
-    for (east, key, problem) in [
+    check_refusals(&[
         (
             tiers("{ to = \"1 TB\", price = \"0.09/GB\" }, { from = \"2 TB\", price = \"0.08/GB\" }"),
             "egress[1].from",
@@ -108,6 +122,12 @@ fn wrong_prices_are_refused_with_the_relay_the_key_and_a_remedy() {
             "to[1]",
             "duplicate destination aws",
         ),
+    ]);
+}
+
+#[test]
+fn wrong_ports_and_providers_are_refused_with_the_relay_the_key_and_a_remedy() {
+    check_refusals(&[
         (
             format!("{ACME}percentile_95 = \"1/Mbit/s\"\nincluded = \"1 GB\""),
             "included",
@@ -133,16 +153,7 @@ fn wrong_prices_are_refused_with_the_relay_the_key_and_a_remedy() {
         ),
         ("provider = \"aws\"\nregion = \"us-east-1\"\ncurrency = \"EUR\"".to_owned(), "currency", "in USD"),
         ("provider = \"a:b\"\nregion = \"us-east-1\"".to_owned(), "provider", "invalid name"),
-    ] {
-        let error = checked(&east).expect_err(problem);
-        // Only the second relay has another currency than the one before.
-        let (index, relay) = if problem == "in one currency" { (1, "west") } else { (0, "east") };
-        let place = format!("controller.relays[{index}].prices.{key}: prices of relay {relay:?}: ");
-        assert!(
-            error.starts_with("byway.toml:") && error.contains(&place) && error.contains(problem),
-            "{error}"
-        );
-    }
+    ]);
 }
 
 #[test]
