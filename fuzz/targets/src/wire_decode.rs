@@ -104,8 +104,8 @@ fn messages(bytes: &[u8]) {
     assert!(count <= bytes.len().div_ceil(3), "{count} messages in {} bytes", bytes.len());
 }
 
-/// Bytes of the fields at the ends of messages that those of earlier versions lack. A report without
-/// them is written with `resent`, `detection` and the count of relays.
+/// Bytes of the fields at the ends of messages that those of earlier versions lack. A report
+/// without them is written with `resent`, `detection` and the count of relays.
 const LATER_FIELDS_BYTES: usize = 9;
 
 /// Checks that a message is unchanged after encoding and parsing it again, and not longer, but for
