@@ -10,7 +10,6 @@ use crate::choice::{Choice, Criteria, choose};
 use crate::cost::Prices;
 use crate::delay::Delays;
 use crate::flow::FlowTerms;
-use crate::price::PricePerGigabyte;
 
 /// Losses that are tried, in thousandths.
 const LOSSES_PER_MILLE: [u64; 10] = [0, 1, 2, 5, 10, 20, 50, 100, 200, 300];
@@ -26,8 +25,6 @@ pub enum WhatIf {
     LossFrom(Probability, Service),
     /// The direct path loses at most this share.
     LossUpTo(Probability, Service),
-    /// Bytes that relays send cost nothing.
-    FreeRelays(Service),
 }
 
 impl fmt::Display for WhatIf {
@@ -46,9 +43,6 @@ impl fmt::Display for WhatIf {
             }
             Self::LossUpTo(loss, service) => {
                 write!(f, "if the direct path lost {:.1} % or less: {}", percent(loss), service.name())
-            }
-            Self::FreeRelays(service) => {
-                write!(f, "if bytes that relays send cost nothing: {}", service.name())
             }
         }
     }
@@ -73,12 +67,6 @@ pub fn what_if(
     found.extend(above.find_map(|loss| at_loss(loss).map(|service| WhatIf::LossFrom(loss, service))));
     let mut below = losses().filter(|loss| *loss < flow.loss).collect::<Vec<_>>().into_iter().rev();
     found.extend(below.find_map(|loss| at_loss(loss).map(|service| WhatIf::LossUpTo(loss, service))));
-    let mut free = *prices;
-    for relay in [&mut free.ingress_relay, &mut free.egress_relay] {
-        (relay.outgoing, relay.incoming) = (PricePerGigabyte::FREE, PricePerGigabyte::FREE);
-    }
-    let with_free_relays = choose(flow, &free, Some(delays), criteria).service;
-    found.extend(differs(with_free_relays).map(WhatIf::FreeRelays));
     found
 }
 
@@ -142,7 +130,7 @@ mod tests {
         let found = what_if(&flow, &prices, &delays, &criteria, &choice);
         for what in &found {
             // Each text is true: under that circumstance, that service is chosen.
-            let (mut flow, mut criteria, mut prices) = (flow, criteria, prices);
+            let (mut flow, mut criteria) = (flow, criteria);
             let expected = match *what {
                 WhatIf::BudgetFrom(budget, service) => {
                     criteria.budget = Some(budget);
@@ -154,11 +142,6 @@ mod tests {
                 }
                 WhatIf::LossFrom(loss, service) | WhatIf::LossUpTo(loss, service) => {
                     flow = flow.at_loss(loss);
-                    service
-                }
-                WhatIf::FreeRelays(service) => {
-                    prices.ingress_relay.outgoing = PricePerGigabyte::FREE;
-                    prices.egress_relay.outgoing = PricePerGigabyte::FREE;
                     service
                 }
             };
@@ -177,7 +160,6 @@ mod tests {
                 "with a latency budget of 195 ms or more: retransmission",
                 "with a latency budget below 95 ms: both",
                 "if the direct path lost 0.1 % or less: retransmission",
-                "if bytes that relays send cost nothing: both",
             ]
         );
     }

@@ -25,7 +25,7 @@ use crate::observe::counters::Counts;
 const PAYLOAD_BYTES_MAX: u32 = 1_500;
 const _: () = assert!(PAYLOAD_BYTES_MAX as usize == DATAGRAM_BYTES_MAX);
 
-/// What costs and explanations need to know of the agent's flows.
+/// View of the flows that the agent sends, for their costs and explanations.
 pub(super) struct FlowView<'a> {
     pub(super) agent: &'a Agent,
     pub(super) network_view: &'a NetworkView,

@@ -61,7 +61,15 @@ impl Account {
             tracing::warn!("cannot read the month's traffic, which begins anew: {error}");
             None
         });
-        let stored: Option<StoredUsage> = stored.and_then(|text| serde_json::from_str(&text).ok());
+        let parsed = |text: String| match serde_json::from_str(&text) {
+            Ok(stored) => Some(stored),
+            Err(error) => {
+                let file = file.display();
+                tracing::warn!("cannot use {file}, so the month's traffic begins anew: {error}");
+                None
+            }
+        };
+        let stored: Option<StoredUsage> = stored.and_then(parsed);
         let usage = stored.map(restored);
         let usage = usage.filter(|usage| usage.month() == Month::containing(unix_seconds));
         let usage = usage.unwrap_or_else(|| MonthUsage::new(unix_seconds));

@@ -133,7 +133,7 @@ impl Agent {
         let retry_interval = self.nack_retry_interval(id);
         let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
-        let service = flow.settings.service;
+        let (service, needs_relay) = (flow.settings.service, flow.settings.needs_relay());
         let Some(active) = flow.active_mut() else {
             return;
         };
@@ -158,7 +158,7 @@ impl Agent {
                 active.silence_notice = Some(if retransmits(service) {
                     SilenceNotice::noticed_for_resending(now)
                 } else {
-                    SilenceNotice::noticed(service, round_trip, now)
+                    SilenceNotice::noticed(needs_relay, round_trip, now)
                 });
             }
             // If this agent's address changed unnoticed, the report shows the sender the new one.

@@ -1,4 +1,5 @@
-//! Receiver reports: they show the sender the true loss of the direct path, which repairs hide.
+//! Receiver reports: they show the sender the true loss of the direct path, which repairs hide. By
+//! them, it selects the flow's service.
 
 use byway_plan::Observation;
 use byway_units::{Duration, Time};

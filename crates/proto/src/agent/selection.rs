@@ -1,8 +1,8 @@
 //! Selection of the services of flows whose settings leave it to their sender.
 //!
-//! The sender knows some delays of a flow's paths itself: to the receiver, and to its ingress
-//! relay. The receiver reports those to the egress relays, and the time in which it detects
-//! losses. The ingress relay reports its delay to the egress relay.
+//! The sender measures its delays to the receiver and to the ingress relay. The receiver reports
+//! its delays to the egress relays, and the time in which it detects losses. The ingress relay
+//! reports its delay to the egress relay.
 
 use alloc::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 use byway_units::{Duration, Time};
 use byway_wire::messages::{Outage, Silence};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Alias, Message, Microseconds, SequenceNumber, Service};
+use byway_wire::{Alias, Message, Microseconds, SequenceNumber};
 
 use super::receive_flow::ReceiveFlowId;
 use super::send_flow::{SendFlow, SendFlowId};
@@ -18,7 +18,6 @@ use crate::limits::{
     RESENDING_NOTICES, RESENDING_NOTICES_SOON, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_NOTICES_SOON,
     SILENCE_REPEAT, SILENT_PACKETS_MIN, SOURCE_PACKETS_IN_OUTAGE,
 };
-use crate::policy::is_direct;
 use crate::session::SessionId;
 
 /// Schedule of a receiver's notices of silence: the time of the next one, the number left, and the
@@ -33,15 +32,14 @@ pub(super) struct SilenceNotice {
 }
 
 impl SilenceNotice {
-    /// Returns the schedule of notices for a silence that the loss timer detects now, of a flow
-    /// with this service. The first notice is delayed, because the sender ignores a shorter
-    /// silence.
+    /// Returns the schedule of notices for a silence that the loss timer detects now. The first
+    /// notice is delayed, because the sender ignores a shorter silence.
     ///
-    /// The first few notices are all if relays deliver the flow, because each of them can show the
-    /// sender no more than these.
-    pub(super) fn noticed(service: Service, round_trip: Duration, now: Time) -> Self {
+    /// Of a flow that needs a relay, only the first few are sent. In simulated outages of its
+    /// relays, the later ones made it lose packets after the relays were back.
+    pub(super) fn noticed(needs_relay: bool, round_trip: Duration, now: Time) -> Self {
         let at = now + SILENCE_MARGIN + round_trip / 8;
-        let left = if is_direct(service) { SILENCE_NOTICES } else { SILENCE_NOTICES_SOON };
+        let left = if needs_relay { SILENCE_NOTICES_SOON } else { SILENCE_NOTICES };
         Self { at, left, soon: SILENCE_NOTICES_SOON, interval: SILENCE_REPEAT }
     }
 
