@@ -1,5 +1,7 @@
 //! Explanations of a flow's service for people: all candidates, and what would change the choice.
 
+use std::net::Ipv4Addr;
+
 use byway_api::{
     FlowExplanation, FlowList, FlowMeasurements, FlowSummary, ServiceChangeEntry, ServicePrediction,
 };
@@ -8,16 +10,13 @@ use byway_plan::{
     ServiceChange, choose, cost, relay_bytes, what_if,
 };
 use byway_proto::agent::{Agent, FlowDelays, PacketCount, SentUsage};
+use byway_proto::conventions::ip_bytes;
 use byway_units::{Bytes, Duration, Probability, Rate, Time};
 use byway_wire::{Service, Services};
 
 use super::explain_request::ExplainRequest;
 use super::mappings::Mapping;
 use super::status::FlowView;
-
-/// Length of the headers of UDP and IP, by the family of the peer's address.
-const IPV4_AND_UDP_BYTES: u64 = 28;
-const IPV6_AND_UDP_BYTES: u64 = 48;
 
 /// Facts about a flow on which its candidates rest.
 struct FlowFacts {
@@ -154,9 +153,9 @@ impl FlowView<'_> {
 
     /// Returns the bytes of packets with their headers of UDP and IP.
     pub(super) fn ip_bytes(&self, mapping: &Mapping, count: PacketCount) -> u64 {
-        let address = self.agent.sent_address(mapping.sent);
-        let is_ipv6 = address.is_some_and(|address| address.is_ipv6());
-        count.bytes + count.packets * if is_ipv6 { IPV6_AND_UDP_BYTES } else { IPV4_AND_UDP_BYTES }
+        let unknown = (Ipv4Addr::UNSPECIFIED, 0).into();
+        let headers = ip_bytes(&[], self.agent.sent_address(mapping.sent).unwrap_or(unknown));
+        count.bytes + count.packets * headers.count()
     }
 
     fn measurements(&self, facts: &FlowFacts) -> FlowMeasurements {
