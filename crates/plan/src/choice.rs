@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use byway_units::{Duration, Money, Probability};
+use byway_units::{Bytes, Duration, Money, Probability};
 use byway_wire::{Service, Services};
 
-use crate::cost::{Cost, Prices, cost};
+use crate::cost::{Cost, Prices, cost, relay_bytes};
 use crate::delay::Delays;
 use crate::flow::FlowTerms;
 
@@ -25,8 +25,9 @@ pub struct Criteria {
     /// Largest share of all packets that may be lost or late. If no more are lost on the direct
     /// path, a service may repair them too late, or not at all.
     pub residual_max: Probability,
-    /// Share by which a service may cost more than the cheapest to count as equally cheap; the
-    /// fastest of these is chosen.
+    /// Share by which a service may cost more than the cheapest to count as equally cheap. Of
+    /// these, the one with the fewest bytes on the uplink and at relays is chosen, then the
+    /// fastest.
     pub indifference: Probability,
 }
 
@@ -82,9 +83,9 @@ pub enum Reason {
     /// The service is forwarding, and its bytes cost less than its shares of machines. Services
     /// that send fewer bytes would save nothing.
     EgressNearlyFree,
-    /// The service is the fastest of those with about the same cost (within the indifference).
-    /// Another one is the cheapest.
-    FasterForTheSame {
+    /// The service sends the fewest bytes of those with about the same cost (within the
+    /// indifference), or as few and is the fastest. Another one is the cheapest.
+    FewerBytesForTheSame {
         /// The cheapest competent service.
         than: Service,
     },
@@ -133,7 +134,7 @@ impl fmt::Display for Reason {
             Self::NothingIsLost => "no packet is lost",
             Self::Cheapest => "cheapest service",
             Self::EgressNearlyFree => "bytes cost less than machines, so coding saves nothing",
-            Self::FasterForTheSame { .. } => "fastest service of about the same cost",
+            Self::FewerBytesForTheSame { .. } => "fewest bytes for about the same cost",
             Self::OnlyOneCompetent => "only competent service",
             Self::NoneCompetent => "no competent service; this is the fastest",
         })
@@ -219,7 +220,8 @@ fn pick(flow: &FlowTerms, candidates: &[Candidate], criteria: &Criteria) -> (Ser
     };
     let limit = at_most(cheapest.cost.total(), criteria.indifference);
     let about_the_same = competent.iter().filter(|candidate| candidate.cost.total() <= limit);
-    let chosen = about_the_same.min_by_key(|candidate| slowness(candidate)).unwrap_or(cheapest);
+    let key = |candidate: &&&Candidate| (volume(candidate, flow), slowness(candidate));
+    let chosen = about_the_same.min_by_key(key).unwrap_or(cheapest);
     (chosen.cost.service, reason(&chosen.cost, &cheapest.cost, competent.len()))
 }
 
@@ -231,8 +233,14 @@ fn reason(chosen: &Cost, cheapest: &Cost, competent: usize) -> Reason {
     } else if chosen.total() == cheapest.total() {
         Reason::Cheapest
     } else {
-        Reason::FasterForTheSame { than: cheapest.service }
+        Reason::FewerBytesForTheSame { than: cheapest.service }
     }
+}
+
+/// Returns the bytes that a service sends in an hour on the sender's uplink and from both relays.
+fn volume(candidate: &Candidate, flow: &FlowTerms) -> Bytes {
+    let [ingress, egress] = relay_bytes(candidate.cost.service, flow);
+    ingress.saturating_add(egress).saturating_add(candidate.cost.endpoints.sender_sends)
 }
 
 /// Returns the sort key of candidates: fastest first, then cheapest. Without delays, services count

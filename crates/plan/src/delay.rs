@@ -81,8 +81,8 @@ impl Delays {
     pub fn delivery(&self, service: Service) -> Option<Duration> {
         match service {
             Service::Internet => None,
-            Service::Forwarding => Some(self.overlay()),
-            Service::Both => Some(self.overlay().min(self.direct)),
+            Service::Forwarding => Some(self.relayed()),
+            Service::Both => Some(self.relayed().min(self.direct)),
             Service::Caching | Service::Coding | Service::Pull | Service::Retransmission => {
                 Some(sum(&[self.direct, self.detection, self.repair(service)?]))
             }
@@ -98,7 +98,7 @@ impl Delays {
             Service::Caching => Some(sum(&[round_trip, wait])),
             Service::Coding => Some(sum(&[round_trip, twice(self.cooperating), wait])),
             Service::Pull => Some(sum(&[round_trip, twice(self.ingress_to_egress)])),
-            Service::Retransmission => Some(sum(&[self.overlay().min(self.direct), self.overlay()])),
+            Service::Retransmission => Some(sum(&[self.relayed().min(self.direct), self.relayed()])),
             Service::Internet | Service::Forwarding | Service::Both => None,
         }
     }
@@ -127,7 +127,9 @@ impl Delays {
         (!round_trip.is_zero()).then(|| recovery.as_secs_f64() / round_trip.as_secs_f64())
     }
 
-    fn overlay(&self) -> Duration {
+    /// Returns the delay from the sender to the receiver through the relays: `d_S + x + d_R`.
+    #[must_use]
+    pub fn relayed(&self) -> Duration {
         sum(&[self.sender_to_ingress, self.ingress_to_egress, self.egress_to_receiver])
     }
 }

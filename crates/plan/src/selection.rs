@@ -36,8 +36,8 @@ pub const UPGRADE_REMEMBERED: Duration = Duration::from_secs(600);
 /// Time for which a service that missed its target is no candidate, and no slower one is.
 pub const FAILED_FOR: Duration = Duration::from_secs(60);
 
-/// Time on a relay path before the first choice for it: paths may still change as relays are
-/// measured.
+/// Time on a relay path before the first choice for it, unless all delays are measured: assumed
+/// ones may be replaced.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Time after a change for which missed packets do not count: they may be those of the service
@@ -62,6 +62,9 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Most samples in the window: ten a second, more than receivers report.
 const SAMPLES_MAX: usize = 600;
 
+/// Missed packets of one burst that do not show a rate: one lost request.
+const MISSED_BURST: f64 = 3.0;
+
 /// Least number of packets that show a rate: a single one is chance.
 const EVENTS_MIN: u64 = 2;
 
@@ -80,6 +83,8 @@ pub struct Observation {
     pub path: Option<u64>,
     /// Delays of the paths; `None` if they are not known.
     pub delays: Option<Delays>,
+    /// True if all of these delays are measured, and none is assumed.
+    pub is_measured: bool,
 }
 
 /// Service that a selector has selected, with the reason.
@@ -124,6 +129,20 @@ struct Counts {
 }
 
 impl Counts {
+    /// Returns true if most of the lost packets were missed, and not by chance alone.
+    const fn misses_most(self) -> bool {
+        self.missed >= EVENTS_MIN && self.missed * 2 >= self.lost
+    }
+
+    /// Returns true if the share of missed packets exceeds `residual_max`, and that is no chance:
+    /// one burst of a few packets, or four standard deviations above the expected number.
+    #[allow(clippy::cast_precision_loss, reason = "a threshold needs a few digits only")]
+    fn exceed(self, residual_max: Probability) -> bool {
+        let expected = self.packets as f64 * residual_max.value();
+        let beyond = self.missed as f64 - expected - MISSED_BURST;
+        beyond > 0.0 && beyond * beyond > 16.0 * expected
+    }
+
     const fn since(self, earlier: Self) -> Self {
         Self {
             packets: self.packets.saturating_sub(earlier.packets),
@@ -163,7 +182,15 @@ impl Selector {
             path: None,
             history: History {
                 began: None,
-                last: Observation { direct: 0, lost: 0, repaired: 0, forwarded: 0, path: None, delays: None },
+                last: Observation {
+                    direct: 0,
+                    lost: 0,
+                    repaired: 0,
+                    forwarded: 0,
+                    path: None,
+                    delays: None,
+                    is_measured: false,
+                },
                 total: Counts { packets: 0, lost: 0, missed: 0 },
                 samples: VecDeque::new(),
             },
@@ -215,7 +242,8 @@ impl Selector {
         self.in_force = Some(in_force);
         let delays = observation.delays?;
         self.note_path(observation.path?, now);
-        let is_settled = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER);
+        let has_waited = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER);
+        let is_settled = has_waited || observation.is_measured;
         if !is_settled || self.history.counts(RECENT, now).packets == 0 {
             // Nothing is known of a pause, so it is no time in which a cheaper service suffices.
             self.cheaper = None;
@@ -306,8 +334,9 @@ impl Selector {
         let since = self.path.map(|(_, since)| since).max(self.changed_at).unwrap_or(now);
         let settled_for = now.saturating_since(since).saturating_sub(OVERLAP);
         let recent = self.history.counts(settled_for.min(RECENT), now);
-        let misses = recent.missed >= EVENTS_MIN
-            && share(recent.missed, recent.packets) > self.criteria.residual_max.value();
+        let whole = self.history.counts(settled_for.min(WINDOW), now);
+        let residual_max = self.criteria.residual_max;
+        let misses = recent.misses_most() || [recent, whole].iter().any(|counts| counts.exceed(residual_max));
         let Some(own) = delays.delivery(in_force).filter(|_| misses) else {
             return;
         };
@@ -338,6 +367,10 @@ impl History {
         let is_past = |at: Time| now.saturating_since(at) > WINDOW;
         while self.samples.len() >= SAMPLES_MAX || self.samples.get(1).is_some_and(|(at, _)| is_past(*at)) {
             self.samples.pop_front();
+        }
+        if self.samples.is_empty() {
+            // The first observation counts from the beginning of the flow.
+            self.samples.push_back((now, Counts::default()));
         }
         self.samples.push_back((now, self.total));
     }
@@ -574,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_decide_between_services_that_are_in_time() {
+    fn services_in_time_are_compared_by_price_and_then_by_bytes() {
         let chosen = |outgoing: i64, sender_access: i64| {
             let mut harness = Harness::new(110);
             let relay = RelayPrices {
@@ -596,8 +629,8 @@ mod tests {
         };
         // Dear relays: a cached copy costs one relay, a forwarded packet two.
         assert_eq!(chosen(90_000_000, 1_000_000), (Service::Caching, true));
-        // Relays without a price per byte: both cost the uplink only, and `both` is the faster one.
-        assert_eq!(chosen(0, 1_000_000), (Service::Both, false));
+        // Relays without a price per byte: both cost the uplink only. Caching sends fewer bytes.
+        assert_eq!(chosen(0, 1_000_000), (Service::Caching, false));
     }
 
     #[test]
@@ -624,6 +657,38 @@ mod tests {
         harness.repairs = Box::new(|_| false);
         harness.run(58, 2);
         assert_eq!(harness.service, Service::Both);
+    }
+
+    #[test]
+    fn a_few_missed_packets_of_many_lost_ones_are_chance() {
+        let mut harness = Harness::new(250);
+        harness.run(4, 2);
+        for _ in 0..60 {
+            // Of 100 lost packets in ten seconds, two are missed together: 0.04 % of all.
+            harness.run(9, 1);
+            harness.observation.lost += 93;
+            harness.observation.repaired += 91;
+            harness.observation.direct += 4_000;
+            harness.run(1, 0);
+        }
+        harness.run(9, 1);
+        assert_eq!(harness.services(), [Service::Retransmission]);
+        harness.observation.lost += 400;
+        harness.observation.repaired += 380;
+        harness.observation.direct += 4_000;
+        harness.run(1, 0);
+        assert_eq!(harness.service, Service::Caching, "20 of 4,650 are more than may be missed");
+    }
+
+    #[test]
+    fn with_measured_delays_the_first_report_decides() {
+        let mut harness = Harness::new(250);
+        harness.observation.is_measured = true;
+        harness.run(1, 0);
+        assert_eq!(harness.services(), [Service::Retransmission]);
+        let mut harness = Harness::new(250);
+        harness.run(2, 0);
+        assert_eq!(harness.changes, [], "assumed delays may be wrong");
     }
 
     #[test]
