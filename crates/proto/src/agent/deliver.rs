@@ -13,8 +13,9 @@ use super::events::Delivery;
 use super::ordering::FragmentMeta;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
 use super::requests::Requester;
-use super::settings::Traffic;
-use crate::limits::DATAGRAM_BYTES_MAX;
+use super::settings::{FlowSettings, Traffic};
+use super::silence::{SilenceNotice, resending_notice_interval};
+use crate::limits::{CARRIED_FOR, DATAGRAM_BYTES_MAX};
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::{buffers_packets, is_repaired_from_afar, retransmits, uses_both_paths};
 
@@ -99,7 +100,7 @@ impl Agent {
         let allowance = flow.lateness_budget(round_trip);
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
         let is_source_packet = flow.is_source_packet(delivery);
-        let service = flow.settings.service;
+        let FlowSettings { service, latency_budget, .. } = flow.settings;
         let is_mixture = flow.settings.traffic == Traffic::Mixture;
         let active = flow.activate(round_trip, now);
         let is_first = is_source_packet && active.highest_source_packet.is_none();
@@ -112,6 +113,11 @@ impl Agent {
             return;
         }
         active.on_arrival(sequence, service, arrival, is_source_packet, now);
+        if delivery == Delivery::Resent
+            && let Some(notice) = &mut active.silence_notice
+        {
+            notice.on_resent(resending_notice_interval(latency_budget, round_trip), now);
+        }
         if is_source_packet && is_mixture {
             active.path_queue.sample(sent, now);
         }
@@ -185,7 +191,7 @@ impl Agent {
         }
         let follows = active.highest_source_packet.is_some_and(|highest| sequence == highest.next());
         active.loss_timer.on_packet(follows, now);
-        active.note_source_packet(now);
+        active.last_source_packet = now;
         active.highest_source_packet = Some(sequence);
         active.burst_end.on_packet(sequence, now);
         active.on_second_copy(sequence, now);
@@ -197,20 +203,27 @@ impl Agent {
         self.arm_loss_timer(id);
     }
 
-    /// Ends the open-ended NACK with an ACK to the relays, if this source packet shows that the
-    /// direct path delivers again.
+    /// Ends a silence, and the open-ended NACK with an ACK to the relays, if this source packet
+    /// shows that the direct path delivers again.
+    ///
+    /// A sender that retransmits gets the ACK only if it may send all packets through relays. If it
+    /// does although the silence was short, the ACK follows the first needless packet.
     fn end_open_ended_nack(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
+        let is_resent = retransmits(flow.settings.service);
         let Some(active) = flow.active_mut() else {
             return;
         };
+        let was_long = active.silence_notice.take().is_some_and(SilenceNotice::is_of_long_silence);
         if active.open_ended.is_none_or(|from| sequence < from) {
             return;
         }
         active.open_ended = None;
         active.open_ended_nacks = 0;
         active.tracker.end_open_ended();
-        self.send_ack(id, sequence, now);
+        if !is_resent || was_long || active.path_skew.is_relay_active(CARRIED_FOR, now) {
+            self.send_ack(id, sequence, now);
+        }
     }
 
     /// Repeats the ACK after a duplicate repair, because an earlier ACK was lost and relays still
@@ -312,7 +325,7 @@ impl ReceiveState {
             let follows = self.highest_source_packet.is_some_and(|highest| sequence == highest.next());
             self.loss_timer.on_packet(follows, now);
         }
-        self.note_source_packet(now);
+        self.last_source_packet = now;
         self.burst_end.on_packet(sequence, now);
     }
 }

@@ -8,7 +8,7 @@ use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber}
 use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
-use super::silence::SilenceNotice;
+use super::silence::{SilenceNotice, resending_notice_interval};
 use crate::limits::{
     CARRIED_FOR, FIRST_NUMBERS, FLOW_IDLE_TIMEOUT, INITIAL_ROUND_TRIP, NACK_REACH, NACKED_RELAYS_MAX,
 };
@@ -134,6 +134,7 @@ impl Agent {
         let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
         let flow = &mut self.receivers[id.0 as usize];
         let (service, needs_relay) = (flow.settings.service, flow.settings.needs_relay());
+        let latency_budget = flow.settings.latency_budget;
         let Some(active) = flow.active_mut() else {
             return;
         };
@@ -147,7 +148,8 @@ impl Agent {
         let is_tail = active.burst_end.poll_nack(highest, now)
             && active.open_ended.is_none()
             && !active.path_queue.is_standing();
-        let is_silent = now.saturating_since(active.silent_since(service)) >= active.timeout();
+        let timeout = active.timeout();
+        let is_silent = now.saturating_since(active.silent_since(service)) >= timeout;
         if !is_silent && !is_repeat && !is_tail {
             return;
         }
@@ -156,7 +158,9 @@ impl Agent {
             active.loss_timer.on_timeout(now);
             if !arrives_by_relay && active.silence_notice.is_none() {
                 active.silence_notice = Some(if retransmits(service) {
-                    SilenceNotice::noticed_for_resending(now)
+                    let interval = resending_notice_interval(latency_budget, round_trip);
+                    let waited = timeout.saturating_sub(active.loss_timer.small_timeout());
+                    SilenceNotice::noticed_for_resending(interval, waited, now)
                 } else {
                     SilenceNotice::noticed(needs_relay, round_trip, now)
                 });
@@ -168,15 +172,18 @@ impl Agent {
         let Some(active) = flow.active_mut().filter(|_| may_request) else {
             return;
         };
-        let from = active
+        let next = active
             .tracker
             .highest()
             .map_or(SequenceNumber::FIRST, |highest| SequenceNumber::new(highest + 1));
-        let from = *active.open_ended.get_or_insert(from);
+        let from = *active.open_ended.get_or_insert(next);
         active.repairs_due = now + retry_interval;
         let wait = if is_repaired_from_afar(service) { Duration::ZERO } else { retry_interval };
         active.tracker.begin_open_ended(from.number(), wait);
         flow.statistics.open_ended_nacks += 1;
+        // Relays that carry the packets of a sender that retransmits learn of the outage late. They
+        // would repair everything since its beginning.
+        let from = if retransmits(service) { next } else { from };
         let options = NackOptions { open_from: Some(from), noticed_by_timer: true, answers_confirm: false };
         self.send_nack(id, &Ranges::EMPTY, options, now);
     }

@@ -348,11 +348,6 @@ impl ReceiveFlow {
 }
 
 impl ReceiveState {
-    /// Records the arrival of a source packet, which ends a silence.
-    pub(super) const fn note_source_packet(&mut self, now: Time) {
-        (self.last_source_packet, self.silence_notice) = (now, None);
-    }
-
     /// Returns the arrival time of the latest packet on any path by which all packets of the
     /// service are sent.
     pub(super) fn silent_since(&self, service: Service) -> Time {

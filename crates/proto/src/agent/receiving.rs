@@ -169,7 +169,11 @@ impl Agent {
         };
         // The agent keeps its session with a forwarding relay alive. Otherwise the relay would lose
         // this receiver when its address changes.
-        self.sessions.use_session(session, now);
+        if delivery == Delivery::Resent {
+            self.sessions.watch_session(session, now);
+        } else {
+            self.sessions.use_session(session, now);
+        }
         let flow = self.relay_of(session).and_then(|relay| relay.flow(header.alias));
         let Some(Flow::Received(id)) = flow else {
             self.counters.flows_unknown += 1;

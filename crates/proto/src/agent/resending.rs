@@ -7,18 +7,19 @@
 //! delivers again. Both messages, and the source ACK, travel on all paths at once, because the
 //! direct path may be in an outage both ways.
 
-use byway_units::{Bytes, Time};
+use byway_units::{Bytes, Duration, Time};
 use byway_wire::messages::{CopyNack, Silence, SourceAck, SourceNack};
 use byway_wire::packets::{EnvelopeRole, SourceHeader};
 use byway_wire::{Alias, CODED_OVERHEAD, Flags, FlowKey, Message, Ranges, SequenceNumber};
 
 use super::receive_flow::ReceiveFlowId;
+use super::selection::delays;
 use super::send_flow::{SendFlowId, SentPacket};
 use super::settings::Traffic;
 use super::{Agent, Flow};
 use crate::limits::{
-    COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, RESEND_REACH, RESENDING_NOTICE_INTERVAL, RESENDS_PER_PACKET_MAX,
-    SILENCE_MARGIN,
+    CARRIED_AFTER, COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, RESEND_REACH, RESENDING_NOTICE_INTERVAL,
+    RESENDS_PER_PACKET_MAX, SILENCE_MARGIN,
 };
 use crate::outbox::TransmitMeta;
 use crate::parts::packet_buffer::Handle;
@@ -102,7 +103,7 @@ impl Agent {
 impl Agent {
     /// Sends the sender of a flow a request for these packets, on all paths.
     pub(super) fn send_source_nack(&mut self, id: ReceiveFlowId, ranges: &Ranges<'_>, now: Time) {
-        self.use_relays(Flow::Received(id), now);
+        self.watch_relays(Flow::Received(id), now);
         let flow = &self.receivers[id.0 as usize];
         let nack = SourceNack { flow_key: flow.key, ranges: *ranges };
         self.sessions.queue_urgent_message(flow.peer, &Message::SourceNack(nack), now);
@@ -123,7 +124,7 @@ impl Agent {
             return;
         };
         if self.senders[id.0 as usize].copies_on_loss_only() && !nack.ranges.is_empty() {
-            self.use_relays(Flow::Sent(id), now);
+            self.watch_relays(Flow::Sent(id), now);
         }
         let ingress = self.live_ingress_of(id).map(|(index, alias)| (self.relays[index].session, alias));
         for low in nack.ranges.numbers_low().take(RESEND_REACH) {
@@ -135,12 +136,14 @@ impl Agent {
 
     /// Handles a notice of silence for a flow with retransmission: sends again the packets that
     /// should have arrived before it. If the silence lasts, the flow uses both paths until the
-    /// receiver's ACK, and sends again all packets since its beginning.
+    /// receiver's ACK.
     ///
-    /// A short silence may be a burst of losses, whose end the next packets show. If the latency
-    /// budget is too short to wait for the next notice, every silence is taken for an outage. The
-    /// application may only have paused. Then nothing is sent again, and the next packets use both
-    /// paths.
+    /// Once the direct path is back, the packets of one more round trip use both paths in vain.
+    /// Most silences are bursts of losses, so they end before that pays: see [`CARRIED_AFTER`]. On
+    /// a narrow uplink, packets that are lost leave their share to those that are sent again. If
+    /// the latency budget is too short to wait for notices, every silence is taken for an outage,
+    /// and all packets since its beginning are sent again. The application may only have
+    /// paused. Then nothing is sent again, and the next packets use both paths.
     pub(super) fn resend_since(
         &mut self,
         id: SendFlowId,
@@ -152,19 +155,24 @@ impl Agent {
         if flow.resending(now).acknowledged_from.is_some_and(|acknowledged| from <= acknowledged) {
             return;
         }
-        self.use_relays(Flow::Sent(id), now);
+        self.watch_relays(Flow::Sent(id), now);
         let Some((index, alias)) = self.live_ingress_of(id) else {
             return;
         };
         let elapsed = silence.elapsed.duration();
         let is_certain = self.is_lost_since(id, from, elapsed, now);
         let relay = self.relays[index].session;
-        let flow = &mut self.senders[id.0 as usize];
-        let round_trip = self.sessions.round_trip(flow.peer);
-        let next_notice = RESENDING_NOTICE_INTERVAL + SILENCE_MARGIN;
-        let can_wait = round_trip * 3 / 2 + next_notice <= flow.settings.latency_budget;
-        let is_outage = elapsed >= COPIES_ONLY_AFTER || !can_wait;
+        let round_trip = self.sessions.round_trip(self.senders[id.0 as usize].peer);
+        let (can_wait, is_wide) = (self.repairs_silence_in_time(id), self.sustains_all_twice(index));
+        let carried_after = match (can_wait, is_wide) {
+            (false, _) => Duration::ZERO,
+            (true, false) => COPIES_ONLY_AFTER,
+            (true, true) => CARRIED_AFTER,
+        };
+        let is_outage = elapsed >= carried_after;
         if is_outage {
+            self.use_relays(Flow::Sent(id), now);
+            let flow = &mut self.senders[id.0 as usize];
             let was_in_outage = flow.is_in_outage(now);
             let resending = flow.resending(now);
             resending.is_outage_certain = (is_certain && elapsed >= COPIES_ONLY_AFTER)
@@ -173,17 +181,36 @@ impl Agent {
             flow.copies_until = now + COPIES_AFTER_LOSS;
         }
         // On a narrow uplink, copies of packets that may still arrive would delay later ones.
-        let sends_all = is_outage && self.sustains_all_twice(index);
+        let sends_all = !can_wait && is_wide;
         let due = if sends_all { now } else { now.saturating_sub(round_trip + SILENCE_MARGIN) };
+        // Copies arrive by relays, which may take longer.
+        let wait = round_trip / 2 + self.relayed_delay(id) + SILENCE_MARGIN + round_trip / 8;
+        let copies_due = due.min(now.saturating_sub(wait));
         let next = self.senders[id.0 as usize].next.number();
         for number in from.number().max(next.saturating_sub(RESEND_REACH as u64))..next {
             self.work.numbers += 1;
             let sent = self.senders[id.0 as usize].sent.get(number);
             let sent_at = sent.and_then(|sent| self.retransmit_buffer.stored_at(sent.packet));
+            let due = if sent.is_some_and(|sent| sent.is_copied) { copies_due } else { due };
             if sent_at.is_some_and(|sent_at| sent_at <= due) {
                 self.resend(id, SequenceNumber::new(number), Some((relay, alias)), now);
             }
         }
+    }
+
+    /// Returns the delay of a flow's relay path; that of the direct path if it is not known.
+    fn relayed_delay(&self, id: SendFlowId) -> Duration {
+        let relayed = self.flow_delays(id).map(delays).map(|known| known.relayed());
+        relayed.unwrap_or_else(|| self.sessions.round_trip(self.senders[id.0 as usize].peer) / 2)
+    }
+
+    /// Returns true if a packet that a silence loses is in time when relays deliver it after the
+    /// next notice, by half round trips.
+    fn repairs_silence_in_time(&self, id: SendFlowId) -> bool {
+        let flow = &self.senders[id.0 as usize];
+        let round_trip = self.sessions.round_trip(flow.peer);
+        let wait = RESENDING_NOTICE_INTERVAL + SILENCE_MARGIN + round_trip / 8;
+        round_trip + wait + self.relayed_delay(id) <= flow.settings.latency_budget
     }
 
     /// Returns the ingress relay of a flow's path in use, by its index, and its alias for the flow,

@@ -38,6 +38,13 @@ pub struct FlowDelays {
     pub detection: Option<Duration>,
 }
 
+impl FlowDelays {
+    /// Returns true if all delays are measured.
+    pub(super) const fn is_measured(self) -> bool {
+        self.between.is_some() && self.to_receiver.is_some() && self.detection.is_some()
+    }
+}
+
 /// Services among which an agent selects. All of them use the direct path, so a change of service
 /// interrupts none. Coding is not among them, because its costs depend on other flows.
 const CANDIDATES: Services = Services::NONE
@@ -48,6 +55,9 @@ const CANDIDATES: Services = Services::NONE
 
 /// Share of packets that may be lost or late: 0.1 %.
 const MISSED_MAX: (u64, u64) = (1, 1_000);
+
+/// Share by which the costs of services may differ that count as equally cheap: 10 %.
+const SAME_COST: (u64, u64) = (1, 10);
 
 /// Length of packets that is assumed for the comparison of costs, in bytes: NACKs and headers weigh
 /// little.
@@ -109,6 +119,13 @@ impl FlowSelectors {
         let is_due = known.selected_at.is_none_or(|at| now.saturating_since(at) >= SELECTION_INTERVAL);
         known.selected_at = if is_due { Some(now) } else { known.selected_at };
         is_due
+    }
+
+    /// Makes a selection of a flow's service due at once: more is known than at the latest one.
+    pub(super) fn hasten(&mut self, flow: u32) {
+        if let Some(known) = self.flows.get_mut(&flow) {
+            known.selected_at = None;
+        }
     }
 
     /// Returns true if a flow's ingress relay is to be asked for its delay to the egress relay now.
@@ -173,13 +190,13 @@ fn selector(settings: &FlowSettings) -> Option<Selector> {
 
 /// Returns the criteria by which the service of a flow with this latency budget is selected.
 pub(super) fn criteria(latency_budget: Duration) -> Criteria {
-    let (part, whole) = MISSED_MAX;
+    let ((part, whole), (same, whole_cost)) = (MISSED_MAX, SAME_COST);
     Criteria {
         allowed: CANDIDATES,
         budget: Some(latency_budget),
         repaired_min: Probability::ONE,
         residual_max: Probability::from_ratio(part, whole).unwrap_or(Probability::ZERO),
-        indifference: Probability::ZERO,
+        indifference: Probability::from_ratio(same, whole_cost).unwrap_or(Probability::ZERO),
     }
 }
 

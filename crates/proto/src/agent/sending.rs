@@ -430,7 +430,11 @@ impl Agent {
             {
                 flow.usage.add_to_relays(bytes, flow.service());
             }
-            self.sessions.use_session(relay.session, now);
+            if role == EnvelopeRole::ResentCopy {
+                self.sessions.watch_session(relay.session, now);
+            } else {
+                self.sessions.use_session(relay.session, now);
+            }
             let contents =
                 EnvelopeContents { role, alias, sequence_low: sequence.low(), coded, ecn, owner: None };
             self.sessions.send_envelope(relay.session, &contents, priority, now);

@@ -15,8 +15,9 @@ use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
 use crate::limits::{
     COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, REPORT_AFTER_LOSS, RESEND_REACH, RESENDING_NOTICE_INTERVAL,
-    RESENDING_NOTICES, RESENDING_NOTICES_SOON, SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_NOTICES_SOON,
-    SILENCE_REPEAT, SILENT_PACKETS_MIN, SOURCE_PACKETS_IN_OUTAGE,
+    RESENDING_NOTICE_INTERVAL_MAX, RESENDING_NOTICES, RESENDING_NOTICES_OF_OUTAGE, RESENDING_NOTICES_SOON,
+    SILENCE_MARGIN, SILENCE_NOTICES, SILENCE_NOTICES_SOON, SILENCE_REPEAT, SILENT_PACKETS_MIN,
+    SOURCE_PACKETS_IN_OUTAGE,
 };
 use crate::session::SessionId;
 
@@ -44,10 +45,29 @@ impl SilenceNotice {
     }
 
     /// Returns the schedule of notices for a silence of a flow with retransmission, whose sender
-    /// ignores none. After the first ones, their interval doubles.
-    pub(super) const fn noticed_for_resending(now: Time) -> Self {
+    /// ignores none. After the first ones, their interval doubles. `waited` is the time for which
+    /// the first lost packet may have waited.
+    ///
+    /// If `interval` is not the shortest one, the first one waits for the rest of it as well,
+    /// because a burst of losses may end before.
+    pub(super) fn noticed_for_resending(interval: Duration, waited: Duration, now: Time) -> Self {
         let (left, soon) = (RESENDING_NOTICES, RESENDING_NOTICES_SOON);
-        Self { at: now, left, soon, interval: RESENDING_NOTICE_INTERVAL }
+        let has_time = interval > RESENDING_NOTICE_INTERVAL;
+        let wait = if has_time { interval.saturating_sub(waited) } else { Duration::ZERO };
+        Self { at: now + wait, left, soon, interval }
+    }
+
+    /// Records that the sender has sent a packet again, so the silence is an outage. Each further
+    /// notice requests more packets, until the sender sends all of them through relays.
+    pub(super) fn on_resent(&mut self, interval: Duration, now: Time) {
+        let again = Self::noticed_for_resending(interval, Duration::ZERO, now);
+        *self = Self { at: self.at.min(now + interval), ..again };
+    }
+
+    /// Returns true if a sender that retransmits may have taken the silence for an outage without
+    /// any sign of it at the receiver: notices reported more than [`COPIES_ONLY_AFTER`].
+    pub(super) const fn is_of_long_silence(self) -> bool {
+        RESENDING_NOTICES - self.left >= RESENDING_NOTICES_OF_OUTAGE
     }
 
     /// Returns the time of the next notice; `None` after the last one.
@@ -67,6 +87,15 @@ impl SilenceNotice {
     }
 }
 
+/// Returns the interval of notices to a sender that retransmits: the longest with which packets are
+/// in time that wait for the next notice, by half round trips. A quarter of the time that is left
+/// is for variations of delays.
+pub(super) fn resending_notice_interval(latency_budget: Duration, round_trip: Duration) -> Duration {
+    let repair = round_trip * 3 / 2 + round_trip / 8 + SILENCE_MARGIN;
+    let spare = latency_budget.saturating_sub(repair) * 3 / 4;
+    spare.clamp(RESENDING_NOTICE_INTERVAL, RESENDING_NOTICE_INTERVAL_MAX)
+}
+
 impl Agent {
     /// Sends the sender of a received flow a notice of silence if one is due.
     pub(super) fn send_silence_if_due(&mut self, id: ReceiveFlowId, now: Time) {
@@ -80,7 +109,12 @@ impl Agent {
     /// Sends a notice of silence to the sender of a flow, by the direct path and by relays. The
     /// direct path may be in an outage in both directions.
     fn send_silence(&mut self, id: ReceiveFlowId, now: Time) {
-        self.use_relays(Flow::Received(id), now);
+        let notice = self.receivers[id.0 as usize].active().and_then(|active| active.silence_notice);
+        if notice.is_none_or(SilenceNotice::is_of_long_silence) {
+            self.use_relays(Flow::Received(id), now);
+        } else {
+            self.watch_relays(Flow::Received(id), now);
+        }
         let flow = &self.receivers[id.0 as usize];
         let Some(active) = flow.active() else {
             return;

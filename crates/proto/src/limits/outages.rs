@@ -39,16 +39,26 @@ pub const DELAY_ASK_RETRY: Duration = Duration::from_secs(2);
 /// Number of these requests. Relays of earlier versions do not know the delay.
 pub const DELAY_ASK_TRIES: u8 = 5;
 
-/// Notices of one silence that a receiver sends to a sender that retransmits. Those of the first
-/// 200 ms, [`RESENDING_NOTICES_SOON`], report a silence of more than [`COPIES_ONLY_AFTER`], even if
-/// two are lost. The others come later and later, over ten seconds, in case the first ones are all
-/// lost. If the application only pauses, they are of no use, so they are few.
+/// Notices of one silence that a receiver sends to a sender that retransmits. Of the first ones,
+/// [`RESENDING_NOTICES_SOON`], the last report more than [`COPIES_ONLY_AFTER`], even if two are
+/// lost. The others come later and later, over ten seconds, in case the first ones are all lost. If
+/// the application only pauses, they are of no use, so they are few.
 pub const RESENDING_NOTICES: u8 = 13;
 /// Notices of one silence after which the interval between them doubles each time.
 pub const RESENDING_NOTICES_SOON: u8 = 6;
-/// Interval between the first notices of a silence to a sender that retransmits. Each names more
-/// packets as lost, so it is short.
+/// Notices of one silence of which the last one reports [`COPIES_ONLY_AFTER`] or more.
+pub const RESENDING_NOTICES_OF_OUTAGE: u8 = 3;
+/// Shortest interval between the first notices of a silence to a sender that retransmits. Each
+/// names more packets as lost, so it is short.
 pub const RESENDING_NOTICE_INTERVAL: Duration = Duration::from_millis(40);
+/// Longest such interval. Any of these notices may be lost, and then the next one counts.
+pub const RESENDING_NOTICE_INTERVAL_MAX: Duration = Duration::from_millis(120);
+
+/// Shortest silence after which a sender that retransmits sends all packets through relays. The
+/// latency budget has to suffice for repairs of what notices request, and the uplink for packets
+/// twice. Relays carry these notices. In a second, they cost about as much as the needless packets
+/// at an outage's end.
+pub const CARRIED_AFTER: Duration = Duration::from_secs(1);
 
 /// Shortest silence after which a sender sends copies instead of source packets, if its uplink
 /// cannot sustain both, or if it otherwise copies nothing.

@@ -71,7 +71,11 @@ impl Sink for IngressContext<'_> {
             let role = if is_resent { EnvelopeRole::RelayedResend } else { EnvelopeRole::RelayedCopy };
             let (alias, sequence_low) = (next_hop.alias, sequence.low());
             let contents = EnvelopeContents { role, alias, sequence_low, coded, ecn, owner: Some(owner) };
-            self.sessions.use_session(session, self.now);
+            if is_resent {
+                self.sessions.watch_session(session, self.now);
+            } else {
+                self.sessions.use_session(session, self.now);
+            }
             self.sessions.send_envelope(session, &contents, Priority::Source, self.now);
             return true;
         }

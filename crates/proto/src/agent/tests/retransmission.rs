@@ -6,7 +6,7 @@ use byway_wire::{Microseconds, RangeSet, Timestamp};
 
 use super::*;
 use crate::agent::Duplication;
-use crate::limits::{OUTAGE_FORWARDING_MAX, RESENDS_PER_PACKET_MAX};
+use crate::limits::{CARRIED_AFTER, COPIES_ONLY_AFTER, OUTAGE_FORWARDING_MAX, RESENDS_PER_PACKET_MAX};
 use crate::session::ProbeContext;
 
 impl TestNetwork {
@@ -117,8 +117,8 @@ fn in_an_outage_relays_get_everything_until_the_ack_and_the_direct_path_a_part()
     let mut network = TestNetwork::resending(&resent_settings());
     network.stream(20);
     network.loses = Box::new(|datagram| datagram.source_sequence().is_some());
-    network.stream(40);
-    assert!(network.at_relay(EnvelopeRole::ResentCopy).len() >= 5);
+    network.stream(200);
+    assert!(network.at_relay(EnvelopeRole::ResentCopy).len() >= 90, "those of the first second");
     network.forget();
     network.stream(40);
     assert_eq!(network.at_relay(EnvelopeRole::Copy).len(), 40);
@@ -133,6 +133,71 @@ fn in_an_outage_relays_get_everything_until_the_ack_and_the_direct_path_a_part()
     assert_eq!(network.got.len(), 40);
 }
 
+/// Loses this number of source packets, 10 ms apart, from the direct path; returns the number of
+/// copies that the relay then received, until long after the last of them.
+fn copies_of_a_burst(network: &mut TestNetwork, lost: u8) -> usize {
+    network.stream(20);
+    network.forget();
+    network.loses = Box::new(|datagram| datagram.source_sequence().is_some());
+    network.stream(lost);
+    network.loses = Box::new(|_| false);
+    network.stream(60);
+    network.run(ms(300));
+    network.at_relay(EnvelopeRole::Copy).len()
+}
+
+#[test]
+fn until_a_burst_of_losses_is_an_outage_only_its_packets_are_sent_again() {
+    for lost in [1, 3, 12, 40] {
+        let mut network = TestNetwork::resending(&resent_settings());
+        assert_eq!(copies_of_a_burst(&mut network, lost), 0, "{lost}");
+        let resent = network.at_relay(EnvelopeRole::ResentCopy);
+        assert_eq!(resent.iter().collect::<BTreeSet<_>>().len(), usize::from(lost), "{lost}: {resent:?}");
+    }
+}
+
+#[test]
+fn a_budget_without_time_for_notices_sends_all_packets_through_relays_at_once() {
+    for (budget, copied) in [(100, true), (160, false)] {
+        let mut network =
+            TestNetwork::resending(&FlowSettings { latency_budget: ms(budget), ..resent_settings() });
+        assert_eq!(copies_of_a_burst(&mut network, 20) > 0, copied, "{budget}");
+    }
+}
+
+#[test]
+fn a_narrow_uplink_is_relieved_of_lost_packets_early() {
+    for (elapsed, copied) in [(ms(90), false), (COPIES_ONLY_AFTER, true)] {
+        let mut network = TestNetwork::resending(&resent_settings());
+        network.stream(20);
+        let load = network.agents[SENDER].uplink_load.measured().source_packets;
+        network.agents[SENDER].relays[0]
+            .capacity_probe
+            .assume_capacity(Some(load + Rate::from_bits_per_second(load.bits_per_second() / 2)));
+        let next = network.agents[SENDER].senders[0].next.number();
+        network.send_silence(next - 5, elapsed);
+        network.forget();
+        network.stream(10);
+        assert_eq!(!network.at_relay(EnvelopeRole::Copy).is_empty(), copied, "{elapsed:?}");
+    }
+}
+
+#[test]
+fn repairs_of_bursts_watch_relays_and_an_outage_uses_them() {
+    let is_in_use = |network: &TestNetwork, who: usize| {
+        let relay = network.agents[who].relays[0].session;
+        network.agents[who].sessions.get(relay).is_some_and(|session| session.is_in_use(network.now))
+    };
+    let mut network = TestNetwork::resending(&resent_settings());
+    network.run(ms(1_500));
+    copies_of_a_burst(&mut network, 3);
+    assert!(!network.at_relay(EnvelopeRole::ResentCopy).is_empty());
+    assert!(!is_in_use(&network, SENDER) && !is_in_use(&network, RECEIVER));
+    network.loses = Box::new(|datagram| datagram.source_sequence().is_some());
+    network.stream(130);
+    assert!(is_in_use(&network, SENDER) && is_in_use(&network, RECEIVER));
+}
+
 #[test]
 fn a_claimed_outage_costs_a_quarter_of_a_minute() {
     let mut network = TestNetwork::resending(&resent_settings());
@@ -140,7 +205,7 @@ fn a_claimed_outage_costs_a_quarter_of_a_minute() {
     let mut copied = 0;
     while network.now < began + ms(50_000) {
         let next = network.agents[SENDER].senders[0].next.number();
-        network.send_silence(next, ms(200));
+        network.send_silence(next, CARRIED_AFTER);
         network.forget();
         network.stream(20);
         copied += network.at_relay(EnvelopeRole::Copy).len() as u64;
@@ -159,13 +224,13 @@ fn a_notice_of_silence_that_the_acks_overtook_leaves_nothing_to_relays() {
     network.loses = Box::new(|_| false);
     network.stream(30);
     network.run(ms(50));
-    network.send_silence(silent_from, ms(200));
+    network.send_silence(silent_from, CARRIED_AFTER);
     network.forget();
     network.stream(40);
     network.run(ms(50));
     assert_eq!((network.at_relay(EnvelopeRole::Copy).len(), network.source_packets()), (0, 40));
     let next = network.agents[SENDER].senders[0].next.number();
-    network.send_silence(next, ms(200));
+    network.send_silence(next, CARRIED_AFTER);
     network.stream(40);
     assert!(!network.at_relay(EnvelopeRole::Copy).is_empty(), "a later silence counts");
 }
@@ -197,7 +262,7 @@ fn a_relay_that_duplicates_for_the_sender_gets_every_packet_of_any_service() {
 fn in_a_certain_outage_relays_get_everything_although_they_lose_some_of_it() {
     let mut network = TestNetwork::resending(&resent_settings());
     network.loses = Box::new(|datagram| datagram.source_sequence().is_some());
-    network.stream(40);
+    network.stream(130);
     let sent = Timestamp::at(network.now);
     for nth in 0..5 {
         let address = address(SENDER).into();
