@@ -16,6 +16,12 @@ const PATH_LOSSES_MIN: u64 = 20;
 /// Fewest losses of a path whose repaired share counts on its own, in the measure `worst-path`.
 const PATH_LOSSES_MANY: u64 = 200;
 
+/// Time from the beginning of an outage for which its packets do not count, besides a round trip.
+const OUTAGE_GRACE: Duration = Duration::from_millis(250);
+
+/// Fewest such packets of an outage: fewer are a burst of losses.
+const OUTAGE_PACKETS_MIN: u64 = 20;
+
 /// Most consecutive losses of a burst; longer ones count as an outage (J-QoS, section 5.2).
 const BURST_PACKETS_MAX: u64 = 14;
 
@@ -77,6 +83,11 @@ fn measure(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings
         share(total(|tally| tally.within_half_rtt), total(|tally| tally.repaired)),
         Unit::Share,
     );
+    let (in_outages, delivered) = sums_of(tallies.iter().flat_map(|tally| &tally.outages));
+    put("delivered-in-outages", share(delivered, in_outages), Unit::Share);
+    let by_outage = tallies.iter().flat_map(|tally| &tally.outages);
+    let worst = by_outage.filter_map(|(all, delivered)| share(*delivered, *all)).reduce(f64::min);
+    put("worst-outage", worst, Unit::Share);
     put("residual-loss", share(total(|tally| tally.undelivered), sent), Unit::Share);
     let locations = sums(tallies.iter().map(|tally| tally.locations));
     let episodes = sums(tallies.iter().map(|tally| tally.episodes));
@@ -253,6 +264,9 @@ struct Tally {
     locations: KindCounts,
     /// Losses by length of their episode, in the order of [`EPISODES`].
     episodes: KindCounts,
+    /// Packets of each outage of the direct path after its first moments, and those of them that
+    /// were delivered within the budget, see [`outages`].
+    outages: Vec<(u64, u64)>,
     nacks: u64,
     spurious_nacks: u64,
     /// Bytes that the application sent; `lent_bytes` counts those that the receiver sent for
@@ -289,6 +303,7 @@ impl Tally {
             add(&mut episode, (1, u64::from(is_within)));
         }
         tally.close(&mut episode);
+        tally.outages = outages(record);
         if let Some(counted) = &record.counted {
             tally.nacks = counted.nacks + counted.open_ended_nacks;
             tally.spurious_nacks = counted.spurious_nacks;
@@ -308,6 +323,30 @@ impl Tally {
         add(&mut self.episodes[kind], *episode);
         *episode = (0, 0);
     }
+}
+
+/// Returns the packets of each outage of a flow's direct path, and those that were delivered within
+/// the budget.
+///
+/// An outage is a time without a delivery by the direct path. A sender may send nothing there in an
+/// outage, so losses alone do not show it. Packets count from [`OUTAGE_GRACE`] and a round trip
+/// after the first on, because outages have to be detected.
+fn outages(record: &FlowRecord) -> Vec<(u64, u64)> {
+    let is_direct = |fate: &PacketRecord| matches!(fate.delivered, Some((_, DeliveryMethod::Direct)));
+    let dark = record.packets.split(is_direct).filter_map(|packets| {
+        let from = packets.first()?.sent + OUTAGE_GRACE + record.terms.round_trip;
+        let counted = packets.iter().filter(|fate| fate.sent >= from);
+        let is_in_time = |fate: &&PacketRecord| fate.delay().is_some_and(|at| at <= record.terms.budget);
+        Some((counted.clone().count() as u64, counted.filter(is_in_time).count() as u64))
+    });
+    dark.filter(|(packets, _)| *packets >= OUTAGE_PACKETS_MIN).collect()
+}
+
+fn sums_of<'a>(counts: impl Iterator<Item = &'a (u64, u64)>) -> (u64, u64) {
+    counts.fold((0, 0), |mut sums, counts| {
+        add(&mut sums, *counts);
+        sums
+    })
 }
 
 fn add(sums: &mut (u64, u64), values: (u64, u64)) {
