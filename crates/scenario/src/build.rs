@@ -26,7 +26,9 @@ use crate::machine::Machine;
 use crate::record::{DeliveryTerms, OverlayDelays};
 use crate::routes::{Graph, Routes};
 use crate::run::Run;
-use crate::scenario::{CopyPolicy, FlowPlan, LinkChange, LinkPlan, Load, Node, Role, Scenario, Segments};
+use crate::scenario::{
+    CopyPolicy, FlowPlan, LinkChange, LinkPlan, Load, Node, Role, Scenario, Segments, Tunnel,
+};
 use crate::send_schedule::SendSchedule;
 
 /// Error of a scenario that cannot become a world.
@@ -215,8 +217,26 @@ impl<'a> Plan<'a> {
             let setup = self.flow_setup(flow, relays, terms, overlay);
             self.flow_setups.push(setup);
         }
+        self.share_tunnels();
         self.note_neighbours();
         Ok(())
+    }
+
+    /// Gives all flows of a tunnel the settings of its first one, and the sum of their rates.
+    fn share_tunnels(&mut self) {
+        let mut shared: BTreeMap<FlowKey, FlowSettings> = BTreeMap::new();
+        let members = || self.scenario.flows.iter().enumerate().filter(|(_, flow)| flow.tunnel.is_some());
+        for (index, _) in members() {
+            let FlowSetup { key, settings, .. } = &self.flow_setups[index];
+            match shared.get_mut(key) {
+                Some(tunnel) => tunnel.rate = tunnel.rate.saturating_add(settings.rate),
+                None => drop(shared.insert(*key, settings.clone())),
+            }
+        }
+        for (index, _) in members() {
+            let setup = &mut self.flow_setups[index];
+            setup.settings.clone_from(&shared[&setup.key]);
+        }
     }
 
     fn note_neighbours(&mut self) {
@@ -287,8 +307,8 @@ impl<'a> Plan<'a> {
             automatic_service: flow.service.is_automatic(),
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
             rate: flow.load.rate(),
-            duplication: duplication(&flow.load),
-            traffic: traffic_kind(&flow.load),
+            duplication: duplication(flow),
+            traffic: traffic_kind(flow),
             latency_budget: flow.budget,
             paths: path.into_iter().collect(),
             standby: flow.is_on_standby,
@@ -387,15 +407,24 @@ impl<'a> Plan<'a> {
         now: Time,
     ) -> Vec<(usize, FlowEnd)> {
         let mut ends = Vec::new();
+        let mut tunnels = BTreeMap::new();
         for index in flows {
             let (flow, setup) = (&self.scenario.flows[index], &self.flow_setups[index]);
+            if let Some(end) = tunnels.get(&setup.key) {
+                ends.push((index, *end));
+                continue;
+            }
             let settings = setup.settings.clone();
             let end = if flow.from == node {
                 agent.open_flow(setup.key, settings, now).map(FlowEnd::Sent)
             } else {
                 agent.accept_flow(setup.key, settings, now).map(FlowEnd::Received)
             };
-            ends.push((index, end.expect("each flow has a number of its own, and a peer that was added")));
+            let end = end.expect("each flow has a number of its own, and a peer that was added");
+            if flow.tunnel.is_some() {
+                tunnels.insert(setup.key, end);
+            }
+            ends.push((index, end));
         }
         ends
     }
@@ -521,17 +550,21 @@ fn agent_number(node: usize) -> AgentId {
     AgentId::new(number(node))
 }
 
-const fn duplication(load: &Load) -> Duplication {
-    match load {
-        Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => Duplication::Usual,
-        Load::Segments(Segments { copy_policy: CopyPolicy::All, .. }) => Duplication::All,
-        Load::Segments(Segments { copy_policy: CopyPolicy::Marked(_), .. }) => Duplication::Marked,
+const fn duplication(flow: &FlowPlan) -> Duplication {
+    match (&flow.tunnel, &flow.load) {
+        (Some(Tunnel { is_mixture: false, .. }), _)
+        | (None, Load::Segments(Segments { copy_policy: CopyPolicy::All, .. })) => Duplication::All,
+        (None, Load::Segments(Segments { copy_policy: CopyPolicy::Marked(_), .. })) => Duplication::Marked,
+        _ => Duplication::Usual,
     }
 }
 
-const fn traffic_kind(load: &Load) -> TrafficKind {
-    match load {
-        Load::Datagrams(_) | Load::Programs(_) | Load::Captured(_) => TrafficKind::Datagrams,
-        Load::Segments(_) => TrafficKind::CongestionControlled,
+const fn traffic_kind(flow: &FlowPlan) -> TrafficKind {
+    match (&flow.tunnel, &flow.load) {
+        (Some(Tunnel { is_mixture: true, .. }), _) => TrafficKind::Mixture,
+        (Some(Tunnel { is_mixture: false, .. }), _) | (None, Load::Segments(_)) => {
+            TrafficKind::CongestionControlled
+        }
+        _ => TrafficKind::Datagrams,
     }
 }

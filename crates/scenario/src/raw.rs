@@ -265,11 +265,30 @@ pub(crate) struct FlowSetting {
     /// Of TCP and `captured`: the packets that are copied to the ingress relay. Default: `"all"` of
     /// `fetches`, `"marked"` of `bulk`, and the agents' own choice of `captured`.
     pub(crate) copies: Option<CopiesSetting>,
+    /// The tunnel of the flow, by a name of your choice. Flows of one tunnel between the same two
+    /// machines share a flow of the overlay. It is mixed traffic, which is copied whole, and has
+    /// the sum of their rates and the other settings of the first of them. In a lab, each flow has
+    /// its own. Default: none.
+    pub(crate) tunnel: Option<String>,
+    /// With `tunnel`: what the overlay takes the tunnel for. Default: `"mixture"`.
+    pub(crate) traffic: Option<TunnelTrafficSetting>,
     /// Differences of the reverse flow, from receiver to sender, which TCP needs too. Default:
     /// none.
     pub(crate) back: Option<BackSetting>,
     /// The traffic that the application sends.
     pub(crate) sends: TrafficSetting,
+}
+
+/// What the overlay takes a tunnel for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TunnelTrafficSetting {
+    /// Mixed traffic: congestion losses are not repaired.
+    #[default]
+    Mixture,
+    /// Congestion-controlled traffic whose packets are all copied: every loss is repaired if its
+    /// repair arrives within a quarter of the round trip.
+    CongestionControlled,
 }
 
 /// Differences of the reverse flow.

@@ -233,7 +233,17 @@ pub(crate) struct FlowPlan {
     pub(crate) is_on_standby: bool,
     /// Consent of the flow's receiver to return packets for others' repairs; `None`: the default.
     pub(crate) consent: Option<Consent>,
+    /// Tunnel of the flow. Flows of a tunnel in one direction have the same number.
+    pub(crate) tunnel: Option<Tunnel>,
     pub(crate) load: Load,
+}
+
+/// Tunnel that carries flows: several flows of applications in one flow of the overlay.
+#[derive(Clone, Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) name: String,
+    /// True if the overlay takes it for mixed traffic, false if for congestion-controlled traffic.
+    pub(crate) is_mixture: bool,
 }
 
 /// Source and kind of a flow's packets.

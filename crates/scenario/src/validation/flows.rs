@@ -17,9 +17,12 @@ use crate::frames::FrameTrace;
 use crate::limits::{
     DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, DELAY_MAX, FLOWS_MAX, FRAME_PACKETS_MAX, INTERVAL_MIN, LENGTH_MAX,
 };
-use crate::raw::{CopiesSetting, FlowSetting, ServiceSetting, TrafficKindSetting, TrafficSetting};
+use crate::raw::{
+    CopiesSetting, FlowSetting, ServiceSetting, TrafficKindSetting, TrafficSetting, TunnelTrafficSetting,
+};
 use crate::scenario::{
     CapturedCopies, CapturedTraffic, ConversationPlan, FlowPlan, Load, Pattern, ProgramEnds, Role, Traffic,
+    Tunnel,
 };
 
 /// Default start of applications: the agents have set up sessions and flows by then.
@@ -44,13 +47,30 @@ const VOICE_INTERVAL: Duration = Duration::from_millis(20);
 const VOICE_BYTES: u32 = 72;
 
 /// Number of flows from each machine to each other machine, from which the next one gets its
-/// number.
+/// number, and the numbers of tunnels.
 #[derive(Default)]
-struct FlowNumbering(BTreeMap<(usize, usize), u16>);
+struct FlowNumbering {
+    last: BTreeMap<(usize, usize), u16>,
+    tunnels: BTreeMap<(usize, usize, String), FlowId>,
+}
 
 impl FlowNumbering {
+    /// Returns the number of a flow: the next one, or that of its tunnel.
+    fn number(&mut self, from: usize, to: usize, tunnel: Option<&Tunnel>) -> FlowId {
+        let Some(tunnel) = tunnel else {
+            return self.next(from, to);
+        };
+        let key = (from, to, tunnel.name.clone());
+        if let Some(number) = self.tunnels.get(&key) {
+            return *number;
+        }
+        let number = self.next(from, to);
+        self.tunnels.insert(key, number);
+        number
+    }
+
     fn next(&mut self, from: usize, to: usize) -> FlowId {
-        let number = self.0.entry((from, to)).or_default();
+        let number = self.last.entry((from, to)).or_default();
         *number = number.saturating_add(1);
         FlowId::new(*number)
     }
@@ -110,11 +130,11 @@ impl Reader<'_> {
             for (from, to) in self.between(&here, flow, names)? {
                 for _ in 0..flow.count.unwrap_or(1) {
                     ends.reserve(self, &here, &plan.load, (from, to), names)?;
-                    let forth = FlowPlan { from, to, number: numbers.next(from, to), ..plan.clone() };
-                    flows.push(forth);
+                    let number = numbers.number(from, to, plan.tunnel.as_ref());
+                    flows.push(FlowPlan { from, to, number, ..plan.clone() });
                     if let Some(conversation) = conversation {
-                        let back =
-                            FlowPlan { from: to, to: from, number: numbers.next(to, from), ..plan.clone() };
+                        let number = numbers.number(to, from, plan.tunnel.as_ref());
+                        let back = FlowPlan { from: to, to: from, number, ..plan.clone() };
                         flows.push(reverse_flow(back, flow.back.unwrap_or_default()));
                         let flows = [flows.len() - 2, flows.len() - 1];
                         conversations.push(ConversationPlan { flows, ..conversation });
@@ -182,8 +202,26 @@ impl Reader<'_> {
             batch: shape(flow.batch, BlockShape::new(8, 2)),
             is_on_standby: flow.standby.unwrap_or(false),
             consent: flow.consent.map(|share| consent(share.0)),
+            tunnel: self.tunnel(here, flow)?,
             load: self.load(here, flow, length)?,
         })
+    }
+
+    /// Returns the name of a flow's tunnel, which is copied whole.
+    fn tunnel(&self, here: &KeyPath, flow: &FlowSetting) -> Result<Option<Tunnel>, Problem> {
+        let of_programs =
+            matches!(flow.sends.kind, TrafficKindSetting::Command | TrafficKindSetting::Captured);
+        let (key, message) = match &flow.tunnel {
+            Some(_) if of_programs => ("tunnel", "not allowed for this `kind`: omit it"),
+            Some(_) if flow.copies.is_some() => ("tunnel", "conflicts with `copies`: omit one of them"),
+            None if flow.traffic.is_some() => ("traffic", "only allowed with `tunnel`: omit it"),
+            None => return Ok(None),
+            Some(name) => {
+                let is_mixture = flow.traffic.unwrap_or_default() == TunnelTrafficSetting::Mixture;
+                return Ok(Some(Tunnel { name: name.clone(), is_mixture }));
+            }
+        };
+        Err(self.problem(&here.key(key), message))
     }
 
     fn load(&self, here: &KeyPath, flow: &FlowSetting, length: Duration) -> Result<Load, Problem> {
