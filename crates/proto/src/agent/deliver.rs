@@ -16,6 +16,7 @@ use super::requests::Requester;
 use super::settings::{FlowSettings, Traffic};
 use super::silence::{SilenceNotice, resending_notice_interval};
 use crate::limits::{CARRIED_FOR, DATAGRAM_BYTES_MAX};
+use crate::parts::gap_tracker::ArrivalOrder;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::{buffers_packets, is_repaired_from_afar, retransmits, uses_both_paths};
 
@@ -126,6 +127,9 @@ impl Agent {
         let before = active.tracker.highest();
         let order = flow.close_gap(sequence, delivery, round_trip, now);
         let has_lost = flow.count_delivery(sequence, delivery, lateness);
+        if order == ArrivalOrder::Ahead {
+            self.leave_congestion_losses(id, now);
+        }
         // The sender copies its packets until a report shows that the direct path delivers.
         self.plan_report(id, has_lost || is_first, now);
         self.store_coded(id, sequence, now);

@@ -3,46 +3,55 @@
 
 use alloc::boxed::Box;
 
-use byway_units::{Duration, Time};
+use byway_units::Time;
 use byway_wire::Timestamp;
 
 use super::Agent;
 use super::receive_flow::ReceiveFlowId;
-use crate::parts::queue_delay::QueueDelay;
+use super::settings::Traffic;
+use crate::parts::loss_cause::LossCause;
 
-/// Least queueing delay at which a path's losses count as congestion. AQM allows 5 ms (RFC 8289);
-/// jitter hides smaller queues.
-const STANDING_QUEUE_MIN: Duration = Duration::from_millis(10);
-
-/// Queueing delay of a received flow's direct path. Allocated for mixed traffic only.
+/// Classifier of the losses on a received flow's direct path. Allocated for mixed traffic only.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PathQueue(Option<Box<QueueDelay>>);
+pub(super) struct PathQueue(Option<Box<LossCause>>);
 
 impl PathQueue {
-    /// Updates the queueing delay with a packet of the direct path, by its time of sending.
+    /// Updates the classifier with a packet of the direct path, by its time of sending.
     pub(super) fn sample(&mut self, sent: Timestamp, now: Time) {
-        let queue = self.0.get_or_insert_with(|| Box::new(QueueDelay::new()));
-        queue.sample(sent.micros(), Timestamp::at(now).micros(), now);
+        let queue = self.0.get_or_insert_with(|| Box::new(LossCause::new()));
+        queue.on_packet(sent.micros(), Timestamp::at(now).micros(), now);
     }
 
     /// Returns true if packets queue on the path, so a loss is likely a drop at a full queue.
     /// `false` before the first packets.
     pub(super) fn is_standing(&self) -> bool {
-        let delay = self.0.as_ref().and_then(|queue| queue.delay());
-        delay.is_some_and(|delay| delay >= STANDING_QUEUE_MIN)
+        self.0.as_ref().is_some_and(|queue| queue.is_congestion())
     }
 }
 
 impl Agent {
-    /// Excludes due losses of a flow from NACKs while packets queue on its direct path, and counts
-    /// them. Outages are not excluded, because a full queue still delivers packets: the open-ended
-    /// NACK covers them.
-    pub(super) fn exclude_congestion_losses(&mut self, id: ReceiveFlowId, now: Time) {
+    /// Excludes the losses that a packet reveals from NACKs if they are left to the senders'
+    /// congestion control, and counts them. Packets behind them do not wait. They are left if
+    /// packets queue on the direct path, or if no repair can arrive before the transports react.
+    ///
+    /// Outages are not excluded, because a full queue still delivers packets: the open-ended NACK
+    /// covers them.
+    pub(super) fn leave_congestion_losses(&mut self, id: ReceiveFlowId, now: Time) {
+        let flow = &self.receivers[id.0 as usize];
+        if flow.settings.traffic != Traffic::Mixture {
+            return;
+        }
+        let is_too_late = self.reordering_hold(id, now).is_zero();
         let flow = &mut self.receivers[id.0 as usize];
-        let Some(active) = flow.active_mut().filter(|active| active.path_queue.is_standing()) else {
+        let Some(active) = flow.active_mut().filter(|active| is_too_late || active.path_queue.is_standing())
+        else {
             return;
         };
-        let left = active.tracker.exclude_due(now);
-        flow.statistics.congestion_losses += left;
+        if let Some(range) = active.tracker.exclude_latest(now) {
+            if let Some(order) = &mut active.reorder_buffer {
+                order.abandon(range);
+            }
+            flow.statistics.congestion_losses += u64::from(range.length);
+        }
     }
 }

@@ -96,7 +96,6 @@ impl Agent {
     /// number is requested again after [`Agent::nack_retry_interval`].
     fn send_gap_nacks(&mut self, id: ReceiveFlowId, now: Time) {
         let retry_interval = self.nack_retry_interval(id);
-        self.exclude_congestion_losses(id, now);
         loop {
             let Some(active) = self.receivers[id.0 as usize].active_mut() else {
                 return;

@@ -55,9 +55,13 @@ impl Agent {
         now: Time,
     ) {
         let flow = &self.receivers[id.0 as usize];
-        let is_ordered = flow.settings.traffic == Traffic::CongestionControlled;
-        let waits = is_ordered && flow.active().is_some_and(|active| active.reorder_buffer.is_some());
-        if waits || (is_ordered && arrival == ArrivalOrder::Ahead) {
+        let active = flow.active().filter(|_| flow.settings.traffic != Traffic::Datagrams);
+        let number = incoming.sequence.number();
+        let waits = active.is_some_and(|active| {
+            active.reorder_buffer.is_some()
+                || (arrival == ArrivalOrder::Ahead && active.tracker.is_wanted(number - 1))
+        });
+        if waits {
             self.deliver_in_order(id, incoming, datagram, before, now);
         } else {
             self.deliver_fragment(id, incoming, datagram, now);
@@ -123,7 +127,7 @@ impl Agent {
     /// Returns the time for which packets of a congestion-controlled flow wait for a missing one.
     /// It is a quarter of the round trip to the sender if a repair can arrive within that time,
     /// otherwise zero.
-    fn reordering_hold(&self, id: ReceiveFlowId, now: Time) -> Duration {
+    pub(super) fn reordering_hold(&self, id: ReceiveFlowId, now: Time) -> Duration {
         let flow = &self.receivers[id.0 as usize];
         let quarter = quarter(self.sessions.round_trip(flow.peer));
         let relays = self.egress_relays_of(id).into_iter().map(|(relay, _)| relay);

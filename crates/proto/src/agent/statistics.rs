@@ -153,8 +153,8 @@ pub struct ReceiveStatistics {
     pub lent_bytes: u64,
     /// Packets requested for repairs of other flows and refused, because they exceeded the consent.
     pub beyond_consent: u64,
-    /// Packets of mixed traffic that were lost while packets queued on the path, and were not
-    /// requested.
+    /// Losses of mixed traffic that were not requested, because packets queued on the path, or no
+    /// repair could arrive within a quarter of the round trip.
     pub congestion_losses: u64,
     /// Bursts of losses on the direct path.
     pub bursts: u64,

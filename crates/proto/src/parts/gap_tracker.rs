@@ -190,14 +190,14 @@ impl GapTracker {
         self.missing.pop_due(self.timers.retry_policy(), again, now)
     }
 
-    /// Excludes the sequence numbers whose first NACK is due from all NACKs: they stay missing.
-    /// Returns their number.
-    pub fn exclude_due(&mut self, now: Time) -> u64 {
-        self.missing.exclude_due(now)
+    /// Excludes the gap detected `now` from all NACKs, unless an open-ended NACK covers it: its
+    /// sequence numbers stay missing. Returns its range.
+    pub fn exclude_latest(&mut self, now: Time) -> Option<NumberRange> {
+        self.missing.exclude_latest(now)
     }
 
     /// True if this sequence number is missing and may be requested: it is not
-    /// [excluded](Self::exclude_due).
+    /// [excluded](Self::exclude_latest).
     #[must_use]
     pub fn is_wanted(&self, number: u64) -> bool {
         self.missing.is_wanted(number)

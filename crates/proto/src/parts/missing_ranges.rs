@@ -191,22 +191,14 @@ impl<const CAPACITY: usize> MissingRanges<CAPACITY> {
         ranges
     }
 
-    /// Excludes the gaps whose first request is due from all requests. Returns the number of their
-    /// sequence numbers.
-    pub(crate) fn exclude_due(&mut self, now: Time) -> u64 {
-        let mut excluded = 0;
-        if self.soonest > now {
-            return excluded;
-        }
-        self.soonest = Time::MAX;
-        for gap in &mut self.gaps {
-            if gap.retry.is_due(now) && gap.retry.requests() == 0 {
-                gap.retry.cancel();
-                excluded += gap.count();
-            }
-            self.soonest = self.soonest.min(gap.retry.due());
-        }
-        excluded
+    /// Excludes the gap detected `now` from all requests, unless it was requested before. Returns
+    /// its range.
+    pub(crate) fn exclude_latest(&mut self, now: Time) -> Option<NumberRange> {
+        // An open-ended request may cover the end of the missing numbers: a gap of its own.
+        let latest = self.gaps.iter_mut().rev().take(2).take_while(|gap| gap.noticed == now);
+        let gap = latest.filter(|gap| gap.retry.requests() == 0 && !gap.retry.is_cancelled()).last()?;
+        gap.retry.cancel();
+        Some(NumberRange { first: gap.first, length: length_of(gap) })
     }
 
     /// True if a sequence number is missing, and may be requested.
