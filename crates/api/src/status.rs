@@ -225,6 +225,10 @@ pub struct FlowDeliveries {
     pub late: u64,
     /// Packets lost and not repaired: the loss after repair.
     pub unrepaired: u64,
+    /// Of mixed traffic: losses that the receiver left to congestion control, and did not request;
+    /// only for a received flow.
+    #[serde(default)]
+    pub left_to_congestion_control: u64,
     /// Duplicates of packets, which were not delivered.
     pub duplicates: u64,
     /// Distribution of repair times; only for a received flow.

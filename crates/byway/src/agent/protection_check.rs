@@ -219,7 +219,7 @@ fn remedy(wanted: &FlowSpec, traffic: Traffic) -> &'static str {
         }
         (_, Traffic::CongestionControlled) => {
             "repairs of congestion-controlled packets arrive later than a quarter of the round trip: \
-             set traffic = \"mixture\", which accepts later ones, or name nearer relays"
+             name nearer relays"
         }
         (Duplication::Marked | Duplication::Chosen(_), _) => {
             "only packets that `marks` selects are copied: copies = \"usual\" copies all"
@@ -264,7 +264,7 @@ mod tests {
     fn each_remedy_names_what_to_set() {
         for (duplication, traffic, expected) in [
             (Duplication::Usual, Traffic::CongestionControlled, "traffic = \"mixture\" for a tunnel"),
-            (Duplication::All, Traffic::CongestionControlled, "accepts later ones"),
+            (Duplication::All, Traffic::CongestionControlled, "name nearer relays"),
             (Duplication::Marked, Traffic::Datagrams, "copies = \"usual\""),
             (Duplication::SenderFec, Traffic::Mixture, "in_stream"),
             (Duplication::Usual, Traffic::Mixture, "latency_budget"),

@@ -311,6 +311,7 @@ fn received(statistics: &ReceiveStatistics) -> FlowDeliveries {
         forwarded: statistics.forwarded,
         late: statistics.late,
         unrepaired: statistics.lost.saturating_sub(statistics.repaired()),
+        left_to_congestion_control: statistics.congestion_losses,
         duplicates: statistics.duplicates,
         repair_times: Some(histogram(statistics)),
     }
@@ -327,6 +328,7 @@ fn reported(reported: &ReportedTotals) -> FlowDeliveries {
         forwarded: reported.forwarded,
         late: reported.late,
         unrepaired: reported.lost.saturating_sub(reported.repaired()),
+        left_to_congestion_control: 0,
         duplicates: 0,
         repair_times: None,
     }

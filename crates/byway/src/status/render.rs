@@ -145,8 +145,12 @@ fn flow_text(flow: &FlowDeliveries) -> String {
     let delivered =
         flow.direct + flow.forwarded + flow.in_stream + flow.cooperative + flow.cached + flow.resent;
     let all = delivered + flow.unrepaired;
+    let left = match flow.left_to_congestion_control {
+        0 => String::new(),
+        left => format!(" ({left} left to congestion control)"),
+    };
     format!(
-        "{delivered} packets; lost {} ({}) before repair, {} ({}) after; repaired: {} in-stream, {} cooperative, {} cache, {} resent, {} forward; late {}",
+        "{delivered} packets; lost {} ({}) before repair, {} ({}) after{left}; repaired: {} in-stream, {} cooperative, {} cache, {} resent, {} forward; late {}",
         flow.lost_direct,
         share(flow.lost_direct, all),
         flow.unrepaired,
@@ -313,7 +317,9 @@ mod tests {
             ..FlowDeliveries::default()
         };
         let text = flow_text(&flow);
-        assert!(text.contains("lost 10 (1.00 %) before repair, 1 (0.10 %) after"), "{text}");
+        assert!(text.contains("lost 10 (1.00 %) before repair, 1 (0.10 %) after;"), "{text}");
+        let text = flow_text(&FlowDeliveries { left_to_congestion_control: 1, ..flow });
+        assert!(text.contains("1 (0.10 %) after (1 left to congestion control);"), "{text}");
     }
 
     #[test]
