@@ -244,8 +244,8 @@ impl Agent {
         for low in confirm.ranges.numbers_low().take(crate::limits::REQUESTS_MAX) {
             self.work.numbers += 1;
             let sequence = flow.full_sequence(low);
-            let is_missing =
-                active.tracker.is_wanted(sequence.number()) || (open_from.is_some() && flow.is_new(sequence));
+            let is_covered = open_from.is_some_and(|from| sequence >= from) && flow.is_new(sequence);
+            let is_missing = is_covered || active.tracker.is_wanted(sequence.number());
             let number = sequence.number();
             let is_missing = is_missing && !flow.has_passed(number) && !active.owd_baseline.is_late(number);
             if is_missing && last.is_none_or(|last| last < sequence) && missing.insert(sequence) {
