@@ -265,18 +265,25 @@ pub(crate) struct FlowSetting {
     /// Of TCP and `captured`: the packets that are copied to the ingress relay. Default: `"all"` of
     /// `fetches`, `"marked"` of `bulk`, and the agents' own choice of `captured`.
     pub(crate) copies: Option<CopiesSetting>,
-    /// The tunnel of the flow, by a name of your choice. Flows of one tunnel between the same two
-    /// machines share a flow of the overlay. It is mixed traffic, which is copied whole, and has
-    /// the sum of their rates and the other settings of the first of them. In a lab, each flow has
-    /// its own. Default: none.
-    pub(crate) tunnel: Option<String>,
-    /// With `tunnel`: what the overlay takes the tunnel for. Default: `"mixture"`.
-    pub(crate) traffic: Option<TunnelTrafficSetting>,
+    /// The tunnel of the flow. Flows of one tunnel between the same two machines share a flow of
+    /// the overlay. It is copied whole, and has the sum of their rates and the other settings of
+    /// the first of them. In a lab, each flow has its own. Default: none.
+    pub(crate) tunnel: Option<TunnelSetting>,
     /// Differences of the reverse flow, from receiver to sender, which TCP needs too. Default:
     /// none.
     pub(crate) back: Option<BackSetting>,
     /// The traffic that the application sends.
     pub(crate) sends: TrafficSetting,
+}
+
+/// The tunnel of a flow.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TunnelSetting {
+    /// A name of your choice, the same for all flows of the tunnel.
+    pub(crate) name: String,
+    /// What the overlay takes the tunnel for. Default: `"mixture"`.
+    pub(crate) traffic: Option<TunnelTrafficSetting>,
 }
 
 /// What the overlay takes a tunnel for.

@@ -211,17 +211,16 @@ impl Reader<'_> {
     fn tunnel(&self, here: &KeyPath, flow: &FlowSetting) -> Result<Option<Tunnel>, Problem> {
         let of_programs =
             matches!(flow.sends.kind, TrafficKindSetting::Command | TrafficKindSetting::Captured);
-        let (key, message) = match &flow.tunnel {
-            Some(_) if of_programs => ("tunnel", "not allowed for this `kind`: omit it"),
-            Some(_) if flow.copies.is_some() => ("tunnel", "conflicts with `copies`: omit one of them"),
-            None if flow.traffic.is_some() => ("traffic", "only allowed with `tunnel`: omit it"),
+        let message = match &flow.tunnel {
+            Some(_) if of_programs => "not allowed for this `kind`: omit it",
+            Some(_) if flow.copies.is_some() => "conflicts with `copies`: omit one of them",
             None => return Ok(None),
-            Some(name) => {
-                let is_mixture = flow.traffic.unwrap_or_default() == TunnelTrafficSetting::Mixture;
-                return Ok(Some(Tunnel { name: name.clone(), is_mixture }));
+            Some(tunnel) => {
+                let is_mixture = tunnel.traffic.unwrap_or_default() == TunnelTrafficSetting::Mixture;
+                return Ok(Some(Tunnel { name: tunnel.name.clone(), is_mixture }));
             }
         };
-        Err(self.problem(&here.key(key), message))
+        Err(self.problem(&here.key("tunnel"), message))
     }
 
     fn load(&self, here: &KeyPath, flow: &FlowSetting, length: Duration) -> Result<Load, Problem> {
