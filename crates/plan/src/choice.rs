@@ -69,6 +69,8 @@ pub struct Candidate {
     pub delivery: Option<Duration>,
     /// Predicted share of all packets that are lost for good, or late.
     pub residual: Probability,
+    /// Bytes that the service sends in an hour on the sender's uplink and from both relays.
+    pub volume: Bytes,
     /// Reason for which the service is rejected; `None` for a competent one.
     pub rejected: Option<Rejection>,
 }
@@ -113,8 +115,19 @@ impl Choice {
     /// Only if `candidates` was emptied.
     #[must_use]
     pub fn cost(&self) -> &Cost {
+        &self.chosen().cost
+    }
+
+    fn chosen(&self) -> &Candidate {
         let chosen = self.candidates.iter().find(|candidate| candidate.cost.service == self.service);
-        &chosen.expect("every service is among the candidates").cost
+        chosen.expect("every service is among the candidates")
+    }
+
+    /// Returns true if the chosen service costs less than `other`, or about the same (within the
+    /// indifference) with fewer bytes.
+    pub(crate) fn is_better_than(&self, other: &Candidate, indifference: Probability) -> bool {
+        let (own, total) = (self.cost().total(), other.cost.total());
+        own < total || (own <= at_most(total, indifference) && self.chosen().volume < other.volume)
     }
 }
 
@@ -181,7 +194,8 @@ fn candidate(
     } else {
         None
     };
-    Candidate { cost: cost(service, flow, prices), delivery, residual, rejected }
+    let cost = cost(service, flow, prices);
+    Candidate { volume: volume(&cost, flow), cost, delivery, residual, rejected }
 }
 
 /// True if a packet of the service that the direct path does not lose arrives by that path.
@@ -220,7 +234,7 @@ fn pick(flow: &FlowTerms, candidates: &[Candidate], criteria: &Criteria) -> (Ser
     };
     let limit = at_most(cheapest.cost.total(), criteria.indifference);
     let about_the_same = competent.iter().filter(|candidate| candidate.cost.total() <= limit);
-    let key = |candidate: &&&Candidate| (volume(candidate, flow), slowness(candidate));
+    let key = |candidate: &&&Candidate| (candidate.volume, slowness(candidate));
     let chosen = about_the_same.min_by_key(key).unwrap_or(cheapest);
     (chosen.cost.service, reason(&chosen.cost, &cheapest.cost, competent.len()))
 }
@@ -237,10 +251,10 @@ fn reason(chosen: &Cost, cheapest: &Cost, competent: usize) -> Reason {
     }
 }
 
-/// Returns the bytes that a service sends in an hour on the sender's uplink and from both relays.
-fn volume(candidate: &Candidate, flow: &FlowTerms) -> Bytes {
-    let [ingress, egress] = relay_bytes(candidate.cost.service, flow);
-    ingress.saturating_add(egress).saturating_add(candidate.cost.endpoints.sender_sends)
+/// Returns the bytes of a service on the sender's uplink and from both relays, in an hour.
+fn volume(cost: &Cost, flow: &FlowTerms) -> Bytes {
+    let [ingress, egress] = relay_bytes(cost.service, flow);
+    ingress.saturating_add(egress).saturating_add(cost.endpoints.sender_sends)
 }
 
 /// Returns the sort key of candidates: fastest first, then cheapest. Without delays, services count

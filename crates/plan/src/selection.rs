@@ -305,7 +305,7 @@ impl Selector {
             return Some(selection);
         }
         let service = with_margin.service;
-        let is_cheaper = with_margin.cost().total() < known.cost.total();
+        let is_cheaper = with_margin.is_better_than(known, self.criteria.indifference);
         if with_margin.reason == Reason::NoneCompetent || !is_cheaper {
             self.cheaper = None;
             return None;
@@ -333,10 +333,15 @@ impl Selector {
     fn note_failure(&mut self, delays: &Delays, (in_force, allowed): (Service, Services), now: Time) {
         let since = self.path.map(|(_, since)| since).max(self.changed_at).unwrap_or(now);
         let settled_for = now.saturating_since(since).saturating_sub(OVERLAP);
+        if settled_for.is_zero() {
+            return;
+        }
         let recent = self.history.counts(settled_for.min(RECENT), now);
         let whole = self.history.counts(settled_for.min(WINDOW), now);
         let residual_max = self.criteria.residual_max;
-        let misses = recent.misses_most() || [recent, whole].iter().any(|counts| counts.exceed(residual_max));
+        let is_beyond = share(recent.missed, recent.packets) > residual_max.value();
+        let misses = (recent.misses_most() && is_beyond)
+            || [recent, whole].iter().any(|counts| counts.exceed(residual_max));
         let Some(own) = delays.delivery(in_force).filter(|_| misses) else {
             return;
         };
@@ -689,6 +694,30 @@ mod tests {
         let mut harness = Harness::new(250);
         harness.run(2, 0);
         assert_eq!(harness.changes, [], "assumed delays may be wrong");
+    }
+
+    #[test]
+    fn what_is_missed_before_the_first_choice_fails_no_service() {
+        let mut harness = Harness::new(110);
+        harness.observation.is_measured = true;
+        harness.observation.lost += 40;
+        harness.run(1, 5);
+        assert_eq!((harness.service, harness.changes.len()), (Service::Caching, 0));
+    }
+
+    #[test]
+    fn of_services_at_one_price_the_one_with_fewer_bytes_is_returned_to() {
+        let mut harness = Harness::new(125);
+        harness.selector.criteria.indifference = Probability::from_ratio(1, 10).expect("a share");
+        let free = RelayPrices { outgoing: PricePerGigabyte::FREE, ..Prices::nominal().ingress_relay };
+        let prices = Prices { ingress_relay: free, egress_relay: free, ..Prices::nominal() };
+        harness.selector.set_prices(prices, PriceBasis::Listed);
+        harness.run(10, 1);
+        harness.repairs = Box::new(|_| false);
+        harness.run(10, 2);
+        harness.repairs = Box::new(|_| true);
+        harness.run(200, 1);
+        assert_eq!(harness.services(), [Service::Both, Service::Caching]);
     }
 
     #[test]

@@ -129,3 +129,10 @@ fn a_call_in_a_tunnel_loses_nothing_of_an_outage_that_is_detected() {
     let missing = in_outage.iter().filter(|packet| packet.delay().is_none()).count();
     assert_eq!(missing, 0);
 }
+
+#[test]
+fn a_tunnel_with_selected_copies_is_refused() {
+    let text = text("25 kB", "", "").replacen("in_stream = \"none\"", "copies = \"marked\"", 1);
+    let problem = Scenario::parse(&text).expect_err("a tunnel is copied whole").to_string();
+    assert!(problem.contains("flow[0].tunnel") && problem.contains("conflicts with `copies`"), "{problem}");
+}

@@ -16,10 +16,10 @@ use super::receive_flow::ReceiveFlowId;
 use super::selection::delays;
 use super::send_flow::{SendFlowId, SentPacket};
 use super::settings::Traffic;
+use super::silence::resending_notice_interval;
 use super::{Agent, Flow};
 use crate::limits::{
-    CARRIED_AFTER, COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, RESEND_REACH, RESENDING_NOTICE_INTERVAL,
-    RESENDS_PER_PACKET_MAX, SILENCE_MARGIN,
+    CARRIED_AFTER, COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, RESEND_REACH, RESENDS_PER_PACKET_MAX, SILENCE_MARGIN,
 };
 use crate::outbox::TransmitMeta;
 use crate::parts::packet_buffer::Handle;
@@ -163,7 +163,7 @@ impl Agent {
         let is_certain = self.is_lost_since(id, from, elapsed, now);
         let relay = self.relays[index].session;
         let round_trip = self.sessions.round_trip(self.senders[id.0 as usize].peer);
-        let (can_wait, is_wide) = (self.repairs_silence_in_time(id), self.sustains_all_twice(index));
+        let (can_wait, is_wide) = (self.repairs_silence_in_time(id, now), self.sustains_all_twice(index));
         let carried_after = match (can_wait, is_wide) {
             (false, _) => Duration::ZERO,
             (true, false) => COPIES_ONLY_AFTER,
@@ -205,12 +205,20 @@ impl Agent {
     }
 
     /// Returns true if a packet that a silence loses is in time when relays deliver it after the
-    /// next notice, by half round trips.
-    fn repairs_silence_in_time(&self, id: SendFlowId) -> bool {
+    /// next notice, by half round trips. The buffer has to have it until then: a fast flow's
+    /// latest packets are all in flight.
+    fn repairs_silence_in_time(&self, id: SendFlowId, now: Time) -> bool {
         let flow = &self.senders[id.0 as usize];
+        let budget = flow.settings.latency_budget;
         let round_trip = self.sessions.round_trip(flow.peer);
-        let wait = RESENDING_NOTICE_INTERVAL + SILENCE_MARGIN + round_trip / 8;
-        round_trip + wait + self.relayed_delay(id) <= flow.settings.latency_budget
+        let wait = resending_notice_interval(budget, round_trip) + SILENCE_MARGIN;
+        let oldest = flow
+            .next
+            .number()
+            .checked_sub(RESEND_REACH as u64)
+            .and_then(|number| self.retransmit_buffer.stored_at(flow.sent.get(number)?.packet));
+        let is_buffered = oldest.is_none_or(|oldest| oldest + round_trip + wait <= now);
+        is_buffered && round_trip * 9 / 8 + wait + self.relayed_delay(id) <= budget
     }
 
     /// Returns the ingress relay of a flow's path in use, by its index, and its alias for the flow,
@@ -277,6 +285,7 @@ impl Agent {
     ) {
         // A queue on the uplink delays packets that were sent again before.
         let has_queue = ingress.is_some_and(|(relay, _)| self.has_queue(relay));
+        let relayed_delay = self.relayed_delay(id);
         let flow = &mut self.senders[id.0 as usize];
         let round_trip = self.sessions.round_trip(flow.peer);
         let sent = flow.sent.get(sequence.number());
@@ -289,12 +298,14 @@ impl Agent {
             return;
         };
         let relayed_at = sent.is_copied.then_some(sent_at);
+        // The next notice that can show its arrival comes after the delays of both ways.
+        let in_flight_for = round_trip.max(round_trip / 2 + relayed_delay + SILENCE_MARGIN);
         let (number, limits) = (sequence.number(), (RESENDS_PER_PACKET_MAX, true));
         let resending = flow.resending(now);
         if has_queue && resending.packets.was_resent(number) {
             return;
         }
-        let decision = resending.packets.decide(number, relayed_at, round_trip, limits, now);
+        let decision = resending.packets.decide(number, relayed_at, in_flight_for, limits, now);
         if decision != RetransmitDecision::Retransmit
             || !resending.budget.try_consume(Bytes::from(sent.packet.bytes()), now)
         {

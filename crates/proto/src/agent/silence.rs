@@ -29,6 +29,8 @@ pub(super) struct SilenceNotice {
     at: Time,
     left: u8,
     soon: u8,
+    /// Number of notices sent in this silence.
+    sent: u8,
     interval: Duration,
 }
 
@@ -41,7 +43,7 @@ impl SilenceNotice {
     pub(super) fn noticed(needs_relay: bool, round_trip: Duration, now: Time) -> Self {
         let at = now + SILENCE_MARGIN + round_trip / 8;
         let left = if needs_relay { SILENCE_NOTICES_SOON } else { SILENCE_NOTICES };
-        Self { at, left, soon: SILENCE_NOTICES_SOON, interval: SILENCE_REPEAT }
+        Self { at, left, soon: SILENCE_NOTICES_SOON, sent: 0, interval: SILENCE_REPEAT }
     }
 
     /// Returns the schedule of notices for a silence of a flow with retransmission, whose sender
@@ -54,20 +56,20 @@ impl SilenceNotice {
         let (left, soon) = (RESENDING_NOTICES, RESENDING_NOTICES_SOON);
         let has_time = interval > RESENDING_NOTICE_INTERVAL;
         let wait = if has_time { interval.saturating_sub(waited) } else { Duration::ZERO };
-        Self { at: now + wait, left, soon, interval }
+        Self { at: now + wait, left, soon, sent: 0, interval }
     }
 
     /// Records that the sender has sent a packet again, so the silence is an outage. Each further
     /// notice requests more packets, until the sender sends all of them through relays.
     pub(super) fn on_resent(&mut self, interval: Duration, now: Time) {
         let again = Self::noticed_for_resending(interval, Duration::ZERO, now);
-        *self = Self { at: self.at.min(now + interval), ..again };
+        *self = Self { at: self.at.min(now + interval), sent: self.sent, ..again };
     }
 
     /// Returns true if a sender that retransmits may have taken the silence for an outage without
     /// any sign of it at the receiver: notices reported more than [`COPIES_ONLY_AFTER`].
     pub(super) const fn is_of_long_silence(self) -> bool {
-        RESENDING_NOTICES - self.left >= RESENDING_NOTICES_OF_OUTAGE
+        self.sent >= RESENDING_NOTICES_OF_OUTAGE
     }
 
     /// Returns the time of the next notice; `None` after the last one.
@@ -81,7 +83,8 @@ impl SilenceNotice {
         if is_due {
             let soon = self.soon.saturating_sub(1);
             let interval = if soon == 0 { self.interval * 2 } else { self.interval };
-            *self = Self { at: now + interval, left: self.left - 1, soon, interval };
+            let (left, sent) = (self.left - 1, self.sent.saturating_add(1));
+            *self = Self { at: now + interval, left, soon, sent, interval };
         }
         is_due
     }

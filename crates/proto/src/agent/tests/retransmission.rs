@@ -166,6 +166,18 @@ fn a_budget_without_time_for_notices_sends_all_packets_through_relays_at_once() 
 }
 
 #[test]
+fn a_flow_whose_latest_packets_are_all_in_flight_goes_through_relays_at_once() {
+    let rate = Rate::from_megabits_per_second(50);
+    let mut network = TestNetwork::resending(&FlowSettings { rate, ..resent_settings() });
+    network.loses = Box::new(|datagram| datagram.source_sequence().is_some());
+    for _ in 0..200 {
+        (0..8).for_each(|number| network.send(&[number; 50]));
+        network.run(ms(1));
+    }
+    assert!(network.at_relay(EnvelopeRole::Copy).len() > 100, "256 packets are 32 ms");
+}
+
+#[test]
 fn a_narrow_uplink_is_relieved_of_lost_packets_early() {
     for (elapsed, copied) in [(ms(90), false), (COPIES_ONLY_AFTER, true)] {
         let mut network = TestNetwork::resending(&resent_settings());
