@@ -282,11 +282,11 @@ pub(crate) struct FlowSetting {
 pub(crate) struct TunnelSetting {
     /// A name of your choice, the same for all flows of the tunnel.
     pub(crate) name: String,
-    /// What the overlay takes the tunnel for. Default: `"mixture"`.
+    /// Kind of traffic as which the overlay treats the tunnel. Default: `"mixture"`.
     pub(crate) traffic: Option<TunnelTrafficSetting>,
 }
 
-/// What the overlay takes a tunnel for.
+/// Kind of traffic as which the overlay treats a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TunnelTrafficSetting {

@@ -242,7 +242,7 @@ pub(crate) struct FlowPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct Tunnel {
     pub(crate) name: String,
-    /// True if the overlay takes it for mixed traffic, false if for congestion-controlled traffic.
+    /// True if the overlay treats it as mixed traffic, false for congestion-controlled traffic.
     pub(crate) is_mixture: bool,
 }
 

@@ -46,7 +46,8 @@ pub const DELAY_ASK_TRIES: u8 = 5;
 pub const RESENDING_NOTICES: u8 = 13;
 /// Notices of one silence after which the interval between them doubles each time.
 pub const RESENDING_NOTICES_SOON: u8 = 6;
-/// Notices of one silence of which the last one reports [`COPIES_ONLY_AFTER`] or more.
+/// Notices of one silence of which the last one reports [`COPIES_ONLY_AFTER`] or more, even at the
+/// shortest interval.
 pub const RESENDING_NOTICES_OF_OUTAGE: u8 = 3;
 /// Shortest interval between the first notices of a silence to a sender that retransmits. Each
 /// names more packets as lost, so it is short.
