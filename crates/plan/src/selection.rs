@@ -36,8 +36,8 @@ pub const UPGRADE_REMEMBERED: Duration = Duration::from_secs(600);
 /// Time for which a service that missed its target is no candidate, and no slower one is.
 pub const FAILED_FOR: Duration = Duration::from_secs(60);
 
-/// Time on a relay path before the first choice for it, unless all delays are measured: assumed
-/// ones may be replaced.
+/// Time on a relay path before the first choice for it: paths may still change as relays are
+/// measured.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Time after a change for which missed packets do not count: they may be those of the service
@@ -83,8 +83,6 @@ pub struct Observation {
     pub path: Option<u64>,
     /// Delays of the paths; `None` if they are not known.
     pub delays: Option<Delays>,
-    /// True if all of these delays are measured, and none is assumed.
-    pub is_measured: bool,
 }
 
 /// Service that a selector has selected, with the reason.
@@ -182,15 +180,7 @@ impl Selector {
             path: None,
             history: History {
                 began: None,
-                last: Observation {
-                    direct: 0,
-                    lost: 0,
-                    repaired: 0,
-                    forwarded: 0,
-                    path: None,
-                    delays: None,
-                    is_measured: false,
-                },
+                last: Observation { direct: 0, lost: 0, repaired: 0, forwarded: 0, path: None, delays: None },
                 total: Counts { packets: 0, lost: 0, missed: 0 },
                 samples: VecDeque::new(),
             },
@@ -242,8 +232,7 @@ impl Selector {
         self.in_force = Some(in_force);
         let delays = observation.delays?;
         self.note_path(observation.path?, now);
-        let has_waited = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER);
-        let is_settled = has_waited || observation.is_measured;
+        let is_settled = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER);
         if !is_settled || self.history.counts(RECENT, now).packets == 0 {
             // Nothing is known of a pause, so it is no time in which a cheaper service suffices.
             self.cheaper = None;
@@ -333,9 +322,6 @@ impl Selector {
     fn note_failure(&mut self, delays: &Delays, (in_force, allowed): (Service, Services), now: Time) {
         let since = self.path.map(|(_, since)| since).max(self.changed_at).unwrap_or(now);
         let settled_for = now.saturating_since(since).saturating_sub(OVERLAP);
-        if settled_for.is_zero() {
-            return;
-        }
         let recent = self.history.counts(settled_for.min(RECENT), now);
         let whole = self.history.counts(settled_for.min(WINDOW), now);
         let residual_max = self.criteria.residual_max;
@@ -372,10 +358,6 @@ impl History {
         let is_past = |at: Time| now.saturating_since(at) > WINDOW;
         while self.samples.len() >= SAMPLES_MAX || self.samples.get(1).is_some_and(|(at, _)| is_past(*at)) {
             self.samples.pop_front();
-        }
-        if self.samples.is_empty() {
-            // The first observation counts from the beginning of the flow.
-            self.samples.push_back((now, Counts::default()));
         }
         self.samples.push_back((now, self.total));
     }
@@ -683,26 +665,6 @@ mod tests {
         harness.observation.direct += 4_000;
         harness.run(1, 0);
         assert_eq!(harness.service, Service::Caching, "20 of 4,650 are more than may be missed");
-    }
-
-    #[test]
-    fn with_measured_delays_the_first_report_decides() {
-        let mut harness = Harness::new(250);
-        harness.observation.is_measured = true;
-        harness.run(1, 0);
-        assert_eq!(harness.services(), [Service::Retransmission]);
-        let mut harness = Harness::new(250);
-        harness.run(2, 0);
-        assert_eq!(harness.changes, [], "assumed delays may be wrong");
-    }
-
-    #[test]
-    fn what_is_missed_before_the_first_choice_fails_no_service() {
-        let mut harness = Harness::new(110);
-        harness.observation.is_measured = true;
-        harness.observation.lost += 40;
-        harness.run(1, 5);
-        assert_eq!((harness.service, harness.changes.len()), (Service::Caching, 0));
     }
 
     #[test]

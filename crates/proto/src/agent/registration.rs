@@ -7,7 +7,6 @@ use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, RegisterRep
 use byway_wire::{Alias, FlowKey, GrantedRelay, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
-use super::reporting::select_service;
 use super::settings::{Duplication, FlowSettings};
 use super::status::PathState;
 use super::{Agent, Flow};
@@ -369,7 +368,6 @@ impl Agent {
             return;
         }
         let mut is_open = false;
-        let was_known = self.registrations_of_mut(flow).far_delay().is_some();
         for path in self.paths_registered(flow, session, reply) {
             // A relay whose aliases exceed the limit is treated as full.
             let outcome = reply.outcome.and_then(|alias| {
@@ -399,13 +397,6 @@ impl Agent {
         // If the relay cannot forward packets, the agent repeats its request at once. That shows
         // the relay that its notice arrived.
         self.register(flow, now);
-        let is_new = !was_known && self.registrations_of_mut(flow).far_delay().is_some();
-        if let Flow::Sent(id) = flow
-            && is_new
-        {
-            self.service_changes.selectors.hasten(id.0);
-            select_service(self, id, now);
-        }
     }
 
     /// Unregisters a flow that a relay has accepted, but that this agent has closed meanwhile.

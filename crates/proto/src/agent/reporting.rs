@@ -81,19 +81,15 @@ impl Agent {
     }
 }
 
-/// Selects a flow's service after a report of its receiver, or once the relays' delay is known, if
-/// its settings leave it to the agent.
+/// Selects a flow's service after a report of its receiver, if its settings leave it to the agent.
 pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
-    if agent.is_changing_service(flow) {
+    if agent.is_changing_service(flow) || !agent.service_changes.selectors.is_due(flow.0, now) {
         return;
     }
     ask_for_delay(agent, flow, now);
     let Some((observation, in_force)) = observe(agent, flow) else {
         return;
     };
-    if !agent.service_changes.selectors.is_due(flow.0, now) {
-        return;
-    }
     let (known, supported) = (agent.flow_delays(flow), agent.services_for(flow, now));
     let selectors = &mut agent.service_changes.selectors;
     let selected = selectors.select(flow.0, &observation, known, (in_force, supported), now);
@@ -118,7 +114,6 @@ fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
         forwarded: reported.forwarded,
         path: measured.map(number),
         delays: measured.map(predicted),
-        is_measured: measured.is_some_and(FlowDelays::is_measured),
     };
     Some((observation, service))
 }

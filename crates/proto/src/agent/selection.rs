@@ -38,13 +38,6 @@ pub struct FlowDelays {
     pub detection: Option<Duration>,
 }
 
-impl FlowDelays {
-    /// Returns true if all delays are measured.
-    pub(super) const fn is_measured(self) -> bool {
-        self.between.is_some() && self.to_receiver.is_some() && self.detection.is_some()
-    }
-}
-
 /// Services among which an agent selects. All of them use the direct path, so a change of service
 /// interrupts none. Coding is not among them, because its costs depend on other flows.
 const CANDIDATES: Services = Services::NONE
@@ -119,13 +112,6 @@ impl FlowSelectors {
         let is_due = known.selected_at.is_none_or(|at| now.saturating_since(at) >= SELECTION_INTERVAL);
         known.selected_at = if is_due { Some(now) } else { known.selected_at };
         is_due
-    }
-
-    /// Makes a selection of a flow's service due at once: more is known than at the latest one.
-    pub(super) fn hasten(&mut self, flow: u32) {
-        if let Some(known) = self.flows.get_mut(&flow) {
-            known.selected_at = None;
-        }
     }
 
     /// Returns true if a flow's ingress relay is to be asked for its delay to the egress relay now.
