@@ -15,7 +15,7 @@ use super::queue_delay::QueueDelay;
 /// A path that polices its rate drops without a queue. Its losses count as those of a lossy path.
 #[derive(Clone, Debug)]
 pub struct LossCause {
-    queue: QueueDelay,
+    queue: QueueDelay<BASE_SPANS>,
     /// Greatest queueing delays of the present span and of the one before.
     peaks: [Duration; 2],
     span_end: Time,
@@ -24,6 +24,11 @@ pub struct LossCause {
 /// Length of a span of peaks. One or two spans cover a period of CUBIC, which takes 10 s from one
 /// loss to the next at 100 Mbit/s and a round trip of 80 ms.
 const SPAN: Duration = Duration::from_secs(12);
+
+/// Spans of the base delay, as many as of peaks. A clock drift of 80 ppm, or a path that becomes
+/// longer, counts as a queue for 24 s at most. A queue that does not drain within that time raises
+/// the base delay, but its losses occur at its top.
+const BASE_SPANS: usize = 2;
 
 /// Divisor of the range of delays that gives the threshold: half, as published.
 const RANGE_PART: u64 = 2;
@@ -135,6 +140,22 @@ mod tests {
         let mut cause = LossCause::new();
         let noise = (0..1_000).map(|number| number % 50 * 40);
         assert!(!classify(&mut cause, 0, noise).contains(&true));
+    }
+
+    #[test]
+    fn a_path_that_becomes_longer_is_a_queue_for_24_s_at_most() {
+        let mut cause = LossCause::new();
+        classify(&mut cause, 0, [0; 4]);
+        assert_eq!(classify(&mut cause, 11_000, [5_000; 4]).last(), Some(&true));
+        classify(&mut cause, 13_000, [5_000; 4]);
+        assert_eq!(classify(&mut cause, 24_000, [5_000; 4]).last(), Some(&false));
+    }
+
+    #[test]
+    fn clocks_that_drift_apart_by_80_ppm_are_no_queue() {
+        let mut cause = LossCause::new();
+        let drift = (0..120_000).map(|millis| millis * 80 / 1_000);
+        assert!(!classify(&mut cause, 0, drift).contains(&true));
     }
 
     #[test]

@@ -5,10 +5,10 @@ use byway_units::{Duration, Time};
 /// Queueing delay: the recent one-way delay less the base delay.
 ///
 /// One-way delays are measured as in LEDBAT (RFC 6817). The two clocks need not agree, because only
-/// differences count. They may drift apart, because the minimum expires after two minutes. Clocks
-/// are in microseconds modulo 2^32.
+/// differences count. They may drift apart, because the minimum expires after `SPANS` spans of 12 s.
+/// Clocks are in microseconds modulo 2^32.
 #[derive(Clone, Debug)]
-pub struct QueueDelay {
+pub struct QueueDelay<const SPANS: usize = COPY_SPANS> {
     /// Least delay of each span of the window, the present one first; spans without a sample are
     /// `None`.
     minima: [Option<Delay>; SPANS],
@@ -35,10 +35,10 @@ impl Delay {
     }
 }
 
-/// Spans of the base-delay window: ten spans of 12 s. A queue that lasts longer becomes part of the
-/// base delay. A clock drift of 100 ppm shows as 12 ms. With the ten minutes of RFC 6817 it would
-/// be 60 ms, more than the threshold.
-const SPANS: usize = 10;
+/// Spans of the base-delay window for the threshold of copies. A queue that lasts longer becomes
+/// part of the base delay. A clock drift of 100 ppm shows as 12 ms. With the ten minutes of RFC 6817
+/// it would be 60 ms, more than the threshold.
+const COPY_SPANS: usize = 10;
 const SPAN: Duration = Duration::from_secs(12);
 
 /// Number of latest delays whose least counts, because queues are not the only cause of delay of
@@ -56,13 +56,13 @@ const QUEUEING_UNTIL_MICROS: i32 = 12_500;
 /// Difference that no queue causes: after a clock step or a path change, the measurement restarts.
 const STEP_MICROS: i32 = 10_000_000;
 
-impl Default for QueueDelay {
+impl<const SPANS: usize> Default for QueueDelay<SPANS> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl QueueDelay {
+impl<const SPANS: usize> QueueDelay<SPANS> {
     /// Creates the state of an unknown path.
     #[must_use]
     pub const fn new() -> Self {
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     fn nothing_is_known_before_the_first_sample() {
-        assert_eq!(QueueDelay::new().delay(), None);
-        assert!(!QueueDelay::new().is_queueing());
+        assert_eq!(<QueueDelay>::new().delay(), None);
+        assert!(!<QueueDelay>::new().is_queueing());
     }
 
     #[test]
     fn a_queue_is_seen_once_four_packets_have_waited_and_gone_once_one_has_not() {
-        let mut queue = QueueDelay::new();
+        let mut queue = <QueueDelay>::new();
         let seen = measure(&mut queue, 0, 0, &[0, 0, 30, 30, 30, 30, 30, 13, 12, 30]);
         assert_eq!(seen, [false, false, false, false, false, true, true, true, false, false]);
         assert_eq!(queue.delay(), Some(Duration::from_millis(12)));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_single_late_packet_is_no_queue() {
-        let mut queue = QueueDelay::new();
+        let mut queue = <QueueDelay>::new();
         let seen = measure(&mut queue, 0, 0, &[0, 100, 0, 0, 0, 300, 200, 100, 0]);
         assert!(!seen.contains(&true));
     }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn clocks_that_wrap_or_differ_change_nothing() {
         for offset in [1, u32::MAX - 60_000, 1 << 31] {
-            let mut queue = QueueDelay::new();
+            let mut queue = <QueueDelay>::new();
             let mut delays = [5; 100];
             delays[96..].fill(35);
             measure(&mut queue, (1 << 32) / 1_000 - 1_000, offset, &delays);
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_minimum_is_forgotten_after_two_minutes() {
-        let mut queue = QueueDelay::new();
+        let mut queue = <QueueDelay>::new();
         measure(&mut queue, 0, 0, &[0]);
         measure(&mut queue, 1_000, 0, &[40; 5]);
         assert!(queue.is_queueing());
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn after_a_long_silence_the_window_is_whole_again() {
-        let mut queue = QueueDelay::new();
+        let mut queue = <QueueDelay>::new();
         measure(&mut queue, 0, 0, &[0]);
         measure(&mut queue, 3_600_000, 0, &[40]);
         assert_eq!(queue.delay(), Some(Duration::ZERO));
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_is_measured_anew() {
         for step in [20_000_000_u32, 20_000_000_u32.wrapping_neg()] {
-            let mut queue = QueueDelay::new();
+            let mut queue = <QueueDelay>::new();
             measure(&mut queue, 0, 0, &[0; 10]);
             measure(&mut queue, 1_000, step, &[0; 10]);
             assert_eq!(queue.delay(), Some(Duration::ZERO));
@@ -224,7 +224,7 @@ mod tests {
             offset: u32,
             delays in proptest::collection::vec(0_u32..1_000, 1..200),
         ) {
-            let mut queue = QueueDelay::new();
+            let mut queue = <QueueDelay>::new();
             measure(&mut queue, 0, offset, &delays);
             let latest = delays.iter().rev().take(4).min().expect("some");
             let base = delays.iter().min().expect("some");
