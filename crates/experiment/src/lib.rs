@@ -24,6 +24,7 @@
 //! | `result` | content of a result file |
 //! | `result_tables` | rows, tables and plots from findings |
 //! | `run` | runs of an experiment |
+//! | `selection` | study of the selected service of many flows |
 //! | `target` | targets of rows |
 //! | `timers` | NACK timers, compared on the same arrivals |
 //! | `transfers` | study of TCP transfers |
@@ -43,6 +44,7 @@ mod report;
 mod result;
 mod result_tables;
 mod run;
+mod selection;
 mod target;
 mod timers;
 mod transfers;

@@ -73,12 +73,14 @@ pub(crate) enum StudySetting {
     Cost,
     /// Model: routes over up to three relays between endpoints worldwide, and flows that use them.
     Routes,
+    /// Many flows, each alone with every service: the selected service beside the cheapest one.
+    Selection,
 }
 
 impl StudySetting {
-    /// True if it is computed from tables, without a scenario.
+    /// True if it names no scenario: it is computed from tables, or makes its own scenarios.
     pub(crate) const fn is_model(self) -> bool {
-        matches!(self, Self::Feasibility | Self::Cost | Self::Routes)
+        matches!(self, Self::Feasibility | Self::Cost | Self::Routes | Self::Selection)
     }
 }
 

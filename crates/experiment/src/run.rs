@@ -13,6 +13,7 @@ use crate::on_path;
 use crate::raw::StudySetting;
 use crate::result::Results;
 use crate::result_tables;
+use crate::selection;
 use crate::timers;
 use crate::transfers;
 
@@ -30,7 +31,11 @@ impl Experiment {
     /// Returns the number of runs: arms times seeds. A model counts as one.
     #[must_use]
     pub fn runs(&self) -> usize {
-        if self.arms.is_empty() { 1 } else { self.arms.len() * self.seeds.len() }
+        match self.settings.study {
+            StudySetting::Selection => self.seeds.len(),
+            study if study.is_model() => 1,
+            _ => self.arms.len() * self.seeds.len(),
+        }
     }
 
     /// Returns the length of all runs together, in seconds of virtual time.
@@ -51,6 +56,9 @@ impl Experiment {
         nth: usize,
         watch: &mut dyn FnMut(&Progress) -> ControlFlow<StopReason>,
     ) -> Result<Finding, BuildError> {
+        if self.settings.study == StudySetting::Selection {
+            return Ok(Finding(RunResult::Run(selection::run(self.seeds[nth], watch)?)));
+        }
         let Some(arm) = self.arms.get(nth / self.seeds.len()) else {
             return Ok(Finding(RunResult::Model(self.model())));
         };
@@ -70,7 +78,8 @@ impl Experiment {
             | StudySetting::Classes
             | StudySetting::Feasibility
             | StudySetting::Cost
-            | StudySetting::Routes => {}
+            | StudySetting::Routes
+            | StudySetting::Selection => {}
         }
         Ok(Finding(RunResult::Run(findings)))
     }
@@ -78,9 +87,11 @@ impl Experiment {
     /// Computes the model of a study that runs no scenario.
     fn model(&self) -> Model {
         match self.settings.study {
-            StudySetting::Flows | StudySetting::OnPath | StudySetting::Timers | StudySetting::Classes => {
-                Model::default()
-            }
+            StudySetting::Flows
+            | StudySetting::OnPath
+            | StudySetting::Timers
+            | StudySetting::Classes
+            | StudySetting::Selection => Model::default(),
             StudySetting::Feasibility => model::feasibility(&self.seeds, &self.data),
             StudySetting::Cost => model::cost(&self.data),
             StudySetting::Routes => model::routes(&self.seeds, &self.data),
