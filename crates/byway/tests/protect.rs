@@ -313,7 +313,9 @@ fn wait_for_losses(lab: &Lab, least: u64, is_right: impl Fn(u64, u64) -> bool) {
 
 #[test]
 fn the_guides_forward_of_a_tunnel_repairs_its_losses_and_bridges_an_outage() {
-    let Some(mut lab) = Lab::of(&SCENARIO.replace(LOSSES, BAD_PATH).replace(DELAYS[0], DELAYS[1])) else { return };
+    let Some(mut lab) = Lab::of(&SCENARIO.replace(LOSSES, BAD_PATH).replace(DELAYS[0], DELAYS[1])) else {
+        return;
+    };
     let send = forward_tunnel(&mut lab);
     lab.carrier.begin().expect("it carries");
     for _ in 0..600 {

@@ -5,8 +5,8 @@ use byway_units::{Duration, Time};
 /// Queueing delay: the recent one-way delay less the base delay.
 ///
 /// One-way delays are measured as in LEDBAT (RFC 6817). The two clocks need not agree, because only
-/// differences count. They may drift apart, because the minimum expires after `SPANS` spans of 12 s.
-/// Clocks are in microseconds modulo 2^32.
+/// differences count. They may drift apart, because the minimum expires after `SPANS` spans of 12
+/// s. Clocks are in microseconds modulo 2^32.
 #[derive(Clone, Debug)]
 pub struct QueueDelay<const SPANS: usize = COPY_SPANS> {
     /// Least delay of each span of the window, the present one first; spans without a sample are
@@ -36,8 +36,8 @@ impl Delay {
 }
 
 /// Spans of the base-delay window for the threshold of copies. A queue that lasts longer becomes
-/// part of the base delay. A clock drift of 100 ppm shows as 12 ms. With the ten minutes of RFC 6817
-/// it would be 60 ms, more than the threshold.
+/// part of the base delay. A clock drift of 100 ppm shows as 12 ms. With the ten minutes of RFC
+/// 6817 it would be 60 ms, more than the threshold.
 const COPY_SPANS: usize = 10;
 const SPAN: Duration = Duration::from_secs(12);
 
