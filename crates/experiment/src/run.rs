@@ -28,7 +28,8 @@ enum RunResult {
 }
 
 impl Experiment {
-    /// Returns the number of runs: arms times seeds. A model counts as one.
+    /// Returns the number of runs: arms times seeds. A model counts as one, and the study of
+    /// selection as one for each seed.
     #[must_use]
     pub fn runs(&self) -> usize {
         match self.settings.study {
@@ -41,6 +42,9 @@ impl Experiment {
     /// Returns the length of all runs together, in seconds of virtual time.
     #[must_use]
     pub fn seconds(&self) -> f64 {
+        if self.settings.study == StudySetting::Selection {
+            return number(selection::RUN_SECONDS * self.seeds.len() as u64);
+        }
         let lengths = self.arms.iter().map(|arm| arm.run.length().as_secs_f64());
         // The fold starts from 0.0, because the sum of an empty iterator is -0.0.
         lengths.fold(0.0, |sum, length| sum + length) * number(self.seeds.len() as u64)

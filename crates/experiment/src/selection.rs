@@ -8,13 +8,16 @@ use byway_scenario::{BuildError, Outcome, Progress, RecordOptions, Scenario, Sto
 use byway_sim::{Random, Seed};
 use byway_units::{Bytes, Duration};
 
-use crate::findings::{Findings, Unit, number, share};
+use crate::findings::{Findings, Unit, share};
 
 /// Flows of a run, each drawn by itself.
 const FLOWS: u64 = 40;
 
 /// Length of a flow, in seconds.
 const SECONDS: u64 = 120;
+
+/// Simulated time of a run of the study, in seconds.
+pub(crate) const RUN_SECONDS: u64 = SECONDS * FLOWS * SERVICES.len() as u64;
 
 /// Services of the study: the selection, and the named ones, any of which may be the cheapest in
 /// hindsight.
@@ -130,13 +133,16 @@ pub(crate) fn run(
     let mut random = Seed::new(seed).named("selection").sequence();
     let mut flows = Vec::new();
     let mut findings = Findings::default();
+    let (mut before, length) = (Duration::ZERO, Duration::from_secs(RUN_SECONDS));
     for (nth, drawn) in draw(&markets, seed, &mut random).into_iter().enumerate() {
         let mut runs = Vec::new();
         for service in SERVICES {
             let scenario = Scenario::parse(&text(&drawn, service)).expect("drawn flows are in range");
             let seed = Seed::new(seed).named("flow").numbered(nth as u64).number();
-            let outcome =
-                scenario.run_observed(seed, &RecordOptions::default(), |progress| watch(&progress))?;
+            let outcome = scenario.run_observed(seed, &RecordOptions::default(), |progress| {
+                watch(&Progress { now: before + progress.now, length, ..progress })
+            })?;
+            before += scenario.length();
             if outcome.stopped.is_some() {
                 findings.stopped = outcome.stopped;
                 return Ok(findings);
@@ -273,7 +279,6 @@ fn measure(markets: &Markets, flows: &[(DrawnFlow, Vec<Run>)], findings: &mut Fi
         let worst = over.reduce(f64::max);
         findings.measure(&format!("worst-over-forwarding-{name}"), None, worst, Unit::Ratio);
     }
-    findings.measure("flows", None, Some(number(flows.len() as u64)), Unit::Count);
 }
 
 #[cfg(test)]
@@ -309,6 +314,22 @@ mod tests {
         assert!((value("worst-over-forwarding-hyperscale") - 1.0 / 7.0).abs() < 1e-3);
         missed[AUTO] = UNMET;
         assert_eq!(measured(missed).value("auto-satisfied", None), Some(0.0));
+    }
+
+    #[test]
+    fn the_progress_of_all_flows_is_one_and_a_stopped_study_measures_nothing() {
+        let mut last = Duration::ZERO;
+        let findings = run(1, &mut |progress| {
+            assert!(progress.now >= last && progress.length == Duration::from_secs(RUN_SECONDS));
+            last = progress.now;
+            if last > Duration::from_secs(SECONDS + 1) {
+                ControlFlow::Break(StopReason::Cancelled)
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        let findings = findings.expect("the drawn scenarios can be built");
+        assert!(findings.stopped.is_some() && findings.measures.is_empty(), "{last:?}");
     }
 
     #[test]
