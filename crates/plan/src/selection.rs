@@ -105,6 +105,8 @@ pub struct Selector {
     log: DecisionLog,
     selection: Option<Selection>,
     changed_at: Option<Time>,
+    /// True until the loss was measured: the service in force was chosen by an assumed loss.
+    is_assumed: bool,
     /// Cheaper service, and the time since which it has been competent.
     cheaper: Option<(Service, Time)>,
     downgrade_after: Duration,
@@ -172,6 +174,7 @@ impl Selector {
             log: DecisionLog::new(),
             selection: None,
             changed_at: None,
+            is_assumed: true,
             cheaper: None,
             downgrade_after: DOWNGRADE_AFTER,
             upgraded_at: None,
@@ -250,6 +253,7 @@ impl Selector {
         let choose = |criteria: &Criteria| choose(&flow, &self.prices.0, Some(&delays), criteria);
         let (choice, stricter) = (choose(&criteria), choose(&with_margin(&criteria)));
         let selection = self.decide(in_force, &choice, &stricter, now);
+        self.is_assumed &= !self.history.is_measured(now);
         self.log.record(Evaluation { at: now, flow, choice });
         selection
     }
@@ -301,7 +305,12 @@ impl Selector {
         }
         let since = self.cheaper.filter(|(known, _)| *known == service).map_or(now, |(_, since)| since);
         self.cheaper = Some((service, since));
-        let wait = if self.upgraded_recently(now) { self.downgrade_after } else { DOWNGRADE_AFTER };
+        let wait = match (self.upgraded_recently(now), self.is_assumed) {
+            (true, _) => self.downgrade_after,
+            // The time of the measurement was the wait.
+            (false, true) if self.history.is_measured(now) => Duration::ZERO,
+            (false, _) => DOWNGRADE_AFTER,
+        };
         let is_due = now.saturating_since(since) >= wait;
         is_due.then_some(Selection { service, reason: with_margin.reason })
     }
@@ -369,15 +378,19 @@ impl History {
         earliest.map_or_else(Counts::default, |(_, counts)| self.total.since(*counts))
     }
 
+    /// Returns true if enough packets were sent to measure the loss.
+    fn is_measured(&self, now: Time) -> bool {
+        self.began.is_some_and(|began| now.saturating_since(began) >= MEASURED_AFTER)
+            && self.total.packets >= MEASURED_PACKETS
+    }
+
     /// Returns the loss of the direct path: the larger one of the recent losses and of all in the
     /// window. Before enough packets were sent, it is not less than [`ASSUMED_LOSS`].
     fn loss(&self, now: Time) -> Probability {
         let loss = |counts: Counts| {
             if counts.lost >= EVENTS_MIN { share(counts.lost, counts.packets) } else { 0.0 }
         };
-        let is_measured = self.began.is_some_and(|began| now.saturating_since(began) >= MEASURED_AFTER)
-            && self.total.packets >= MEASURED_PACKETS;
-        let assumed = if is_measured { 0.0 } else { ASSUMED_LOSS };
+        let assumed = if self.is_measured(now) { 0.0 } else { ASSUMED_LOSS };
         let loss = loss(self.counts(WINDOW, now)).max(loss(self.counts(RECENT, now))).max(assumed);
         Probability::new(loss.min(1.0)).unwrap_or(Probability::ONE)
     }
