@@ -195,6 +195,8 @@ impl Tariff {
     pub fn added(&self, sent: Bytes, more: Bytes) -> Money {
         match self {
             Self::PerGigabyte(tiers) => {
+                // After any number of bytes, further ones have the price of the last tier.
+                let sent = sent.min(Bytes::MAX.saturating_sub(more));
                 volume_price(tiers, sent.saturating_add(more)).saturating_sub(volume_price(tiers, sent))
             }
             Self::FlatRate { port_per_month, port } => {
@@ -297,6 +299,7 @@ mod tests {
         assert_eq!(tariff.marginal(gigabytes(999)), PricePerGigabyte::FREE);
         assert_eq!(tariff.marginal(gigabytes(1_000)), cents(1));
         assert_eq!(tariff.added(gigabytes(999), gigabytes(3)), Money::from_cents(2));
+        assert_eq!(tariff.marginal(Bytes::MAX), cents(1));
     }
 
     fn range(from: Option<u64>, to: Option<u64>, price: i64) -> TierRange {
