@@ -462,7 +462,7 @@ def print_repair():
     reported = [number(name, 4, 0x01010101 * (n + 1)) for n, name in enumerate(REPORTED)]
     for relays in ([], [(0x01020304, 5, 31_000)], [(2, 0, 2**32 - 1), (3, 0, 0), (4, 255, 1), (5, 1, 7)]):
         trips = [field for relay, shard, trip in relays for field in (far_relay(relay, shard), number("relay-round-trip", 4, trip))]
-        message("report", UNICAST, *reported, number("detection", 4, 25_000), silent(bytes([len(relays)])), *trips)
+        message("report", UNICAST, *reported, number("detection", 4, 25_000), silent(bytes([len(relays)])), *trips, number("covered", 4, 0x0C0D0E0F))
     message("silence", UNICAST, number("from-low", 4, 0xFFFFFFFE), number("elapsed", 4, 25_000), number("direct", 4, 7))
     message("source-nack", UNICAST, ranges((7, 3), (2**32 - 2, 4)))
     message("source-ack", UNICAST, number("from-low", 4, 7))
@@ -496,8 +496,8 @@ def print_accepted():
     section("Messages that a later version may send, and bits and fields without a meaning")
     later = silent(fill(0, 3))
     accepted("ack", alias(7), number("from-low", 4, 1), later)
-    accepted("report", UNICAST, *[number(name, 4, 1) for name in REPORTED[:-1]], (b"", ["resent 0", "detection 0"]))
-    accepted("report", UNICAST, *[number(name, 4, 1) for name in REPORTED], (b"", ["detection 0"]))
+    for names, none, absent in ((REPORTED[:-1], b"", ["resent 0", "detection 0"]), (REPORTED, b"", ["detection 0"]), ([*REPORTED, "detection"], b"\0", [])):
+        accepted("report", UNICAST, *[number(name, 4, 1) for name in names], silent(none), (b"", [*absent, "covered 1"]))
     accepted("nack", *nack(1, None, False, False, 5, (7, 3)), later)
     accepted("close", word("reason", REASONS, "leaving"), later)
     accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1111_0111),

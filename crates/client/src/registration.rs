@@ -63,7 +63,7 @@ impl Registration {
         let Self { latency_budget, choice, rates, rate, traffic, duplication, standby } = *self;
         let (service, automatic_service) = match choice {
             ServiceSelector::Service(service) => (service, false),
-            ServiceSelector::Automatic if has_relays => (Service::Caching, true),
+            ServiceSelector::Automatic if has_relays => (traffic.initial_service(), true),
             ServiceSelector::Automatic => (Service::Internet, false),
         };
         if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&latency_budget) {

@@ -36,9 +36,11 @@ pub const UPGRADE_REMEMBERED: Duration = Duration::from_secs(600);
 /// Time for which a service that missed its target is no candidate, and no slower one is.
 pub const FAILED_FOR: Duration = Duration::from_secs(60);
 
-/// Time on a relay path before the first choice for it: paths may still change as relays are
-/// measured.
+/// Time on a relay path before the first choice by delays that are partly assumed.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// Number of packets before the first choice by measured delays.
+const PACKETS_AT_FIRST: u64 = 8;
 
 /// Time after a change for which missed packets do not count: they may be those of the service
 /// before.
@@ -48,10 +50,11 @@ const OVERLAP: Duration = Duration::from_secs(2);
 /// losses in time.
 const ASSUMED_LOSS: f64 = 0.01;
 
-/// Time and number of packets after which the loss counts as measured. Of 200 packets, a path that
-/// loses 1 % loses one at least in 7 of 8 cases.
-const MEASURED_AFTER: Duration = Duration::from_secs(20);
-const MEASURED_PACKETS: u64 = 200;
+/// Number of packets after which the loss counts as measured, and the time that they have to take
+/// at least. Of 200 packets, a path that loses 1 % loses one at least in 7 of 8 cases. Bursts of
+/// losses are seconds apart, so fewer packets in a longer time show as much as many in a short one.
+const MEASURED_AFTER: [(u64, Duration); 2] =
+    [(200, Duration::from_secs(20)), (1_000, Duration::from_secs(8))];
 
 /// Time over which recent losses and missed packets count: a few reports.
 const RECENT: Duration = Duration::from_secs(5);
@@ -79,10 +82,14 @@ pub struct Observation {
     pub repaired: u64,
     /// Packets that relays delivered first, without a request.
     pub forwarded: u64,
+    /// Packets of `forwarded` that the direct path lost.
+    pub covered: u64,
     /// Relay path in use, by any number that identifies its relays; `None` while none works.
     pub path: Option<u64>,
     /// Delays of the paths; `None` if they are not known.
     pub delays: Option<Delays>,
+    /// True if all of `delays` are measured, and none is assumed.
+    pub are_delays_measured: bool,
 }
 
 /// Service that a selector has selected, with the reason.
@@ -183,7 +190,16 @@ impl Selector {
             path: None,
             history: History {
                 began: None,
-                last: Observation { direct: 0, lost: 0, repaired: 0, forwarded: 0, path: None, delays: None },
+                last: Observation {
+                    direct: 0,
+                    lost: 0,
+                    repaired: 0,
+                    forwarded: 0,
+                    covered: 0,
+                    path: None,
+                    delays: None,
+                    are_delays_measured: false,
+                },
                 total: Counts { packets: 0, lost: 0, missed: 0 },
                 samples: VecDeque::new(),
             },
@@ -231,11 +247,12 @@ impl Selector {
         (in_force, allowed): (Service, Services),
         now: Time,
     ) -> Option<Selection> {
-        self.history.add(observation, in_force, now);
+        self.history.add(observation, now);
         self.in_force = Some(in_force);
         let delays = observation.delays?;
         self.note_path(observation.path?, now);
-        let is_settled = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER);
+        let is_settled = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER)
+            || (observation.are_delays_measured && self.history.total.packets >= PACKETS_AT_FIRST);
         if !is_settled || self.history.counts(RECENT, now).packets == 0 {
             // Nothing is known of a pause, so it is no time in which a cheaper service suffices.
             self.cheaper = None;
@@ -251,7 +268,7 @@ impl Selector {
         let criteria = Criteria { allowed, ..self.criteria };
         let flow = self.flow.at_loss(self.history.loss(now));
         let choose = |criteria: &Criteria| choose(&flow, &self.prices.0, Some(&delays), criteria);
-        let (choice, stricter) = (choose(&criteria), choose(&with_margin(&criteria)));
+        let (choice, stricter) = (choose(&criteria), choose(&with_margin(&criteria, delays.direct)));
         let selection = self.decide(in_force, &choice, &stricter, now);
         self.is_assumed &= !self.history.is_measured(now);
         self.log.record(Evaluation { at: now, flow, choice });
@@ -351,16 +368,12 @@ impl Selector {
 }
 
 impl History {
-    /// Adds what happened since the last observation, while the flow had this service.
-    ///
-    /// With the service `both`, relays deliver what the direct path loses, so nothing counts as
-    /// lost. What relays delivered first counts then. That is too much if the relays are faster.
-    fn add(&mut self, observation: &Observation, in_force: Service, now: Time) {
+    /// Adds what happened since the last observation.
+    fn add(&mut self, observation: &Observation, now: Time) {
         let since = |count: fn(&Observation) -> u64| count(observation).saturating_sub(count(&self.last));
         let (direct, lost) = (since(|counts| counts.direct), since(|counts| counts.lost));
-        let hidden = if in_force == Service::Both { since(|counts| counts.forwarded) } else { 0 };
-        self.total.packets += direct + lost + hidden;
-        self.total.lost += lost + hidden;
+        self.total.packets += direct + lost + since(|counts| counts.forwarded);
+        self.total.lost += lost + since(|counts| counts.covered);
         self.total.missed += lost.saturating_sub(since(|counts| counts.repaired));
         self.last = *observation;
         self.began.get_or_insert(now);
@@ -380,8 +393,8 @@ impl History {
 
     /// Returns true if enough packets were sent to measure the loss.
     fn is_measured(&self, now: Time) -> bool {
-        self.began.is_some_and(|began| now.saturating_since(began) >= MEASURED_AFTER)
-            && self.total.packets >= MEASURED_PACKETS
+        let elapsed = self.began.map_or(Duration::ZERO, |began| now.saturating_since(began));
+        MEASURED_AFTER.iter().any(|(packets, time)| self.total.packets >= *packets && elapsed >= *time)
     }
 
     /// Returns the loss of the direct path: the larger one of the recent losses and of all in the
@@ -396,10 +409,13 @@ impl History {
     }
 }
 
-/// Returns criteria that are stricter by a fifth.
-fn with_margin(criteria: &Criteria) -> Criteria {
+/// Returns criteria that are stricter by a fifth: the share that may be missed, and the time that a
+/// repair may take. The delay of the direct path is that of most packets with any service, so it
+/// needs no margin.
+fn with_margin(criteria: &Criteria, direct: Duration) -> Criteria {
     let residual_max = Probability::new(criteria.residual_max.value() * 0.8).unwrap_or(Probability::ZERO);
-    Criteria { budget: criteria.budget.map(|budget| budget * 4 / 5), residual_max, ..*criteria }
+    let stricter = |budget: Duration| budget - budget.saturating_sub(direct) / 5;
+    Criteria { budget: criteria.budget.map(stricter), residual_max, ..*criteria }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a share needs a few digits only")]
@@ -504,6 +520,7 @@ mod tests {
                 self.observation.direct += 50 - lost;
                 if self.service == Service::Both {
                     self.observation.forwarded += lost;
+                    self.observation.covered += lost;
                 } else {
                     self.observation.lost += lost;
                     self.observation.repaired += if (self.repairs)(self.service) { lost } else { 0 };
@@ -553,6 +570,55 @@ mod tests {
         harness.run(45, 0);
         assert_eq!(harness.services(), [Service::Retransmission]);
         assert_eq!(harness.selector.selection().map(|selection| selection.service), Some(harness.service));
+    }
+
+    #[test]
+    fn measured_delays_need_a_few_packets_and_assumed_ones_two_seconds() {
+        for (are_measured, expected) in [(true, 2), (false, 21)] {
+            let mut harness = Harness::new(250);
+            harness.observation.are_delays_measured = are_measured;
+            for _ in 0..25 {
+                harness.now += ms(100);
+                harness.observation.direct += 5;
+                harness.select();
+            }
+            let first = harness.changes.first().expect("it is made").0;
+            assert_eq!(first, Time::START + ms(100 * expected), "{are_measured}");
+        }
+    }
+
+    #[test]
+    fn a_clean_path_needs_requests_only_even_if_it_takes_nearly_the_whole_budget() {
+        let mut harness = Harness::new(55);
+        harness.run(60, 0);
+        assert_eq!(harness.services(), [Service::Both, Service::Retransmission]);
+    }
+
+    #[test]
+    fn the_loss_of_a_fast_flow_is_measured_sooner() {
+        let measured_after = |packets: u64| {
+            let mut harness = Harness::new(110);
+            while harness.service == Service::Caching {
+                harness.now += ms(1_000);
+                harness.observation.direct += packets;
+                harness.select();
+            }
+            harness.now
+        };
+        assert_eq!(measured_after(40), Time::START + ms(21_000));
+        assert_eq!(measured_after(200), Time::START + ms(9_000));
+    }
+
+    #[test]
+    fn packets_that_relays_deliver_first_are_no_losses() {
+        let mut harness = Harness::new(110);
+        harness.service = Service::Both;
+        for _ in 0..60 {
+            harness.now += ms(1_000);
+            harness.observation.forwarded += 50;
+            harness.select();
+        }
+        assert_eq!(harness.services().last(), Some(&Service::Retransmission));
     }
 
     #[test]

@@ -300,15 +300,15 @@ impl<'a> Plan<'a> {
     ) -> FlowSetup {
         let path =
             relays.map(|(ingress, egress)| topology::path(self.relay_node(ingress), self.relay_node(egress)));
-        let usual = FlowSettings::default();
+        let (usual, traffic) = (FlowSettings::default(), traffic_kind(flow));
         let settings = FlowSettings {
             consent: flow.consent.unwrap_or(usual.consent),
-            service: flow.service.initial(),
+            service: flow.service.initial(traffic),
             automatic_service: flow.service.is_automatic(),
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
             rate: flow.load.rate(),
             duplication: duplication(flow),
-            traffic: traffic_kind(flow),
+            traffic,
             latency_budget: flow.budget,
             paths: path.into_iter().collect(),
             standby: flow.is_on_standby,

@@ -1,5 +1,6 @@
 //! Service of a scenario's flow.
 
+use byway_proto::agent::Traffic;
 use byway_wire::Service;
 
 /// Overlay service of a flow: a named one, or the one that the sending agent selects.
@@ -7,17 +8,17 @@ use byway_wire::Service;
 pub enum FlowService {
     /// The service that the scenario names, throughout.
     Named(Service),
-    /// The service that the sending agent selects, again and again. It begins with caching.
+    /// The service that the sending agent selects, again and again.
     Automatic,
 }
 
 impl FlowService {
-    /// Returns the service with which the flow begins.
+    /// Returns the service with which a flow of this traffic begins.
     #[must_use]
-    pub const fn initial(self) -> Service {
+    pub const fn initial(self, traffic: Traffic) -> Service {
         match self {
             Self::Named(service) => service,
-            Self::Automatic => Service::Caching,
+            Self::Automatic => traffic.initial_service(),
         }
     }
 

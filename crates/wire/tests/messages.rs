@@ -220,10 +220,10 @@ proptest! {
 
     #[test]
     fn report_survives(
-        flow_key in flow_key(), numbers in any::<[u32; 11]>(), delays in (micros(), micros(), micros(), micros()),
+        flow_key in flow_key(), numbers in any::<[u32; 12]>(), delays in (micros(), micros(), micros(), micros()),
         measured in vec((granted_relay(), micros()), 0..=RELAYS_REPORTED_MAX),
     ) {
-        let [highest_low, direct, lost, in_stream, cooperative, cached, forwarded, late, bursts, longest_burst, resent] =
+        let [highest_low, direct, lost, in_stream, cooperative, cached, forwarded, late, bursts, longest_burst, resent, covered] =
             numbers;
         let (p50, p95, p99, detection) = delays;
         let mut relays = [None; RELAYS_REPORTED_MAX];
@@ -234,7 +234,7 @@ proptest! {
             flow_key, highest_low, direct, lost, late, bursts, longest_burst,
             repaired: RepairCounters { in_stream, cooperative, cached, forwarded, resent },
             delay: DelayPercentiles { p50, p95, p99 },
-            detection, relays,
+            detection, relays, covered,
         });
     }
 

@@ -50,7 +50,9 @@ impl Eq for FlowSpec {}
 impl FlowSpec {
     /// Returns the terms that this agent offers for flows with this kind of traffic.
     pub(crate) fn forward_terms(&self, traffic: Traffic) -> Terms {
-        Terms { traffic, ..self.terms }
+        let named = self.terms;
+        let service = if named.automatic_service { traffic.initial_service() } else { named.service };
+        Terms { traffic, service, ..named }
     }
 }
 
@@ -250,7 +252,7 @@ fn service(
     let problem = automatic_service_problem(duplication, standby);
     match (typed, problem) {
         (Some(ServiceSetting::Auto), Some(problem)) => Err(problem),
-        // Every version has caching. The first choice comes with the first measurements.
+        // The traffic decides with which service an automatic flow begins.
         (None | Some(ServiceSetting::Auto), problem) => Ok((Service::Caching, problem.is_none())),
         (Some(typed), _) => Ok((named_service(typed), false)),
     }

@@ -65,8 +65,8 @@ impl Mode {
         let is_lossy = fate.lost >= LOST_MIN;
         fate.all() >= u64::from(PACKETS)
             && match self {
-                // The flow may have changed from caching to retransmission, or not yet.
-                Self::Automatic => all_came && fate.resent + fate.cached >= LOST_MIN / 2,
+                // The flow may have changed from both paths to retransmission, or not yet.
+                Self::Automatic => all_came && fate.resent + fate.cached + fate.forwarded >= LOST_MIN / 2,
                 // In an outage, the sender leaves most packets to relays.
                 Self::Retransmission => all_came && fate.resent >= LOST_MIN / 2,
                 Self::Pull | Self::Caching => {

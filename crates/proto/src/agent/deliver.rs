@@ -14,7 +14,7 @@ use super::ordering::FragmentMeta;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
 use super::requests::Requester;
 use super::settings::{FlowSettings, Traffic};
-use super::silence::{SilenceNotice, resending_notice_interval};
+use super::silence::{NoticeIntervals, SilenceNotice};
 use crate::limits::{CARRIED_FOR, DATAGRAM_BYTES_MAX};
 use crate::parts::gap_tracker::ArrivalOrder;
 use crate::parts::loss_timer::LossTimer;
@@ -100,11 +100,12 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         let allowance = flow.lateness_budget(round_trip);
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
-        let is_source_packet = flow.is_source_packet(delivery);
+        let is_source_packet = flow.is_source_packet(delivery, now);
         let FlowSettings { service, latency_budget, .. } = flow.settings;
         let is_mixture = flow.settings.traffic == Traffic::Mixture;
         let active = flow.activate(round_trip, now);
-        let is_first = is_source_packet && active.highest_source_packet.is_none();
+        let is_first = active.tracker.highest().is_none()
+            || (is_source_packet && active.highest_source_packet.is_none());
         let lateness = active.owd_baseline.on_arrival(sent, is_source_packet, now);
         if is_past || (!is_source_packet && lateness > allowance) {
             // The application cannot use the packet. A later direct copy is still accepted.
@@ -117,7 +118,7 @@ impl Agent {
         if delivery == Delivery::Resent
             && let Some(notice) = &mut active.silence_notice
         {
-            notice.on_resent(resending_notice_interval(latency_budget, round_trip), now);
+            notice.on_resent(NoticeIntervals::within(latency_budget, round_trip), now);
         }
         if is_source_packet && is_mixture {
             active.path_queue.sample(sent, now);
@@ -126,7 +127,7 @@ impl Agent {
         active.unprotected.note(sequence, unprotected);
         let before = active.tracker.highest();
         let order = flow.close_gap(sequence, delivery, round_trip, now);
-        let has_lost = flow.count_delivery(sequence, delivery, lateness);
+        let has_lost = flow.count_delivery(sequence, delivery, (is_source_packet, lateness));
         if order == ArrivalOrder::Ahead {
             self.leave_congestion_losses(id, now);
         }
@@ -184,6 +185,7 @@ impl Agent {
         now: Time,
     ) {
         let flow = &mut self.receivers[id.0 as usize];
+        let service = flow.settings.service;
         let was_requested = flow.active().is_some_and(|active| active.open_ended == Some(sequence));
         flow.statistics.spurious_nacks += u64::from(was_requested);
         let Some(active) = flow.active_mut() else {
@@ -198,7 +200,7 @@ impl Agent {
         active.last_source_packet = now;
         active.highest_source_packet = Some(sequence);
         active.burst_end.on_packet(sequence, now);
-        active.on_second_copy(sequence, now);
+        active.on_second_copy(sequence, service, now);
         self.end_open_ended_nack(id, sequence, now);
         if retransmits(self.receivers[id.0 as usize].settings.service) {
             // The sender still takes the direct path for out, or has not heard of it yet.
@@ -225,7 +227,7 @@ impl Agent {
         active.open_ended = None;
         active.open_ended_nacks = 0;
         active.tracker.end_open_ended();
-        if !is_resent || was_long || active.path_skew.is_relay_active(CARRIED_FOR, now) {
+        if !is_resent || was_long || active.two_paths.is_relay_active(CARRIED_FOR, now) {
             self.send_ack(id, sequence, now);
         }
     }
@@ -314,9 +316,9 @@ impl ReceiveState {
             self.open_ended_nacks = 0;
         }
         if uses_both_paths(service) {
-            self.path_skew.on_delivery(sequence, is_forwarded, now);
+            self.two_paths.on_delivery(sequence, is_forwarded, now);
         } else if is_forwarded && retransmits(service) {
-            self.path_skew.on_relayed(now);
+            self.two_paths.on_relayed(now);
         }
     }
 
@@ -337,8 +339,13 @@ impl ReceiveState {
 impl ReceiveFlow {
     /// Counts a new packet that is in time, by the path of its arrival; returns true if it reveals
     /// that earlier packets were lost.
-    fn count_delivery(&mut self, sequence: SequenceNumber, delivery: Delivery, lateness: Duration) -> bool {
-        let has_lost = self.is_source_packet(delivery) && self.count_loss_burst(sequence);
+    fn count_delivery(
+        &mut self,
+        sequence: SequenceNumber,
+        delivery: Delivery,
+        (is_source_packet, lateness): (bool, Duration),
+    ) -> bool {
+        let has_lost = is_source_packet && self.count_loss_burst(sequence);
         let active = self.active();
         let is_timed = active.is_some_and(|active| active.owd_baseline.is_set());
         // In an outage, relays deliver what the direct path loses.
@@ -350,7 +357,8 @@ impl ReceiveFlow {
             statistics.repair_times.add(delivery, lateness);
         }
         statistics.lost += u64::from(delivery.is_repair() || is_carried);
-        statistics.lateness_max = statistics.lateness_max.max(lateness);
+        self.note_copy(sequence, delivery);
+        let statistics = &mut *self.statistics;
         let counter = match delivery {
             Delivery::Direct => &mut statistics.direct,
             Delivery::Forwarded if is_carried => &mut statistics.resent,
@@ -362,6 +370,21 @@ impl ReceiveFlow {
         };
         *counter += 1;
         has_lost
+    }
+
+    /// Counts the losses that relays cover, which a packet of a flow with both paths shows. It is
+    /// from relays, before its copy on the direct path, or from that path, first or second.
+    pub(super) fn note_copy(&mut self, sequence: SequenceNumber, delivery: Delivery) {
+        if !uses_both_paths(self.settings.service) {
+            return;
+        }
+        let number = sequence.number();
+        let covered = self.active_mut().map_or(0, |active| match delivery {
+            Delivery::Direct => active.two_paths.copies.on_direct(number),
+            Delivery::Forwarded => active.two_paths.copies.on_forwarded(number),
+            _ => 0,
+        });
+        self.statistics.covered += covered;
     }
 
     /// Counts the gap before a new source packet as a burst of losses; returns true if there is a

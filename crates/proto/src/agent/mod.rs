@@ -14,6 +14,7 @@
 //! | `burst_end` | tail-loss hints of relays |
 //! | `closing` | teardown of flows, and of the agent |
 //! | `cooperative_recovery` | in-stream decoding, and requests for others' repairs |
+//! | `covered` | losses of the direct path that relays cover |
 //! | `deliver` | received packets: loss state, cooperative answers, delivery |
 //! | `direct` | peers without a direct path |
 //! | `early` | early packets at the sender, before the answer to an offer |
@@ -29,7 +30,6 @@
 //! | `offers` | offers of flows, made and received |
 //! | `ordering` | in-order delivery of congestion-controlled flows |
 //! | `owd` | base one-way delay, and lateness |
-//! | `path_skew` | delay difference of the two paths |
 //! | `paths` | changes of a flow's relay paths |
 //! | `peers` | known peers and relays |
 //! | `pending_datagrams` | datagrams that wait for a path |
@@ -57,6 +57,7 @@
 //! | `teardown` | unregister messages, and final sequence numbers of closed flows |
 //! | `terms` | terms of offered flows |
 //! | `totals` | packet totals by peer |
+//! | `two_paths` | delay difference of the two paths |
 //! | `unprotected` | packets that no relay has |
 //! | `uplink_probing` | measurement of the uplink's capacity |
 //! | `work` | work limits of inputs |
@@ -65,6 +66,7 @@ mod blocks;
 mod burst_end;
 mod closing;
 mod cooperative_recovery;
+mod covered;
 mod deliver;
 mod direct;
 mod early;
@@ -80,7 +82,6 @@ mod nack;
 mod offers;
 mod ordering;
 mod owd;
-mod path_skew;
 mod paths;
 mod peers;
 mod pending_datagrams;
@@ -108,6 +109,7 @@ mod status;
 mod teardown;
 mod terms;
 mod totals;
+mod two_paths;
 mod unprotected;
 mod uplink_probing;
 mod work;

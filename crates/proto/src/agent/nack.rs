@@ -8,7 +8,7 @@ use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber}
 use super::Agent;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
-use super::silence::{SilenceNotice, resending_notice_interval};
+use super::silence::{NoticeIntervals, SilenceNotice};
 use crate::limits::{
     CARRIED_FOR, FIRST_NUMBERS, FLOW_IDLE_TIMEOUT, INITIAL_ROUND_TRIP, NACK_REACH, NACKED_RELAYS_MAX,
 };
@@ -140,7 +140,7 @@ impl Agent {
         // While packets arrive by the relay path, none is missing. The first timeout of the loss
         // timer decides, because later ones are too long to show that.
         let arrives_by_relay = uses_both_paths(service)
-            && active.path_skew.is_relay_active(active.loss_timer.first_timeout(), now);
+            && active.two_paths.is_relay_active(active.loss_timer.first_timeout(), now);
         let may_request = repairs(service) && !arrives_by_relay;
         let is_repeat = active.nack_repeat_at().is_some_and(|at| at <= now);
         let highest = active.tracker.highest().map(SequenceNumber::new);
@@ -157,9 +157,9 @@ impl Agent {
             active.loss_timer.on_timeout(now);
             if !arrives_by_relay && active.silence_notice.is_none() {
                 active.silence_notice = Some(if retransmits(service) {
-                    let interval = resending_notice_interval(latency_budget, round_trip);
+                    let intervals = NoticeIntervals::within(latency_budget, round_trip);
                     let waited = timeout.saturating_sub(active.loss_timer.small_timeout());
-                    SilenceNotice::noticed_for_resending(interval, waited, now)
+                    SilenceNotice::noticed_for_resending(intervals, waited, now)
                 } else {
                     SilenceNotice::noticed(needs_relay, round_trip, now)
                 });
@@ -200,7 +200,7 @@ impl Agent {
         let services = [Some(flow.settings.service), former];
         let is_resent = services.into_iter().flatten().any(retransmits);
         let is_repaired_by_relays = services.into_iter().flatten().any(|service| !retransmits(service))
-            || flow.active().is_some_and(|active| active.path_skew.is_relay_active(CARRIED_FOR, now));
+            || flow.active().is_some_and(|active| active.two_paths.is_relay_active(CARRIED_FOR, now));
         // No later packet can be delivered before those of an open-ended NACK. So they are useful
         // for the whole latency budget.
         let is_open = options.open_from.is_some();

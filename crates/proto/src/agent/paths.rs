@@ -300,6 +300,9 @@ impl Agent {
         if !self.replace_service(flow, service) {
             return;
         }
+        if let Flow::Received(id) = flow {
+            self.receivers[id.0 as usize].leave_second_path(now);
+        }
         let registrations = self.registrations_of_mut(flow);
         registrations.revise();
         for path in 0..registrations.count() {

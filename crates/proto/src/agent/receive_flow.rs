@@ -12,7 +12,6 @@ use super::events::Delivery;
 use super::mixture::PathQueue;
 use super::ordering::ReorderBuffer;
 use super::owd::OneWayDelayBaseline;
-use super::path_skew::PathSkew;
 use super::reassembly::Reassembler;
 use super::registration::Registrations;
 use super::reporting::Delays;
@@ -20,9 +19,11 @@ use super::requests::Requests;
 use super::settings::FlowSettings;
 use super::silence::SilenceNotice;
 use super::statistics::{LazyStatistics, ReceiveStatistics};
+use super::two_paths::TwoPaths;
 use super::unprotected::UnprotectedSet;
 use crate::limits::{
     COOPERATION_BUFFER_REACH, HIGH_BITS_TRIED, NACKS_PER_PACKET_MAX, REORDERING_PACKETS, REORDERING_TIME,
+    SERVICE_OVERLAP,
 };
 use crate::parts::gap_tracker::{ArrivalOrder, GapTracker, NackTimers};
 use crate::parts::loss_timer::{LossTimer, TwoState};
@@ -107,7 +108,7 @@ pub(super) struct ReceiveState {
     /// Queueing delay of the direct path, for mixed traffic.
     pub(super) path_queue: PathQueue,
     /// Delay between the two paths, for a flow that uses both.
-    pub(super) path_skew: PathSkew,
+    pub(super) two_paths: TwoPaths,
     /// Latest tail-loss hint of a relay.
     pub(super) burst_end: BurstEnd,
     pub(super) delays: Delays,
@@ -221,17 +222,29 @@ impl ReceiveFlow {
     /// Records the arrival of a packet that relays forwarded without a NACK, new or duplicate.
     pub(super) fn note_relayed(&mut self, now: Time) {
         if let Some(active) = self.active_mut() {
-            active.path_skew.on_relayed(now);
+            active.two_paths.on_relayed(now);
+        }
+    }
+
+    /// Adapts the flow to its new service, if that uses the direct path alone: gaps do not wait for
+    /// the slower one of two paths any more. What relays still forward is no source packet.
+    pub(super) fn leave_second_path(&mut self, now: Time) {
+        if repairs_on_request(self.settings.service)
+            && let Some(active) = self.active_mut()
+        {
+            active.two_paths.forwarded_until = now + SERVICE_OVERLAP;
+            active.apply_reordering();
         }
     }
 
     /// Returns true if a packet arrived on its first path: the direct path, or relays that replace
     /// the direct path.
-    pub(super) const fn is_source_packet(&self, delivery: Delivery) -> bool {
+    pub(super) fn is_source_packet(&self, delivery: Delivery, now: Time) -> bool {
         let service = self.settings.service;
-        let replaces_direct_path =
-            matches!(delivery, Delivery::Forwarded) && !uses_both_paths(service) && !retransmits(service);
-        replaces_direct_path || matches!(delivery, Delivery::Direct)
+        let is_second = uses_both_paths(service)
+            || retransmits(service)
+            || self.active().is_some_and(|active| now < active.two_paths.forwarded_until);
+        delivery == Delivery::Direct || (delivery == Delivery::Forwarded && !is_second)
     }
 
     /// Returns true if no packet with this number has arrived before.
@@ -285,7 +298,7 @@ impl ReceiveFlow {
         round_trip: Duration,
         now: Time,
     ) -> ArrivalOrder {
-        let is_source_packet = self.is_source_packet(delivery);
+        let is_source_packet = self.is_source_packet(delivery, now);
         let Some(active) = self.state.as_mut() else {
             return ArrivalOrder::TooOld;
         };
@@ -351,7 +364,7 @@ impl ReceiveState {
     /// Returns the arrival time of the latest packet on any path by which all packets of the
     /// service are sent.
     pub(super) fn silent_since(&self, service: Service) -> Time {
-        let relayed = self.path_skew.last_relayed().filter(|_| uses_both_paths(service));
+        let relayed = self.two_paths.last_relayed().filter(|_| uses_both_paths(service));
         relayed.map_or(self.last_source_packet, |relayed| relayed.max(self.last_source_packet))
     }
 
@@ -366,8 +379,9 @@ impl ReceiveState {
 
     /// Handles a packet's second arrival, by the slower path, and updates the gap timers with the
     /// path skew. A gap on the faster path is a loss once the slower path should have filled it.
-    pub(super) fn on_second_copy(&mut self, sequence: SequenceNumber, now: Time) {
-        if let Some(behind) = self.path_skew.on_second_copy(sequence, now) {
+    pub(super) fn on_second_copy(&mut self, sequence: SequenceNumber, service: Service, now: Time) {
+        let behind = self.two_paths.on_second_copy(sequence, now);
+        if let Some(behind) = behind.filter(|_| uses_both_paths(service)) {
             let time = REORDERING_TIME.saturating_add(behind);
             self.tracker.set_timers(NackTimers { packets: u64::MAX, time, ..NACK_TIMERS });
         }
@@ -435,7 +449,7 @@ impl ReceiveState {
             unprotected: UnprotectedSet::default(),
             reordering: ReorderingWindow::new(),
             path_queue: PathQueue::default(),
-            path_skew: PathSkew::default(),
+            two_paths: TwoPaths::default(),
             burst_end: BurstEnd::default(),
             delays: Delays::new(now),
             highest_source_packet: None,

@@ -65,6 +65,7 @@ impl Agent {
         let (mut needs_coded, mut is_overtaken, mut is_late) = (false, false, false);
         if !is_new {
             flow.statistics.duplicates += 1;
+            flow.note_copy(sequence, Delivery::Direct);
             (needs_coded, is_overtaken) = (flow.needs_coded(sequence), flow.is_overtaken_by_repair(sequence));
             is_late = flow.awaits_source_packet(sequence);
             if !is_overtaken && !needs_coded && !is_late {
@@ -204,16 +205,17 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         let is_duplicate = !flow.is_new(sequence);
         let needs_coded = is_duplicate && flow.needs_coded(sequence);
+        let service = flow.settings.service;
         flow.statistics.duplicates += u64::from(is_duplicate);
         if is_duplicate && !needs_coded {
             if arrival.delivery.is_repair() {
                 self.stop_needless_repairs(id, now);
-            } else if retransmits(flow.settings.service) {
+            } else if retransmits(service) {
                 flow.note_relayed(now);
                 self.stop_needless_repairs(id, now);
             } else if let Some(active) = flow.active_mut() {
-                active.path_skew.on_relayed(now);
-                active.on_second_copy(sequence, now);
+                active.two_paths.on_relayed(now);
+                active.on_second_copy(sequence, service, now);
             }
             return;
         }

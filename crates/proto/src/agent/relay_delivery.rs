@@ -280,6 +280,7 @@ mod tests {
             delay: DelayPercentiles { p50: none, p95: none, p99: none },
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
+            covered: 0,
         }
     }
 

@@ -11,7 +11,9 @@ use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::selection::{FlowDelays, delays as predicted};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
-use crate::limits::{COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_INTERVAL};
+use crate::limits::{
+    COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_AT_FIRST, REPORT_INTERVAL, REPORTS_AT_FIRST,
+};
 use crate::parts::delay_histogram::DelayHistogram;
 use crate::policy::{is_repaired_from_afar, repairs};
 
@@ -22,25 +24,30 @@ pub(super) struct Delays {
     since: Time,
     /// True if a report has covered them; the next packet then starts a new histogram.
     are_reported: bool,
+    /// Number of reports that are to follow the ones before them soon.
+    soon: u8,
 }
 
 impl Delays {
     pub(super) fn new(now: Time) -> Self {
-        Self { counted: DelayHistogram::default(), since: now, are_reported: false }
+        Self { counted: DelayHistogram::default(), since: now, are_reported: false, soon: REPORTS_AT_FIRST }
     }
 
     /// Counts the lateness of a packet that arrived in time.
     pub(super) fn add(&mut self, lateness: Duration, now: Time) {
         if self.are_reported {
-            *self = Self::new(now);
+            *self = Self { soon: self.soon, ..Self::new(now) };
         }
         self.counted.add(lateness);
     }
 
     /// Records that a report contains the percentiles. A new histogram starts only after a full
-    /// report interval, because reports that follow losses soon cover too few packets.
-    fn on_reported(&mut self, now: Time) {
+    /// report interval, because reports that follow losses soon cover too few packets. Returns the
+    /// interval to the next report.
+    fn on_reported(&mut self, now: Time) -> Duration {
         self.are_reported = now.saturating_since(self.since) >= REPORT_INTERVAL;
+        self.soon = self.soon.saturating_sub(1);
+        if self.soon > 0 { REPORT_AT_FIRST } else { REPORT_INTERVAL }
     }
 }
 
@@ -56,8 +63,9 @@ impl Agent {
         }
         let (peer, service) = (flow.peer, flow.settings.service);
         let report = Report { relays: egress_round_trips(self, flow), ..flow.report() };
+        let mut interval = REPORT_INTERVAL;
         if let Some(active) = self.receivers[id.0 as usize].active_mut() {
-            active.delays.on_reported(now);
+            interval = active.delays.on_reported(now);
         }
         // A relay in use answers probes: if it fails, this agent detects it before it needs the
         // relay.
@@ -68,7 +76,7 @@ impl Agent {
         }
         self.sessions.queue_message(peer, &Message::Report(report), now);
         self.probe_direct_path(peer, now);
-        self.timers.arm(key, now + REPORT_INTERVAL);
+        self.timers.arm(key, now + interval);
     }
 
     /// Schedules the next report about a received flow: soon if packets were lost.
@@ -112,8 +120,10 @@ fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
         lost: reported.lost,
         repaired: reported.repaired(),
         forwarded: reported.forwarded,
+        covered: reported.covered,
         path: measured.map(number),
         delays: measured.map(predicted),
+        are_delays_measured: measured.is_some_and(FlowDelays::are_complete),
     };
     Some((observation, service))
 }
@@ -165,7 +175,7 @@ impl ReceiveFlow {
                 Microseconds::from_duration(delays.percentile(percent))
             })
         };
-        let detection = self.active().map_or(Duration::ZERO, |active| active.loss_timer.small_timeout());
+        let detection = self.active().map_or(Duration::ZERO, |active| active.loss_timer.detection());
         Report {
             flow_key: self.key,
             highest_low: highest as u32,
@@ -184,6 +194,7 @@ impl ReceiveFlow {
             delay: DelayPercentiles { p50: delay(50), p95: delay(95), p99: delay(99) },
             detection: Microseconds::from_duration(detection),
             relays: [None; RELAYS_REPORTED_MAX],
+            covered: statistics.covered as u32,
         }
     }
 }

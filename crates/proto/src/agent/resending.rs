@@ -16,7 +16,7 @@ use super::receive_flow::ReceiveFlowId;
 use super::selection::delays;
 use super::send_flow::{SendFlowId, SentPacket};
 use super::settings::Traffic;
-use super::silence::resending_notice_interval;
+use super::silence::NoticeIntervals;
 use super::{Agent, Flow};
 use crate::limits::{
     CARRIED_AFTER, COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, RESEND_REACH, RESENDS_PER_PACKET_MAX, SILENCE_MARGIN,
@@ -211,7 +211,7 @@ impl Agent {
         let flow = &self.senders[id.0 as usize];
         let budget = flow.settings.latency_budget;
         let round_trip = self.sessions.round_trip(flow.peer);
-        let wait = resending_notice_interval(budget, round_trip) + SILENCE_MARGIN;
+        let wait = NoticeIntervals::within(budget, round_trip).others + SILENCE_MARGIN;
         let oldest = flow
             .next
             .number()
@@ -290,7 +290,9 @@ impl Agent {
         let round_trip = self.sessions.round_trip(flow.peer);
         let sent = flow.sent.get(sequence.number());
         let sent = sent.and_then(|sent| Some((sent, self.retransmit_buffer.stored_at(sent.packet)?)));
-        let in_time = now + round_trip / 2;
+        // The delay of the relays may be an assumption.
+        let travel = if ingress.is_some() { relayed_delay.min(round_trip / 2) } else { round_trip / 2 };
+        let in_time = now + travel;
         let Some((sent, sent_at)) =
             sent.filter(|(_, sent_at)| sent_at.saturating_add(flow.settings.latency_budget) > in_time)
         else {

@@ -38,6 +38,13 @@ pub struct FlowDelays {
     pub detection: Option<Duration>,
 }
 
+impl FlowDelays {
+    /// Returns true if all delays are measured.
+    pub(super) const fn are_complete(self) -> bool {
+        self.between.is_some() && self.to_receiver.is_some() && self.detection.is_some()
+    }
+}
+
 /// Services among which an agent selects. All of them use the direct path, so a change of service
 /// interrupts none. Coding is not among them, because its costs depend on other flows.
 const CANDIDATES: Services = Services::NONE

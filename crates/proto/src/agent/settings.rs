@@ -127,6 +127,19 @@ pub enum Traffic {
     Mixture,
 }
 
+impl Traffic {
+    /// Returns the service with which a flow begins whose sender selects the service. Until delays
+    /// are measured, that is [`Service::Both`], which repairs fastest. Other traffic than datagrams
+    /// keeps [`Service::Caching`]. Every version has both services.
+    #[must_use]
+    pub const fn initial_service(self) -> Service {
+        match self {
+            Self::Datagrams => Service::Both,
+            Self::CongestionControlled | Self::Mixture => Service::Caching,
+        }
+    }
+}
+
 /// Settings of one flow, which both its ends share.
 #[derive(Clone, Debug)]
 pub struct FlowSettings {

@@ -47,23 +47,20 @@ impl SilenceNotice {
     }
 
     /// Returns the schedule of notices for a silence of a flow with retransmission, whose sender
-    /// ignores none. After the first ones, their interval doubles. `waited` is the time for which
-    /// the first lost packet may have waited.
-    ///
-    /// If `interval` is not the shortest one, the first one waits for the rest of it as well,
-    /// because a burst of losses may end before.
-    pub(super) fn noticed_for_resending(interval: Duration, waited: Duration, now: Time) -> Self {
+    /// ignores none. After the first ones, their interval doubles. The first one waits too, because
+    /// a burst of losses may end before: `waited` is the time for which the first lost packet may
+    /// have waited already.
+    pub(super) fn noticed_for_resending(intervals: NoticeIntervals, waited: Duration, now: Time) -> Self {
         let (left, soon) = (RESENDING_NOTICES, RESENDING_NOTICES_SOON);
-        let has_time = interval > RESENDING_NOTICE_INTERVAL;
-        let wait = if has_time { interval.saturating_sub(waited) } else { Duration::ZERO };
-        Self { at: now + wait, left, soon, sent: 0, interval }
+        let at = now + intervals.first.saturating_sub(waited);
+        Self { at, left, soon, sent: 0, interval: intervals.others }
     }
 
     /// Records that the sender has sent a packet again, so the silence is an outage. Each further
     /// notice requests more packets, until the sender sends all of them through relays.
-    pub(super) fn on_resent(&mut self, interval: Duration, now: Time) {
-        let again = Self::noticed_for_resending(interval, Duration::ZERO, now);
-        *self = Self { at: self.at.min(now + interval), sent: self.sent, ..again };
+    pub(super) fn on_resent(&mut self, intervals: NoticeIntervals, now: Time) {
+        let again = Self::noticed_for_resending(intervals, Duration::ZERO, now);
+        *self = Self { at: self.at.min(now + intervals.others), sent: self.sent, ..again };
     }
 
     /// Returns true if a sender that retransmits may have taken the silence for an outage without
@@ -90,13 +87,28 @@ impl SilenceNotice {
     }
 }
 
-/// Returns the interval of notices to a sender that retransmits: the longest with which packets are
-/// in time that wait for the next notice, by half round trips. A quarter of the time that is left
-/// is for variations of delays.
-pub(super) fn resending_notice_interval(latency_budget: Duration, round_trip: Duration) -> Duration {
-    let repair = round_trip * 3 / 2 + round_trip / 8 + SILENCE_MARGIN;
-    let spare = latency_budget.saturating_sub(repair) * 3 / 4;
-    spare.clamp(RESENDING_NOTICE_INTERVAL, RESENDING_NOTICE_INTERVAL_MAX)
+/// Intervals of notices to a sender that retransmits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoticeIntervals {
+    /// Time from the expected arrival of the first lost packet to the first notice.
+    first: Duration,
+    /// Time from a notice to the next one.
+    pub(super) others: Duration,
+}
+
+impl NoticeIntervals {
+    /// Returns the longest intervals with which packets are in time that wait for the next notice,
+    /// by half round trips. A quarter of the time that is left is for variations of delays.
+    ///
+    /// If that is less than the shortest interval between notices, the first one waits half of the
+    /// time that is left. A burst of losses of a fast flow ends sooner.
+    pub(super) fn within(latency_budget: Duration, round_trip: Duration) -> Self {
+        let repair = round_trip * 3 / 2 + round_trip / 8 + SILENCE_MARGIN;
+        let left = latency_budget.saturating_sub(repair);
+        let others = (left * 3 / 4).clamp(RESENDING_NOTICE_INTERVAL, RESENDING_NOTICE_INTERVAL_MAX);
+        let first = if others > RESENDING_NOTICE_INTERVAL { others } else { left / 2 };
+        Self { first, others }
+    }
 }
 
 impl Agent {
@@ -350,5 +362,34 @@ impl SendFlow {
     /// relays. A few packets are, because they show when the path delivers again.
     pub(super) const fn probes_path_in_outage(sequence: SequenceNumber) -> bool {
         sequence.number().is_multiple_of(SOURCE_PACKETS_IN_OUTAGE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn notices_wait_as_long_as_the_budget_allows() {
+        // A repair takes 162 ms and a margin of 10 ms.
+        for (budget, first, others) in [(172, 0, 40), (200, 14, 40), (252, 60, 60), (500, 120, 120)] {
+            let intervals = NoticeIntervals::within(ms(budget), ms(100));
+            let about = |time: Duration| (time.as_micros() + 500) / 1_000;
+            let rounded = (about(intervals.first).abs_diff(first), about(intervals.others).abs_diff(others));
+            assert!(rounded.0 <= 1 && rounded.1 <= 1, "{budget}: {intervals:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_for_which_a_packet_has_waited_already_counts() {
+        let intervals = NoticeIntervals::within(ms(500), ms(100));
+        let notice = |waited| SilenceNotice::noticed_for_resending(intervals, ms(waited), Time::START);
+        assert_eq!(notice(0).deadline(), Some(Time::START + ms(120)));
+        assert_eq!(notice(50).deadline(), Some(Time::START + ms(70)));
+        assert_eq!(notice(500).deadline(), Some(Time::START));
     }
 }

@@ -55,7 +55,7 @@ impl RepairTimes {
     }
 }
 
-/// Times of a flow's repairs, by kind.
+/// Times of a flow's repairs, by kind, and the greatest lateness of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairTimesByKind {
     /// Times of repairs from the flow's own repair packets.
@@ -66,6 +66,8 @@ pub struct RepairTimesByKind {
     pub cached: RepairTimes,
     /// Times of repairs by the sender, through relays.
     pub resent: RepairTimes,
+    /// Greatest lateness of a delivered packet, relative to the base delay.
+    pub lateness_max: Duration,
 }
 
 impl RepairTimesByKind {
@@ -74,6 +76,7 @@ impl RepairTimesByKind {
         cooperative: RepairTimes::NONE,
         cached: RepairTimes::NONE,
         resent: RepairTimes::NONE,
+        lateness_max: Duration::ZERO,
     };
 
     /// Returns the times of all kinds.
@@ -83,14 +86,16 @@ impl RepairTimesByKind {
     }
 
     fn add_all(&mut self, other: &Self) {
-        let Self { in_stream, cooperative, cached, resent } = self;
+        self.lateness_max = self.lateness_max.max(other.lateness_max);
+        let Self { in_stream, cooperative, cached, resent, .. } = self;
         for (sum, times) in [in_stream, cooperative, cached, resent].into_iter().zip(other.all()) {
             sum.add_all(times);
         }
     }
 
-    /// Adds the time of a repair to the histogram of its kind; ignores other deliveries.
+    /// Adds the lateness of a delivered packet: of a repair, to the histogram of its kind.
     pub(super) fn add(&mut self, delivery: Delivery, time: Duration) {
+        self.lateness_max = self.lateness_max.max(time);
         let times = match delivery {
             Delivery::InStream => &mut self.in_stream,
             Delivery::Cooperative => &mut self.cooperative,
@@ -121,6 +126,8 @@ pub struct ReceiveStatistics {
     pub resent: u64,
     /// Packets first delivered by the overlay without a request.
     pub forwarded: u64,
+    /// Packets of `forwarded` that the direct path lost, for flows that use both paths.
+    pub covered: u64,
     /// Packets that arrived after their deadline, or after later packets were delivered, and were
     /// not delivered.
     pub late: u64,
@@ -160,8 +167,6 @@ pub struct ReceiveStatistics {
     pub bursts: u64,
     /// Longest burst of losses on the direct path, in packets.
     pub longest_burst: u64,
-    /// Greatest lateness of a delivered packet, relative to the base delay.
-    pub lateness_max: Duration,
     /// Times of repairs, by kind.
     pub repair_times: RepairTimesByKind,
 }
@@ -176,6 +181,7 @@ impl ReceiveStatistics {
         cached: 0,
         resent: 0,
         forwarded: 0,
+        covered: 0,
         late: 0,
         reordering_buffered: 0,
         gaps_passed: 0,
@@ -193,7 +199,6 @@ impl ReceiveStatistics {
         congestion_losses: 0,
         bursts: 0,
         longest_burst: 0,
-        lateness_max: Duration::ZERO,
         repair_times: RepairTimesByKind::NONE,
     };
 
@@ -210,7 +215,6 @@ impl ReceiveStatistics {
             *sum += *count;
         }
         self.longest_burst = self.longest_burst.max(other.longest_burst);
-        self.lateness_max = self.lateness_max.max(other.lateness_max);
         self.repair_times.add_all(&other.repair_times);
     }
 }
@@ -240,10 +244,10 @@ macro_rules! summable {
 }
 
 summable!(
-    direct, lost, in_stream, cooperative, cached, resent, forwarded, late, reordering_buffered, gaps_passed, marked_dropped, duplicates,
+    direct, lost, in_stream, cooperative, cached, resent, forwarded, covered, late, reordering_buffered, gaps_passed, marked_dropped, duplicates,
     forged, false_repairs, nacks, open_ended_nacks, spurious_nacks, acks, lent, lent_bytes, beyond_consent, congestion_losses,
     bursts;
-    besides longest_burst, lateness_max, repair_times
+    besides longest_burst, repair_times
 );
 
 /// Unfinished work of an agent for its received flows.
@@ -309,10 +313,10 @@ mod tests {
         }
         one.repair_times.add(Delivery::Cached, Duration::from_millis(8));
         let mut other = ReceiveStatistics { longest_burst: 9, ..one };
-        other.lateness_max = Duration::from_millis(3);
+        other.repair_times.lateness_max = Duration::from_millis(9);
         one.add_all(&other);
-        assert!(one.sums_mut().map(|sum| *sum).eq((1..=23).map(|number| 2 * number)));
-        assert_eq!((one.longest_burst, one.lateness_max), (9, Duration::from_millis(3)));
+        assert!(one.sums_mut().map(|sum| *sum).eq((1..=24).map(|number| 2 * number)));
+        assert_eq!((one.longest_burst, one.repair_times.lateness_max), (9, Duration::from_millis(9)));
         assert_eq!(
             (one.repair_times.cached.count(), one.repair_times.cached.sum()),
             (2, Duration::from_millis(16))

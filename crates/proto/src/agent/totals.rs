@@ -32,6 +32,8 @@ pub struct ReportedTotals {
     pub resent: u64,
     /// Packets first delivered by the overlay without a request.
     pub forwarded: u64,
+    /// Packets of `forwarded` that the direct path lost.
+    pub covered: u64,
     /// Packets that arrived after their deadline, and were not delivered.
     pub late: u64,
 }
@@ -43,9 +45,9 @@ impl ReportedTotals {
         self.in_stream + self.cooperative + self.cached + self.resent
     }
 
-    const fn all_mut(&mut self) -> [&mut u64; 8] {
-        let Self { direct, lost, in_stream, cooperative, cached, resent, forwarded, late } = self;
-        [direct, lost, in_stream, cooperative, cached, resent, forwarded, late]
+    const fn all_mut(&mut self) -> [&mut u64; 9] {
+        let Self { direct, lost, in_stream, cooperative, cached, resent, forwarded, covered, late } = self;
+        [direct, lost, in_stream, cooperative, cached, resent, forwarded, covered, late]
     }
 
     fn add_all(&mut self, mut other: Self) {
@@ -95,7 +97,7 @@ impl Reports {
             // again.
             self.restart();
         }
-        let last = self.newest.as_ref().map_or([0; 8], counters);
+        let last = self.newest.as_ref().map_or([0; 9], counters);
         let steps = counters(report).into_iter().zip(last);
         for (index, (now, last)) in steps.enumerate() {
             if now < last {
@@ -126,7 +128,7 @@ impl Reports {
     /// Returns the totals of all reports so far, restarts of the receiver included.
     pub(super) fn total(&self) -> ReportedTotals {
         let mut sum = self.before.as_deref().copied().unwrap_or_default();
-        let newest = self.newest.as_ref().map_or([0; 8], counters);
+        let newest = self.newest.as_ref().map_or([0; 9], counters);
         for (sum, count) in sum.all_mut().into_iter().zip(newest) {
             *sum += u64::from(count);
         }
@@ -143,7 +145,7 @@ fn has_decreased(before: &Report, report: &Report) -> bool {
 }
 
 /// Returns a report's counters in the order of [`ReportedTotals::all_mut`].
-const fn counters(report: &Report) -> [u32; 8] {
+const fn counters(report: &Report) -> [u32; 9] {
     let repaired = report.repaired;
     [
         report.direct,
@@ -153,6 +155,7 @@ const fn counters(report: &Report) -> [u32; 8] {
         repaired.cached,
         repaired.resent,
         repaired.forwarded,
+        report.covered,
         report.late,
     ]
 }
@@ -255,6 +258,7 @@ mod tests {
             delay: DelayPercentiles { p50: none, p95: none, p99: none },
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
+            covered: 0,
         }
     }
 
@@ -267,6 +271,7 @@ mod tests {
             cached: lost,
             resent: 0,
             forwarded: 0,
+            covered: 0,
             late: 0,
         }
     }

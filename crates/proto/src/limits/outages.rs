@@ -35,9 +35,9 @@ pub const SELECTION_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval at which the sender of a flow asks the ingress relay for its delay to the egress relay.
 pub const DELAY_ASK_INTERVAL: Duration = Duration::from_secs(30);
 /// Interval of the first requests while the delay is unknown: relays have just met.
-pub const DELAY_ASK_RETRY: Duration = Duration::from_secs(2);
+pub const DELAY_ASK_RETRY: Duration = Duration::from_millis(400);
 /// Number of these requests. Relays of earlier versions do not know the delay.
-pub const DELAY_ASK_TRIES: u8 = 5;
+pub const DELAY_ASK_TRIES: u8 = 10;
 
 /// Notices of one silence that a receiver sends to a sender that retransmits. Of the first ones,
 /// [`RESENDING_NOTICES_SOON`], the last report more than [`COPIES_ONLY_AFTER`], even if two are

@@ -177,6 +177,13 @@ impl TwoState {
         self.small
     }
 
+    /// Returns the time from the expected arrival of a lost packet to the timeout. It is the small
+    /// timeout less the interval of the flow, which three in four silences reach. At least 1 ms.
+    #[must_use]
+    pub fn detection(&self) -> Duration {
+        self.small.saturating_sub(self.gaps.at_least_in_three_of_four()).max(BACK_TO_BACK)
+    }
+
     fn note(&mut self, gap: Duration) {
         self.gaps.add(gap);
         self.note_pace(gap);
@@ -290,6 +297,15 @@ mod tests {
         let mut timer = timer([]).0;
         timer.set_rtt(ms(300));
         assert_eq!(timer.timeout(), ms(600));
+    }
+
+    #[test]
+    fn a_loss_is_detected_by_the_timeout_less_the_interval() {
+        assert_eq!(timer([]).0.detection(), SMALL_START);
+        let paced = timer([20; 200]).0;
+        assert!((ms(5)..ms(15)).contains(&paced.detection()), "{:?}", paced.detection());
+        let frames = timer([0, 40].into_iter().cycle().take(200)).0;
+        assert_eq!(frames.detection(), frames.small_timeout());
     }
 
     #[test]

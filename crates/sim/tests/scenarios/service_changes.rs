@@ -52,6 +52,24 @@ fn changes_between_any_two_services_lose_and_repeat_nothing() {
 }
 
 #[test]
+fn after_a_change_from_both_paths_with_faster_relays_repairs_are_in_time() {
+    // The direct path takes 50 ms, and relays 26 ms. Repairs take 70 or 106 ms. If their lateness
+    // counted from the packets of the relays, they would be 24 ms later.
+    for (after, budget) in [(Service::Caching, ms(85)), (Service::Retransmission, ms(140))] {
+        let mut plan = lossy(Service::Both, secs(8)).each_flow(|flow| flow.settings.latency_budget = budget);
+        plan.between.delay = ms(10);
+        let (mut world, mut run) = plan.build();
+        change_services(&mut world, [(at(4_000), after)]);
+        run.finish(&mut world);
+        let fate = &run.fates(&world)[0];
+        assert_eq!(services_of(&run, &world), [Some(after); 2], "{fate:?}");
+        let statistics = run.statistics(0, &world);
+        assert!(fate.missing == 0 && statistics.repaired() >= 20, "{after:?}: {fate:?} {statistics:?}");
+        assert!(statistics.covered >= 8 && statistics.forwarded >= 100, "{after:?}: {statistics:?}");
+    }
+}
+
+#[test]
 fn two_hundred_and_fifty_changes_under_load_lose_nothing() {
     let changes = 250;
     let every = ms(500);

@@ -381,7 +381,7 @@ fn repair_times_and_bytes_are_counted_where_packets_are() {
             // A loss is detected three packets later, and the relay is a round trip of 17 ms away.
             let sum = times.iter().map(|times| times.sum()).fold(Duration::ZERO, |sum, next| sum + next);
             let mean = sum / repaired.iter().sum::<u64>();
-            assert!(mean > ms(17) && mean <= statistics.lateness_max, "{mean:?}");
+            assert!(mean > ms(17) && mean <= statistics.repair_times.lateness_max, "{mean:?}");
         }
         let (ingress, egress) = (run.ingress(0, &world), run.egress(1, &world));
         let coded = 300 + byway_wire::CODED_OVERHEAD as u64;

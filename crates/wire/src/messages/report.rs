@@ -75,6 +75,9 @@ pub struct Report {
     /// Egress relays with measured round-trip times, before the `None`s. Reports of earlier
     /// versions lack the field.
     pub relays: [Option<RelayRoundTrip>; RELAYS_REPORTED_MAX],
+    /// Packets that relays delivered without a request, and that the direct path lost. Reports of
+    /// earlier versions lack the field; then all that relays delivered so count.
+    pub covered: u32,
 }
 
 impl Report {
@@ -109,13 +112,18 @@ impl Report {
             },
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
+            covered: 0,
         };
+        report.covered = report.repaired.forwarded;
         if !reader.rest().is_empty() {
             report.repaired.resent = reader.u32("resent")?;
         }
         if !reader.rest().is_empty() {
             report.detection = Microseconds::new(reader.u32("detection")?);
             report.relays = parse_relays(&mut reader)?;
+        }
+        if !reader.rest().is_empty() {
+            report.covered = reader.u32("covered")?;
         }
         Ok(report)
     }
@@ -138,6 +146,7 @@ impl Report {
             output.u32(repaired.resent);
             output.u32(self.detection.count());
             emit_relays(&self.relays, output);
+            output.u32(self.covered);
         })
     }
 }

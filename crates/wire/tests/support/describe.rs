@@ -422,6 +422,7 @@ fn report(message: &Report, lines: &mut FieldList) -> &'static str {
     for known in message.relays.iter().flatten() {
         lines.far_relay(Some(known.relay)).add("relay-round-trip", known.round_trip.count());
     }
+    lines.add("covered", message.covered);
     "report"
 }
 

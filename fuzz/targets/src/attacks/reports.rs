@@ -23,6 +23,7 @@ pub(super) const ATTACK: Attack = Attack {
             delay: DelayPercentiles { p50: late, p95: late, p99: late },
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
+            covered: u32::MAX,
         };
         attacker.peer.seal_messages(&filled(std::iter::repeat_n(Message::Report(report), 20)))
     },

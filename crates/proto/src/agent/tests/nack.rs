@@ -320,13 +320,30 @@ fn of_what_comes_on_two_ways_only_that_is_asked_for_which_came_on_neither() {
         [],
         "the slower path delivers the losses of the faster one"
     );
+    assert_eq!((network.statistics().forwarded, network.statistics().covered), (3, 3));
     let network = forwarded(Service::Both, 60, &[20, 21, 30], &[]);
     assert_eq!(network.observed_messages(RECEIVER), []);
+    assert_eq!((network.statistics().forwarded, network.statistics().covered), (0, 0));
     let network = forwarded(Service::Both, 60, &[30], &[30]);
     let asked = network.observed(RECEIVER).into_iter().find(|(_, message)| *message == nack(&[(30, 1)]));
     // Packet 31 reveals it, and its copy arrives 20 ms later.
     let when = Time::START + ms(500) + ms(310 + 30 + 20 + 3 + 10);
     assert_eq!(asked.map(|(at, _)| at), Some(when));
+}
+
+#[test]
+fn what_faster_relays_deliver_first_is_lost_only_if_the_direct_path_never_delivers_it() {
+    let mut network = TestNetwork::new(&settings(Service::Both));
+    network.lose_source_packets([20, 21, 30]);
+    for number in 0..60 {
+        network.send(&[u8::try_from(number).expect("few"); 50]);
+        network.run(ms(10));
+        let coded = network.copy(number);
+        network.send_envelope_from_relay(EnvelopeRole::Forwarded, number, &coded);
+    }
+    network.run(ms(100));
+    let statistics = network.statistics();
+    assert_eq!((statistics.direct, statistics.forwarded, statistics.covered), (0, 60, 3), "{statistics:?}");
 }
 
 #[test]

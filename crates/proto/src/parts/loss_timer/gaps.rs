@@ -57,6 +57,18 @@ impl Gaps {
         self.total = self.counts.iter().sum();
     }
 
+    /// Returns a length that three in four silences reach; zero before the first silence.
+    pub(super) fn at_least_in_three_of_four(&self) -> Duration {
+        let mut shorter = u32::from(self.total) / 4;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            match shorter.checked_sub(u32::from(*count)) {
+                Some(rest) => shorter = rest,
+                None => return begin(bucket),
+            }
+        }
+        Duration::ZERO
+    }
+
     /// Returns a length that no more than one in `part` of the silences exceed; `None` before the
     /// first silence.
     ///
@@ -74,6 +86,11 @@ impl Gaps {
         }
         None
     }
+}
+
+/// Returns the lower bound of a bucket.
+fn begin(bucket: usize) -> Duration {
+    bucket.checked_sub(1).map_or(Duration::ZERO, end)
 }
 
 /// Returns the bucket of a silence: its doublings, and the two bits after the leading one.
@@ -118,6 +135,18 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_first_silence() {
         assert_eq!(Gaps::new().exceeded_by_one_in(10, NO_BOUND), None);
+    }
+
+    #[test]
+    fn three_in_four_silences_reach_the_lower_bound_of_their_bucket() {
+        assert_eq!(Gaps::new().at_least_in_three_of_four(), Duration::ZERO);
+        let paced = gaps([20_000; 40]).at_least_in_three_of_four().as_micros();
+        assert!((16_000..=20_000).contains(&paced), "{paced}");
+        // Frames of two packets: either may be lost.
+        let frames = gaps([0, 40_000].into_iter().cycle().take(40));
+        assert_eq!(frames.at_least_in_three_of_four(), Duration::ZERO);
+        let mostly = gaps([20_000; 40].into_iter().chain([500; 10])).at_least_in_three_of_four();
+        assert_eq!(mostly.as_micros(), paced);
     }
 
     #[test]

@@ -1,22 +1,26 @@
-//! Path skew of received flows whose packets all arrive by the direct path and through relays.
+//! The two paths of received flows whose packets all arrive by the direct path and through relays.
 
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
+use super::covered::AwaitedCopies;
 use crate::limits::SECOND_PATH_WITHIN;
 
-/// Delay of a flow's slower path behind the faster one.
-///
-/// The receiver measures it with the two arrivals of one packet at a time.
+/// What the receiver of a flow knows of its two paths. It measures the delay of the slower one
+/// behind the faster one, the skew, with the two arrivals of one packet at a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PathSkew {
+pub(super) struct TwoPaths {
     watched: Option<(SequenceNumber, Time)>,
     skew: Duration,
     /// Arrival of the latest packet from relays, duplicates included.
     last_relayed_at: Option<Time>,
+    /// Packets that relays delivered first.
+    pub(super) copies: AwaitedCopies,
+    /// Time until which relays may forward packets of a former service that used both paths.
+    pub(super) forwarded_until: Time,
 }
 
-impl PathSkew {
+impl TwoPaths {
     /// Records the arrival of a packet from relays, new or duplicate.
     pub(super) const fn on_relayed(&mut self, now: Time) {
         self.last_relayed_at = Some(now);
@@ -77,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_slower_way_is_followed_up_at_once_and_down_slowly() {
-        let mut skew = PathSkew::default();
+        let mut skew = TwoPaths::default();
         for (sent, behind, believed) in [(0, 20, 20), (100, 60, 60), (200, 20, 55), (300, 55, 55)] {
             skew.on_first_copy(number(sent), at(sent));
             // While one packet is measured, others are ignored.
@@ -90,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_the_second_way_lost_is_watched_no_longer() {
-        let mut skew = PathSkew::default();
+        let mut skew = TwoPaths::default();
         skew.on_first_copy(number(1), at(0));
         skew.on_first_copy(number(2), at(0) + SECOND_PATH_WITHIN);
         assert_eq!(skew.on_second_copy(number(2), at(5_000)), None);
