@@ -94,7 +94,7 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 // requests.
 #[bench::ingress(args = (Stage::Ingress, false), setup = warmed_up, config = at_most(5_325))]
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = warmed_up, config = at_most(6_050))]
-#[bench::egress(args = (Stage::Egress, false), setup = warmed_up, config = at_most(985))]
+#[bench::egress(args = (Stage::Egress, false), setup = warmed_up, config = at_most(990))]
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = warmed_up, config = at_most(1_630))]
 // About 270 of these update the next deadline exactly, which saves agents a wake-up for most
 // packets. About 60 count lengths, and detect reordering. About 50 check by which service losses

@@ -210,7 +210,7 @@ impl Client {
     /// [`Event::Accepted`] or [`Event::Refused`] follows the peer's answer. The offer is repeated
     /// until then.
     ///
-    /// The automatic selection of a service needs reports of the peer, and takes a few seconds of
+    /// The automatic selection of a service needs reports of the peer, and takes about a second of
     /// traffic. [`report`](Self::report) contains its result.
     ///
     /// # Errors

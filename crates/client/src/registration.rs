@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 use byway_proto::CodingRates;
-use byway_proto::agent::{Duplication, Terms, Traffic};
+use byway_proto::agent::{Duplication, Terms, Traffic, initial_service};
 use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
 use thiserror::Error;
@@ -12,8 +12,8 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServiceSelector {
     /// Cheapest service that repairs the losses within the latency budget, selected again and again
-    /// while the flows are open. Each end selects the service of the flow that it sends. Caching
-    /// until the first measurements, and for flows of which the relay does not get all packets.
+    /// while the flows are open. Each end selects the service of the flow that it sends. Both paths
+    /// until the first measurements; caching for flows of which the relay does not get all packets.
     #[default]
     Automatic,
     /// Service that the application names.
@@ -63,7 +63,9 @@ impl Registration {
         let Self { latency_budget, choice, rates, rate, traffic, duplication, standby } = *self;
         let (service, automatic_service) = match choice {
             ServiceSelector::Service(service) => (service, false),
-            ServiceSelector::Automatic if has_relays => (traffic.initial_service(), true),
+            ServiceSelector::Automatic if has_relays => {
+                (initial_service(traffic, duplication, standby), true)
+            }
             ServiceSelector::Automatic => (Service::Internet, false),
         };
         if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&latency_budget) {
@@ -115,4 +117,19 @@ pub enum RegisterError {
     /// The client has left its network.
     #[error("the client has left its network: create another client")]
     HasLeft,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_whose_service_cannot_be_selected_begin_with_caching() {
+        let service = |registration: Registration| registration.terms(true).expect("it is valid").service;
+        let usual = Registration::default();
+        assert_eq!(service(usual), Service::Both);
+        assert_eq!(service(Registration { standby: true, ..usual }), Service::Caching);
+        assert_eq!(service(Registration { duplication: Duplication::Marked, ..usual }), Service::Caching);
+        assert_eq!(service(Registration { traffic: Traffic::Mixture, ..usual }), Service::Caching);
+    }
 }

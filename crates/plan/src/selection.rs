@@ -270,7 +270,7 @@ impl Selector {
         let choose = |criteria: &Criteria| choose(&flow, &self.prices.0, Some(&delays), criteria);
         let (choice, stricter) = (choose(&criteria), choose(&with_margin(&criteria, delays.direct)));
         let selection = self.decide(in_force, &choice, &stricter, now);
-        self.is_assumed &= !self.history.is_measured(now);
+        self.is_assumed &= !self.history.is_measured(now) || self.has_just_changed(now);
         self.log.record(Evaluation { at: now, flow, choice });
         selection
     }
@@ -305,7 +305,7 @@ impl Selector {
             (self.selection, self.cheaper) = (Some(selection), None);
             return None;
         }
-        if self.changed_at.is_some_and(|at| now.saturating_since(at) < CHANGE_INTERVAL) {
+        if self.has_just_changed(now) {
             return None;
         }
         // The initial service was no choice.
@@ -330,6 +330,10 @@ impl Selector {
         };
         let is_due = now.saturating_since(since) >= wait;
         is_due.then_some(Selection { service, reason: with_margin.reason })
+    }
+
+    fn has_just_changed(&self, now: Time) -> bool {
+        self.changed_at.is_some_and(|at| now.saturating_since(at) < CHANGE_INTERVAL)
     }
 
     fn upgraded_recently(&self, now: Time) -> bool {
@@ -607,6 +611,16 @@ mod tests {
         };
         assert_eq!(measured_after(40), Time::START + ms(21_000));
         assert_eq!(measured_after(200), Time::START + ms(9_000));
+    }
+
+    #[test]
+    fn a_first_choice_just_before_the_measurement_does_not_delay_the_downgrade() {
+        let mut harness = Harness::new(80);
+        harness.observation.delays = None;
+        harness.run(15, 0);
+        harness.observation.delays = Some(delays(50));
+        harness.run(10, 0);
+        assert_eq!(harness.services(), [Service::Both, Service::Retransmission]);
     }
 
     #[test]

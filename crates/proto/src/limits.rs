@@ -440,12 +440,12 @@ pub const PENDING_COPIES_MAX: usize = 512;
 /// Interval of a receiver's reports to the sender about a flow in use.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Interval of the first reports, [`REPORTS_AT_FIRST`]: the sender selects the service by them.
+/// Interval of the first reports: the sender selects the service by them, and the second one has
+/// delays that relays measure after the first one.
 pub const REPORT_AT_FIRST: Duration = Duration::from_millis(550);
 
-/// Number of reports about a flow that are sent soon after each other: the second one has delays
-/// that relays measure after the first one.
-pub const REPORTS_AT_FIRST: u8 = 3;
+/// Time after a flow's first packet in which reports have that interval.
+pub const REPORTS_SOON_FOR: Duration = Duration::from_millis(1_100);
 
 /// Delay of a receiver's report after a loss: a sender in standby begins to copy within a few
 /// packets.

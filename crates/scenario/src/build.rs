@@ -300,14 +300,15 @@ impl<'a> Plan<'a> {
     ) -> FlowSetup {
         let path =
             relays.map(|(ingress, egress)| topology::path(self.relay_node(ingress), self.relay_node(egress)));
-        let (usual, traffic) = (FlowSettings::default(), traffic_kind(flow));
+        let usual = FlowSettings::default();
+        let (traffic, duplication) = (traffic_kind(flow), duplication(flow));
         let settings = FlowSettings {
             consent: flow.consent.unwrap_or(usual.consent),
-            service: flow.service.initial(traffic),
+            service: flow.service.initial(traffic, duplication, flow.is_on_standby),
             automatic_service: flow.service.is_automatic(),
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
             rate: flow.load.rate(),
-            duplication: duplication(flow),
+            duplication,
             traffic,
             latency_budget: flow.budget,
             paths: path.into_iter().collect(),

@@ -1,6 +1,6 @@
 //! Service of a scenario's flow.
 
-use byway_proto::agent::Traffic;
+use byway_proto::agent::{Duplication, Traffic, initial_service};
 use byway_wire::Service;
 
 /// Overlay service of a flow: a named one, or the one that the sending agent selects.
@@ -15,10 +15,10 @@ pub enum FlowService {
 impl FlowService {
     /// Returns the service with which a flow of this traffic begins.
     #[must_use]
-    pub const fn initial(self, traffic: Traffic) -> Service {
+    pub const fn initial(self, traffic: Traffic, duplication: Duplication, standby: bool) -> Service {
         match self {
             Self::Named(service) => service,
-            Self::Automatic => traffic.initial_service(),
+            Self::Automatic => initial_service(traffic, duplication, standby),
         }
     }
 

@@ -343,7 +343,7 @@ pub(crate) enum ServiceSetting {
     /// The sender sends missing packets again through relays, and copies nothing before.
     Retransmission,
     /// The sending agent selects the cheapest service that repairs nearly all losses in time, again
-    /// and again. It begins with `both`, so that losses before the first choice are repaired.
+    /// and again. Datagrams begin with `both`, other traffic with `caching`.
     Auto,
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use byway_config_types::{KeyPath, Problem, Source};
 use byway_proto::CodingRates;
-use byway_proto::agent::{Duplication, Terms, Traffic};
+use byway_proto::agent::{Duplication, Terms, Traffic, initial_service};
 use byway_proto::copy_selection::Mark;
 use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
@@ -50,9 +50,10 @@ impl Eq for FlowSpec {}
 impl FlowSpec {
     /// Returns the terms that this agent offers for flows with this kind of traffic.
     pub(crate) fn forward_terms(&self, traffic: Traffic) -> Terms {
-        let named = self.terms;
-        let service = if named.automatic_service { traffic.initial_service() } else { named.service };
-        Terms { traffic, service, ..named }
+        let Terms { service, automatic_service, duplication, standby, .. } = self.terms;
+        let service =
+            if automatic_service { initial_service(traffic, duplication, standby) } else { service };
+        Terms { traffic, service, ..self.terms }
     }
 }
 

@@ -222,11 +222,13 @@ impl Lab {
         crate::counters::counter(&status, "counters", name)
     }
 
-    /// Counts the packets to an agent that a cache repaired.
+    /// Counts the packets to an agent that the direct path lost, and that relays or the sender
+    /// repaired.
     pub fn repaired(&self, index: usize) -> u64 {
         let output = self.run(index, &["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        status["totals"][0]["received"]["cached"].as_u64().unwrap_or(0)
+        let received = |kind: &str| status["totals"][0]["received"][kind].as_u64().unwrap_or(0);
+        received("cached") + received("resent") + self.counter(index, "flow_covered")
     }
 
     /// Serves at a port of bob: echoes the bytes of TCP connections, or pushes data to them for two

@@ -387,6 +387,12 @@ impl ReceiveFlow {
         self.statistics.covered += covered;
     }
 
+    /// Returns true if relays delivered a packet first, and its copy on the direct path is awaited.
+    pub(super) fn awaits_copy(&self, sequence: SequenceNumber) -> bool {
+        uses_both_paths(self.settings.service)
+            && self.active().is_some_and(|active| active.two_paths.copies.awaits(sequence.number()))
+    }
+
     /// Counts the gap before a new source packet as a burst of losses; returns true if there is a
     /// gap.
     fn count_loss_burst(&mut self, sequence: SequenceNumber) -> bool {

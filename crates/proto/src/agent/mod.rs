@@ -57,7 +57,7 @@
 //! | `teardown` | unregister messages, and final sequence numbers of closed flows |
 //! | `terms` | terms of offered flows |
 //! | `totals` | packet totals by peer |
-//! | `two_paths` | delay difference of the two paths |
+//! | `two_paths` | skew of the two paths, and packets on both |
 //! | `unprotected` | packets that no relay has |
 //! | `uplink_probing` | measurement of the uplink's capacity |
 //! | `work` | work limits of inputs |
@@ -132,6 +132,7 @@ pub use send_flow::SendFlowId;
 pub use sent_usage::{PacketCount, SentUsage};
 pub use settings::{
     AgentIdentity, Duplication, FlowSettings, Peer, RelayPath, RelayPeer, Traffic, flow_between,
+    initial_service,
 };
 pub use statistics::{
     AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes, RepairTimesByKind,

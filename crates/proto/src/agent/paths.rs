@@ -297,11 +297,12 @@ impl Agent {
     /// Sets the service of a flow at this end, if it has another one, and registers it anew with
     /// its relays. The former registrations stay in force until the relays answer.
     pub(super) fn change_service(&mut self, flow: Flow, service: Service, now: Time) {
+        let before = self.settings_of(flow).service;
         if !self.replace_service(flow, service) {
             return;
         }
         if let Flow::Received(id) = flow {
-            self.receivers[id.0 as usize].leave_second_path(now);
+            self.receivers[id.0 as usize].end_second_path(before, now);
         }
         let registrations = self.registrations_of_mut(flow);
         registrations.revise();

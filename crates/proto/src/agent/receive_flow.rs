@@ -7,6 +7,7 @@ use byway_wire::{FlowKey, SequenceNumber, Service};
 
 use super::blocks::Blocks;
 use super::burst_end::BurstEnd;
+use super::covered::AwaitedCopies;
 use super::early_buffer::UncodedSet;
 use super::events::Delivery;
 use super::mixture::PathQueue;
@@ -107,7 +108,7 @@ pub(super) struct ReceiveState {
     pub(super) reordering: ReorderingWindow,
     /// Queueing delay of the direct path, for mixed traffic.
     pub(super) path_queue: PathQueue,
-    /// Delay between the two paths, for a flow that uses both.
+    /// State of the two paths, for a flow that uses both.
     pub(super) two_paths: TwoPaths,
     /// Latest tail-loss hint of a relay.
     pub(super) burst_end: BurstEnd,
@@ -226,14 +227,16 @@ impl ReceiveFlow {
         }
     }
 
-    /// Adapts the flow to its new service, if that uses the direct path alone: gaps do not wait for
-    /// the slower one of two paths any more. What relays still forward is no source packet.
-    pub(super) fn leave_second_path(&mut self, now: Time) {
-        if repairs_on_request(self.settings.service)
-            && let Some(active) = self.active_mut()
-        {
-            active.two_paths.forwarded_until = now + SERVICE_OVERLAP;
-            active.apply_reordering();
+    /// Adapts the flow to a new service, if the one `before` used both paths. Gaps do not wait for
+    /// the slower path any more, and what relays still forward is no source packet.
+    pub(super) fn end_second_path(&mut self, before: Service, now: Time) {
+        let is_left = uses_both_paths(before) && repairs_on_request(self.settings.service);
+        if let Some(active) = self.active_mut() {
+            active.two_paths.forwarded_until = if is_left { now + SERVICE_OVERLAP } else { Time::START };
+            active.two_paths.copies = AwaitedCopies::default();
+            if is_left {
+                active.apply_reordering();
+            }
         }
     }
 

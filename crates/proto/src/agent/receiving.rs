@@ -44,8 +44,8 @@ impl Agent {
     }
 
     /// Handles a source packet: opens and delivers it if it is new. Opens a duplicate only if it is
-    /// useful: its coded bytes are missing, it shows that the direct path delivers again, or its
-    /// lateness widens the reordering window. Drops other duplicates.
+    /// useful: its coded bytes are missing, relays delivered it first, it shows that the direct path
+    /// delivers again, or its lateness widens the reordering window. Drops other duplicates.
     fn on_source_packet(
         &mut self,
         session: SessionId,
@@ -65,10 +65,9 @@ impl Agent {
         let (mut needs_coded, mut is_overtaken, mut is_late) = (false, false, false);
         if !is_new {
             flow.statistics.duplicates += 1;
-            flow.note_copy(sequence, Delivery::Direct);
             (needs_coded, is_overtaken) = (flow.needs_coded(sequence), flow.is_overtaken_by_repair(sequence));
             is_late = flow.awaits_source_packet(sequence);
-            if !is_overtaken && !needs_coded && !is_late {
+            if !is_overtaken && !needs_coded && !is_late && !flow.awaits_copy(sequence) {
                 return;
             }
         }
@@ -85,6 +84,7 @@ impl Agent {
             return;
         };
         if !is_new {
+            self.receivers[id.0 as usize].note_copy(sequence, Delivery::Direct);
             if needs_coded {
                 self.store_early_coded(id, sequence, now);
             }

@@ -12,7 +12,7 @@ use super::selection::{FlowDelays, delays as predicted};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
 use crate::limits::{
-    COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_AT_FIRST, REPORT_INTERVAL, REPORTS_AT_FIRST,
+    COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_AT_FIRST, REPORT_INTERVAL, REPORTS_SOON_FOR,
 };
 use crate::parts::delay_histogram::DelayHistogram;
 use crate::policy::{is_repaired_from_afar, repairs};
@@ -24,19 +24,24 @@ pub(super) struct Delays {
     since: Time,
     /// True if a report has covered them; the next packet then starts a new histogram.
     are_reported: bool,
-    /// Number of reports that are to follow the ones before them soon.
-    soon: u8,
+    /// Time until which reports follow each other soon.
+    soon_until: Time,
 }
 
 impl Delays {
     pub(super) fn new(now: Time) -> Self {
-        Self { counted: DelayHistogram::default(), since: now, are_reported: false, soon: REPORTS_AT_FIRST }
+        Self {
+            counted: DelayHistogram::default(),
+            since: now,
+            are_reported: false,
+            soon_until: now + REPORTS_SOON_FOR,
+        }
     }
 
     /// Counts the lateness of a packet that arrived in time.
     pub(super) fn add(&mut self, lateness: Duration, now: Time) {
         if self.are_reported {
-            *self = Self { soon: self.soon, ..Self::new(now) };
+            *self = Self { soon_until: self.soon_until, ..Self::new(now) };
         }
         self.counted.add(lateness);
     }
@@ -46,8 +51,7 @@ impl Delays {
     /// interval to the next report.
     fn on_reported(&mut self, now: Time) -> Duration {
         self.are_reported = now.saturating_since(self.since) >= REPORT_INTERVAL;
-        self.soon = self.soon.saturating_sub(1);
-        if self.soon > 0 { REPORT_AT_FIRST } else { REPORT_INTERVAL }
+        if now < self.soon_until { REPORT_AT_FIRST } else { REPORT_INTERVAL }
     }
 }
 

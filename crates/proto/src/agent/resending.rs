@@ -211,7 +211,7 @@ impl Agent {
         let flow = &self.senders[id.0 as usize];
         let budget = flow.settings.latency_budget;
         let round_trip = self.sessions.round_trip(flow.peer);
-        let wait = NoticeIntervals::within(budget, round_trip).others + SILENCE_MARGIN;
+        let wait = NoticeIntervals::within(budget, round_trip).repeat + SILENCE_MARGIN;
         let oldest = flow
             .next
             .number()

@@ -13,7 +13,7 @@ use byway_units::{Bytes, Duration, Probability, RelayId, Time};
 use byway_wire::messages::Report;
 use byway_wire::{GrantedRelay, Service, Services, Shard};
 
-use super::settings::{Duplication, FlowSettings, Traffic};
+use super::settings::{FlowSettings, can_select_service};
 use crate::limits::{DELAY_ASK_INTERVAL, DELAY_ASK_RETRY, DELAY_ASK_TRIES, SELECTION_INTERVAL};
 
 /// Measured one-way delays of a sent flow: halves of round trips.
@@ -160,13 +160,11 @@ impl FlowSelectors {
     }
 }
 
-/// Returns the selector of a flow's service; `None` if the settings name the service. Traffic that
-/// responds to losses as congestion has the service of its settings, because repairs on request
-/// would hide congestion.
+/// Returns the selector of a flow's service; `None` if the settings name the service, or leave no
+/// choice.
 fn selector(settings: &FlowSettings) -> Option<Selector> {
-    let is_free = matches!(settings.duplication, Duplication::Usual | Duplication::All);
-    let is_free = is_free && !settings.standby;
-    if !settings.automatic_service || settings.traffic != Traffic::Datagrams || !is_free {
+    let FlowSettings { traffic, duplication, standby, .. } = *settings;
+    if !settings.automatic_service || !can_select_service(traffic, duplication, standby) {
         return None;
     }
     let criteria = criteria(settings.latency_budget);

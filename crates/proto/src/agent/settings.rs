@@ -127,17 +127,21 @@ pub enum Traffic {
     Mixture,
 }
 
-impl Traffic {
-    /// Returns the service with which a flow begins whose sender selects the service. Until delays
-    /// are measured, that is [`Service::Both`], which repairs fastest. Other traffic than datagrams
-    /// keeps [`Service::Caching`]. Every version has both services.
-    #[must_use]
-    pub const fn initial_service(self) -> Service {
-        match self {
-            Self::Datagrams => Service::Both,
-            Self::CongestionControlled | Self::Mixture => Service::Caching,
-        }
-    }
+/// Returns the service with which a flow begins whose settings leave the service to its sender.
+/// Until delays are measured, that is [`Service::Both`], which repairs fastest. Flows for which no
+/// service can be selected keep [`Service::Caching`].
+#[must_use]
+pub const fn initial_service(traffic: Traffic, duplication: Duplication, standby: bool) -> Service {
+    if can_select_service(traffic, duplication, standby) { Service::Both } else { Service::Caching }
+}
+
+/// Returns true if the service of such a flow can be selected. Traffic that responds to losses as
+/// congestion has the service of its settings, because repairs on request would hide congestion. So
+/// do flows whose settings say which packets are copied, and when.
+pub(super) const fn can_select_service(traffic: Traffic, duplication: Duplication, standby: bool) -> bool {
+    matches!(traffic, Traffic::Datagrams)
+        && matches!(duplication, Duplication::Usual | Duplication::All)
+        && !standby
 }
 
 /// Settings of one flow, which both its ends share.

@@ -53,14 +53,14 @@ impl SilenceNotice {
     pub(super) fn noticed_for_resending(intervals: NoticeIntervals, waited: Duration, now: Time) -> Self {
         let (left, soon) = (RESENDING_NOTICES, RESENDING_NOTICES_SOON);
         let at = now + intervals.first.saturating_sub(waited);
-        Self { at, left, soon, sent: 0, interval: intervals.others }
+        Self { at, left, soon, sent: 0, interval: intervals.repeat }
     }
 
     /// Records that the sender has sent a packet again, so the silence is an outage. Each further
     /// notice requests more packets, until the sender sends all of them through relays.
     pub(super) fn on_resent(&mut self, intervals: NoticeIntervals, now: Time) {
         let again = Self::noticed_for_resending(intervals, Duration::ZERO, now);
-        *self = Self { at: self.at.min(now + intervals.others), sent: self.sent, ..again };
+        *self = Self { at: self.at.min(now + intervals.repeat), sent: self.sent, ..again };
     }
 
     /// Returns true if a sender that retransmits may have taken the silence for an outage without
@@ -93,7 +93,7 @@ pub(super) struct NoticeIntervals {
     /// Time from the expected arrival of the first lost packet to the first notice.
     first: Duration,
     /// Time from a notice to the next one.
-    pub(super) others: Duration,
+    pub(super) repeat: Duration,
 }
 
 impl NoticeIntervals {
@@ -105,9 +105,9 @@ impl NoticeIntervals {
     pub(super) fn within(latency_budget: Duration, round_trip: Duration) -> Self {
         let repair = round_trip * 3 / 2 + round_trip / 8 + SILENCE_MARGIN;
         let left = latency_budget.saturating_sub(repair);
-        let others = (left * 3 / 4).clamp(RESENDING_NOTICE_INTERVAL, RESENDING_NOTICE_INTERVAL_MAX);
-        let first = if others > RESENDING_NOTICE_INTERVAL { others } else { left / 2 };
-        Self { first, others }
+        let repeat = (left * 3 / 4).clamp(RESENDING_NOTICE_INTERVAL, RESENDING_NOTICE_INTERVAL_MAX);
+        let first = if repeat > RESENDING_NOTICE_INTERVAL { repeat } else { left / 2 };
+        Self { first, repeat }
     }
 }
 
@@ -376,10 +376,10 @@ mod tests {
     #[test]
     fn notices_wait_as_long_as_the_budget_allows() {
         // A repair takes 162 ms and a margin of 10 ms.
-        for (budget, first, others) in [(172, 0, 40), (200, 14, 40), (252, 60, 60), (500, 120, 120)] {
+        for (budget, first, repeat) in [(172, 0, 40), (200, 14, 40), (252, 60, 60), (500, 120, 120)] {
             let intervals = NoticeIntervals::within(ms(budget), ms(100));
             let about = |time: Duration| (time.as_micros() + 500) / 1_000;
-            let rounded = (about(intervals.first).abs_diff(first), about(intervals.others).abs_diff(others));
+            let rounded = (about(intervals.first).abs_diff(first), about(intervals.repeat).abs_diff(repeat));
             assert!(rounded.0 <= 1 && rounded.1 <= 1, "{budget}: {intervals:?}");
         }
     }

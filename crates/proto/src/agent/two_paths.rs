@@ -6,8 +6,8 @@ use byway_wire::SequenceNumber;
 use super::covered::AwaitedCopies;
 use crate::limits::SECOND_PATH_WITHIN;
 
-/// What the receiver of a flow knows of its two paths. It measures the delay of the slower one
-/// behind the faster one, the skew, with the two arrivals of one packet at a time.
+/// State of the two paths of a received flow. The receiver measures the skew, the delay of the
+/// slower path behind the faster one, with the two arrivals of one packet at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TwoPaths {
     watched: Option<(SequenceNumber, Time)>,

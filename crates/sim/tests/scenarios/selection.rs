@@ -86,7 +86,7 @@ fn service_for(budget: Duration, to_receiver: Duration) -> Service {
 
 #[test]
 fn a_receiver_far_from_its_relay_gets_a_service_without_requests_to_it() {
-    // A repair from the cache takes 50 + 13 + 2 * 7.5 ms, or 50 + 13 + 2 * 40 ms.
+    // A repair from the cache takes 50 + 3 + 2 * 7.5 ms, or 50 + 3 + 2 * 40 ms.
     assert_eq!(service_for(ms(105), ms(8)), Service::Caching);
     assert_eq!(service_for(ms(105), ms(40)), Service::Both);
 }

@@ -37,7 +37,7 @@ fn lossy(service: Service, length: Duration) -> Plan {
 #[test]
 fn changes_between_any_two_services_lose_and_repeat_nothing() {
     for (name, arrange) in ARRANGEMENTS {
-        for before in SERVICES {
+        for before in SERVICES.into_iter().chain([Service::Both]) {
             for after in SERVICES.into_iter().filter(|after| *after != before) {
                 let (mut world, mut run) = arrange(lossy(before, secs(6))).build();
                 change_services(&mut world, [(at(5_000), after)]);

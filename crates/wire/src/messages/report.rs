@@ -69,8 +69,8 @@ pub struct Report {
     pub longest_burst: u32,
     /// One-way delays of the last second, above the base delay.
     pub delay: DelayPercentiles,
-    /// Small timeout of the receiver's loss timer: about the time from the expected arrival of a
-    /// lost packet to its NACK. Reports of earlier versions lack the field, which then is 0.
+    /// Time from the expected arrival of a lost packet to its NACK: the small timeout of the
+    /// receiver's loss timer, less the flow's interval. Reports of earlier versions lack the field, which then is 0.
     pub detection: Microseconds,
     /// Egress relays with measured round-trip times, before the `None`s. Reports of earlier
     /// versions lack the field.
