@@ -43,9 +43,9 @@ impl Agent {
         }
     }
 
-    /// Handles a source packet: opens and delivers it if it is new. Opens a duplicate only if it is
-    /// useful: its coded bytes are missing, relays delivered it first, it shows that the direct path
-    /// delivers again, or its lateness widens the reordering window. Drops other duplicates.
+    /// Handles a source packet: opens and delivers it if it is new. Opens a duplicate only if its
+    /// coded bytes are missing, if relays delivered it first, or if its lateness widens the
+    /// reordering window. Drops other duplicates.
     fn on_source_packet(
         &mut self,
         session: SessionId,

@@ -70,7 +70,8 @@ pub struct Report {
     /// One-way delays of the last second, above the base delay.
     pub delay: DelayPercentiles,
     /// Time from the expected arrival of a lost packet to its NACK: the small timeout of the
-    /// receiver's loss timer, less the flow's interval. Reports of earlier versions lack the field, which then is 0.
+    /// receiver's loss timer, less the flow's interval. Reports of earlier versions lack the field,
+    /// which then is 0.
     pub detection: Microseconds,
     /// Egress relays with measured round-trip times, before the `None`s. Reports of earlier
     /// versions lack the field.
