@@ -69,6 +69,12 @@ pub(crate) const fn retransmits(service: Service) -> bool {
     matches!(service, Service::Retransmission)
 }
 
+/// Returns true if copies stay at the ingress relay. Egress relays get those that they request,
+/// and all of them in an outage of the direct path.
+pub(crate) const fn fetches(service: Service) -> bool {
+    matches!(service, Service::Coding | Service::Pull)
+}
+
 /// Returns true if copies wait at the ingress relay, and egress relays get those that they request.
 pub(crate) const fn pulls(service: Service) -> bool {
     matches!(service, Service::Pull)

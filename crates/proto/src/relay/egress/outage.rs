@@ -42,6 +42,8 @@ pub(crate) struct OutageRange {
     repair_lead: Duration,
     /// Time of the latest outage report to the ingress relay.
     pub(crate) notified_at: Option<Time>,
+    /// Time of the latest report to that relay that the outage is over.
+    end_notified_at: Option<Time>,
     /// True if the receiver certainly misses packets: one was repairable when its NACK arrived, or
     /// it repeated the NACK.
     pub(crate) certain: bool,
@@ -61,6 +63,18 @@ impl OutageRange {
         let is_due = self.to.is_none() && needs_copies && !is_recent;
         if is_due {
             self.notified_at = Some(now);
+        }
+        is_due
+    }
+
+    /// True if the relay has to report the end of the outage to the ingress relay again. That relay
+    /// still forwards packets: the report was lost, or overtook an earlier one. Records the time of
+    /// the report.
+    pub(super) fn should_repeat_end(&mut self, sequence: SequenceNumber, now: Time) -> bool {
+        let is_past = self.to.is_some_and(|to| sequence >= to);
+        let is_due = is_past && self.end_notified_at.is_some_and(|at| at + OUTAGE_INTERVAL <= now);
+        if is_due {
+            self.end_notified_at = Some(now);
         }
         is_due
     }
@@ -158,6 +172,7 @@ impl Egress {
                 since: now,
                 repair_lead,
                 notified_at: None,
+                end_notified_at: None,
                 certain,
                 decode_failures,
             }
@@ -281,11 +296,14 @@ impl Egress {
         let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
-        if active.outage.is_some_and(|outage| outage.notified_at.is_some() && outage.to.is_none()) {
+        let is_reported = |outage: &&mut OutageRange| outage.notified_at.is_some() && outage.to.is_none();
+        if let Some(outage) = active.outage.as_mut().filter(is_reported) {
+            outage.end_notified_at = Some(now);
             actions.push(Action::ReportOutage { flow: slot, is_active: false });
         }
         active.nacked.truncate(from);
-        active.outage = active.outage.filter(|outage| outage.from < from);
+        let is_kept = |outage: &OutageRange| outage.from < from || outage.end_notified_at.is_some();
+        active.outage = active.outage.filter(is_kept);
         if let Some(outage) = &mut active.outage {
             outage.to = Some(outage.to.map_or(from, |to| to.min(from)));
             // The receiver has received a later packet without these.

@@ -22,7 +22,7 @@ use crate::limits::{
 };
 use crate::parts::packet_buffer::Handle;
 use crate::parts::retry::{Backoff, RetryPolicy, RetryTimer, answer_timeout, may_be_in_flight};
-use crate::policy::forwards;
+use crate::policy::{fetches, forwards};
 
 /// Source of relayed copies: the ingress relay, and its alias of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -214,6 +214,12 @@ impl Egress {
         active.relayed.is_forwarded = is_forwarded;
         self.sweeps.watch_idle(active, slot, now);
         if !is_forwarded {
+            let is_fetched = active.missing.get(sequence).is_some_and(|missing| missing.is_fetched);
+            if let Some(outage) = active.outage.as_mut().filter(|_| !is_fetched && fetches(service))
+                && outage.should_repeat_end(sequence, now)
+            {
+                actions.push(Action::ReportOutage { flow: slot, is_active: false });
+            }
             if matches!(service, Service::Caching | Service::Pull) {
                 self.record_burst_end(slot, sequence, now);
             }
@@ -279,7 +285,7 @@ impl Egress {
         let Some(flow) = find_flow(&mut self.flows, slot) else {
             return;
         };
-        let is_fetched_from = matches!(flow.service, Service::Coding | Service::Pull);
+        let is_fetched_from = fetches(flow.service);
         let Some(active) = flow.active_mut() else {
             return;
         };

@@ -60,7 +60,7 @@ use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::retry::retry_interval;
 use crate::parts::timers::{TimerKey, Timers};
-use crate::policy::{batch_wait, block_wait, retransmits};
+use crate::policy::{batch_wait, block_wait, fetches, retransmits};
 
 /// The ingress half of a relay: codes, stores or forwards copies from nearby senders.
 #[derive(Debug)]
@@ -230,7 +230,7 @@ impl Ingress {
     pub(crate) fn set_outage(&mut self, slot: FlowSlot, outage: PathOutage, now: Time) {
         if let Some(flow) = self.flow(slot).filter(|flow| flow.next_hops.len() == 1) {
             let (group, service) = (flow.registration.group, flow.registration.service);
-            if !matches!(service, Service::Coding | Service::Pull) {
+            if !fetches(service) {
                 return;
             }
             self.outages.set((group, slot), service, outage, now);

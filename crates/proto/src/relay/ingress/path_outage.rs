@@ -78,8 +78,9 @@ impl PathOutages {
     /// Records a report that an outage of a flow's direct path began or ended. An end without a
     /// known outage is ignored.
     ///
-    /// A report of an egress relay and one of the sender do not end each other: the sender learns
-    /// later than the egress relay that the path delivers again.
+    /// A report of the sender does not end one of an egress relay. The sender learns later than the
+    /// egress relay that the path delivers again, and its report of the end may be lost. So if an
+    /// egress relay reports the end, the sender's report stays valid for [`OUTAGE_BELIEVED_FOR`].
     pub(super) fn set(
         &mut self,
         (group, flow): (Option<GroupKey>, FlowSlot),
@@ -96,6 +97,9 @@ impl PathOutages {
         record.service = service;
         let until = if outage.by_sender { &mut record.until_by_sender } else { &mut record.until };
         *until = if outage.is_active { (*until).max(now + outage.valid_for(service)) } else { now };
+        if !outage.is_active && !outage.by_sender {
+            record.until_by_sender = record.until_by_sender.min(now + OUTAGE_BELIEVED_FOR);
+        }
     }
 
     /// Removes the outage reports of a flow.

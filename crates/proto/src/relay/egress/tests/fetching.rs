@@ -376,6 +376,20 @@ fn after_a_lasting_silence_all_copies_of_a_pulled_flow_are_fetched_and_forwarded
     assert!(harness.drain_actions().contains(&report(true)), "the report is repeated while copies arrive");
     harness.ack(flow, 60);
     assert!(harness.drain_actions().contains(&report(false)));
+    harness.relay_copy(flow, 60);
+    harness.advance(249);
+    harness.relay_copy(flow, 61);
+    assert!(!harness.drain_actions().contains(&report(false)), "they may have been on their way");
+    harness.advance(1);
+    harness.relay_copy(flow, 62);
+    assert!(harness.drain_actions().contains(&report(false)), "the end is repeated while copies arrive");
+    harness.relay_copy(flow, 63);
+    assert!(!harness.drain_actions().contains(&report(false)));
+    harness.advance(250);
+    harness.nack(flow, 62, 64);
+    harness.egress.next_copy_request(harness.now).expect("one is missing");
+    harness.relay_copy(flow, 64);
+    assert!(!harness.drain_actions().contains(&report(false)), "it was requested");
 }
 
 #[test]

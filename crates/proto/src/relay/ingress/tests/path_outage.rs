@@ -47,6 +47,21 @@ fn packets_are_relayed_until_the_sender_reports_that_the_path_delivers() {
 }
 
 #[test]
+fn a_sender_whose_report_of_the_end_is_lost_is_believed_for_a_second_after_the_egress_relays() {
+    let mut harness = IngressHarness::new();
+    let flows = [0; 2].map(|_| harness.flow(batched(2, 2)));
+    let by_sender = PathOutage { is_active: true, by_sender: true };
+    for outage in [by_sender, egress_outage(false)] {
+        harness.ingress.set_outage(flows[0], outage, harness.now);
+    }
+    harness.advance(OUTAGE_BELIEVED_FOR.as_millis() - 1);
+    assert_eq!(harness.copy_all(&flows, 0), (1, 2));
+    harness.ingress.set_outage(flows[0], egress_outage(false), harness.now);
+    harness.advance(1);
+    assert_eq!(harness.copy_all(&flows, 1), (0, 2), "a repeated report changes nothing");
+}
+
+#[test]
 fn an_outage_that_is_told_no_more_is_over() {
     let mut harness = IngressHarness::new();
     let flows = [0; 2].map(|_| harness.flow(batched(2, 2)));
