@@ -211,6 +211,9 @@ impl Egress {
         for offset in mask.offsets().filter(|_| has_requests) {
             self.on_repairable(slot, first.plus(u64::from(offset)), now, actions);
         }
+        if has_requests {
+            self.record_undecodable_block(slot, first);
+        }
         self.retry_undecodable(now, actions);
     }
 

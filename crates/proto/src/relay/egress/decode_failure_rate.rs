@@ -12,7 +12,7 @@ use byway_wire::SequenceNumber;
 use super::decode_attempts::AttemptId;
 use super::flow::FlowSlot;
 use super::missing::MissingPacket;
-use super::{BatchEntry, Egress};
+use super::{BatchEntry, Egress, find_active};
 use crate::limits::{
     DECODE_FAILURE_INVERSE, DECODE_FAILURE_WINDOW, UNDECODED_PACKETS_MIN, UNDECODED_WEIGHT_OF_OTHERS,
 };
@@ -95,6 +95,29 @@ impl Egress {
             {
                 outage.decode_failures.record(packet, false);
                 outage.decode_failures.count_others(others);
+            }
+        }
+    }
+
+    /// Counts packets of a block as failures of the flow's outage, if the block has fewer repair
+    /// packets than packets in the outage. Those in batches do not count, because a decode attempt
+    /// decides them. A flow that is alone in its group has few batches.
+    pub(super) fn record_undecodable_block(&mut self, slot: FlowSlot, first: SequenceNumber) {
+        let Some(active) = find_active(&mut self.flows, &self.memory, slot) else {
+            return;
+        };
+        let Some((outage, mask)) = active.outage.zip(active.blocks.mask_of(first)) else {
+            return;
+        };
+        let repairs = active.blocks.repairs_of(first).next().map_or(0, |repair| repair.repair_index.count());
+        let lost = || mask.offsets().map(|offset| first.plus(offset.into())).filter(|at| outage.covers(*at));
+        if lost().count() <= usize::from(repairs) {
+            return;
+        }
+        for sequence in lost() {
+            let is_in_batch = active.sources(sequence).batches.iter().any(Option::is_some);
+            if let Some((outage, packet)) = active.missing_in_outage(sequence).filter(|_| !is_in_batch) {
+                outage.decode_failures.record(packet, false);
             }
         }
     }

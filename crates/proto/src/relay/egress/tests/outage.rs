@@ -101,6 +101,25 @@ fn an_outage_that_others_do_not_bridge_is_told_every_quarter_second_and_its_end_
     assert_eq!(harness.drain_actions(), []);
 }
 
+#[test]
+fn an_outage_of_a_flow_without_batches_is_told_as_soon_as_it_is_long() {
+    for (repairs, expected) in [(1, Some(200)), (5, None)] {
+        let mut harness = EgressHarness::new();
+        let [flow] = harness.flows();
+        harness.block(flow, 0, 5, repairs);
+        harness.nack_open_ended(flow, 0);
+        let mut reported = None;
+        for block in 1..20_u64 {
+            harness.advance(50);
+            harness.block(flow, block * 5, 5, repairs);
+            let report = TestAction::ReportOutage { flow, is_active: OUTAGE_REPORTED };
+            let is_reported = harness.drain_actions().contains(&report);
+            reported = reported.or(is_reported.then_some(block * 50));
+        }
+        assert_eq!(reported, expected, "{repairs} repair packets of each block");
+    }
+}
+
 /// Simulates an outage of a second, in which the other receiver of each batch returns its packet or
 /// has lost it. Returns `true` if the egress half reports the outage.
 fn is_outage_reported(helps: impl Fn(u64) -> bool) -> bool {
