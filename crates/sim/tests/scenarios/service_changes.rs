@@ -51,6 +51,28 @@ fn changes_between_any_two_services_lose_and_repeat_nothing() {
     }
 }
 
+/// Packets that coding loses until it notices an outage.
+const LOST_UNTIL_NOTICED: u64 = 13;
+
+#[test]
+fn a_change_in_an_outage_keeps_the_flow_repaired() {
+    for (name, arrange) in ARRANGEMENTS {
+        for before in SERVICES.into_iter().chain([Service::Both]) {
+            for after in SERVICES.into_iter().filter(|after| *after != before) {
+                let mut plan = arrange(lossy(before, secs(10)));
+                plan.add_outage(0, at(5_000), secs(3));
+                let (mut world, mut run) = plan.build();
+                change_services(&mut world, [(at(6_000), after)]);
+                run.finish(&mut world);
+                let fate = &run.fates(&world)[0];
+                let case = format!("{name}, {before:?} to {after:?}: {fate:?}");
+                assert_eq!(services_of(&run, &world), [Some(after); 2], "{case}");
+                assert!(fate.lost >= 180 && fate.missing <= LOST_UNTIL_NOTICED, "{case}");
+            }
+        }
+    }
+}
+
 #[test]
 fn after_a_change_from_both_paths_with_faster_relays_repairs_are_in_time() {
     // The direct path takes 50 ms, and relays 26 ms. Repairs take 70 or 106 ms. If their lateness

@@ -60,7 +60,7 @@ use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::retry::retry_interval;
 use crate::parts::timers::{TimerKey, Timers};
-use crate::policy::{batch_wait, block_wait, fetches, retransmits};
+use crate::policy::{batch_wait, block_wait, repairs_on_request, retransmits};
 
 /// The ingress half of a relay: codes, stores or forwards copies from nearby senders.
 #[derive(Debug)]
@@ -225,15 +225,16 @@ impl Ingress {
     }
 
     /// Records the begin or end of an outage of a flow's direct path. A flow with several next hops
-    /// is never forwarded for that, and copies of other services than coding and pull are forwarded
-    /// in any case.
+    /// is never forwarded for that.
+    ///
+    /// Outages of cached and resent flows are recorded, too. A report may arrive before its flow
+    /// changes to coding or pull, and is not repeated while no copies reach the egress relay.
     pub(crate) fn set_outage(&mut self, slot: FlowSlot, outage: PathOutage, now: Time) {
         if let Some(flow) = self.flow(slot).filter(|flow| flow.next_hops.len() == 1) {
             let (group, service) = (flow.registration.group, flow.registration.service);
-            if !fetches(service) {
-                return;
+            if repairs_on_request(service) {
+                self.outages.set((group, slot), service, outage, now);
             }
-            self.outages.set((group, slot), service, outage, now);
         }
     }
 
