@@ -121,7 +121,7 @@ TYPES = {name: int(code) for name, code in (one.split(":") for one in """
     register:1 register-reply:2 aliases:3 aliases-reply:4 unregister:5 unregister-reply:6 offer:7 offer-reply:8
     early-packet:9 in-stream-repair:16 cross-stream-repair:17 nack:18 copy-nack:19 ack:20 cooperative-request:21
     cooperative-refusal:22 confirm:23 report:24 silence:26 source-nack:27 source-ack:28 service-change:29
-    service-change-reply:30 probe:32 probe-reply:33 path-challenge:34 path-response:35 relayed-packet:36 candidates:37
+    service-change-reply:30 loss-report:31 probe:32 probe-reply:33 path-challenge:34 path-response:35 relayed-packet:36 candidates:37
     close:38 inter-relay-packet:39 unknown:250""".split())}
 PURPOSES = {"end-to-end": 1, "agent-to-relay": 2, "relay-to-relay": 3}
 SUITES = {"aes-256-gcm": 1, "chacha20-poly1305": 2}
@@ -131,15 +131,12 @@ FLOW_ROLES = {"sender": 1, "receiver": 2}
 SERVICES = {"internet": 0, "coding": 1, "caching": 2, "forwarding": 3, "both": 4, "pull": 5, "retransmission": 6}
 REPORTED = ("highest-low direct lost in-stream cooperative cached forwarded late bursts longest-burst delay-p50 delay-p95 "
             "delay-p99 resent").split()
-STATUSES = {
-    "accepted": 0, "no-grant": 1, "grant-expired": 2, "grant-invalid": 3, "other-relay": 4, "service-not-granted": 5,
-    "full": 6, "unreachable": 7,
-}
+STATUSES = {name: code for code, name in enumerate(
+    "accepted no-grant grant-expired grant-invalid other-relay service-not-granted full unreachable".split())}
 OFFER_OPTIONS = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
                  "coded-with-other-tenants", "mixture", "automatic-service"]
-OFFER_STATUSES = {
-    "accepted": 0, "unknown-subject": 1, "not-allowed": 2, "full": 3, "not-yet": 4, "number-in-use": 5, "not-here": 6,
-}
+OFFER_STATUSES = {name: code for code, name in enumerate(
+    "accepted unknown-subject not-allowed full not-yet number-in-use not-here".split())}
 REASONS = {"leaving": 0, "restarting": 1, "no-longer-granted": 2}
 FRAGMENTS = ["whole", "first", "second", "resent"]
 ECN = ["not-capable", "capable1", "capable0", "congestion-experienced"]
@@ -183,17 +180,13 @@ def initiation(purpose, suite, shard, capabilities, index, payload, mac2):
 
 
 def response(index, payload):
-    return [
-        silent(b"\x05\0\0\0"), number("receiver", 4, index), data("ephemeral", fill(4, 32)),
-        data("sealed-payload", payload),
-    ]
+    return [silent(b"\x05\0\0\0"), number("receiver", 4, index), data("ephemeral", fill(4, 32)),
+            data("sealed-payload", payload)]
 
 
 def cookie(index):
-    return [
-        silent(b"\x06\0\0\0"), number("receiver", 4, index), data("salt", fill(5, 16)),
-        data("cookie", fill(6, 16)), data("tag", fill(7, 16)),
-    ]
+    return [silent(b"\x06\0\0\0"), number("receiver", 4, index), data("salt", fill(5, 16)),
+            data("cookie", fill(6, 16)), data("tag", fill(7, 16))]
 
 
 def print_packets():
@@ -281,10 +274,8 @@ def grant_fields(receiver, sharing, receiver_key):
 
 
 def credential_fields(role, member):
-    return [
-        silent(b"\x01"), word("role", {"agent": 1, "relay": 2}, role), number("number", 4, member),
-        number("not-after", 8, 1_900_000_000), data("key", fill(3, 32)),
-    ]
+    return [silent(b"\x01"), word("role", {"agent": 1, "relay": 2}, role), number("number", 4, member),
+            number("not-after", 8, 1_900_000_000), data("key", fill(3, 32))]
 
 
 def print_signed(name, fields):
@@ -336,7 +327,7 @@ def register(key, role, service, shapes, options, rate, budget, consent, far, gr
     in_stream, batch = shapes
     burst, average, seconds = consent
     consent_bytes = bytes([burst]) + average.to_bytes(2, "big") + bytes([seconds])
-    names = ["relay-side-duplication", "sender-makes-repairs", "coded-with-other-tenants", "selective"]
+    names = ["relay-side-duplication", "sender-makes-repairs", "coded-with-other-tenants", "selective", "adaptive-redundancy"]
     return [
         key, word("role", FLOW_ROLES, role), word("service", SERVICES, service),
         block_shape("in-stream", in_stream), block_shape("batch", batch),
@@ -390,7 +381,7 @@ def selective(value, ignored=0):
 
 def print_registration():
     section("Messages of registration")
-    message("register", *register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["sender-makes-repairs", "selective"],
+    message("register", *register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["sender-makes-repairs", "selective", "adaptive-redundancy"],
             10_000, 150_000, (0, 0, 0), (0x0D0E0F10, 4), join(grant_fields(("agent", 7), 0, fill(2, 32))) + fill(13, 64)))
     message("register", *register(MULTICAST, "receiver", "internet", ((0, 0), (0, 0)), [], 0, 0, (25, 100, 10), (7, 0), b"", number("revision", 1, 0)))
     message("register", *register(UNICAST, "receiver", "coding", ((32, 8), (32, 8)), ["relay-side-duplication",
@@ -429,15 +420,19 @@ def cross_stream_repair(batch, at, entries, digests, payload):
     ]
 
 
-def nack(number_of_alias, open_from, timer, answers, repair_lifetime, *pairs):
-    flags = (open_from is not None) | timer << 1 | answers << 2
-    yes = {False: "no", True: "yes"}
+def nack(number_of_alias, open_from, timer, answers, repair_lifetime, *pairs, queue_grows=False):
+    flags, fields = flag_bits(None, ("noticed-by-timer", timer), ("answers-confirm", answers), ("queue-grows", queue_grows))
     opened = [f"open-from-low {'-' if open_from is None else open_from}"]
     return [
-        alias(number_of_alias),
-        (bytes([flags]), [f"noticed-by-timer {yes[timer]}", f"answers-confirm {yes[answers]}"]),
+        alias(number_of_alias), (bytes([flags[0] | (open_from is not None)]), fields),
         ((open_from or 0).to_bytes(4, "big"), opened), number("repair-lifetime", 4, repair_lifetime), ranges(*pairs),
     ]
+
+
+def flow_losses(number_of_alias, is_open, queue_grows, *losses):
+    counts = b"".join(count.to_bytes(2, "big", signed=True) for count in losses)
+    return [alias(number_of_alias), flag_bits(("open-ended", is_open), ("queue-grows", queue_grows)),
+            (counts, [f"losses {' '.join(map(str, losses))}"])]
 
 
 def print_repair():
@@ -453,6 +448,7 @@ def print_repair():
     message("nack", *nack(0x0102, None, False, False, 25_000, (7, 3), (12, 1)))
     message("nack", *nack(3, 0xFFFFFFFE, True, False, 0))
     message("nack", *nack(4, 2, True, True, 2**32 - 1, (2**32 - 2, 2), (0, 1), (1, 8192)))
+    message("nack", *nack(5, None, False, False, 9, (8, 1), queue_grows=True))
     message("copy-nack", alias(5), ranges((0, 1)))
     message("copy-nack", alias(6), ranges(*[(3 * n, 2) for n in range(32)]))
     message("ack", alias(7), number("from-low", 4, 0xA1A2A3A4))
@@ -468,6 +464,7 @@ def print_repair():
     message("source-ack", UNICAST, number("from-low", 4, 7))
     message("service-change", UNICAST, number("number", 1, 255), word("service", SERVICES, "retransmission"))
     message("service-change-reply", UNICAST, number("number", 1, 9))
+    message("loss-report", silent(b"\x02"), *flow_losses(0x0102, True, False, 7, 0, -32768, 32767), *flow_losses(65535, False, True, -1, 2, 0, 0))
 
 
 def print_paths():
@@ -504,12 +501,12 @@ def print_accepted():
              number("rate", 4, 1), later)
     accepted("aliases-reply", silent(b"\x01"), alias(7), number("known", 1, 0), later)
     options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), (1, 0), b"")
-    options[5] = (bytes([0b1111_1000]), options[5][1])
+    options[5] = (bytes([0b1110_1000]), options[5][1])
     accepted("register", *options)
     accepted("offer", *offer(1, VIDEO, NOTHING, b"a"), later)
     accepted("offer-reply", number("flow", 2, 1), word("status", OFFER_STATUSES, "not-yet"), later)
     ignored = nack(1, None, False, True, 5)
-    ignored[1] = (bytes([0b1111_1100]), ignored[1][1])
+    ignored[1] = (bytes([0b1111_0100]), ignored[1][1])
     ignored[2] = (b"\x12\x34\x56\x78", ignored[2][1])
     accepted("nack", *ignored)
     unused_bit = cross_stream_repair(1, (0, 1), [(1, 2)], [], b"\x01")
@@ -532,6 +529,7 @@ def print_refused_messages():
     role = silent(b"\x01" + bytes(5))
     refused_message("register-reply", "accepted without an alias", UNICAST, role, silent(b"\0\0\0"))
     refused_message("register-reply", "refused with an alias", UNICAST, role, silent(b"\x01\0\x01"))
+    refused_message("loss-report", "two flows announced, one there", silent(b"\x02\0\x01\0" + bytes(8)))
     refused_message("report", "five relays", UNICAST, silent(bytes(4 * len(REPORTED) + 4) + b"\5" + bytes(45)))
     refused_message("register-reply", "status 9", UNICAST, role, silent(b"\x09\0\0"))
     refused_message("aliases", "alias 0", silent(b"\x01\0\0"), UNICAST, silent(b"\x01\0\0\0\0\0"))

@@ -248,6 +248,7 @@ mod tests {
             open_from_low: None,
             noticed_by_timer: false,
             answers_confirm: false,
+            queue_grows: false,
             repair_lifetime,
             ranges: ranges.ranges(),
         };

@@ -18,7 +18,11 @@ impl Capabilities {
     /// and changes of a flow's service.
     pub const SERVICE_CHANGES: Self = Self(1 << 4);
 
-    const KNOWN: u16 = Self::DIGESTS.0 | Self::DSCPS.0 | Self::SERVICE_CHANGES.0;
+    /// Capability of two relays: the egress relay sends loss reports, and the ingress relay adapts
+    /// the redundancy of batches to them.
+    pub const LOSS_REPORTS: Self = Self(1 << 5);
+
+    const KNOWN: u16 = Self::DIGESTS.0 | Self::DSCPS.0 | Self::SERVICE_CHANGES.0 | Self::LOSS_REPORTS.0;
 
     /// Returns the union of both sets.
     #[must_use]
@@ -60,8 +64,8 @@ mod tests {
 
     #[test]
     fn unknown_capabilities_are_ignored() {
-        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b1_1001);
-        assert_eq!(Capabilities::from_bits(0xFFE6), Capabilities::NONE);
+        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b11_1001);
+        assert_eq!(Capabilities::from_bits(0xFFC6), Capabilities::NONE);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod cross_stream_repair;
 mod early_packet;
 mod in_stream_repair;
 mod inter_relay_packet;
+mod loss_report;
 mod nack;
 mod offer;
 mod offer_reply;
@@ -50,6 +51,7 @@ pub use cross_stream_repair::{Cover, CrossStreamHead, CrossStreamRepair, Digest,
 pub use early_packet::EarlyPacket;
 pub use in_stream_repair::{InStreamHead, InStreamRepair, Mask};
 pub use inter_relay_packet::InterRelayPacket;
+pub use loss_report::{FlowLosses, FlowsLosses, LOSS_CLASSES, LossReport};
 pub use nack::Nack;
 pub use offer::{Offer, Subject, Terms, TermsOptions};
 pub use offer_reply::{OfferRefusal, OfferReply};
@@ -186,6 +188,8 @@ messages! {
     ServiceChange(ServiceChange),
     /// Receiver to sender: the new service of the flow is in force at the receiver.
     ServiceChangeReply(ServiceChangeReply),
+    /// Egress to ingress relay: reports losses of coded flows.
+    LossReport(LossReport<'a>),
     /// Either side of a session: measures the round-trip time.
     Probe(Probe),
     /// Answers a probe.

@@ -6,10 +6,11 @@ use byway_units::{BatchId, FlowId};
 use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesReply, Candidates, Close, CloseReason, Confirm,
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
-    DelayPercentiles, EarlyPacket, Entry, InStreamHead, InStreamRepair, InterRelayPacket, Nack, Offer,
-    OfferRefusal, OfferReply, PathChallenge, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal,
-    Register, RegisterReply, RelayRoundTrip, RelayedPacket, RepairCounters, Report, ServiceChange,
-    ServiceChangeReply, Silence, SourceAck, SourceNack, Subject, UnknownMessage, Unregister, UnregisterReply,
+    DelayPercentiles, EarlyPacket, Entry, FlowLosses, FlowsLosses, InStreamHead, InStreamRepair,
+    InterRelayPacket, LossReport, Nack, Offer, OfferRefusal, OfferReply, PathChallenge, PathResponse, Probe,
+    ProbeReply, RELAYS_REPORTED_MAX, Refusal, Register, RegisterReply, RelayRoundTrip, RelayedPacket,
+    RepairCounters, Report, ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack, Subject,
+    UnknownMessage, Unregister, UnregisterReply,
 };
 use byway_wire::{
     Ecn, Fragment, List, Message, MessageFullError, Messages, Microseconds, Plaintext, SequenceNumber,
@@ -187,10 +188,26 @@ proptest! {
     #[test]
     fn nack_survives(
         alias in alias(), open_from_low in any::<Option<u32>>(), noticed_by_timer in any::<bool>(),
-        answers_confirm in any::<bool>(), repair_lifetime in micros(), ranges in ranges(),
+        (answers_confirm, queue_grows) in any::<(bool, bool)>(), repair_lifetime in micros(),
+        ranges in ranges(),
     ) {
         let ranges = ranges.ranges();
-        check(Nack { alias, open_from_low, noticed_by_timer, answers_confirm, repair_lifetime, ranges });
+        check(Nack {
+            alias,
+            open_from_low,
+            noticed_by_timer,
+            answers_confirm,
+            queue_grows,
+            repair_lifetime,
+            ranges,
+        });
+    }
+
+    #[test]
+    fn loss_report_survives(flows in proptest::collection::vec(flow_losses(), 0..64)) {
+        let mut scratch = [[0; FlowLosses::BYTES]; 64];
+        let flows = FlowsLosses::collect(&mut flows.into_iter(), &mut scratch);
+        check(LossReport { flows });
     }
 
     #[test]

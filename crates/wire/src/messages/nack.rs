@@ -10,6 +10,7 @@ use crate::writer::Writer;
 const OPEN_ENDED: u8 = 1 << 0;
 const NOTICED_BY_TIMER: u8 = 1 << 1;
 const ANSWERS_CONFIRM: u8 = 1 << 2;
+const QUEUE_GROWS: u8 = 1 << 3;
 
 /// A receiver requests packets that the direct path has lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub struct Nack<'a> {
     pub noticed_by_timer: bool,
     /// True if this NACK answers a confirm.
     pub answers_confirm: bool,
+    /// True if the queueing delay of the direct path grows, so the loss is likely a sign of
+    /// congestion.
+    pub queue_grows: bool,
     /// Time for which a repair is useful. For a packet after the open end, it counts from the first
     /// time at which a repair is possible; otherwise from now.
     pub repair_lifetime: Microseconds,
@@ -48,6 +52,7 @@ impl<'a> Nack<'a> {
             open_from_low: (flags & OPEN_ENDED != 0).then_some(open_from_low),
             noticed_by_timer: flags & NOTICED_BY_TIMER != 0,
             answers_confirm: flags & ANSWERS_CONFIRM != 0,
+            queue_grows: flags & QUEUE_GROWS != 0,
             repair_lifetime: Microseconds::new(reader.u32("repair lifetime")?),
             ranges: Ranges::parse(&mut reader)?,
         })
@@ -72,5 +77,6 @@ impl<'a> Nack<'a> {
         bit(self.open_from_low.is_some(), OPEN_ENDED)
             | bit(self.noticed_by_timer, NOTICED_BY_TIMER)
             | bit(self.answers_confirm, ANSWERS_CONFIRM)
+            | bit(self.queue_grows, QUEUE_GROWS)
     }
 }

@@ -32,6 +32,8 @@ pub struct FlowOptions {
     pub coded_with_other_tenants: bool,
     /// True if the sender copies only some packets. A gap between copies is then not a loss.
     pub selective: bool,
+    /// True if the ingress relay adapts the redundancy to the losses that the egress relay reports.
+    pub adaptive_redundancy: bool,
 }
 
 impl FlowOptions {
@@ -41,6 +43,7 @@ impl FlowOptions {
             sender_makes_repairs: bits & 2 != 0,
             coded_with_other_tenants: bits & 4 != 0,
             selective: bits & 8 != 0,
+            adaptive_redundancy: bits & 16 != 0,
         }
     }
 
@@ -49,6 +52,7 @@ impl FlowOptions {
             | u8::from(self.sender_makes_repairs) << 1
             | u8::from(self.coded_with_other_tenants) << 2
             | u8::from(self.selective) << 3
+            | u8::from(self.adaptive_redundancy) << 4
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt::{Debug, Display, Write};
 
 use byway_units::AgentId;
 use byway_wire::messages::{
-    Aliases, AliasesReply, CrossStreamRepair, EarlyPacket, InStreamRepair, Nack, Offer, OfferReply,
-    ProbeReply, Register, RegisterReply, Report, Terms,
+    Aliases, AliasesReply, CrossStreamRepair, EarlyPacket, InStreamRepair, LossReport, Nack, Offer,
+    OfferReply, ProbeReply, Register, RegisterReply, Report, Terms,
 };
 use byway_wire::packets::{CookiePacket, Envelope, InitiationPacket, ResponsePacket, SourcePacket};
 use byway_wire::{
@@ -247,6 +247,7 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, FieldList) {
             lines.flow_key(&message.flow_key).add("number", message.number);
             "service-change-reply"
         }
+        Message::LossReport(message) => loss_report(message, &mut lines),
         other => message_of_paths(other, &mut lines),
     };
     (name, lines)
@@ -302,7 +303,7 @@ fn register(message: &Register<'_>, lines: &mut FieldList) -> &'static str {
     lines.yes("relay-side-duplication", options.relay_side_duplication);
     lines.yes("sender-makes-repairs", options.sender_makes_repairs);
     lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
-    lines.yes("selective", options.selective);
+    lines.yes("selective", options.selective).yes("adaptive-redundancy", options.adaptive_redundancy);
     lines.add("rate", message.rate.count()).add("budget", message.budget.count());
     let shown = format!("{} {} {}", consent.burst_percent, consent.average_per_mille, consent.seconds);
     lines.add("consent", shown).far_relay(Some(message.far_relay)).hex("grant", message.grant);
@@ -402,7 +403,7 @@ fn cross_stream_repair(message: &CrossStreamRepair<'_>, lines: &mut FieldList) -
 
 fn nack(message: &Nack<'_>, lines: &mut FieldList) -> &'static str {
     lines.add("alias", message.alias.number()).yes("noticed-by-timer", message.noticed_by_timer);
-    lines.yes("answers-confirm", message.answers_confirm);
+    lines.yes("answers-confirm", message.answers_confirm).yes("queue-grows", message.queue_grows);
     let open_from_low = message.open_from_low.map(|number| number.to_string());
     lines.add("open-from-low", open_from_low.as_deref().unwrap_or("-"));
     lines.add("repair-lifetime", message.repair_lifetime.count()).ranges(message.ranges);
@@ -424,6 +425,16 @@ fn report(message: &Report, lines: &mut FieldList) -> &'static str {
     }
     lines.add("covered", message.covered);
     "report"
+}
+
+fn loss_report(message: &LossReport<'_>, lines: &mut FieldList) -> &'static str {
+    for flow in message.flows.iter() {
+        lines.add("alias", flow.alias.number()).yes("open-ended", flow.is_open_ended);
+        lines.yes("queue-grows", flow.queue_grows);
+        let [one, two, three, more] = flow.losses;
+        lines.add("losses", format!("{one} {two} {three} {more}"));
+    }
+    "loss-report"
 }
 
 fn probe_reply(message: &ProbeReply, lines: &mut FieldList) -> &'static str {

@@ -3,7 +3,8 @@
 use byway_units::{AgentId, FlowId, RelayId};
 use byway_wire::limits::{AGENT_NUMBER_MAX, CANDIDATES_MAX};
 use byway_wire::messages::{
-    AliasAnnouncement, AliasStatus, Consent, Digest, Entry, FlowOptions, FlowRole, Mask, Terms, TermsOptions,
+    AliasAnnouncement, AliasStatus, Consent, Digest, Entry, FlowLosses, FlowOptions, FlowRole, Mask, Terms,
+    TermsOptions,
 };
 use byway_wire::{
     Address, Alias, BlockShape, Capabilities, CodingGroupId, Epoch, Flags, FlowKey, Fragment, Grant,
@@ -62,11 +63,12 @@ pub(crate) fn shape() -> impl Strategy<Value = Option<BlockShape>> {
 }
 
 pub(crate) fn options() -> impl Strategy<Value = FlowOptions> {
-    any::<[bool; 4]>().prop_map(|[duplication, sender, others, selective]| FlowOptions {
+    any::<[bool; 5]>().prop_map(|[duplication, sender, others, selective, adaptive]| FlowOptions {
         relay_side_duplication: duplication,
         sender_makes_repairs: sender,
         coded_with_other_tenants: others,
         selective,
+        adaptive_redundancy: adaptive,
     })
 }
 
@@ -111,6 +113,17 @@ pub(crate) fn announcement() -> impl Strategy<Value = AliasAnnouncement> {
 
 pub(crate) fn alias_status() -> impl Strategy<Value = AliasStatus> {
     (alias(), any::<bool>()).prop_map(|(alias, has_receiver)| AliasStatus { alias, has_receiver })
+}
+
+pub(crate) fn flow_losses() -> impl Strategy<Value = FlowLosses> {
+    (alias(), any::<(bool, bool)>(), any::<[i16; 4]>()).prop_map(
+        |(alias, (is_open_ended, queue_grows), losses)| FlowLosses {
+            alias,
+            is_open_ended,
+            queue_grows,
+            losses,
+        },
+    )
 }
 
 pub(crate) fn mask() -> impl Strategy<Value = Mask> {
