@@ -180,7 +180,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
             return Err(misfit_of(column, source.len(), &self.payloads));
         }
 
-        let coefficients = &COLUMNS[column][self.encoded.first_row..][..self.payloads.len()];
+        let coefficients = &COLUMNS[column][self.encoded.first_row..][..self.encoded.repair_packets];
         self.add_payload(coefficients, source);
         for (symbol, coefficient) in self.encoded.length_symbols.iter_mut().zip(coefficients) {
             length::accumulate(symbol, *coefficient, length::symbol(source.len()));
@@ -194,7 +194,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
     fn add_payload(&mut self, coefficients: &[u8], source: &[u8]) {
         let reached = self.encoded.payload_bytes;
         let engine = self.engine.implementation();
-        with_views(&mut self.payloads, |payloads| {
+        with_views(&mut self.payloads[..self.encoded.repair_packets], |payloads| {
             if source.len() > reached {
                 for payload in payloads.iter_mut() {
                     payload[reached..source.len()].fill(0);
@@ -212,13 +212,23 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Encoder<B> {
 
     /// Returns the repair packets over the source packets added so far; none before the first one.
     pub fn repairs(&self, batch: BatchId) -> impl Iterator<Item = Repair<'_>> {
-        let covered = if self.encoded.source_packets == 0 { 0 } else { self.payloads.len() };
+        let covered = if self.encoded.source_packets == 0 { 0 } else { self.encoded.repair_packets };
         self.encoded.repairs(batch, &self.payloads[..covered])
     }
 
     /// Begins the next batch: the repair packets cover no source packets.
     pub fn restart(&mut self) {
-        let (first_row, repair_packets) = (self.encoded.first_row, self.payloads.len());
+        self.restart_with(self.payloads.len());
+    }
+
+    /// Begins the next batch, with this number of repair packets: one for each of the first
+    /// buffers. The others stay as they are, and cost nothing.
+    ///
+    /// # Panics
+    /// If there are fewer buffers, or the number is 0.
+    pub fn restart_with(&mut self, repair_packets: usize) {
+        assert!((1..=self.payloads.len()).contains(&repair_packets), "a repair packet needs a buffer");
+        let first_row = self.encoded.first_row;
         self.encoded = EncodedBatch { first_row, repair_packets, ..EncodedBatch::default() };
     }
 

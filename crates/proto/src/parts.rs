@@ -20,6 +20,8 @@
 //! | [`pacer`] | pacing of background flows |
 //! | [`packet_buffer`] | bytes of recent packets |
 //! | [`queue_delay`] | queueing delay of a path |
+//! | [`queue_growth`] | growth of the queueing delay of a path |
+//! | [`redundancy`] | number of repair packets of a batch, by the losses of batches |
 //! | [`reordering_window`] | time for which a gap may be mere reordering |
 //! | [`resequencer`] | delivery in order with a bounded delay |
 //! | [`retransmissions`] | packets that were sent again, and how often |
@@ -43,6 +45,8 @@ pub(crate) mod missing_ranges;
 pub mod pacer;
 pub mod packet_buffer;
 pub mod queue_delay;
+pub mod queue_growth;
+pub mod redundancy;
 pub mod reordering_window;
 pub mod resequencer;
 pub mod retransmissions;

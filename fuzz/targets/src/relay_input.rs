@@ -374,6 +374,7 @@ impl RelayHarness {
             open_from_low: (choice & 0x80 != 0).then_some(low),
             noticed_by_timer: choice & 0x20 != 0,
             answers_confirm: choice & 0x10 != 0,
+            queue_grows: choice & 0x08 != 0,
             repair_lifetime: Microseconds::from_duration(input.step()),
             ranges: ranges.ranges(),
         };
@@ -487,6 +488,7 @@ fn registration(flow_key: FlowKey, role: FlowRole, service: Service) -> Register
             sender_makes_repairs: false,
             coded_with_other_tenants: true,
             selective: false,
+            adaptive_redundancy: false,
         },
         rate: RATE,
         budget: Microseconds::new(250_000),

@@ -123,6 +123,9 @@ impl Agent {
         if is_source_packet && is_mixture {
             active.path_queue.sample(sent, now);
         }
+        if is_source_packet && service == Service::Coding {
+            active.queue_growth.sample(sent, now);
+        }
         active.delays.add(lateness, now);
         active.unprotected.note(sequence, unprotected);
         let before = active.tracker.highest();

@@ -34,6 +34,7 @@
 //! | `peers` | known peers and relays |
 //! | `pending_datagrams` | datagrams that wait for a path |
 //! | `prefetching` | cache prefetching |
+//! | `queue_growth` | growth of the queue of a coded flow's path |
 //! | `reassembly` | reassembly of two fragments |
 //! | `receive_flow` | state of a received flow |
 //! | `receiving` | datagrams from the network |
@@ -86,6 +87,7 @@ mod paths;
 mod peers;
 mod pending_datagrams;
 mod prefetching;
+mod queue_growth;
 mod reassembly;
 mod receive_flow;
 mod receiving;
@@ -131,8 +133,8 @@ pub use selection::FlowDelays;
 pub use send_flow::SendFlowId;
 pub use sent_usage::{PacketCount, SentUsage};
 pub use settings::{
-    AgentIdentity, Duplication, FlowSettings, Peer, RelayPath, RelayPeer, Traffic, flow_between,
-    initial_service,
+    AgentIdentity, Duplication, FlowSettings, Peer, RedundancyMode, RelayPath, RelayPeer, Traffic,
+    flow_between, initial_service,
 };
 pub use statistics::{
     AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes, RepairTimesByKind,

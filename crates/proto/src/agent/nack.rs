@@ -219,6 +219,7 @@ impl Agent {
                 open_from_low: options.open_from.map(SequenceNumber::low),
                 noticed_by_timer: options.noticed_by_timer,
                 answers_confirm: options.answers_confirm,
+                queue_grows: self.receivers[id.0 as usize].queue_grows(),
                 repair_lifetime,
                 ranges: *ranges,
             };

@@ -13,6 +13,7 @@ use super::events::Delivery;
 use super::mixture::PathQueue;
 use super::ordering::ReorderBuffer;
 use super::owd::OneWayDelayBaseline;
+use super::queue_growth::PathQueueGrowth;
 use super::reassembly::Reassembler;
 use super::registration::Registrations;
 use super::reporting::Delays;
@@ -108,6 +109,8 @@ pub(super) struct ReceiveState {
     pub(super) reordering: ReorderingWindow,
     /// Queueing delay of the direct path, for mixed traffic.
     pub(super) path_queue: PathQueue,
+    /// Growth of that delay, for coded flows.
+    pub(super) queue_growth: PathQueueGrowth,
     /// State of the two paths, for a flow that uses both.
     pub(super) two_paths: TwoPaths,
     /// Latest tail-loss hint of a relay.
@@ -452,6 +455,7 @@ impl ReceiveState {
             unprotected: UnprotectedSet::default(),
             reordering: ReorderingWindow::new(),
             path_queue: PathQueue::default(),
+            queue_growth: PathQueueGrowth::default(),
             two_paths: TwoPaths::default(),
             burst_end: BurstEnd::default(),
             delays: Delays::new(now),

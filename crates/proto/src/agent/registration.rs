@@ -7,7 +7,7 @@ use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, RegisterRep
 use byway_wire::{Alias, FlowKey, GrantedRelay, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
-use super::settings::{Duplication, FlowSettings};
+use super::settings::{Duplication, FlowSettings, RedundancyMode};
 use super::status::PathState;
 use super::{Agent, Flow};
 use crate::limits::{
@@ -568,6 +568,7 @@ fn register_message(
             sender_makes_repairs: matches!(settings.duplication, Duplication::SenderFec),
             coded_with_other_tenants: settings.shares,
             selective: selective || settings.waits_for_losses(),
+            adaptive_redundancy: settings.redundancy == RedundancyMode::Adaptive,
         },
         rate: KilobitsPerSecond::from_rate(settings.rate),
         budget: Microseconds::from_duration(settings.latency_budget),

@@ -144,6 +144,18 @@ pub(super) const fn can_select_service(traffic: Traffic, duplication: Duplicatio
         && !standby
 }
 
+/// Rule for the number of repair packets of a coded flow's batches and blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RedundancyMode {
+    /// As many as the losses of the latest half minute require, and none without losses. For flows
+    /// that share batches with other tenants' flows, and with relays of earlier versions, the
+    /// numbers are fixed.
+    #[default]
+    Adaptive,
+    /// The numbers of [`CodingRates`].
+    Fixed,
+}
+
 /// Settings of one flow, which both its ends share.
 #[derive(Clone, Debug)]
 pub struct FlowSettings {
@@ -151,6 +163,8 @@ pub struct FlowSettings {
     pub service: Service,
     /// Code rates of in-stream and cross-stream coding.
     pub rates: CodingRates,
+    /// Rule for the number of repair packets. The sender's value counts.
+    pub redundancy: RedundancyMode,
     /// Highest rate at which the flow sends.
     pub rate: Rate,
     /// Longest useful time from sending to delivery; a later packet counts as lost.
@@ -194,6 +208,7 @@ impl Default for FlowSettings {
         Self {
             service: Service::Internet,
             rates: CodingRates::default(),
+            redundancy: RedundancyMode::default(),
             rate: Rate::from_megabits_per_second(2),
             latency_budget: Duration::from_millis(250),
             paths: Vec::new(),

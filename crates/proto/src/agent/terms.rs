@@ -6,7 +6,7 @@ use byway_units::{AgentId, Duration, FlowId, Rate};
 use byway_wire::messages::{self, Subject, TermsOptions};
 use byway_wire::{KilobitsPerSecond, Microseconds, Service};
 
-use super::settings::{Duplication, FlowSettings, RelayPath, Traffic};
+use super::settings::{Duplication, FlowSettings, RedundancyMode, RelayPath, Traffic};
 use crate::policy::CodingRates;
 
 /// Terms of an offered flow in one direction, which both its ends use.
@@ -18,6 +18,9 @@ pub struct Terms {
     pub service: Service,
     /// Code rates of in-stream and cross-stream coding.
     pub rates: CodingRates,
+    /// Rule for the number of repair packets. The sender applies its own value, and the peer does
+    /// not learn it.
+    pub redundancy: RedundancyMode,
     /// Highest rate at which the flow sends.
     pub rate: Rate,
     /// Longest useful time from sending to delivery.
@@ -43,6 +46,7 @@ impl Terms {
         let Self {
             service,
             rates,
+            redundancy,
             rate,
             latency_budget,
             duplication,
@@ -54,6 +58,7 @@ impl Terms {
         FlowSettings {
             service,
             rates,
+            redundancy,
             rate,
             latency_budget,
             paths,
@@ -105,6 +110,7 @@ impl Terms {
         Self {
             service: terms.service,
             rates: CodingRates { in_stream: terms.in_stream, batch: terms.batch },
+            redundancy: RedundancyMode::default(),
             rate: terms.rate.rate(),
             latency_budget: terms.budget.duration(),
             duplication,
@@ -130,6 +136,7 @@ impl Default for Terms {
         let FlowSettings {
             service,
             rates,
+            redundancy,
             rate,
             latency_budget,
             duplication,
@@ -142,6 +149,7 @@ impl Default for Terms {
         Self {
             service,
             rates,
+            redundancy,
             rate,
             latency_budget,
             duplication,

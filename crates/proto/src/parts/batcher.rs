@@ -37,7 +37,7 @@ use crate::limits::BATCH_PACKETS_MAX;
 use fill_predictor::FillPredictor;
 pub use fullest_first::FullestFirst;
 pub use queue::{Queue, Queues};
-use redundancy_budget::RedundancyBudget;
+pub(crate) use redundancy_budget::RedundancyBudget;
 pub use redundancy_budget::RedundancyPolicy;
 pub use round_robin::RoundRobin;
 

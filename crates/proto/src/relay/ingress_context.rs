@@ -7,7 +7,7 @@ use byway_code::Repair;
 use byway_units::Time;
 use byway_wire::messages::{Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, InStreamRepair};
 use byway_wire::packets::EnvelopeRole;
-use byway_wire::{Alias, Ecn, Message, RepairIndex, SequenceNumber};
+use byway_wire::{Alias, Capabilities, Ecn, Message, RepairIndex, SequenceNumber};
 
 use super::egress::{Action, CrossStreamPacket, Egress, RelayedCopy};
 use super::flow_table::{FlowEndpoint, FlowTable};
@@ -39,6 +39,11 @@ impl Sink for IngressContext<'_> {
     ) -> Option<[u8; 4]> {
         let session = self.peers.session(peer)?;
         self.sessions.digest(session, alias, sequence.low(), coded)
+    }
+
+    fn reports_losses(&self, peer: RelayPeerId) -> bool {
+        let session = self.peers.session(peer);
+        session.is_none_or(|session| self.sessions.has_capabilities(session, Capabilities::LOSS_REPORTS))
     }
 
     fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) {

@@ -83,6 +83,7 @@ impl Relay {
             (Message::AliasesReply(known), Some(peer)) => self.on_aliases_reply(peer, known, now),
             (Message::CopyNack(nack), Some(peer)) => self.on_copy_nack(peer, nack, now),
             (Message::Outage(outage), Some(peer)) => self.on_outage(peer, *outage, now),
+            (Message::LossReport(report), Some(peer)) => self.on_loss_report(peer, report, now),
             (Message::InStreamRepair(repair), None) => self.on_sender_repair(session, repair, now),
             (Message::Register(register), None) => self.on_register(session, register, now),
             (Message::Unregister(unregister), None) => self.on_unregister(session, unregister, now),
@@ -123,6 +124,7 @@ impl Relay {
             sources: &sources,
             open_from: nack.open_from_low.map(|low| self.egress.full_sequence(flow, low)),
             certain: !nack.noticed_by_timer || nack.answers_confirm,
+            queue_grows: nack.queue_grows,
             repair_lifetime: nack.repair_lifetime.duration().min(REPAIR_LIFETIME_MAX),
         };
         self.egress.on_nack(&request, now, &mut self.actions);

@@ -21,6 +21,7 @@
 //! | `grants` | checks of registrations against grants |
 //! | `ingress` | ingress half: copies, blocks, batches |
 //! | `ingress_context` | outputs of the ingress half |
+//! | `loss_reports` | losses of coded flows, reported by egress relays |
 //! | `messages` | handlers of messages from agents and relays |
 //! | `prefetching` | cache prefetch for the next datagram |
 //! | `quotas` | shares of tenants in sessions and registrations |
@@ -42,6 +43,7 @@ mod flow_table;
 mod grants;
 mod ingress;
 mod ingress_context;
+mod loss_reports;
 mod messages;
 mod prefetching;
 mod quotas;
@@ -291,7 +293,8 @@ impl Relay {
         let RelaySettings { authority, relays, follows_up, memory, tenant_limits, uplink, .. } = settings;
         let part = memory.max(RELAY_MEMORY_MIN).count() / RELAY_MEMORY_PARTS;
         let (packets, flows) = (Bytes::new(part - part / PACKET_TIMES_PART), Bytes::new(part));
-        let capabilities = Capabilities::DIGESTS.with(Capabilities::SERVICE_CHANGES);
+        let capabilities =
+            Capabilities::DIGESTS.with(Capabilities::SERVICE_CHANGES).with(Capabilities::LOSS_REPORTS);
         let local = LocalIdentity { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
             authority,
@@ -378,6 +381,7 @@ impl Relay {
             self.ingress.deadline().map(|at| (at, Reason::Coding)),
             self.egress.copy_nack_at().map(|at| (at, Reason::Loss)),
             self.egress.review_at().map(|at| (at, Reason::Loss)),
+            self.egress.loss_report_at().map(|at| (at, Reason::Loss)),
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
             self.peers.deadline().map(|at| (at, Reason::Registration)),
             self.flow_table.next_expiry().map(|at| (at, Reason::Registration)),
@@ -493,6 +497,7 @@ impl Relay {
         self.egress.review(now, &mut self.actions);
         self.dispatch_actions(now);
         self.send_copy_nacks(now);
+        self.send_loss_reports(now);
         self.expire_grants(now);
         self.send_advertisements(now);
     }

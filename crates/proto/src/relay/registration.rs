@@ -238,6 +238,8 @@ impl Relay {
             egress: peer,
             group: grant.coding_group.number(),
             shape: (shape.source_packets(), shape.repair_packets()),
+            // A receiver's false losses must not change batches of other tenants.
+            is_adaptive: register.options.adaptive_redundancy && !shares_batches(grant, register),
         });
         self.ingress.check_capacity(group, grant.tenant).inspect_err(|refusal| {
             self.counters.quota_flows += u64::from(*refusal == Refusal::QuotaReached);
@@ -471,11 +473,19 @@ fn registration_key(register: &Register<'_>) -> RegistrationKey {
     RegistrationKey { flow: register.flow_key, sends, far }
 }
 
+/// True if the flow's packets may be coded with those of other tenants.
+const fn shares_batches(grant: &Grant, register: &Register<'_>) -> bool {
+    grant.sharing && register.options.coded_with_other_tenants
+}
+
 /// Returns a flow's identity for the batcher: its slot, coding class, and the agents whose losses
 /// are related.
 fn batching_identity(slot: FlowSlot, grant: &Grant, register: &Register<'_>) -> BatchedFlow {
-    let shares = grant.sharing && register.options.coded_with_other_tenants;
-    let class = if shares { CodingClass::SHARED } else { CodingClass::of_tenant(grant.tenant) };
+    let class = if shares_batches(grant, register) {
+        CodingClass::SHARED
+    } else {
+        CodingClass::of_tenant(grant.tenant)
+    };
     let receiver = match register.flow_key.receiver() {
         Receiver::Agent(agent) => agent.number().wrapping_add(1),
         Receiver::Group(_) => 0,

@@ -141,6 +141,7 @@ impl Attacker {
                 sender_makes_repairs: false,
                 coded_with_other_tenants: false,
                 selective: false,
+                adaptive_redundancy: false,
             },
             rate: KilobitsPerSecond::new(10_000),
             budget: Microseconds::from_duration(Duration::from_millis(250)),

@@ -33,6 +33,7 @@ pub(super) const ATTACK: Attack = Attack {
                 open_from_low: place.is_multiple_of(5).then_some(KNOWN_FROM),
                 noticed_by_timer: false,
                 answers_confirm: false,
+                queue_grows: false,
                 repair_lifetime: Microseconds::from_duration(Duration::from_secs(2)),
                 ranges,
             })

@@ -34,7 +34,7 @@ pub enum RedundancyPolicy {
 /// in its batch protects just that packet. So the first one needs only a positive balance, and the
 /// others a high balance.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RedundancyBudget {
+pub(crate) struct RedundancyBudget {
     full_size: u8,
     full_repairs: u8,
     policy: RedundancyPolicy,
@@ -44,7 +44,7 @@ pub(super) struct RedundancyBudget {
 }
 
 impl RedundancyBudget {
-    pub(super) fn new(full_size: u8, full_repairs: u8, policy: RedundancyPolicy) -> Self {
+    pub(crate) fn new(full_size: u8, full_repairs: u8, policy: RedundancyPolicy) -> Self {
         assert!(
             (1..=BATCH_PACKETS_MAX).contains(&usize::from(full_size)),
             "a batch has 1 to {BATCH_PACKETS_MAX} source packets, not {full_size}"
@@ -58,7 +58,12 @@ impl RedundancyBudget {
         budget
     }
 
-    pub(super) fn set_reserve(&mut self, bytes: Bytes) {
+    /// Sets the number of repair packets of a full batch; none for batches without any.
+    pub(crate) fn set_repairs(&mut self, full_repairs: u8) {
+        self.full_repairs = full_repairs;
+    }
+
+    pub(crate) fn set_reserve(&mut self, bytes: Bytes) {
         let before = self.reserve();
         if let RedundancyPolicy::TokenBucket { reserve, .. } = &mut self.policy {
             *reserve = bytes;
@@ -70,7 +75,7 @@ impl RedundancyBudget {
     }
 
     /// Adds the income from a source packet of `bytes` bytes, up to twice the reserve.
-    pub(super) fn deposit(&mut self, bytes: u16) {
+    pub(crate) fn deposit(&mut self, bytes: u16) {
         if let RedundancyPolicy::TokenBucket { percent, .. } = self.policy {
             let income = i64::from(bytes) * i64::from(self.full_repairs) * i64::from(percent);
             // Income beyond twice the reserve is forfeited.
@@ -91,7 +96,10 @@ impl RedundancyBudget {
 
     /// Returns the number of repair packets of a batch, and charges their bytes. `longest` is the
     /// length of each.
-    pub(super) fn allocate_repairs(&mut self, size: usize, longest: u16) -> u8 {
+    pub(crate) fn allocate_repairs(&mut self, size: usize, longest: u16) -> u8 {
+        if self.full_repairs == 0 {
+            return 0;
+        }
         let wanted_repairs = self.wanted(size);
         if self.policy == RedundancyPolicy::PerBatch {
             return if size > 1 { wanted_repairs } else { 0 };
@@ -220,5 +228,16 @@ mod tests {
             budget.deposit(1_000);
         }
         assert_eq!(budget.balance, 2 * budget.reserve());
+    }
+
+    #[test]
+    fn batches_without_redundancy_cost_nothing_and_earn_nothing() {
+        let mut budget = empty_budget();
+        budget.set_repairs(0);
+        budget.deposit(60_000);
+        assert_eq!((budget.allocate_repairs(8, 1_000), budget.balance), (0, 0));
+        budget.set_repairs(4);
+        (0..8).for_each(|_| budget.deposit(1_000));
+        assert_eq!(budget.allocate_repairs(8, 1_000), 3, "a low balance buys fewer than four");
     }
 }

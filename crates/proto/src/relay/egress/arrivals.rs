@@ -167,6 +167,7 @@ impl Egress {
         if !has_requests {
             return;
         }
+        self.count_in_new_batch(batch, entries, now);
         self.request_early(entries, now, actions);
         for entry in entries {
             if let Some(slot) = entry.flow {

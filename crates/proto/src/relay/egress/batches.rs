@@ -45,11 +45,13 @@ pub(crate) struct Batch {
     pub(crate) repairs: [Option<BatchRepair>; BATCH_REPAIRS_MAX],
     /// Active decode attempt of the batch, if there is one.
     pub(crate) attempt: Option<AttemptId>,
+    /// Packets that their receivers lost, as bits by index.
+    pub(crate) lost: u32,
 }
 
 impl Batch {
     pub(crate) const fn new(entries: EntryRun, repair_count: u8) -> Self {
-        Self { entries, repair_count, repairs: [None; BATCH_REPAIRS_MAX], attempt: None }
+        Self { entries, repair_count, repairs: [None; BATCH_REPAIRS_MAX], attempt: None, lost: 0 }
     }
 
     /// Stores another repair packet of the batch. Returns `false` for a duplicate, or if the batch

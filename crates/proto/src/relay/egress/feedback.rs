@@ -29,6 +29,8 @@ pub(crate) struct NackRequest<'a> {
     /// True if the packets are certainly lost: the receiver has received a later packet, or answers
     /// a confirm.
     pub(crate) certain: bool,
+    /// True if the queueing delay of the receiver's direct path grows.
+    pub(crate) queue_grows: bool,
     /// Repair lifetime: time for which the receiver has a use for repairs.
     pub(crate) repair_lifetime: Duration,
 }
@@ -62,6 +64,9 @@ impl Egress {
             .take(RANGES_MAX)
             .filter_map(|range| self.clamp_to_reach(request.flow, *range))
             .collect();
+        for range in &ranges {
+            self.count_nacked(request.flow, *range, request.queue_grows, now);
+        }
         let recorded: ArrayVec<_, RANGES_MAX> =
             ranges.into_iter().filter_map(|range| self.record_range(request, range, now)).collect();
         for (first, last) in recorded {
@@ -112,6 +117,7 @@ impl Egress {
                 sources,
                 open_from: None,
                 certain: range.certain,
+                queue_grows: false,
                 repair_lifetime: range.deadline.saturating_since(now),
             };
             self.on_nack(&request, now, actions);

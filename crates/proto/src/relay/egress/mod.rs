@@ -27,6 +27,7 @@
 //! | `fetching` | copies fetched from the ingress relay |
 //! | `flow` | state of a flow: sources of its packets, budgets, requests |
 //! | `joint_decode` | joint decoding of several batches and blocks |
+//! | `losses` | losses of coded flows, counted for reports to ingress relays |
 //! | `missing` | missing packets, and the state of their repair |
 //! | `nacked_ranges` | requested ranges that are not repairable yet |
 //! | `outage` | open-ended NACKs, and packets that may be in flight |
@@ -47,6 +48,7 @@ mod feedback;
 mod fetching;
 mod flow;
 mod joint_decode;
+mod losses;
 mod missing;
 mod nacked_ranges;
 mod outage;
@@ -70,6 +72,7 @@ pub(crate) use batches::BatchEntry;
 pub use counters::{EgressCounters, RelayBacklog};
 pub(crate) use feedback::NackRequest;
 pub(crate) use flow::FlowSlot;
+pub(crate) use losses::FlowLossCount;
 pub(crate) use relayed_copies::{CopySource, RelayedCopy};
 
 use batches::{Batch, Batches};
@@ -77,6 +80,7 @@ use burst_end::BurstEndTimers;
 use decode_attempts::{AttemptId, DecodeAttempts};
 use flow::{BatchRef, EgressFlow, EgressFlowState};
 pub(crate) use flow::{RESERVED_BYTES, SLOT_BYTES};
+use losses::UnreportedLosses;
 use outage::InFlightPackets;
 use relayed_copies::CopyGaps;
 use sweep::Sweeps;
@@ -132,6 +136,7 @@ pub(crate) struct Egress {
     /// Packets that an open-ended NACK covers and that may be in flight.
     in_flight: InFlightPackets,
     burst_ends: BurstEndTimers,
+    unreported: UnreportedLosses,
     pub(crate) counters: EgressCounters,
     pub(crate) work: RelayWork,
 }
@@ -161,6 +166,7 @@ impl Egress {
             ingress_round_trips: Vec::new(),
             in_flight: InFlightPackets::default(),
             burst_ends: BurstEndTimers::default(),
+            unreported: UnreportedLosses::default(),
             counters: EgressCounters::default(),
             work: RelayWork::default(),
         }

@@ -180,6 +180,7 @@ impl Egress {
         if let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut()) {
             active.outage = Some(outage);
         }
+        self.count_open_ended(request.flow);
         self.watch_idle(request.flow, now);
         self.pull_open_ended(request, from, now);
         if !evident {

@@ -46,10 +46,16 @@ pub struct IngressCounters {
     pub uncovered_alone: u64,
     /// Source packets of batches that the overhead budget did not suffice for.
     pub uncovered_budget: u64,
+    /// Source packets of batches without repair packets, because their group loses no packets.
+    pub uncovered_lossless: u64,
     /// Source packets that arrived before an egress relay knew their flow.
     pub uncovered_unknown: u64,
     /// Source packets left out of a batch, because their tenant has reached its memory limit.
     pub uncovered_memory: u64,
+    /// Lost packets of coded flows that egress relays reported.
+    pub losses_reported: u64,
+    /// Reports of a flow's losses that were ignored, because they exceed its packets.
+    pub losses_refused: u64,
     /// Cross-stream repair packets made.
     pub cross_stream: u64,
     /// Bytes of the packets that [`Self::cross_stream`] counts.

@@ -100,6 +100,8 @@ pub(crate) struct IngressFlowState {
     pub(crate) relayed_copies: Option<Box<RelayedCopies>>,
     /// Number of first copies of a pulled flow that the relay still forwards without a request.
     first_copies: u8,
+    /// Number of copies of which the egress relay may still report the loss.
+    pub(super) reportable: u16,
     pub(crate) last_used: Time,
 }
 
@@ -146,6 +148,7 @@ impl IngressFlow {
                 block: None,
                 relayed_copies: None,
                 first_copies: PULLED_FIRST_COPIES,
+                reportable: 0,
                 last_used: now,
             })
         });

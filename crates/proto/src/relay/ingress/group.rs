@@ -10,6 +10,7 @@ use byway_wire::messages::Entry;
 use byway_wire::{Alias, SequenceNumber, TenantId};
 
 use super::super::flow_memory::{FlowMemory, Holder};
+use super::adaptive_classes::AdaptiveClasses;
 use crate::limits::{
     CODED_BYTES_MAX, CODING_QUEUES, CROSS_STREAM_OVERHEAD, OVERHEAD_PERCENT, OVERHEAD_RESERVE,
     PACKET_BYTES_MAX, RESERVE_TIME,
@@ -18,6 +19,7 @@ use crate::outbox::Owner;
 use crate::parts::batcher::{
     BatchPacket, Batcher, BatcherSettings, ClosedQueue, CodingClass, FullestFirst, RedundancyPolicy,
 };
+use crate::parts::redundancy::Redundancy;
 
 /// Index of a peer relay: another relay, reached by a session, or this relay itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +45,9 @@ struct OpenBatch {
     holder: Holder,
     encoder: Encoder<AlignedBuffer>,
     covered: ArrayVec<CoveredPacket, SOURCE_PACKETS_MAX>,
+    /// Number of repair packets at the first packet, if it follows the losses. With zero, no
+    /// packet is encoded.
+    adaptive_repairs: Option<u8>,
 }
 
 /// A closed batch. Its redundancy budget determines the number of repair packets.
@@ -55,6 +60,8 @@ pub(crate) struct ClosedBatch<'a> {
     pub(crate) covered: &'a [CoveredPacket],
     encoder: &'a Encoder<AlignedBuffer>,
     repairs: usize,
+    /// True if the batch has no repair packets because its group loses no packets.
+    pub(crate) is_lossless: bool,
 }
 
 impl ClosedBatch<'_> {
@@ -89,6 +96,8 @@ pub(crate) struct GroupKey {
     pub(crate) group: u32,
     /// Shape of a batch: number of source packets if it is full, k, and of repair packets, `r_c`.
     pub(crate) shape: (u8, u8),
+    /// True if the redundancy of its batches follows the losses.
+    pub(crate) is_adaptive: bool,
 }
 
 impl GroupKey {
@@ -128,6 +137,7 @@ pub(crate) struct CodingGroup {
     /// Holder and bytes of the charge for the group's table of flows.
     table: (Holder, u64),
     batcher: Batcher<FullestFirst>,
+    adaptive: AdaptiveClasses,
     open: Vec<OpenBatch>,
     engine: Engine,
     /// Number of the group's registered flows; `rate_sum` is the sum of their rates in bit/s.
@@ -153,6 +163,7 @@ impl CodingGroup {
             tenant,
             table: (Holder::default(), 0),
             batcher,
+            adaptive: AdaptiveClasses::default(),
             open: Vec::new(),
             engine,
             flows: 0,
@@ -163,9 +174,10 @@ impl CodingGroup {
     /// Adds a packet to a batch of the group, which closes within `wait`. Calls `close` for the
     /// batches that close before and after. Returns `false` if the packet's holder has no memory
     /// left for the batch.
+    /// The redundancy follows the losses if the egress relay `reports_losses`.
     pub(crate) fn add(
         &mut self,
-        (packet, wait, holder): (&BatchPacket, Duration, Holder),
+        (packet, wait, holder, reports_losses): (&BatchPacket, Duration, Holder, bool),
         covered: CoveredPacket,
         coded: &[u8],
         (numbers, memory): (&mut BatchNumbers, &mut FlowMemory),
@@ -179,8 +191,14 @@ impl CodingGroup {
         }
         let decision = self.batcher.add(packet, wait, now);
         if let Some(closed_queue) = decision.closed_before {
-            self.close(closed_queue, numbers, &mut close);
+            self.close(closed_queue, numbers, now, &mut close);
         }
+        let adaptive = self.adaptive.get_mut(packet.flow.class).filter(|_| reports_losses);
+        let repairs = adaptive.map(|adaptive| {
+            adaptive.on_packet(packet.bytes, now);
+            adaptive.redundancy.repairs(now)
+        });
+        let fixed_repairs = self.key.shape.1;
         // The tables grow for new flows and for new queues.
         if !is_known || self.open.len() <= decision.queue {
             self.update_table_charge(holder, memory);
@@ -188,18 +206,27 @@ impl CodingGroup {
         let batch = self.batch(decision.queue, holder, memory);
         let is_covered = batch.is_some();
         if let Some(batch) = batch {
-            batch.encoder.add(coded).expect("the length of copies is checked, and a full batch is closed");
+            if batch.covered.is_empty() {
+                batch.adaptive_repairs = repairs;
+                batch.encoder.restart_with(usize::from(repairs.unwrap_or(fixed_repairs).max(1)));
+            }
+            if batch.adaptive_repairs != Some(0) {
+                batch
+                    .encoder
+                    .add(coded)
+                    .expect("the length of copies is checked, and a full batch is closed");
+            }
             batch.covered.push(covered);
         }
         if let Some(closed_queue) = decision.closed_after {
-            self.close(closed_queue, numbers, &mut close);
+            self.close(closed_queue, numbers, now, &mut close);
         }
         is_covered
     }
 
     /// Charges the table of flows to the holder whose flow it last grew for.
     fn update_table_charge(&mut self, holder: Holder, memory: &mut FlowMemory) {
-        let bytes = self.batcher.bytes();
+        let bytes = self.batcher.bytes() + self.adaptive.bytes();
         if bytes != self.table.1 {
             memory.refund(self.table.0, self.table.1);
             memory.charge(holder, bytes);
@@ -218,8 +245,14 @@ impl CodingGroup {
 
     /// Returns the memory of one open batch with its repair packets, in bytes.
     fn batch_bytes(&self) -> u64 {
-        let buffers = usize::from(self.key.shape.1) * (CODED_BYTES_MAX + size_of::<AlignedBuffer>());
+        let buffers = usize::from(self.repairs_max()) * (CODED_BYTES_MAX + size_of::<AlignedBuffer>());
         (size_of::<OpenBatch>() + buffers) as u64
+    }
+
+    /// Returns the largest number of repair packets of a batch.
+    fn repairs_max(&self) -> u8 {
+        let (packets, repairs) = self.key.shape;
+        if self.key.is_adaptive { Redundancy::max_repairs(packets, repairs) } else { repairs }
     }
 
     /// Closes the batches whose deadline has passed, and calls `close` for each.
@@ -230,8 +263,13 @@ impl CodingGroup {
         mut close: impl FnMut(&ClosedBatch<'_>),
     ) {
         while let Some(closed_queue) = self.batcher.expire(now) {
-            self.close(closed_queue, numbers, &mut close);
+            self.close(closed_queue, numbers, now, &mut close);
         }
+    }
+
+    /// Returns the redundancy of the batches of a class; `None` if it is fixed.
+    pub(super) fn redundancy(&mut self, class: CodingClass) -> Option<&mut Redundancy> {
+        self.adaptive.get_mut(class).map(|adaptive| &mut adaptive.redundancy)
     }
 
     /// Returns the earliest deadline of the group's open batches.
@@ -239,16 +277,20 @@ impl CodingGroup {
         self.batcher.deadline()
     }
 
-    /// Counts a registered flow with this rate, and adapts the reserve of redundancy.
-    pub(crate) fn join(&mut self, rate: Rate) {
+    /// Counts a registered flow with this rate and class, and adapts the reserve of redundancy.
+    pub(crate) fn join(&mut self, rate: Rate, class: CodingClass) {
+        if self.key.is_adaptive {
+            self.adaptive.join(class, self.key.shape);
+        }
         self.flows += 1;
         self.rate_sum += u128::from(rate.bits_per_second());
         self.set_reserve();
     }
 
-    /// Removes a registered flow with this rate from the counts, and adapts the reserve of
-    /// redundancy.
-    pub(crate) fn leave(&mut self, rate: Rate) {
+    /// Removes a registered flow with this rate and class from the counts, and adapts the reserve
+    /// of redundancy.
+    pub(crate) fn leave(&mut self, rate: Rate, class: CodingClass) {
+        self.adaptive.leave(class);
         self.flows -= 1;
         self.rate_sum -= u128::from(rate.bits_per_second());
         self.set_reserve();
@@ -266,16 +308,18 @@ impl CodingGroup {
         let (packets, repairs) = (u64::from(self.key.shape.0), u64::from(self.key.shape.1));
         let earned = income.bytes_in(RESERVE_TIME).unwrap_or(Bytes::MAX).count();
         let reserve = earned.saturating_mul(repairs * u64::from(OVERHEAD_PERCENT)) / (packets * 100);
-        self.batcher.set_reserve(Bytes::new(reserve.max(OVERHEAD_RESERVE)));
+        let reserve = Bytes::new(reserve.max(OVERHEAD_RESERVE));
+        self.batcher.set_reserve(reserve);
+        self.adaptive.set_reserve(reserve);
     }
 
     /// Returns the open batch of a queue, and allocates it if the holder has the memory; `None`
     /// without memory.
     fn batch(&mut self, queue: usize, holder: Holder, memory: &mut FlowMemory) -> Option<&mut OpenBatch> {
         while self.open.len() <= queue && memory.try_charge(holder, self.batch_bytes()) {
-            let encoder = encoder(self.engine, self.key.shape.1);
+            let encoder = encoder(self.engine, self.repairs_max());
             self.open.reserve_exact(1);
-            self.open.push(OpenBatch { holder, encoder, covered: ArrayVec::new() });
+            self.open.push(OpenBatch { holder, encoder, covered: ArrayVec::new(), adaptive_repairs: None });
         }
         self.open.get_mut(queue)
     }
@@ -284,6 +328,7 @@ impl CodingGroup {
         &mut self,
         closed_queue: ClosedQueue,
         numbers: &mut BatchNumbers,
+        now: Time,
         mut close: impl FnMut(&ClosedBatch<'_>),
     ) {
         let GroupKey { egress, group, .. } = self.key;
@@ -292,11 +337,25 @@ impl CodingGroup {
         else {
             return;
         };
-        let number = numbers.allocate(egress);
-        let repairs = usize::from(closed_queue.repairs);
         let covered = core::mem::take(&mut batch.covered);
+        let adaptive = self.adaptive.get_mut(covered[0].tenant_class).zip(batch.adaptive_repairs);
+        let (repairs, redundancy) = match adaptive {
+            Some((adaptive, most)) => (adaptive.allocate_repairs(&closed_queue, now).min(most), Some(most)),
+            None => (closed_queue.repairs, None),
+        };
+        let repairs = usize::from(repairs);
+        let number = numbers.allocate(egress);
         let encoder = &mut batch.encoder;
-        close(&ClosedBatch { egress, group, batch: number, covered: &covered, encoder, repairs });
+        let is_lossless = redundancy == Some(0);
+        close(&ClosedBatch {
+            egress,
+            group,
+            batch: number,
+            covered: &covered,
+            encoder,
+            repairs,
+            is_lossless,
+        });
         encoder.restart();
     }
 }

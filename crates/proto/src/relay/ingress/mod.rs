@@ -10,20 +10,24 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `adaptive_classes` | redundancy of a coding group that follows the losses |
 //! | `copies` | sequence numbers of a flow's copies, and NACKs to the sender |
 //! | `counters` | counters of the ingress half |
 //! | `flow` | registration and state of a flow |
 //! | `grant_policers` | rate limit of the flows of one grant together |
 //! | `group` | coding groups and their batches |
+//! | `loss_reports` | losses that egress relays report |
 //! | `path_outage` | flows with an outage of their direct path |
 //! | `relayed_copies` | copies forwarded to egress relays, and their retransmission |
 //! | `sink` | copies that arrive and leave, and the outputs of the ingress half |
 
+mod adaptive_classes;
 mod copies;
 mod counters;
 mod flow;
 mod grant_policers;
 mod group;
+mod loss_reports;
 mod path_outage;
 mod relayed_copies;
 mod sink;
@@ -112,7 +116,7 @@ impl Ingress {
         let registration = register(slot);
         if let Some(key) = registration.group {
             let group = self.group_index(key, registration.tenant);
-            self.groups[group].join(registration.rate);
+            self.groups[group].join(registration.rate, registration.batching.class);
         }
         let policer = self.policers.join(&registration.policer, now);
         self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, policer, now));
@@ -166,7 +170,7 @@ impl Ingress {
             if let Some(group) =
                 self.groups.iter_mut().find(|group| Some(group.key) == flow.registration.group)
             {
-                group.leave(flow.registration.rate);
+                group.leave(flow.registration.rate, flow.registration.batching.class);
                 for group in self.groups.iter_mut().filter(|group| group.is_empty()) {
                     group.release(&mut self.memory);
                 }
@@ -305,6 +309,7 @@ impl Ingress {
                 let is_relayed =
                     has_receiver && self.outages.relays_packet(flow.registration.group, slot, now);
                 self.relay_or_buffer_copy(slot, sequence, (copy, is_relayed, has_receiver), sink, now);
+                self.count_reportable(slot);
                 self.add_to_block(slot, sequence, coded, sink, now);
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }
@@ -414,6 +419,9 @@ impl Ingress {
         sink: &mut impl Sink,
         now: Time,
     ) {
+        if self.skips_block(slot, sink, now) {
+            return;
+        }
         let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
         let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
             return;
@@ -495,12 +503,19 @@ impl Ingress {
         let (holder, tenant) = (flow.registration.holder, flow.registration.tenant);
         let wait = batch_wait(flow.registration.latency_budget);
         let group = self.group_index(key, tenant);
+        let reports_losses = key.is_adaptive && sink.reports_losses(next_hop.peer);
         let Self { counters, batch_numbers: numbers, memory, groups, .. } = self;
         let packet = BatchPacket { flow: flow_identity, bytes };
-        let is_covered =
-            groups[group].add((&packet, wait, holder), covered, coded, (numbers, memory), now, |batch| {
+        let is_covered = groups[group].add(
+            (&packet, wait, holder, reports_losses),
+            covered,
+            coded,
+            (numbers, memory),
+            now,
+            |batch| {
                 close_batch(batch, counters, sink);
-            });
+            },
+        );
         self.counters.uncovered_memory += u64::from(!is_covered);
     }
 
@@ -572,6 +587,7 @@ impl Ingress {
 fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &mut impl Sink) {
     let packets = batch.covered.len() as u64;
     match (batch.repair_count(), packets) {
+        (0, packets) if batch.is_lossless => counters.uncovered_lossless += packets,
         (0, 1) => counters.uncovered_alone += 1,
         (0, _) => counters.uncovered_budget += packets,
         (repairs, _) => {

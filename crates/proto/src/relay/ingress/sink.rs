@@ -40,6 +40,8 @@ pub(crate) trait Sink {
         sequence: SequenceNumber,
         coded: &[u8],
     ) -> Option<[u8; 4]>;
+    /// True if the egress relay reports losses, so that the redundancy can follow them.
+    fn reports_losses(&self, peer: RelayPeerId) -> bool;
     /// Sends a closed batch's repair packets to its egress relay.
     fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>);
     /// Sends a repair packet of a flow's in-stream block to an egress relay.

@@ -118,6 +118,7 @@ fn the_ingress_relay_learns_of_an_outage_and_of_its_end() {
         open_from_low: Some(5),
         noticed_by_timer: true,
         answers_confirm: false,
+        queue_grows: false,
         repair_lifetime: Microseconds::from_duration(ms(200)),
         ranges: byway_wire::Ranges::EMPTY,
     };
@@ -157,6 +158,7 @@ fn a_nack_of_everything_costs_the_relay_little() {
         open_from_low: None,
         noticed_by_timer: false,
         answers_confirm: false,
+        queue_grows: false,
         repair_lifetime: Microseconds::from_duration(ms(200)),
         ranges: ranges.ranges(),
     };
@@ -179,6 +181,7 @@ fn a_question_is_worked_on_for_two_seconds_whatever_it_says() {
         open_from_low: None,
         noticed_by_timer: false,
         answers_confirm: false,
+        queue_grows: false,
         repair_lifetime: Microseconds::from_duration(ms(3_600_000)),
         ranges: ranges.ranges(),
     };

@@ -118,6 +118,7 @@ pub(super) fn nack(alias: Alias, ranges: Ranges<'_>) -> Message<'_> {
         open_from_low: None,
         noticed_by_timer,
         answers_confirm,
+        queue_grows: false,
         repair_lifetime,
         ranges,
     })

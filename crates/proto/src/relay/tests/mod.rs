@@ -462,6 +462,7 @@ impl RelayHarness {
             open_from_low: None,
             noticed_by_timer: false,
             answers_confirm: false,
+            queue_grows: false,
             repair_lifetime: Microseconds::from_duration(ms(200)),
             ranges: ranges.ranges(),
         };
@@ -559,6 +560,7 @@ fn register(key: FlowKey, role: FlowRole, service: Service, consent: Consent) ->
             sender_makes_repairs: false,
             coded_with_other_tenants: true,
             selective: false,
+            adaptive_redundancy: false,
         },
         rate: KilobitsPerSecond::new(2_000),
         budget: Microseconds::from_duration(ms(250)),

@@ -6,6 +6,7 @@ mod cooperation;
 mod fetching;
 mod joint_decode;
 mod limits;
+mod losses;
 mod outage;
 mod relayed_copies;
 mod slots;
@@ -45,6 +46,8 @@ struct EgressHarness {
     egress: Egress,
     now: Time,
     repair_lifetime: Duration,
+    /// True if NACKs report that the queue of the direct path grows.
+    queue_grows: bool,
     actions: Vec<Action>,
 }
 
@@ -86,6 +89,7 @@ impl EgressHarness {
             egress: Egress::new(Engine::fastest(), true, LOG, FLOWS),
             now: Time::START,
             repair_lifetime: ms(200),
+            queue_grows: false,
             actions: Vec::new(),
         }
     }
@@ -204,7 +208,9 @@ impl EgressHarness {
         let ranges: Vec<_> = ranges.iter().map(|(first, last)| (number(*first), number(*last))).collect();
         let open_from = open_from.map(number);
         let (repair_lifetime, sources) = (self.repair_lifetime, &[relayed_copies::COPY_SOURCE][..]);
-        let request = NackRequest { flow, ranges: &ranges, sources, open_from, certain, repair_lifetime };
+        let queue_grows = self.queue_grows;
+        let request =
+            NackRequest { flow, ranges: &ranges, sources, open_from, certain, queue_grows, repair_lifetime };
         self.egress.on_nack(&request, self.now, &mut self.actions);
     }
 

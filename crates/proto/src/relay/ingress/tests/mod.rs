@@ -4,6 +4,7 @@ mod batches;
 mod blocks;
 mod copies;
 mod path_outage;
+mod redundancy;
 mod relayed_copies;
 
 use alloc::collections::BTreeMap;
@@ -59,6 +60,8 @@ struct InStreamPacket {
 #[derive(Default)]
 struct RecordingSink {
     has_digests: bool,
+    /// True if the egress relay reports no losses.
+    is_silent: bool,
     batches: Vec<Batch>,
     in_stream: Vec<InStreamPacket>,
     relayed: Vec<(u16, u64, Vec<u8>)>,
@@ -80,6 +83,10 @@ impl Sink for RecordingSink {
     ) -> Option<[u8; 4]> {
         let [low, high] = alias.number().to_be_bytes();
         self.has_digests.then_some([low, high, 0, sequence.low().to_be_bytes()[3]])
+    }
+
+    fn reports_losses(&self, _: RelayPeerId) -> bool {
+        !self.is_silent
     }
 
     fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) {
@@ -153,6 +160,7 @@ struct FlowConfig {
     group: u32,
     tenant: u32,
     shares: bool,
+    is_adaptive: bool,
     /// Rate of a grant that all such flows share.
     policer_rate: Option<Rate>,
     peer: u16,
@@ -169,6 +177,7 @@ fn coded() -> FlowConfig {
         group: 0,
         tenant: 0,
         shares: true,
+        is_adaptive: false,
         policer_rate: None,
         peer: 0,
         copy_mode: CopyMode::Usual,
@@ -292,6 +301,7 @@ fn registration(slot: FlowSlot, kind: FlowConfig) -> Registration {
             egress: RelayPeerId(kind.peer),
             group: kind.group,
             shape: (shape.source_packets(), shape.repair_packets()),
+            is_adaptive: kind.is_adaptive,
         }),
         batching: BatchedFlow { slot: slot.0, class, receiver: 0, sender: 0 },
         tenant_class: tenant,

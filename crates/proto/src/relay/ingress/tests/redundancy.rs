@@ -1,0 +1,159 @@
+//! Redundancy of batches and blocks that follows reported losses.
+
+use byway_wire::messages::FlowLosses;
+
+use super::*;
+
+/// Flow of tenant 1 with adaptive redundancy.
+fn adaptive() -> FlowConfig {
+    FlowConfig { tenant: 1, shares: false, is_adaptive: true, ..batched(8, 2) }
+}
+
+/// Flows that send a packet each 20 ms, and their reports.
+struct Senders {
+    harness: IngressHarness,
+    flows: Vec<FlowSlot>,
+    sequence: u64,
+}
+
+impl Senders {
+    fn new(configs: &[FlowConfig]) -> Self {
+        let mut harness = IngressHarness::new();
+        let flows = configs.iter().map(|config| harness.flow(*config)).collect();
+        Self { harness, flows, sequence: 0 }
+    }
+
+    /// Sends packets for a time. Returns the mean number of repair packets of the batches that
+    /// cover the flow's packets, in hundredths.
+    fn send_for(&mut self, millis: u64, flow: usize) -> usize {
+        self.harness.batches();
+        for _ in 0..millis / 20 {
+            for flow in &self.flows {
+                self.harness.copy(*flow, self.sequence);
+            }
+            self.sequence += 1;
+            self.harness.advance(20);
+        }
+        let alias = alias(self.flows[flow]).number();
+        let batches = self.harness.batches();
+        let own = batches.iter().filter(|batch| batch.covered.iter().any(|(covered, _)| *covered == alias));
+        let repairs: usize = own.map(|batch| batch.repairs.len()).sum();
+        repairs * 100 / usize::try_from(millis / 20).expect("few packets")
+    }
+
+    fn report(&mut self, flow: usize, losses: [i16; 4], is_open_ended: bool, queue_grows: bool) {
+        let slot = self.flows[flow];
+        let losses = FlowLosses { alias: alias(slot), is_open_ended, queue_grows, losses };
+        self.harness.ingress.on_losses(slot, &losses, self.harness.now);
+    }
+}
+
+#[test]
+fn without_losses_batches_have_no_repair_packets_after_five_seconds() {
+    let mut senders = Senders::new(&[adaptive(); 8]);
+    assert_eq!(senders.send_for(4_980, 0), 200);
+    senders.send_for(100, 0);
+    assert_eq!(senders.send_for(20_000, 0), 0);
+    let counters = senders.harness.ingress.counters;
+    assert_eq!((counters.uncovered_budget, counters.uncovered_lossless >= 8_000), (0, true));
+}
+
+#[test]
+fn losses_raise_the_redundancy_within_one_report_and_it_ends_within_half_a_minute() {
+    let mut senders = Senders::new(&[adaptive(); 8]);
+    senders.send_for(10_000, 0);
+    senders.report(0, [40, 0, 0, 0], false, false);
+    assert_eq!(senders.send_for(200, 0), 100);
+    senders.report(1, [0, 40, 0, 0], false, false);
+    assert_eq!(senders.send_for(200, 0), 200);
+    senders.report(1, [0, 0, 0, 80], false, false);
+    assert_eq!(senders.send_for(200, 7), 400);
+    senders.send_for(29_500, 0);
+    assert_eq!(senders.send_for(200, 0), 0);
+}
+
+#[test]
+fn an_open_ended_nack_raises_the_redundancy_at_once() {
+    let mut senders = Senders::new(&[adaptive(); 8]);
+    senders.send_for(10_000, 0);
+    senders.report(3, [0; 4], true, false);
+    assert_eq!(senders.send_for(200, 0), 200);
+    senders.send_for(1_000, 0);
+    assert_eq!(senders.send_for(200, 0), 0);
+}
+
+#[test]
+fn losses_while_a_queue_grows_lower_the_redundancy() {
+    let mut senders = Senders::new(&[adaptive(); 8]);
+    senders.send_for(10_000, 0);
+    senders.report(0, [0, 20, 20, 0], false, false);
+    assert_eq!(senders.send_for(200, 0), 300);
+    let mut repairs = Vec::new();
+    for _ in 0..4 {
+        senders.report(0, [0, 0, 0, 20], false, true);
+        repairs.push(senders.send_for(200, 0));
+        senders.send_for(800, 0);
+    }
+    assert_eq!(repairs, [200, 100, 0, 0]);
+}
+
+#[test]
+fn reports_of_one_tenant_change_no_batch_of_another() {
+    let other = FlowConfig { tenant: 2, ..adaptive() };
+    let mut senders =
+        Senders::new(&[adaptive(), adaptive(), adaptive(), adaptive(), other, other, other, other]);
+    senders.send_for(10_000, 0);
+    for _ in 0..40 {
+        senders.report(0, [0, 0, 0, 10], true, false);
+        assert_eq!(senders.send_for(200, 4), 0);
+    }
+    senders.report(0, [0, 0, 0, 10], true, false);
+    assert_eq!(senders.send_for(200, 0), 200, "half of the four packets in a batch");
+}
+
+#[test]
+fn more_losses_than_packets_are_refused() {
+    let mut senders = Senders::new(&[adaptive(); 8]);
+    senders.send_for(10_000, 0);
+    for _ in 0..3 {
+        senders.report(0, [501, 0, 0, 0], false, false);
+    }
+    assert_eq!(senders.send_for(200, 0), 0);
+    let counters = senders.harness.ingress.counters;
+    assert_eq!((counters.losses_refused, counters.losses_reported), (3, 0));
+    senders.report(0, [510, 0, 0, 0], false, false);
+    assert_eq!(senders.send_for(200, 0), 100);
+}
+
+#[test]
+fn without_reports_of_the_egress_relay_the_redundancy_is_fixed() {
+    let mut senders = Senders::new(&[adaptive(); 8]);
+    senders.harness.sink.is_silent = true;
+    senders.send_for(10_000, 0);
+    assert_eq!(senders.send_for(10_000, 0), 200);
+}
+
+#[test]
+fn a_lone_flow_has_block_repair_packets_while_it_loses_packets() {
+    let config = FlowConfig { rates: CodingRates::default(), ..adaptive() };
+    let mut senders = Senders::new(&[config]);
+    senders.send_for(10_000, 0);
+    senders.harness.drain_in_stream();
+    senders.send_for(2_000, 0);
+    assert_eq!(senders.harness.drain_in_stream().len(), 0);
+    senders.report(0, [10, 0, 0, 0], false, false);
+    senders.send_for(2_000, 0);
+    let blocks = senders.harness.drain_in_stream().len();
+    assert!((19..=20).contains(&blocks), "one for five packets: {blocks}");
+}
+
+#[test]
+fn flows_in_batches_have_no_block_repair_packets() {
+    let config = FlowConfig { rates: CodingRates::default(), ..adaptive() };
+    let mut senders = Senders::new(&[config; 8]);
+    senders.send_for(10_000, 0);
+    senders.harness.drain_in_stream();
+    senders.report(0, [0, 40, 0, 0], false, false);
+    assert_eq!(senders.send_for(1_000, 0), 200);
+    assert_eq!(senders.harness.drain_in_stream(), []);
+}
