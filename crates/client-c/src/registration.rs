@@ -1,6 +1,6 @@
 //! Registrations of flows in the C interface.
 
-use byway_client::{Duplication, Service, ServiceSelector, Traffic};
+use byway_client::{Duplication, RedundancyMode, Service, ServiceSelector, Traffic};
 use byway_units::{Duration, Rate};
 
 use crate::error::{Error, ErrorDetail};
@@ -42,6 +42,11 @@ pub const BYWAY_COPIES_BY_RELAY: i32 = 3;
 /// Sender FEC: the relay gets repair packets instead of copies.
 pub const BYWAY_COPIES_SENDER_FEC: i32 = 4;
 
+/// As many repair packets as the losses of the latest half minute require, and none without losses.
+pub const BYWAY_REDUNDANCY_ADAPTIVE: i32 = 0;
+/// The same number of repair packets for each batch and block.
+pub const BYWAY_REDUNDANCY_FIXED: i32 = 1;
+
 /// An application's request for a pair of flows. All fields zero are the defaults of
 /// byway_client_register.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +65,8 @@ pub struct Registration {
     pub copies: i32,
     /// 1 if copies begin only after the first losses, otherwise 0.
     pub standby: i32,
+    /// Rule for the number of repair packets, if the service is coding: BYWAY_REDUNDANCY_...
+    pub redundancy: i32,
 }
 
 impl Registration {
@@ -67,7 +74,7 @@ impl Registration {
         let usual = byway_client::Registration::default();
         let out_of_range =
             |what: &str| ErrorDetail::about(Error::OutOfRange, format!("{what} is out of range"));
-        let Self { latency_budget_us, rate_bps, service, traffic, copies, standby } = self;
+        let Self { latency_budget_us, rate_bps, service, traffic, copies, standby, redundancy } = self;
         let service = match service {
             BYWAY_SERVICE_AUTOMATIC => ServiceSelector::Automatic,
             BYWAY_SERVICE_INTERNET => ServiceSelector::Service(Service::Internet),
@@ -85,6 +92,11 @@ impl Registration {
             latency_budget: if latency_budget_us > 0 { budget } else { usual.latency_budget },
             choice: service,
             rates: usual.rates,
+            redundancy: match redundancy {
+                BYWAY_REDUNDANCY_ADAPTIVE => RedundancyMode::Adaptive,
+                BYWAY_REDUNDANCY_FIXED => RedundancyMode::Fixed,
+                _ => return Err(out_of_range("the redundancy")),
+            },
             rate: if rate_bps > 0 { Rate::from_bits_per_second(rate_bps) } else { usual.rate },
             traffic: match traffic {
                 BYWAY_TRAFFIC_DATAGRAMS => Traffic::Datagrams,

@@ -105,7 +105,7 @@ mod socket;
 
 pub use byway_plan::{Reason, Selection};
 pub use byway_proto::agent::{
-    Delivery, Duplication, OfferRefusal, ReceiveStatistics, ReportedTotals, Traffic,
+    Delivery, Duplication, OfferRefusal, ReceiveStatistics, RedundancyMode, ReportedTotals, Traffic,
 };
 pub use byway_proto::conventions::Segments;
 pub use byway_proto::{CodingRates, LocalAddress, Priority, Transmit};

@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 use byway_proto::CodingRates;
-use byway_proto::agent::{Duplication, Terms, Traffic, initial_service};
+use byway_proto::agent::{Duplication, RedundancyMode, Terms, Traffic, initial_service};
 use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
 use thiserror::Error;
@@ -30,6 +30,8 @@ pub struct Registration {
     pub choice: ServiceSelector,
     /// Code rates of the flow that this end sends, if its service is coding.
     pub rates: CodingRates,
+    /// Rule for the number of repair packets of that flow, if its service is coding.
+    pub redundancy: RedundancyMode,
     /// Upper bound of each flow's rate, at least 1 kbit/s.
     pub rate: Rate,
     /// Kind of traffic, which determines the copies and the order of deliveries.
@@ -48,6 +50,7 @@ impl Default for Registration {
             latency_budget: Duration::from_millis(250),
             choice: ServiceSelector::Automatic,
             rates: CodingRates { in_stream: BlockShape::new(16, 1), batch: BlockShape::new(8, 2) },
+            redundancy: RedundancyMode::Adaptive,
             rate: Rate::from_megabits_per_second(4),
             traffic: Traffic::Datagrams,
             duplication: Duplication::Usual,
@@ -60,7 +63,7 @@ impl Registration {
     /// Returns the terms of the flow that this end sends. Without relays between the two ends, the
     /// service is the Internet alone, unless the application names another one.
     pub(crate) fn terms(&self, has_relays: bool) -> Result<Terms, RegisterError> {
-        let Self { latency_budget, choice, rates, rate, traffic, duplication, standby } = *self;
+        let Self { latency_budget, choice, rates, redundancy, rate, traffic, duplication, standby } = *self;
         let (service, automatic_service) = match choice {
             ServiceSelector::Service(service) => (service, false),
             ServiceSelector::Automatic if has_relays => {
@@ -80,6 +83,7 @@ impl Registration {
         Ok(Terms {
             service,
             rates,
+            redundancy,
             rate,
             latency_budget,
             duplication,

@@ -23,12 +23,14 @@
 //! | `ports` | transport protocols and port ranges |
 //! | `problem` | problems with their locations in a file |
 //! | `quantities` | rates, times, bytes, shares, ratios and shapes of repair packets |
+//! | `redundancy` | rule for the number of repair packets |
 //! | `reference` | reference pages from the settings types |
 //! | `sampled` | values drawn at random from a range or a list |
 
 mod ports;
 mod problem;
 mod quantities;
+mod redundancy;
 pub mod reference;
 mod sampled;
 
@@ -37,4 +39,5 @@ pub use problem::{KeyPath, Problem, Source};
 pub use quantities::{
     BytesSetting, DurationSetting, QuantityError, RateSetting, RatioSetting, ShapeSetting, ShareSetting,
 };
+pub use redundancy::RedundancySetting;
 pub use sampled::{Quantity, Sampled};

@@ -5,9 +5,11 @@ mod links;
 use std::collections::BTreeMap;
 
 use byway_code::Engine;
+use byway_config_types::RedundancySetting;
 use byway_proto::CodingRates;
 use byway_proto::agent::{
-    Agent, Duplication, FlowSettings, ReceiveFlowId, SendFlowId, Traffic as TrafficKind, flow_between,
+    Agent, Duplication, FlowSettings, ReceiveFlowId, RedundancyMode, SendFlowId, Traffic as TrafficKind,
+    flow_between,
 };
 use byway_proto::relay::{Authority, Relay, RelaySettings};
 use byway_sim::overlay::topology::{self, AgentNode, RelayNode};
@@ -307,6 +309,10 @@ impl<'a> Plan<'a> {
             service: flow.service.initial(traffic, duplication, flow.is_on_standby),
             automatic_service: flow.service.is_automatic(),
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
+            redundancy: match flow.redundancy {
+                RedundancySetting::Adaptive => RedundancyMode::Adaptive,
+                RedundancySetting::Fixed => RedundancyMode::Fixed,
+            },
             rate: flow.load.rate(),
             duplication,
             traffic,

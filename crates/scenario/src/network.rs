@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use byway_config_types::RedundancySetting;
 use byway_sim::{Link, Seed, Span};
 use byway_units::{Duration, Rate, Time};
 use byway_wire::BlockShape;
@@ -95,6 +96,8 @@ pub struct NetworkFlow {
     /// Shape of batches, whose repair packets combine packets of several flows; `None` without
     /// them.
     pub batch: Option<BlockShape>,
+    /// Rule for the number of repair packets of a batch or block.
+    pub redundancy: RedundancySetting,
     /// True if the agent sends copies only after the first losses.
     pub is_on_standby: bool,
     /// Rate at which the flow is registered at its relays.
@@ -240,6 +243,7 @@ impl Scenario {
             service: flow.service,
             in_stream: flow.in_stream,
             batch: flow.batch,
+            redundancy: flow.redundancy,
             is_on_standby: flow.is_on_standby,
             rate: flow.load.rate(),
             terms: setup.terms,

@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use byway_config_types::{
-    BytesSetting, DurationSetting, PortsSetting, RateSetting, Sampled, ShapeSetting, ShareSetting,
+    BytesSetting, DurationSetting, PortsSetting, RateSetting, RedundancySetting, Sampled, ShapeSetting,
+    ShareSetting,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -254,6 +255,8 @@ pub(crate) struct FlowSetting {
     /// The shape of batches, whose repair packets combine packets of several flows. Default:
     /// `"8+2"`.
     pub(crate) batch: Option<ShapeSetting>,
+    /// The rule for the number of repair packets, for the coding service. Default: `"adaptive"`.
+    pub(crate) redundancy: Option<RedundancySetting>,
     /// True for standby: the agent copies only the flow's first packets until the first losses.
     /// Default: `false`.
     pub(crate) standby: Option<bool>,

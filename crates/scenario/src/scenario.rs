@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use byway_config_types::PortsSetting;
-use byway_config_types::{DurationSetting, RateSetting, Sampled, ShareSetting};
+use byway_config_types::{DurationSetting, RateSetting, RedundancySetting, Sampled, ShareSetting};
 use byway_sim::{CapacityTrace, DelayTrace, GilbertElliott, LossTrace, tcp};
 use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
 use byway_wire::BlockShape;
@@ -230,6 +230,7 @@ pub(crate) struct FlowPlan {
     pub(crate) budget: Duration,
     pub(crate) in_stream: Option<BlockShape>,
     pub(crate) batch: Option<BlockShape>,
+    pub(crate) redundancy: RedundancySetting,
     pub(crate) is_on_standby: bool,
     /// Consent of the flow's receiver to return packets for others' repairs; `None`: the default.
     pub(crate) consent: Option<Consent>,

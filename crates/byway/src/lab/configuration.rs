@@ -117,6 +117,8 @@ struct FlowKeys {
     in_stream: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     batch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redundancy: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -276,6 +278,7 @@ impl Configuration<'_> {
             standby: flow.is_on_standby,
             in_stream: coded(flow.in_stream),
             batch: coded(flow.batch),
+            redundancy: (service == FlowService::Named(Service::Coding)).then_some(flow.redundancy.name()),
         }
     }
 

@@ -3,9 +3,9 @@
 use std::mem::discriminant;
 use std::net::{IpAddr, SocketAddr};
 
-use byway_config_types::{KeyPath, Problem, Source};
+use byway_config_types::{KeyPath, Problem, RedundancySetting, Source};
 use byway_proto::CodingRates;
-use byway_proto::agent::{Duplication, Terms, Traffic, initial_service};
+use byway_proto::agent::{Duplication, RedundancyMode, Terms, Traffic, initial_service};
 use byway_proto::copy_selection::Mark;
 use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
@@ -182,6 +182,10 @@ pub(super) fn flow_spec(
         terms: Terms {
             service,
             rates,
+            redundancy: match typed.redundancy {
+                RedundancySetting::Adaptive => RedundancyMode::Adaptive,
+                RedundancySetting::Fixed => RedundancyMode::Fixed,
+            },
             rate,
             latency_budget,
             duplication,

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use byway_config_types::{BytesSetting, DurationSetting, PortsSetting, RateSetting, ShapeSetting};
+use byway_config_types::{
+    BytesSetting, DurationSetting, PortsSetting, RateSetting, RedundancySetting, ShapeSetting,
+};
 use byway_scenario::UplinkSetting;
 
 use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresses};
@@ -227,6 +229,12 @@ macro_rules! flows_table {
             /// Repair packets across flows, for the coding service: source packets + repair packets
             /// of a full batch. Default: `8+2`.
             batch: Option<ShapeSetting>,
+            /// Rule for the number of repair packets, for the coding service. `adaptive`: as many
+            /// as the losses of the latest half minute require, and none without losses. `fixed`:
+            /// those of `in_stream` and `batch`. Default: `adaptive`, which is `fixed` with relays
+            /// of earlier versions.
+            #[serde(default)]
+            redundancy: RedundancySetting,
             /// Kind of the packets: `datagrams`, `congestion-controlled` for TCP and QUIC, or
             /// `mixture` for tunnels, which hide their content. A mixture is copied whole, and
             /// repaired unless packets queue on the direct path. A forward of congestion-controlled
@@ -258,7 +266,7 @@ macro_rules! flows_table {
         impl $table {
             /// Returns the flow settings of the table.
             pub(crate) fn raw_flow(&self) -> RawFlow<'_> {
-                let Self { service, rate, latency_budget, in_stream, batch, traffic, copies, marks, standby, .. } = self;
+                let Self { service, rate, latency_budget, in_stream, batch, redundancy, traffic, copies, marks, standby, .. } = self;
                 RawFlow {
                     peer: &self.peer,
                     to: &self.to,
@@ -267,6 +275,7 @@ macro_rules! flows_table {
                     latency_budget: *latency_budget,
                     in_stream: *in_stream,
                     batch: *batch,
+                    redundancy: *redundancy,
                     traffic: *traffic,
                     copies: *copies,
                     marks: marks.as_deref(),
@@ -287,6 +296,7 @@ pub(crate) struct RawFlow<'a> {
     pub(crate) latency_budget: Option<DurationSetting>,
     pub(crate) in_stream: Option<ShapeSetting>,
     pub(crate) batch: Option<ShapeSetting>,
+    pub(crate) redundancy: RedundancySetting,
     pub(crate) traffic: Option<TrafficSetting>,
     pub(crate) copies: CopiesSetting,
     pub(crate) marks: Option<&'a [MarkSetting]>,

@@ -200,6 +200,7 @@ impl Reader<'_> {
             budget: flow.budget.map_or(BUDGET, |budget| budget.0),
             in_stream: shape(flow.in_stream, BlockShape::new(5, 1)),
             batch: shape(flow.batch, BlockShape::new(8, 2)),
+            redundancy: flow.redundancy.unwrap_or_default(),
             is_on_standby: flow.standby.unwrap_or(false),
             consent: flow.consent.map(|share| consent(share.0)),
             tunnel: self.tunnel(here, flow)?,
