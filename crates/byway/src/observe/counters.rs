@@ -45,6 +45,7 @@ const INGRESS_DROPS: DropNames = &[
     "uncovered_budget",
     "uncovered_unknown",
     "uncovered_memory",
+    "losses_refused",
     "sender_fec_refused",
     "in_stream_left_out",
 ];

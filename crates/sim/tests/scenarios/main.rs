@@ -17,6 +17,7 @@ mod ordering;
 mod overhead;
 mod path_mtu;
 mod recovery;
+mod redundancy;
 mod relays;
 mod secrecy;
 mod selection;

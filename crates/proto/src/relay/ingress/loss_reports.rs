@@ -30,14 +30,15 @@ impl Ingress {
         let Some(redundancy) = self.redundancy_of(slot) else {
             return;
         };
+        // Growth counts first, because the losses beside it must not raise the redundancy.
+        if losses.queue_grows {
+            redundancy.on_queue_growth(now);
+        }
         if counted.is_some() {
             redundancy.on_losses(losses.losses, now);
         }
         if losses.is_open_ended {
             redundancy.on_open_ended_nack(now);
-        }
-        if losses.queue_grows {
-            redundancy.on_queue_growth(now);
         }
     }
 

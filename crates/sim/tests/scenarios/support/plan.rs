@@ -2,7 +2,7 @@
 
 use byway_code::Engine;
 use byway_proto::CodingRates;
-use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, RelayPath, flow_between};
+use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, RedundancyMode, RelayPath, flow_between};
 use byway_proto::conventions::relay_paths;
 use byway_proto::relay::{Authority, Relay, RelaySettings};
 use byway_sim::overlay::SendSchedule;
@@ -160,6 +160,7 @@ impl Plan {
             settings: FlowSettings {
                 service,
                 rates: CodingRates { in_stream: BlockShape::new(5, 1), batch: BlockShape::new(8, 2) },
+                redundancy: RedundancyMode::Fixed,
                 rate: Rate::from_kilobits_per_second(800),
                 latency_budget: ms(300),
                 ..FlowSettings::default()

@@ -90,10 +90,12 @@ fn losses_while_a_queue_grows_lower_the_redundancy() {
     assert_eq!(senders.send_for(200, 0), 300);
     let mut repairs = Vec::new();
     for _ in 0..4 {
-        senders.report(0, [0, 0, 0, 20], false, true);
-        repairs.push(senders.send_for(200, 0));
-        senders.send_for(800, 0);
+        for _ in 0..5 {
+            senders.report(0, [0, 0, 0, 4], false, true);
+            repairs.push(senders.send_for(200, 0));
+        }
     }
+    let repairs: Vec<_> = repairs.into_iter().step_by(5).collect();
     assert_eq!(repairs, [200, 100, 0, 0]);
 }
 
@@ -149,8 +151,8 @@ fn a_lone_flow_has_block_repair_packets_while_it_loses_packets() {
 
 #[test]
 fn flows_in_batches_have_no_block_repair_packets() {
-    let config = FlowConfig { rates: CodingRates::default(), ..adaptive() };
-    let mut senders = Senders::new(&[config; 8]);
+    let rates = CodingRates { batch: BlockShape::new(8, 2), ..CodingRates::default() };
+    let mut senders = Senders::new(&[FlowConfig { rates, ..adaptive() }; 8]);
     senders.send_for(10_000, 0);
     senders.harness.drain_in_stream();
     senders.report(0, [0, 40, 0, 0], false, false);
