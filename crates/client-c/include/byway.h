@@ -104,6 +104,16 @@
 #define BYWAY_COPIES_SENDER_FEC 4
 
 /*
+ As many repair packets as the losses of the latest half minute require, and none without losses.
+ */
+#define BYWAY_REDUNDANCY_ADAPTIVE 0
+
+/*
+ The same number of repair packets for each batch and block.
+ */
+#define BYWAY_REDUNDANCY_FIXED 1
+
+/*
  There are no more outputs.
  */
 #define BYWAY_OUTPUT_NONE 0
@@ -345,6 +355,10 @@ typedef struct {
    1 if copies begin only after the first losses, otherwise 0.
    */
   int32_t standby;
+  /*
+   Rule for the number of repair packets, if the service is coding: BYWAY_REDUNDANCY_...
+   */
+  int32_t redundancy;
 } byway_registration;
 
 /*

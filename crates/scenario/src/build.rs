@@ -305,11 +305,11 @@ impl<'a> Plan<'a> {
         let usual = FlowSettings::default();
         let (traffic, duplication) = (traffic_kind(flow), duplication(flow));
         let settings = FlowSettings {
-            consent: flow.consent.unwrap_or(usual.consent),
+            consent: flow.coding.consent.unwrap_or(usual.consent),
             service: flow.service.initial(traffic, duplication, flow.is_on_standby),
             automatic_service: flow.service.is_automatic(),
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
-            redundancy: match flow.redundancy {
+            redundancy: match flow.coding.redundancy {
                 RedundancySetting::Adaptive => RedundancyMode::Adaptive,
                 RedundancySetting::Fixed => RedundancyMode::Fixed,
             },

@@ -243,7 +243,7 @@ impl Scenario {
             service: flow.service,
             in_stream: flow.in_stream,
             batch: flow.batch,
-            redundancy: flow.redundancy,
+            redundancy: flow.coding.redundancy,
             is_on_standby: flow.is_on_standby,
             rate: flow.load.rate(),
             terms: setup.terms,

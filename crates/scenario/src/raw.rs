@@ -255,16 +255,11 @@ pub(crate) struct FlowSetting {
     /// The shape of batches, whose repair packets combine packets of several flows. Default:
     /// `"8+2"`.
     pub(crate) batch: Option<ShapeSetting>,
-    /// The rule for the number of repair packets, for the coding service. Default: `"adaptive"`.
-    pub(crate) redundancy: Option<RedundancySetting>,
     /// True for standby: the agent copies only the flow's first packets until the first losses.
     /// Default: `false`.
     pub(crate) standby: Option<bool>,
-    /// The rate at which the flow's receiver returns packets for the repairs of other flows,
-    /// relative to the registered rate. That is a quarter more than the flow sends; for recorded
-    /// frames, in their worst half second. Default: the registered rate for 30 s, and 5 % of it in
-    /// the long run.
-    pub(crate) consent: Option<ShareSetting>,
+    /// How the flow is coded with others. Default: as agents do.
+    pub(crate) coding: Option<CodingSetting>,
     /// Of TCP and `captured`: the packets that are copied to the ingress relay. Default: `"all"` of
     /// `fetches`, `"marked"` of `bulk`, and the agents' own choice of `captured`.
     pub(crate) copies: Option<CopiesSetting>,
@@ -277,6 +272,19 @@ pub(crate) struct FlowSetting {
     pub(crate) back: Option<BackSetting>,
     /// The traffic that the application sends.
     pub(crate) sends: TrafficSetting,
+}
+
+/// How a flow is coded with others.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CodingSetting {
+    /// The rule for the number of repair packets, for the coding service. Default: `"adaptive"`.
+    pub(crate) redundancy: Option<RedundancySetting>,
+    /// The rate at which the flow's receiver returns packets for the repairs of other flows,
+    /// relative to the registered rate. That is a quarter more than the flow sends; for recorded
+    /// frames, in their worst half second. Default: the registered rate for 30 s, and 5 % of it in
+    /// the long run.
+    pub(crate) consent: Option<ShareSetting>,
 }
 
 /// The tunnel of a flow.

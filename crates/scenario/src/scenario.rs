@@ -230,13 +230,19 @@ pub(crate) struct FlowPlan {
     pub(crate) budget: Duration,
     pub(crate) in_stream: Option<BlockShape>,
     pub(crate) batch: Option<BlockShape>,
-    pub(crate) redundancy: RedundancySetting,
     pub(crate) is_on_standby: bool,
-    /// Consent of the flow's receiver to return packets for others' repairs; `None`: the default.
-    pub(crate) consent: Option<Consent>,
+    pub(crate) coding: Coding,
     /// Tunnel of the flow. Flows of a tunnel in one direction have the same number.
     pub(crate) tunnel: Option<Tunnel>,
     pub(crate) load: Load,
+}
+
+/// How a flow is coded with others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coding {
+    pub(crate) redundancy: RedundancySetting,
+    /// Consent of the flow's receiver to return packets for others' repairs; `None`: the default.
+    pub(crate) consent: Option<Consent>,
 }
 
 /// Tunnel that carries flows: several flows of applications in one flow of the overlay.

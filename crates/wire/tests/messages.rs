@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn loss_report_survives(flows in proptest::collection::vec(flow_losses(), 0..64)) {
+    fn loss_report_survives(flows in vec(flow_losses(), 0..64)) {
         let mut scratch = [[0; FlowLosses::BYTES]; 64];
         let flows = FlowsLosses::collect(&mut flows.into_iter(), &mut scratch);
         check(LossReport { flows });

@@ -121,10 +121,10 @@ impl Agent {
             notice.on_resent(NoticeIntervals::within(latency_budget, round_trip), now);
         }
         if is_source_packet && is_mixture {
-            active.path_queue.sample(sent, now);
+            active.path_queue.sample_cause(sent, now);
         }
         if is_source_packet && service == Service::Coding {
-            active.queue_growth.sample(sent, now);
+            active.path_queue.sample_growth(sent, now);
         }
         active.delays.add(lateness, now);
         active.unprotected.note(sequence, unprotected);

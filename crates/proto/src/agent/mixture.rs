@@ -1,33 +1,11 @@
 //! Congestion losses in flows of mixed traffic: the agent leaves their recovery to the transports
 //! that cause them.
 
-use alloc::boxed::Box;
-
 use byway_units::Time;
-use byway_wire::Timestamp;
 
 use super::Agent;
 use super::receive_flow::ReceiveFlowId;
 use super::settings::Traffic;
-use crate::parts::loss_cause::LossCause;
-
-/// Classifier of the losses on a received flow's direct path. Allocated for mixed traffic only.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PathQueue(Option<Box<LossCause>>);
-
-impl PathQueue {
-    /// Updates the classifier with a packet of the direct path, by its time of sending.
-    pub(super) fn sample(&mut self, sent: Timestamp, now: Time) {
-        let queue = self.0.get_or_insert_with(|| Box::new(LossCause::new()));
-        queue.on_packet(sent.micros(), Timestamp::at(now).micros(), now);
-    }
-
-    /// Returns true if packets queue on the path, so a loss is likely a drop at a full queue.
-    /// `false` before the first packets.
-    pub(super) fn is_standing(&self) -> bool {
-        self.0.as_ref().is_some_and(|queue| queue.is_congestion())
-    }
-}
 
 impl Agent {
     /// Excludes the losses that a packet reveals from NACKs if they are left to the senders'

@@ -34,7 +34,7 @@
 //! | `peers` | known peers and relays |
 //! | `pending_datagrams` | datagrams that wait for a path |
 //! | `prefetching` | cache prefetching |
-//! | `queue_growth` | growth of the queue of a coded flow's path |
+//! | `path_queue` | queue of a flow's direct path |
 //! | `reassembly` | reassembly of two fragments |
 //! | `receive_flow` | state of a received flow |
 //! | `receiving` | datagrams from the network |
@@ -83,11 +83,11 @@ mod nack;
 mod offers;
 mod ordering;
 mod owd;
+mod path_queue;
 mod paths;
 mod peers;
 mod pending_datagrams;
 mod prefetching;
-mod queue_growth;
 mod reassembly;
 mod receive_flow;
 mod receiving;

@@ -207,6 +207,7 @@ impl Agent {
         let repair_lifetime =
             if is_open { flow.lateness_budget(round_trip) } else { flow.repair_lifetime(round_trip) };
         let repair_lifetime = Microseconds::from_duration(repair_lifetime);
+        let queue_grows = flow.active().is_some_and(|active| active.path_queue.grows());
         if is_resent && !ranges.is_empty() {
             self.send_source_nack(id, ranges, now);
         }
@@ -219,7 +220,7 @@ impl Agent {
                 open_from_low: options.open_from.map(SequenceNumber::low),
                 noticed_by_timer: options.noticed_by_timer,
                 answers_confirm: options.answers_confirm,
-                queue_grows: self.receivers[id.0 as usize].queue_grows(),
+                queue_grows,
                 repair_lifetime,
                 ranges: *ranges,
             };

@@ -10,10 +10,9 @@ use super::burst_end::BurstEnd;
 use super::covered::AwaitedCopies;
 use super::early_buffer::UncodedSet;
 use super::events::Delivery;
-use super::mixture::PathQueue;
 use super::ordering::ReorderBuffer;
 use super::owd::OneWayDelayBaseline;
-use super::queue_growth::PathQueueGrowth;
+use super::path_queue::PathQueue;
 use super::reassembly::Reassembler;
 use super::registration::Registrations;
 use super::reporting::Delays;
@@ -107,10 +106,8 @@ pub(super) struct ReceiveState {
     pub(super) reorder_buffer: ReorderBuffer,
     pub(super) unprotected: UnprotectedSet,
     pub(super) reordering: ReorderingWindow,
-    /// Queueing delay of the direct path, for mixed traffic.
+    /// Queueing delay of the direct path, for mixed traffic and coded flows.
     pub(super) path_queue: PathQueue,
-    /// Growth of that delay, for coded flows.
-    pub(super) queue_growth: PathQueueGrowth,
     /// State of the two paths, for a flow that uses both.
     pub(super) two_paths: TwoPaths,
     /// Latest tail-loss hint of a relay.
@@ -455,7 +452,6 @@ impl ReceiveState {
             unprotected: UnprotectedSet::default(),
             reordering: ReorderingWindow::new(),
             path_queue: PathQueue::default(),
-            queue_growth: PathQueueGrowth::default(),
             two_paths: TwoPaths::default(),
             burst_end: BurstEnd::default(),
             delays: Delays::new(now),

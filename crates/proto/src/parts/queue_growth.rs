@@ -54,8 +54,8 @@ mod tests {
 
     use super::*;
 
-    /// Samples a path each 20 ms, with the queueing delays in milliseconds. Returns the milliseconds
-    /// at which the queue grew.
+    /// Samples a path each 20 ms, with the queueing delays in milliseconds. Returns the times at
+    /// which the queue grew, in milliseconds.
     fn growing(delays_millis: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let mut growth = QueueGrowth::default();
         let mut growing = Vec::new();

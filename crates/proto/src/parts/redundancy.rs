@@ -90,7 +90,7 @@ impl Redundancy {
     /// Returns the largest number of repair packets for batches of this shape.
     #[must_use]
     pub fn max_repairs(batch_packets: u8, batch_repairs: u8) -> u8 {
-        let limit = u8::try_from(BATCH_REPAIRS_MAX).expect("the limit is small");
+        let limit = u8::try_from(BATCH_REPAIRS_MAX).unwrap_or(u8::MAX);
         batch_packets.div_ceil(2).max(batch_repairs).min(limit)
     }
 

@@ -12,6 +12,7 @@ use super::Relay;
 use super::egress::{BatchEntry, CopySource, CrossStreamPacket, Egress, FlowSlot, NackRequest, RelayedCopy};
 use super::flow_table::FlowRef;
 use super::ingress::{PathOutage, RelayPeerId};
+use super::loss_reports::on_loss_report;
 use super::relay_peer_table::ForwardingEntry;
 use crate::limits::{
     AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, DATAGRAM_WORK_MAX, PULLED_SOURCES_MAX, RANGES_MAX,
@@ -83,7 +84,7 @@ impl Relay {
             (Message::AliasesReply(known), Some(peer)) => self.on_aliases_reply(peer, known, now),
             (Message::CopyNack(nack), Some(peer)) => self.on_copy_nack(peer, nack, now),
             (Message::Outage(outage), Some(peer)) => self.on_outage(peer, *outage, now),
-            (Message::LossReport(report), Some(peer)) => self.on_loss_report(peer, report, now),
+            (Message::LossReport(report), Some(peer)) => on_loss_report(self, peer, report, now),
             (Message::InStreamRepair(repair), None) => self.on_sender_repair(session, repair, now),
             (Message::Register(register), None) => self.on_register(session, register, now),
             (Message::Unregister(unregister), None) => self.on_unregister(session, unregister, now),

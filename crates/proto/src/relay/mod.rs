@@ -381,7 +381,7 @@ impl Relay {
             self.ingress.deadline().map(|at| (at, Reason::Coding)),
             self.egress.copy_nack_at().map(|at| (at, Reason::Loss)),
             self.egress.review_at().map(|at| (at, Reason::Loss)),
-            self.egress.loss_report_at().map(|at| (at, Reason::Loss)),
+            egress::loss_report_at(&self.egress).map(|at| (at, Reason::Loss)),
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
             self.peers.deadline().map(|at| (at, Reason::Registration)),
             self.flow_table.next_expiry().map(|at| (at, Reason::Registration)),
@@ -497,7 +497,7 @@ impl Relay {
         self.egress.review(now, &mut self.actions);
         self.dispatch_actions(now);
         self.send_copy_nacks(now);
-        self.send_loss_reports(now);
+        loss_reports::send_loss_reports(self, now);
         self.expire_grants(now);
         self.send_advertisements(now);
     }

@@ -18,11 +18,12 @@ use crate::limits::{
     DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, DELAY_MAX, FLOWS_MAX, FRAME_PACKETS_MAX, INTERVAL_MIN, LENGTH_MAX,
 };
 use crate::raw::{
-    CopiesSetting, FlowSetting, ServiceSetting, TrafficKindSetting, TrafficSetting, TunnelTrafficSetting,
+    CodingSetting, CopiesSetting, FlowSetting, ServiceSetting, TrafficKindSetting, TrafficSetting,
+    TunnelTrafficSetting,
 };
 use crate::scenario::{
-    CapturedCopies, CapturedTraffic, ConversationPlan, FlowPlan, Load, Pattern, ProgramEnds, Role, Traffic,
-    Tunnel,
+    CapturedCopies, CapturedTraffic, Coding, ConversationPlan, FlowPlan, Load, Pattern, ProgramEnds, Role,
+    Traffic, Tunnel,
 };
 
 /// Default start of applications: the agents have set up sessions and flows by then.
@@ -200,9 +201,8 @@ impl Reader<'_> {
             budget: flow.budget.map_or(BUDGET, |budget| budget.0),
             in_stream: shape(flow.in_stream, BlockShape::new(5, 1)),
             batch: shape(flow.batch, BlockShape::new(8, 2)),
-            redundancy: flow.redundancy.unwrap_or_default(),
             is_on_standby: flow.standby.unwrap_or(false),
-            consent: flow.consent.map(|share| consent(share.0)),
+            coding: coding(flow.coding.unwrap_or_default()),
             tunnel: self.tunnel(here, flow)?,
             load: self.load(here, flow, length)?,
         })
@@ -437,6 +437,13 @@ fn part(time: Duration, share: Probability) -> Duration {
     clippy::cast_sign_loss,
     reason = "a probability is between 0 and 1"
 )]
+fn coding(setting: CodingSetting) -> Coding {
+    Coding {
+        redundancy: setting.redundancy.unwrap_or_default(),
+        consent: setting.consent.map(|share| consent(share.0)),
+    }
+}
+
 fn consent(share: Probability) -> Consent {
     let per_mille = (share.value() * 1_000.0).round() as u16;
     let percent = (share.value() * 100.0).ceil() as u8;

@@ -79,7 +79,7 @@ fn losses_that_end_cost_nothing_half_a_minute_later() {
 fn an_outage_after_a_clean_time_raises_the_redundancy_at_once() {
     let mut plan = adaptive(30);
     plan.add_outage(0, at(15_000), secs(10));
-    let (world, run) = plan.run();
+    let (_, run) = plan.run();
     // The first packets are lost before the relays learn of the outage. The rest is repaired.
     let missing = run.missing(0, at(15_000), at(25_000)).len();
     assert!(missing <= 50, "{missing} of 1,000");

@@ -247,7 +247,6 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, FieldList) {
             lines.flow_key(&message.flow_key).add("number", message.number);
             "service-change-reply"
         }
-        Message::LossReport(message) => loss_report(message, &mut lines),
         other => message_of_paths(other, &mut lines),
     };
     (name, lines)
@@ -255,6 +254,7 @@ pub(crate) fn message(message: &Message<'_>) -> (&'static str, FieldList) {
 
 fn message_of_paths(message: &Message<'_>, lines: &mut FieldList) -> &'static str {
     match message {
+        Message::LossReport(message) => loss_report(message, lines),
         Message::Probe(message) => {
             lines.add("number", message.number).add("sent", message.sent.micros());
             lines.add("round-trip", message.round_trip.count());

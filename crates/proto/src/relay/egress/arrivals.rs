@@ -10,6 +10,7 @@ use super::action::Action;
 use super::batches::{Batch, BatchEntries, BatchEntry, BatchRepair};
 use super::blocks::BlockRepair;
 use super::flow::{BatchRef, FlowSlot};
+use super::losses::count_in_new_batch;
 use super::missing::Stage;
 use super::{Egress, find_batch, find_flow};
 use crate::limits::{CODED_BYTES_MAX, FIRST_NUMBERS};
@@ -167,7 +168,7 @@ impl Egress {
         if !has_requests {
             return;
         }
-        self.count_in_new_batch(batch, entries, now);
+        count_in_new_batch(self, batch, entries, now);
         self.request_early(entries, now, actions);
         for entry in entries {
             if let Some(slot) = entry.flow {

@@ -9,6 +9,7 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::action::Action;
 use super::decode_attempts::AttemptId;
 use super::flow::{BatchRef, FlowSlot};
+use super::losses::count_nacked;
 use super::missing::{MissingPacket, Stage};
 use super::nacked_ranges::NackedRange;
 use super::relayed_copies::CopySource;
@@ -65,7 +66,7 @@ impl Egress {
             .filter_map(|range| self.clamp_to_reach(request.flow, *range))
             .collect();
         for range in &ranges {
-            self.count_nacked(request.flow, *range, request.queue_grows, now);
+            count_nacked(self, request.flow, *range, request.queue_grows, now);
         }
         let recorded: ArrayVec<_, RANGES_MAX> =
             ranges.into_iter().filter_map(|range| self.record_range(request, range, now)).collect();

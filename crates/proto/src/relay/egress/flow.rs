@@ -9,7 +9,6 @@ use byway_wire::{FlowKey, SequenceNumber};
 use super::super::flow_memory::{Holder, MemoryUse};
 use super::blocks::{BlockRepair, InStreamBlocks};
 use super::burst_end::BurstEnd;
-use super::losses::CountedLosses;
 use super::missing::{MissingPacket, MissingPackets, Stage};
 use super::nacked_ranges::{NackedRange, NackedRanges};
 use super::outage::OutageRange;
@@ -222,8 +221,6 @@ pub(crate) struct EgressFlowState {
     /// True if an idle check is scheduled.
     pub(super) is_watched: bool,
     pub(crate) outage: Option<OutageRange>,
-    /// Packets whose loss was counted for a report.
-    pub(super) counted: CountedLosses,
     /// Highest stored copy, for tail-loss hints.
     pub(super) burst_end: BurstEnd,
     pub(super) relayed: ArrivedCopies,
@@ -288,7 +285,6 @@ impl EgressFlow {
                 expires_at: None,
                 is_watched: false,
                 outage: None,
-                counted: CountedLosses::default(),
                 burst_end: BurstEnd::new(now),
                 relayed: ArrivedCopies::default(),
                 last_used: now,

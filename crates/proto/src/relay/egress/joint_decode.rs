@@ -91,15 +91,15 @@ impl Egress {
             self.fetch_missing(attempt, now);
             return;
         }
-        if !self.undecodable.contains(&attempt) {
-            if self.undecodable.len() == UNDECODABLE_ATTEMPTS_MAX {
-                self.undecodable.remove(0);
+        if !self.joint.undecodable.contains(&attempt) {
+            if self.joint.undecodable.len() == UNDECODABLE_ATTEMPTS_MAX {
+                self.joint.undecodable.remove(0);
             }
-            self.undecodable.push(attempt);
+            self.joint.undecodable.push(attempt);
             self.counters.decode_attempts_expanded += 1;
         }
         self.solve_jointly(attempt, now, actions);
-        if self.undecodable.contains(&attempt) {
+        if self.joint.undecodable.contains(&attempt) {
             self.fetch_missing(attempt, now);
         }
     }
@@ -107,8 +107,8 @@ impl Egress {
     /// Retries the joint decode of each undecodable attempt, because a repair packet or an answer
     /// arrived.
     pub(super) fn retry_undecodable(&mut self, now: Time, actions: &mut Vec<Action>) {
-        for index in (0..self.undecodable.len()).rev() {
-            if let Some(attempt) = self.undecodable.get(index).copied() {
+        for index in (0..self.joint.undecodable.len()).rev() {
+            if let Some(attempt) = self.joint.undecodable.get(index).copied() {
                 self.solve_jointly(attempt, now, actions);
             }
         }
@@ -366,7 +366,7 @@ impl Egress {
     /// Solves the equation system as far as possible, stores the restored packets, and returns
     /// their identifiers and handles.
     fn solve(&mut self, system: &EquationSystem, now: Time) -> Vec<(PacketId, Handle)> {
-        let mut joint = self.joint_decoder.take().expect("the decoder is put back after each use");
+        let mut joint = self.joint.decoder.take().expect("the decoder is put back after each use");
         joint.restart();
         for batch in &system.batches {
             let members = self.members_of_batch(*batch, now);
@@ -389,7 +389,7 @@ impl Egress {
             Some((*system.unknowns.get(unknown)?, self.log.push(packet, now)?))
         });
         let stored = stored.collect();
-        self.joint_decoder = Some(joint);
+        self.joint.decoder = Some(joint);
         stored
     }
 

@@ -32,37 +32,6 @@ pub(super) struct UnreportedLosses {
     reported_at: Option<Time>,
 }
 
-/// Packets of a flow whose loss was counted: all that NACKs named, up to the highest.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CountedLosses {
-    /// Number after the highest packet that a NACK named.
-    end: u64,
-    /// First and last packet that was lost while the queue grew. They were not counted.
-    excluded: Option<(u64, u64)>,
-}
-
-impl CountedLosses {
-    /// Records a range of a NACK. Returns the part that no NACK has named before.
-    fn add(
-        &mut self,
-        (first, last): (SequenceNumber, SequenceNumber),
-        is_excluded: bool,
-    ) -> Option<(u64, u64)> {
-        let (first, last) = (first.number().max(self.end), last.number());
-        let new = (first <= last).then_some((first, last))?;
-        self.end = last + 1;
-        self.excluded = match self.excluded {
-            Some((from, _)) if is_excluded => Some((from, last)),
-            _ => is_excluded.then_some(new),
-        };
-        Some(new)
-    }
-
-    fn is_excluded(self, sequence: SequenceNumber) -> bool {
-        self.excluded.is_some_and(|(first, last)| (first..=last).contains(&sequence.number()))
-    }
-}
-
 impl FlowLossCount {
     /// Counts a packet as the only loss of its batch.
     fn add_alone(&mut self, packets: u64) {
@@ -83,111 +52,108 @@ impl FlowLossCount {
     }
 }
 
-impl Egress {
-    /// Returns the time of the next loss report; `None` without losses to report.
-    pub(crate) fn loss_report_at(&self) -> Option<Time> {
-        let UnreportedLosses { flows, reported_at } = &self.unreported;
-        (!flows.is_empty()).then(|| reported_at.map_or(Time::START, |at| at + LOSS_REPORT_INTERVAL))
-    }
+/// Returns the time of the next loss report; `None` without losses to report.
+pub(crate) fn loss_report_at(egress: &Egress) -> Option<Time> {
+    let UnreportedLosses { flows, reported_at } = &egress.unreported;
+    (!flows.is_empty()).then(|| reported_at.map_or(Time::START, |at| at + LOSS_REPORT_INTERVAL))
+}
 
-    /// Returns the losses to report, if a report is due. They count as reported.
-    pub(crate) fn take_losses(&mut self, now: Time) -> BTreeMap<FlowSlot, FlowLossCount> {
-        if self.loss_report_at().is_none_or(|at| at > now) {
-            return BTreeMap::new();
-        }
-        self.unreported.reported_at = Some(now);
-        let mut flows = core::mem::take(&mut self.unreported.flows);
-        for (slot, count) in &mut flows {
-            let outage = self.flow(*slot).and_then(|flow| flow.active()?.outage);
-            count.is_open_ended = outage.is_some_and(|outage| outage.to.is_none());
-        }
-        flows
+/// Returns the losses to report, if a report is due. They count as reported.
+pub(crate) fn drain_losses(egress: &mut Egress, now: Time) -> BTreeMap<FlowSlot, FlowLossCount> {
+    if loss_report_at(egress).is_none_or(|at| at > now) {
+        return BTreeMap::new();
     }
+    egress.unreported.reported_at = Some(now);
+    let mut flows = core::mem::take(&mut egress.unreported.flows);
+    for (slot, count) in &mut flows {
+        let outage = egress.flow(*slot).and_then(|flow| flow.active()?.outage);
+        count.is_open_ended = outage.is_some_and(|outage| outage.to.is_none());
+    }
+    flows
+}
 
-    /// Counts the packets of a range that no NACK has named before: each in its batch, or alone.
-    pub(super) fn count_nacked(
-        &mut self,
-        slot: FlowSlot,
-        range: (SequenceNumber, SequenceNumber),
-        queue_grows: bool,
-        now: Time,
-    ) {
-        let Some(flow) = find_flow(&mut self.flows, slot).filter(|flow| flow.service == Service::Coding)
-        else {
-            return;
+/// Counts the packets of a range that no NACK has named before: each in its batch, or alone.
+pub(super) fn count_nacked(
+    egress: &mut Egress,
+    slot: FlowSlot,
+    range: (SequenceNumber, SequenceNumber),
+    queue_grows: bool,
+    now: Time,
+) {
+    let Some(flow) = find_flow(&mut egress.flows, slot).filter(|flow| flow.service == Service::Coding) else {
+        return;
+    };
+    let active = flow.activate(now);
+    let Some((first, last)) = active.missing.counted.add(range, queue_grows) else {
+        return;
+    };
+    let count = egress.unreported.flows.entry(slot).or_default();
+    if queue_grows {
+        count.queue_grows = true;
+        return;
+    }
+    let range = (SequenceNumber::new(first), SequenceNumber::new(last));
+    let known = active.known_range(range);
+    let known = known.into_iter().flat_map(|(first, last)| first.number()..=last.number());
+    let mut covered = 0;
+    for number in known {
+        egress.work.numbers += 1;
+        let sequence = SequenceNumber::new(number);
+        let batch = egress.flow(slot).and_then(|flow| flow.active()?.sources(sequence).batches[0]);
+        covered += u64::from(batch.is_some_and(|batch| count_in_batch(egress, batch, slot, sequence)));
+    }
+    let count = egress.unreported.flows.entry(slot).or_default();
+    count.add_alone((last - first + 1).saturating_sub(covered));
+}
+
+/// Records that an open-ended NACK of a coded flow is in force, for the next loss report.
+pub(super) fn count_open_ended(egress: &mut Egress, slot: FlowSlot) {
+    if egress.flow(slot).is_some_and(|flow| flow.service == Service::Coding) {
+        egress.unreported.flows.entry(slot).or_default();
+    }
+}
+
+/// Counts the packets of a new batch that their receivers have lost.
+pub(super) fn count_in_new_batch(egress: &mut Egress, batch: BatchRef, entries: &[BatchEntry], now: Time) {
+    for entry in entries {
+        let Some((slot, flow)) = entry.flow.and_then(|slot| Some((slot, egress.flow(slot)?))) else {
+            continue;
         };
-        let active = flow.activate(now);
-        let Some((first, last)) = active.counted.add(range, queue_grows) else {
-            return;
+        let is_coded = flow.service == Service::Coding;
+        let Some(active) = flow.active().filter(|active| is_coded && is_lost(active, entry.sequence)) else {
+            continue;
         };
-        let count = self.unreported.flows.entry(slot).or_default();
-        if queue_grows {
-            count.queue_grows = true;
-            return;
+        let was_alone = active.nacked.covering(entry.sequence, now).is_some();
+        if count_in_batch(egress, batch, slot, entry.sequence) && was_alone {
+            let count = egress.unreported.flows.entry(slot).or_default();
+            count.losses[0] = count.losses[0].saturating_sub(1);
         }
-        let range = (SequenceNumber::new(first), SequenceNumber::new(last));
-        let known = active.known_range(range).map_or(1..=0, |(first, last)| first.number()..=last.number());
-        let mut covered = 0;
-        for number in known {
-            self.work.numbers += 1;
-            let sequence = SequenceNumber::new(number);
-            let batch = self.flow(slot).and_then(|flow| flow.active()?.sources(sequence).batches[0]);
-            covered += u64::from(batch.is_some_and(|batch| self.count_in_batch(batch, slot, sequence)));
-        }
-        let count = self.unreported.flows.entry(slot).or_default();
-        count.add_alone((last - first + 1).saturating_sub(covered));
     }
+}
 
-    /// Records that an open-ended NACK of a coded flow is in force, for the next loss report.
-    pub(super) fn count_open_ended(&mut self, slot: FlowSlot) {
-        if self.flow(slot).is_some_and(|flow| flow.service == Service::Coding) {
-            self.unreported.flows.entry(slot).or_default();
-        }
+/// Counts a lost packet in its batch. Returns `false` if the batch is gone, or has counted it.
+fn count_in_batch(egress: &mut Egress, batch: BatchRef, slot: FlowSlot, sequence: SequenceNumber) -> bool {
+    let Some(batches) = egress.batches.get_mut(usize::from(batch.ingress)) else {
+        return false;
+    };
+    let index = batches
+        .get(batch.number)
+        .and_then(|known| batch_index(batches.entries(known.entries), slot, sequence));
+    let Some((index, known)) = index.zip(batches.get_mut(batch.number)) else {
+        return false;
+    };
+    let (before, bit) = (known.lost.count_ones(), 1 << index);
+    let is_new = known.lost & bit == 0;
+    if is_new {
+        known.lost |= bit;
+        egress.unreported.flows.entry(slot).or_default().add_to_batch(before);
     }
-
-    /// Counts the packets of a new batch that their receivers have lost.
-    pub(super) fn count_in_new_batch(&mut self, batch: BatchRef, entries: &[BatchEntry], now: Time) {
-        for entry in entries {
-            let Some((slot, flow)) = entry.flow.and_then(|slot| Some((slot, self.flow(slot)?))) else {
-                continue;
-            };
-            let is_coded = flow.service == Service::Coding;
-            let Some(active) = flow.active().filter(|active| is_coded && is_lost(active, entry.sequence))
-            else {
-                continue;
-            };
-            let was_alone = active.nacked.covering(entry.sequence, now).is_some();
-            if self.count_in_batch(batch, slot, entry.sequence) && was_alone {
-                let count = self.unreported.flows.entry(slot).or_default();
-                count.losses[0] = count.losses[0].saturating_sub(1);
-            }
-        }
-    }
-
-    /// Counts a lost packet in its batch. Returns `false` if the batch is gone, or has counted it.
-    fn count_in_batch(&mut self, batch: BatchRef, slot: FlowSlot, sequence: SequenceNumber) -> bool {
-        let Some(batches) = self.batches.get_mut(usize::from(batch.ingress)) else {
-            return false;
-        };
-        let index = batches
-            .get(batch.number)
-            .and_then(|known| batch_index(batches.entries(known.entries), slot, sequence));
-        let Some((index, known)) = index.zip(batches.get_mut(batch.number)) else {
-            return false;
-        };
-        let (before, bit) = (known.lost.count_ones(), 1 << index);
-        let is_new = known.lost & bit == 0;
-        if is_new {
-            known.lost |= bit;
-            self.unreported.flows.entry(slot).or_default().add_to_batch(before);
-        }
-        is_new
-    }
+    is_new
 }
 
 /// True if the receiver has lost this packet, and not because a queue grew.
 fn is_lost(active: &EgressFlowState, sequence: SequenceNumber) -> bool {
-    active.is_lost(sequence) && !active.counted.is_excluded(sequence)
+    active.is_lost(sequence) && !active.missing.counted.is_excluded(sequence)
 }
 
 #[cfg(test)]
@@ -201,18 +167,5 @@ mod tests {
         assert_eq!(count.losses, [0, 0, 3, 0]);
         (3..7).for_each(|before| count.add_to_batch(before));
         assert_eq!(count.losses, [0, 0, 0, 7]);
-    }
-
-    #[test]
-    fn repeated_numbers_count_once_and_those_of_a_growing_queue_are_known() {
-        let range = |first, last| (SequenceNumber::new(first), SequenceNumber::new(last));
-        let mut counted = CountedLosses::default();
-        assert_eq!(counted.add(range(5, 7), false), Some((5, 7)));
-        assert_eq!((counted.add(range(5, 7), false), counted.add(range(6, 9), true)), (None, Some((8, 9))));
-        assert_eq!(counted.add(range(12, 12), true), Some((12, 12)));
-        let excluded = [7, 8, 12, 13].map(|number| counted.is_excluded(SequenceNumber::new(number)));
-        assert_eq!(excluded, [false, true, true, false]);
-        counted.add(range(20, 20), false);
-        assert!(!counted.is_excluded(SequenceNumber::new(12)));
     }
 }

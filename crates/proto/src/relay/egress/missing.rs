@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
+use super::counted_losses::CountedLosses;
 use crate::limits::{MISSING_PACKETS_ALWAYS, MISSING_PACKETS_MAX};
 
 /// State of the repair of a missing packet.
@@ -64,6 +65,8 @@ impl MissingPacket {
 #[derive(Debug, Default)]
 pub(crate) struct MissingPackets {
     packets: VecDeque<MissingPacket>,
+    /// Packets whose loss was counted for a report.
+    pub(super) counted: CountedLosses,
 }
 
 impl MissingPackets {

@@ -20,6 +20,7 @@
 //! | `batches` | cross-stream batches and their repair packets, per ingress relay |
 //! | `blocks` | in-stream blocks of a flow and their repair packets |
 //! | `burst_end` | tail-loss hints: the last sequence number before a pause |
+//! | `counted_losses` | packets of a flow whose loss was counted |
 //! | `counters` | counters of the egress half, and its backlog |
 //! | `decode_attempts` | active decode attempts, and their timers |
 //! | `decode_failure_rate` | failure rate of cooperative recovery during an outage |
@@ -41,6 +42,7 @@ mod arrivals;
 mod batches;
 mod blocks;
 mod burst_end;
+mod counted_losses;
 mod counters;
 mod decode_attempts;
 mod decode_failure_rate;
@@ -72,7 +74,7 @@ pub(crate) use batches::BatchEntry;
 pub use counters::{EgressCounters, RelayBacklog};
 pub(crate) use feedback::NackRequest;
 pub(crate) use flow::FlowSlot;
-pub(crate) use losses::FlowLossCount;
+pub(crate) use losses::{FlowLossCount, drain_losses, loss_report_at};
 pub(crate) use relayed_copies::{CopySource, RelayedCopy};
 
 use batches::{Batch, Batches};
@@ -95,6 +97,16 @@ use crate::parts::packet_buffer::{Handle, PacketBuffer};
 use byway_wire::Service;
 use byway_wire::messages::Consent;
 
+/// Joint decoding of several batches.
+#[derive(Debug)]
+struct JointDecoding {
+    /// Decode attempts whose batch has fewer repair packets than lost packets. Joint decoding
+    /// retries them after each arrival.
+    undecodable: Vec<AttemptId>,
+    /// Decoder; `None` only while it is in use.
+    decoder: Option<Box<JointDecoder>>,
+}
+
 /// The egress half of a relay: stores repair packets and copies, and answers the NACKs of nearby
 /// receivers.
 #[derive(Debug)]
@@ -115,11 +127,7 @@ pub(crate) struct Egress {
     /// Bytes of repair packets, copies, answers of receivers and decoded packets, for
     /// [`REPAIR_RETENTION`].
     log: PacketBuffer,
-    /// Decode attempts whose batch has fewer repair packets than lost packets. Joint decoding
-    /// retries them after each arrival.
-    undecodable: Vec<AttemptId>,
-    /// Decoder for joint decoding; `None` only while it is in use.
-    joint_decoder: Option<Box<JointDecoder>>,
+    joint: JointDecoding,
     /// Flow and first packet of the block whose repair packets were sent last, and the time. Other
     /// packets that one NACK requests in this block need no further repair packets.
     last_block_sent: Option<(FlowSlot, SequenceNumber, Time)>,
@@ -158,9 +166,11 @@ impl Egress {
             decoded: (0..byway_code::REPAIR_PACKETS_MAX)
                 .map(|_| AlignedBuffer::new(CODED_BYTES_MAX))
                 .collect(),
-            undecodable: Vec::new(),
             last_block_sent: None,
-            joint_decoder: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
+            joint: JointDecoding {
+                undecodable: Vec::new(),
+                decoder: Some(Box::new(JointDecoder::new(engine, CODED_BYTES_MAX))),
+            },
             sweeps: Sweeps::default(),
             copy_gaps: CopyGaps::default(),
             ingress_round_trips: Vec::new(),

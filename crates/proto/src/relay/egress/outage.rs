@@ -20,6 +20,7 @@ use super::action::Action;
 use super::decode_failure_rate::DecodeFailureRate;
 use super::feedback::NackRequest;
 use super::flow::FlowSlot;
+use super::losses::count_open_ended;
 use super::missing::Stage;
 use crate::limits::{
     BATCH_PACKETS_MAX, IN_FLIGHT_FOR, IN_FLIGHT_MAX, OPEN_ENDED_BACKLOG_MAX, OUTAGE_AFTER,
@@ -180,7 +181,7 @@ impl Egress {
         if let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut()) {
             active.outage = Some(outage);
         }
-        self.count_open_ended(request.flow);
+        count_open_ended(self, request.flow);
         self.watch_idle(request.flow, now);
         self.pull_open_ended(request, from, now);
         if !evident {

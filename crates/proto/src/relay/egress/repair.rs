@@ -267,7 +267,7 @@ impl Egress {
     pub(super) fn end_attempt(&mut self, attempt: AttemptId) -> Box<DecodeAttempt> {
         let state = self.attempts.end(attempt);
         self.memory.refund(state.holder, DecodeAttempt::BYTES);
-        self.undecodable.retain(|undecodable| *undecodable != attempt);
+        self.joint.undecodable.retain(|undecodable| *undecodable != attempt);
         state
     }
 

@@ -19,7 +19,7 @@ fn only_so_many_decode_attempts_are_retried_and_the_others_are_not_lost() {
     let [one, other] = harness.flows();
     let count = UNDECODABLE_ATTEMPTS_MAX as u64 + 8;
     undecodable_batches(&mut harness, [one, other], count);
-    assert_eq!(harness.egress.undecodable.len(), UNDECODABLE_ATTEMPTS_MAX);
+    assert_eq!(harness.egress.joint.undecodable.len(), UNDECODABLE_ATTEMPTS_MAX);
     assert!(harness.egress.counters.decode_attempts_expanded >= count);
     harness.drain_actions();
     // One attempt of the oldest, which is not retried any more, and one of the newest.

@@ -5,7 +5,7 @@ use crate::limits::LOSS_REPORT_INTERVAL;
 
 /// Returns the losses of all flows in the report that is due, and their flags.
 fn report(harness: &mut EgressHarness) -> ([i16; 4], bool, bool) {
-    let flows = harness.egress.take_losses(harness.now);
+    let flows = super::super::losses::drain_losses(&mut harness.egress, harness.now);
     let sum = |class: usize| flows.values().map(|count| count.losses[class]).sum();
     let is_open = flows.values().any(|count| count.is_open_ended);
     (core::array::from_fn(sum), is_open, flows.values().any(|count| count.queue_grows))
@@ -70,13 +70,16 @@ fn reports_are_a_quarter_of_a_second_apart_and_none_comes_without_losses() {
     let mut harness = EgressHarness::new();
     let flow = harness.flow(Service::Coding);
     harness.advance(1_000);
-    assert_eq!(harness.egress.loss_report_at(), None);
+    assert_eq!(super::super::losses::loss_report_at(&harness.egress), None);
     harness.nack(flow, 5, 5);
-    assert!(harness.egress.loss_report_at().is_some_and(|at| at <= harness.now));
+    assert!(super::super::losses::loss_report_at(&harness.egress).is_some_and(|at| at <= harness.now));
     report(&mut harness);
-    assert_eq!(harness.egress.loss_report_at(), None);
+    assert_eq!(super::super::losses::loss_report_at(&harness.egress), None);
     harness.nack(flow, 6, 6);
-    assert_eq!(harness.egress.loss_report_at(), Some(harness.now + LOSS_REPORT_INTERVAL));
+    assert_eq!(
+        super::super::losses::loss_report_at(&harness.egress),
+        Some(harness.now + LOSS_REPORT_INTERVAL)
+    );
     assert_eq!(report(&mut harness).0, [0; 4], "not due");
 }
 
@@ -86,5 +89,5 @@ fn flows_of_other_services_are_not_reported() {
     let flow = harness.flow(Service::Caching);
     harness.relay_copy(flow, 5);
     harness.nack(flow, 5, 5);
-    assert_eq!(harness.egress.loss_report_at(), None);
+    assert_eq!(super::super::losses::loss_report_at(&harness.egress), None);
 }

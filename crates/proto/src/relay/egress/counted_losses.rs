@@ -1,0 +1,52 @@
+//! Packets of one flow whose loss was counted for a report.
+
+use byway_wire::SequenceNumber;
+
+/// Packets of a flow whose loss was counted: all that NACKs named, up to the highest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CountedLosses {
+    /// Number after the highest packet that a NACK named.
+    end: u64,
+    /// First and last packet that was lost while the queue grew. They were not counted.
+    excluded: Option<(u64, u64)>,
+}
+
+impl CountedLosses {
+    /// Records a range of a NACK. Returns the part that no NACK has named before.
+    pub(super) fn add(
+        &mut self,
+        (first, last): (SequenceNumber, SequenceNumber),
+        is_excluded: bool,
+    ) -> Option<(u64, u64)> {
+        let (first, last) = (first.number().max(self.end), last.number());
+        let new = (first <= last).then_some((first, last))?;
+        self.end = last + 1;
+        self.excluded = match self.excluded {
+            Some((from, _)) if is_excluded => Some((from, last)),
+            _ => is_excluded.then_some(new),
+        };
+        Some(new)
+    }
+
+    pub(super) fn is_excluded(self, sequence: SequenceNumber) -> bool {
+        self.excluded.is_some_and(|(first, last)| (first..=last).contains(&sequence.number()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_numbers_count_once_and_those_of_a_growing_queue_are_known() {
+        let range = |first, last| (SequenceNumber::new(first), SequenceNumber::new(last));
+        let mut counted = CountedLosses::default();
+        assert_eq!(counted.add(range(5, 7), false), Some((5, 7)));
+        assert_eq!((counted.add(range(5, 7), false), counted.add(range(6, 9), true)), (None, Some((8, 9))));
+        assert_eq!(counted.add(range(12, 12), true), Some((12, 12)));
+        let excluded = [7, 8, 12, 13].map(|number| counted.is_excluded(SequenceNumber::new(number)));
+        assert_eq!(excluded, [false, true, true, false]);
+        counted.add(range(20, 20), false);
+        assert!(!counted.is_excluded(SequenceNumber::new(12)));
+    }
+}
