@@ -95,12 +95,13 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 // requests.
 #[bench::ingress(args = (Stage::Ingress, false), setup = warmed_up, config = at_most(5_325))]
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = warmed_up, config = at_most(6_050))]
-#[bench::egress(args = (Stage::Egress, false), setup = warmed_up, config = at_most(990))]
+// About 8 check whether packets of a new batch were lost.
+#[bench::egress(args = (Stage::Egress, false), setup = warmed_up, config = at_most(1_000))]
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = warmed_up, config = at_most(1_630))]
 // About 270 of these update the next deadline exactly, which saves agents a wake-up for most
 // packets. About 60 count lengths, and detect reordering. About 50 check by which service losses
-// are repaired, also shortly after a change.
-#[bench::receiving(args = (Stage::Receivers, false), setup = warmed_up, config = at_most(2_915))]
+// are repaired, also shortly after a change. About 70 measure the growth of the path's queue.
+#[bench::receiving(args = (Stage::Receivers, false), setup = warmed_up, config = at_most(2_960))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);
     chain

@@ -20,7 +20,6 @@
 //! | [`pacer`] | pacing of background flows |
 //! | [`packet_buffer`] | bytes of recent packets |
 //! | [`queue_delay`] | queueing delay of a path |
-//! | [`queue_growth`] | growth of the queueing delay of a path |
 //! | [`redundancy`] | number of repair packets of a batch, by the losses of batches |
 //! | [`reordering_window`] | time for which a gap may be mere reordering |
 //! | [`resequencer`] | delivery in order with a bounded delay |
@@ -45,7 +44,6 @@ pub(crate) mod missing_ranges;
 pub mod pacer;
 pub mod packet_buffer;
 pub mod queue_delay;
-pub mod queue_growth;
 pub mod redundancy;
 pub mod reordering_window;
 pub mod resequencer;

@@ -24,6 +24,7 @@
 //!     open_from_low: None,
 //!     noticed_by_timer: false,
 //!     answers_confirm: false,
+//!     queue_grows: false,
 //!     repair_lifetime: Microseconds::new(40_000),
 //!     ranges: missing.ranges(),
 //! };

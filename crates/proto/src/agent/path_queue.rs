@@ -6,16 +6,22 @@ use alloc::boxed::Box;
 use byway_units::Time;
 use byway_wire::Timestamp;
 
+use crate::limits::QUEUE_GROWTH_MIN;
 use crate::parts::loss_cause::LossCause;
-use crate::parts::queue_growth::QueueGrowth;
+use crate::parts::queue_delay::QueueDelay;
 
 /// Queueing delay of a received flow's direct path. Allocated for mixed traffic and coded flows
 /// only.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PathQueue {
     cause: Option<Box<LossCause>>,
-    growth: Option<Box<QueueGrowth>>,
+    growth: Option<Box<QueueDelay<GROWTH_SPANS, GROWTH_SPAN_MILLIS>>>,
 }
+
+/// Window of a queue's growth: a second. A path whose delay has changed for good, because its route
+/// has, grows for that second only.
+const GROWTH_SPANS: usize = 4;
+const GROWTH_SPAN_MILLIS: u64 = 250;
 
 impl PathQueue {
     /// Updates the cause of losses with a packet of the direct path, by its time of sending.
@@ -38,6 +44,49 @@ impl PathQueue {
 
     /// Returns true if the queue grows, so a loss is likely a sign of congestion.
     pub(super) fn grows(&self) -> bool {
-        self.growth.as_ref().is_some_and(|growth| growth.grows())
+        let growth = self.growth.as_ref().and_then(|growth| growth.delay());
+        growth.is_some_and(|growth| growth >= QUEUE_GROWTH_MIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use byway_units::Duration;
+
+    use super::*;
+
+    /// Samples a path each 20 ms, with the queueing delays in milliseconds. Returns the times at
+    /// which the queue grew, in milliseconds.
+    fn growing(delays_millis: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let mut growth = PathQueue::default();
+        let mut growing = Vec::new();
+        for (millis, delay) in (0..).step_by(20).zip(delays_millis) {
+            let now = Time::START + Duration::from_millis(millis.into());
+            growth.sample_growth(Timestamp::at(now), now + Duration::from_millis(50 + u64::from(delay)));
+            growing.extend(growth.grows().then_some(millis));
+        }
+        growing
+    }
+
+    #[test]
+    fn jitter_is_no_growth() {
+        assert_eq!(growing((0..500).map(|nth| nth * 7 % 30)), []);
+    }
+
+    #[test]
+    fn a_queue_that_fills_grows_until_it_is_full() {
+        let delays = (0..50).map(|_| 0).chain((0..100).map(|nth| nth * 2)).chain((0..100).map(|_| 200));
+        let growing = growing(delays);
+        assert_eq!((growing.first(), growing.last()), (Some(&1_160), Some(&3_740)));
+    }
+
+    #[test]
+    fn another_route_is_growth_for_a_second() {
+        let growing = growing((0..50).map(|_| 0).chain((0..200).map(|_| 40)));
+        assert_eq!((growing.first(), growing.last()), (Some(&1_060), Some(&1_900)));
     }
 }

@@ -5,13 +5,15 @@ use byway_units::{Duration, Time};
 /// Queueing delay: the recent one-way delay less the base delay.
 ///
 /// One-way delays are measured as in LEDBAT (RFC 6817). The two clocks need not agree, because only
-/// differences count. They may drift apart, because the minimum expires after `SPANS` spans of 12
-/// s. Clocks are in microseconds modulo 2^32.
+/// differences count. They may drift apart, because the minimum expires after `SPANS` spans of
+/// `SPAN_MILLIS` each. Clocks are in microseconds modulo 2^32.
 #[derive(Clone, Debug)]
-pub struct QueueDelay<const SPANS: usize = COPY_SPANS> {
+pub struct QueueDelay<const SPANS: usize = COPY_SPANS, const SPAN_MILLIS: u64 = LONG_SPAN_MILLIS> {
     /// Least delay of each span of the window, the present one first; spans without a sample are
     /// `None`.
     minima: [Option<Delay>; SPANS],
+    /// Least delay of the window: the base delay.
+    base: Option<Delay>,
     span_end: Time,
     /// Latest one-way delays, unordered.
     latest: [Option<Delay>; LATEST],
@@ -39,7 +41,7 @@ impl Delay {
 /// part of the base delay. A clock drift of 100 ppm shows as 12 ms. With the ten minutes of RFC
 /// 6817 it would be 60 ms, more than the threshold.
 const COPY_SPANS: usize = 10;
-const SPAN: Duration = Duration::from_secs(12);
+const LONG_SPAN_MILLIS: u64 = 12_000;
 
 /// Number of latest delays whose least counts, because queues are not the only cause of delay of
 /// single packets.
@@ -56,18 +58,21 @@ const QUEUEING_UNTIL_MICROS: i32 = 12_500;
 /// Difference that no queue causes: after a clock step or a path change, the measurement restarts.
 const STEP_MICROS: i32 = 10_000_000;
 
-impl<const SPANS: usize> Default for QueueDelay<SPANS> {
+impl<const SPANS: usize, const SPAN_MILLIS: u64> Default for QueueDelay<SPANS, SPAN_MILLIS> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<const SPANS: usize> QueueDelay<SPANS> {
+impl<const SPANS: usize, const SPAN_MILLIS: u64> QueueDelay<SPANS, SPAN_MILLIS> {
+    const SPAN: Duration = Duration::from_millis(SPAN_MILLIS);
+
     /// Creates the state of an unknown path.
     #[must_use]
     pub const fn new() -> Self {
         Self {
             minima: [None; SPANS],
+            base: None,
             span_end: Time::START,
             latest: [None; LATEST],
             next: 0,
@@ -78,11 +83,13 @@ impl<const SPANS: usize> QueueDelay<SPANS> {
     /// Records a packet; both times are in microseconds modulo 2^32, each by the clock of its side.
     pub fn sample(&mut self, sent_micros: u32, received_micros: u32, now: Time) {
         let delay = Delay(received_micros.wrapping_sub(sent_micros));
-        if self.base().is_some_and(|base| delay.beyond(base).unsigned_abs() > STEP_MICROS.unsigned_abs()) {
+        if self.base.is_some_and(|base| delay.beyond(base).unsigned_abs() > STEP_MICROS.unsigned_abs()) {
             *self = Self { is_queueing: self.is_queueing, ..Self::new() };
         }
         self.advance(now);
-        self.minima[0] = Some(self.minima[0].map_or(delay, |least| least.least(delay)));
+        let below = |least: Option<Delay>| Some(least.map_or(delay, |least| least.least(delay)));
+        self.minima[0] = below(self.minima[0]);
+        self.base = below(self.base);
         self.latest[self.next] = Some(delay);
         self.next = (self.next + 1) % LATEST;
         let threshold = if self.is_queueing { QUEUEING_UNTIL_MICROS } else { QUEUEING_FROM_MICROS };
@@ -103,11 +110,7 @@ impl<const SPANS: usize> QueueDelay<SPANS> {
     }
 
     fn delay_micros(&self) -> Option<i32> {
-        Some(least(&self.latest)?.beyond(self.base()?))
-    }
-
-    fn base(&self) -> Option<Delay> {
-        least(&self.minima)
+        Some(least(&self.latest)?.beyond(self.base?))
     }
 
     /// Begins the spans that the passed time covers.
@@ -116,11 +119,14 @@ impl<const SPANS: usize> QueueDelay<SPANS> {
         while now >= self.span_end && begun < SPANS {
             self.minima.rotate_right(1);
             self.minima[0] = None;
-            self.span_end = self.span_end.saturating_add(SPAN);
+            self.span_end = self.span_end.saturating_add(Self::SPAN);
             begun += 1;
         }
         if now >= self.span_end {
-            self.span_end = now.saturating_add(SPAN);
+            self.span_end = now.saturating_add(Self::SPAN);
+        }
+        if begun > 0 {
+            self.base = least(&self.minima);
         }
     }
 }
