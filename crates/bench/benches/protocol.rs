@@ -15,7 +15,7 @@ use std::hint::black_box;
 
 use byway_code::Engine;
 use byway_proto::CodingRates;
-use byway_proto::agent::{FlowSettings, RedundancyMode};
+use byway_proto::agent::FlowSettings;
 use byway_sim::overlay::{Chain, ChainSettings, Stage};
 use byway_units::{Duration, Rate};
 use byway_wire::seal::{ForgeryError, KEY_BYTES, Nonce, PacketKey, Provider, Suite, TAG_BYTES};
@@ -57,7 +57,6 @@ fn warmed_up(stage: Stage, in_stream: bool) -> (Chain, Stage) {
     let flow = FlowSettings {
         service: Service::Coding,
         rates: CodingRates { in_stream, batch: BlockShape::new(10, 2) },
-        redundancy: RedundancyMode::Fixed,
         rate: Rate::from_megabits_per_second(100),
         ..FlowSettings::default()
     };

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use byway_aws_lc::AwsLc;
 use byway_code::Engine;
 use byway_proto::CodingRates;
-use byway_proto::agent::{FlowSettings, RedundancyMode};
+use byway_proto::agent::FlowSettings;
 use byway_sim::overlay::{Chain, ChainSettings, Stage};
 use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
@@ -159,7 +159,6 @@ fn warmed_up(options: &ProtocolOptions, coding: Coding) -> Result<Chain> {
     let flow = FlowSettings {
         service: Service::Coding,
         rates: coding.rates(),
-        redundancy: RedundancyMode::Fixed,
         rate: Rate::from_megabits_per_second(20_000 / u64::from(options.flows) / u64::from(options.pairs)),
         ..FlowSettings::default()
     };

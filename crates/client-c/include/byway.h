@@ -106,12 +106,12 @@
 /*
  As many repair packets as the losses of the latest half minute require, and none without losses.
  */
-#define BYWAY_REDUNDANCY_ADAPTIVE 0
+#define BYWAY_REDUNDANCY_ADAPTIVE 1
 
 /*
  The same number of repair packets for each batch and block.
  */
-#define BYWAY_REDUNDANCY_FIXED 1
+#define BYWAY_REDUNDANCY_FIXED 0
 
 /*
  There are no more outputs.

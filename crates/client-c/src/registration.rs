@@ -43,9 +43,9 @@ pub const BYWAY_COPIES_BY_RELAY: i32 = 3;
 pub const BYWAY_COPIES_SENDER_FEC: i32 = 4;
 
 /// As many repair packets as the losses of the latest half minute require, and none without losses.
-pub const BYWAY_REDUNDANCY_ADAPTIVE: i32 = 0;
+pub const BYWAY_REDUNDANCY_ADAPTIVE: i32 = 1;
 /// The same number of repair packets for each batch and block.
-pub const BYWAY_REDUNDANCY_FIXED: i32 = 1;
+pub const BYWAY_REDUNDANCY_FIXED: i32 = 0;
 
 /// An application's request for a pair of flows. All fields zero are the defaults of
 /// byway_client_register.

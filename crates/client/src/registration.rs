@@ -50,7 +50,7 @@ impl Default for Registration {
             latency_budget: Duration::from_millis(250),
             choice: ServiceSelector::Automatic,
             rates: CodingRates { in_stream: BlockShape::new(16, 1), batch: BlockShape::new(8, 2) },
-            redundancy: RedundancyMode::Adaptive,
+            redundancy: RedundancyMode::Fixed,
             rate: Rate::from_megabits_per_second(4),
             traffic: Traffic::Datagrams,
             duplication: Duplication::Usual,

@@ -9,9 +9,9 @@ use serde::Deserialize;
 pub enum RedundancySetting {
     /// As many as the losses of the latest half minute require, and none without losses. In the
     /// first five seconds, as with `fixed`.
-    #[default]
     Adaptive,
     /// The numbers of `in_stream` and `batch`.
+    #[default]
     Fixed,
 }
 

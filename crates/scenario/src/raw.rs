@@ -278,7 +278,7 @@ pub(crate) struct FlowSetting {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CodingSetting {
-    /// The rule for the number of repair packets, for the coding service. Default: `"adaptive"`.
+    /// The rule for the number of repair packets, for the coding service. Default: `"fixed"`.
     pub(crate) redundancy: Option<RedundancySetting>,
     /// The rate at which the flow's receiver returns packets for the repairs of other flows,
     /// relative to the registered rate. That is a quarter more than the flow sends; for recorded

@@ -6,7 +6,7 @@
 //! jitter.
 
 use byway_proto::CodingRates;
-use byway_proto::agent::{Delivery, FlowSettings, RedundancyMode};
+use byway_proto::agent::{Delivery, FlowSettings};
 use byway_sim::checkers::{ByteBudget, Sample};
 use byway_sim::overlay::{Pairs, PairsRun, PairsWorld, SendSchedule};
 use byway_sim::{GilbertElliott, Jitter, Link, Loss, Seed, Span};
@@ -52,7 +52,6 @@ fn call(seed: u64, service: Service) -> Pairs {
         flow: FlowSettings {
             service,
             rates: CodingRates { in_stream: BlockShape::new(5, 1), batch: BlockShape::new(8, 2) },
-            redundancy: RedundancyMode::Fixed,
             rate: Rate::from_kilobits_per_second(600),
             latency_budget: Duration::from_millis(200),
             ..FlowSettings::default()

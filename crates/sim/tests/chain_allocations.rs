@@ -3,7 +3,7 @@
 
 use byway_code::Engine;
 use byway_proto::CodingRates;
-use byway_proto::agent::{FlowSettings, RedundancyMode};
+use byway_proto::agent::FlowSettings;
 use byway_sim::overlay::{Chain, ChainSettings, Stage};
 use byway_units::{Duration, Rate};
 use byway_wire::Service;
@@ -17,7 +17,6 @@ fn warmed_up(service: Service, lose_one_in: u64) -> Chain {
     let flow = FlowSettings {
         service,
         rates: CodingRates::default(),
-        redundancy: RedundancyMode::Fixed,
         rate: Rate::from_megabits_per_second(10),
         ..FlowSettings::default()
     };

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use byway_aws_lc::AwsLc;
 use byway_code::Engine;
 use byway_net::{Arrival, Clock, Io, OverlaySockets, Role, SocketId, spawn};
-use byway_proto::agent::{FlowSettings, RedundancyMode};
+use byway_proto::agent::FlowSettings;
 use byway_proto::relay::{Authority, Relay, RelayInput};
 use byway_proto::{CodingRates, LocalAddress, Priority, Transmit};
 use byway_sim::overlay::topology::{self, AgentNode, RelayNode};
@@ -164,7 +164,6 @@ pub(super) fn overlay(
     let flow = FlowSettings {
         service,
         rates: CodingRates::default(),
-        redundancy: RedundancyMode::Fixed,
         rate: Rate::from_megabits_per_second(20_000 / u64::from(options.flows)),
         paths: vec![topology::path(&ingress, &egress)],
         ..FlowSettings::default()

@@ -231,8 +231,8 @@ macro_rules! flows_table {
             batch: Option<ShapeSetting>,
             /// Rule for the number of repair packets, for the coding service. `adaptive`: as many
             /// as the losses of the latest half minute require, and none without losses. `fixed`:
-            /// those of `in_stream` and `batch`. Default: `adaptive`, which is `fixed` with relays
-            /// of earlier versions.
+            /// those of `in_stream` and `batch`. With relays of earlier versions, `adaptive` is
+            /// `fixed`. Default: `fixed`.
             #[serde(default)]
             redundancy: RedundancySetting,
             /// Kind of the packets: `datagrams`, `congestion-controlled` for TCP and QUIC, or

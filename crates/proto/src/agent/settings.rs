@@ -150,9 +150,9 @@ pub enum RedundancyMode {
     /// As many as the losses of the latest half minute require, and none without losses. For flows
     /// that share batches with other tenants' flows, and with relays of earlier versions, the
     /// numbers are fixed.
-    #[default]
     Adaptive,
     /// The numbers of [`CodingRates`].
+    #[default]
     Fixed,
 }
 

@@ -27,12 +27,9 @@ pub const REDUNDANCY_FORGOTTEN_AFTER: Duration = Duration::from_secs(LOSS_WINDOW
 /// a queue grows. Four reports fit into it, so that one may be lost.
 pub const LOSS_REPORT_BELIEVED_FOR: Duration = Duration::from_secs(1);
 
-/// Shortest interval of the loss reports to one ingress relay. A report has 11 bytes for each flow
+/// Shortest interval of the loss reports to one ingress relay. A report has 13 bytes for each flow
 /// with losses, so 64 lossy flows cost 24 kbit/s.
 pub const LOSS_REPORT_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Most flows in a loss report: it fits into any path's packets.
-pub const LOSS_REPORT_FLOWS_MAX: usize = 64;
 
 /// Growth of the least queueing delay, within a second, that shows a growing queue. The same delay
 /// counts as a standing queue; jitter hides smaller ones.

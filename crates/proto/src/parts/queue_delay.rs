@@ -1,5 +1,7 @@
 //! Queueing delay of a path.
 
+use core::num::NonZeroU32;
+
 use byway_units::{Duration, Time};
 
 /// Queueing delay: the recent one-way delay less the base delay.
@@ -17,19 +19,20 @@ pub struct QueueDelay<const SPANS: usize = COPY_SPANS, const SPAN_MILLIS: u64 = 
     span_end: Time,
     /// Latest one-way delays, unordered.
     latest: [Option<Delay>; LATEST],
-    next: usize,
+    next: u8,
     is_queueing: bool,
 }
 
-/// One-way delay plus an unknown, nearly constant difference of clocks.
+/// One-way delay plus an unknown, nearly constant difference of clocks. Zero counts as one
+/// microsecond, so that `Option<Delay>` takes four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Delay(u32);
+struct Delay(NonZeroU32);
 
 impl Delay {
     /// Returns the microseconds by which this is more than `other`; both are within half an hour of
     /// each other.
     const fn beyond(self, other: Self) -> i32 {
-        self.0.wrapping_sub(other.0).cast_signed()
+        self.0.get().wrapping_sub(other.0.get()).cast_signed()
     }
 
     fn least(self, other: Self) -> Self {
@@ -82,7 +85,8 @@ impl<const SPANS: usize, const SPAN_MILLIS: u64> QueueDelay<SPANS, SPAN_MILLIS> 
 
     /// Records a packet; both times are in microseconds modulo 2^32, each by the clock of its side.
     pub fn sample(&mut self, sent_micros: u32, received_micros: u32, now: Time) {
-        let delay = Delay(received_micros.wrapping_sub(sent_micros));
+        let micros = received_micros.wrapping_sub(sent_micros);
+        let delay = Delay(NonZeroU32::new(micros).unwrap_or(NonZeroU32::MIN));
         if self.base.is_some_and(|base| delay.beyond(base).unsigned_abs() > STEP_MICROS.unsigned_abs()) {
             *self = Self { is_queueing: self.is_queueing, ..Self::new() };
         }
@@ -90,8 +94,8 @@ impl<const SPANS: usize, const SPAN_MILLIS: u64> QueueDelay<SPANS, SPAN_MILLIS> 
         let below = |least: Option<Delay>| Some(least.map_or(delay, |least| least.least(delay)));
         self.minima[0] = below(self.minima[0]);
         self.base = below(self.base);
-        self.latest[self.next] = Some(delay);
-        self.next = (self.next + 1) % LATEST;
+        self.latest[usize::from(self.next)] = Some(delay);
+        self.next = (self.next + 1) % LATEST as u8;
         let threshold = if self.is_queueing { QUEUEING_UNTIL_MICROS } else { QUEUEING_FROM_MICROS };
         self.is_queueing = self.delay_micros().is_some_and(|delay| delay > threshold);
     }

@@ -70,7 +70,7 @@ impl Relay {
         let Some(key) = self.egress.key(flow) else {
             return;
         };
-        for (peer, alias) in self.peers.remote_aliases_of(key) {
+        for &(peer, alias) in self.peers.remote_aliases_of(key) {
             let is_permitted = self.flow_table.is_permitted_ingress(key, self.peers.relay_shard(peer));
             if let Some(session) = self.peers.session(peer).filter(|_| is_permitted) {
                 self.sessions.queue_message(session, &Message::Outage(Outage { alias, is_active }), now);

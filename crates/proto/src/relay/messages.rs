@@ -139,10 +139,10 @@ impl Relay {
         };
         let is_permitted =
             |peer: RelayPeerId| self.flow_table.is_permitted_ingress(key, self.peers.relay_shard(peer));
-        let remote = self.peers.remote_aliases_of(key).into_iter().filter(|(peer, _)| is_permitted(*peer));
+        let remote = self.peers.remote_aliases_of(key).iter().filter(|(peer, _)| is_permitted(*peer));
         // A sender uses the relays with which it registered last.
-        let known = self.peers.local_aliases_of(key).into_iter().chain(remote.rev());
-        known.map(|(peer, alias)| CopySource { ingress: peer.0, alias }).take(PULLED_SOURCES_MAX).collect()
+        let known = self.peers.local_aliases_of(key).iter().chain(remote.rev());
+        known.map(|&(peer, alias)| CopySource { ingress: peer.0, alias }).take(PULLED_SOURCES_MAX).collect()
     }
 
     /// Expands ranges of a message to first and last sequence number each.

@@ -113,7 +113,7 @@ impl Relay {
         for ingress in self.ingress_relays(key, grant) {
             self.flow_table.permit_ingress_relay(key, (ingress.relay, ingress.shard));
         }
-        for (peer, alias) in self.peers.remote_aliases_of(key) {
+        for (peer, alias) in self.peers.remote_aliases_of(key).to_vec() {
             self.work.entries += 1;
             let is_permitted = self.flow_table.is_permitted_ingress(key, self.peers.relay_shard(peer));
             self.peers.set_granted(peer, alias, is_permitted);
@@ -401,7 +401,7 @@ impl Relay {
 
     /// Reports to a flow's ingress relays that this relay has no usable receiver any more.
     pub(super) fn report_no_receiver(&mut self, key: FlowKey, now: Time) {
-        for (peer, alias) in self.peers.remote_aliases_of(key) {
+        for (peer, alias) in self.peers.remote_aliases_of(key).to_vec() {
             self.work.entries += 1;
             self.peers.set_granted(peer, alias, false);
             self.send_alias_status(peer, alias, false, now);
@@ -412,7 +412,7 @@ impl Relay {
     /// Updates the status of aliases by which this relay sends a flow to itself, as if a reply of
     /// another relay reported it.
     fn update_local_receivers(&mut self, key: FlowKey, has_receiver: bool, now: Time) {
-        for (peer, alias) in self.peers.local_aliases_of(key) {
+        for (peer, alias) in self.peers.local_aliases_of(key).to_vec() {
             self.work.entries += 1;
             self.on_alias_status(peer, alias, has_receiver, now);
         }

@@ -295,8 +295,8 @@ impl RelayPeerTable {
     }
 
     /// Returns the aliases of the flows with this key that this relay sends to itself.
-    pub(super) fn local_aliases_of(&self, key: FlowKey) -> Vec<(RelayPeerId, Alias)> {
-        self.local_aliases.get(&key).cloned().unwrap_or_default()
+    pub(super) fn local_aliases_of(&self, key: FlowKey) -> &[(RelayPeerId, Alias)] {
+        self.local_aliases.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// True if there are flows for which the peer relay has not reported a receiver.

@@ -1,6 +1,9 @@
-//! Packets of one flow whose loss was counted for a report.
+//! Losses of one flow, counted for a report.
 
 use byway_wire::SequenceNumber;
+use byway_wire::messages::LOSS_CLASSES;
+
+use crate::parts::redundancy::LossesByBatch;
 
 /// Packets of a flow whose loss was counted: all that NACKs named, up to the highest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +33,34 @@ impl CountedLosses {
 
     pub(super) fn is_excluded(self, sequence: SequenceNumber) -> bool {
         self.excluded.is_some_and(|(first, last)| (first..=last).contains(&sequence.number()))
+    }
+}
+
+/// Losses of a flow that the relay has not reported yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlowLossCount {
+    pub(crate) losses: LossesByBatch,
+    pub(crate) is_open_ended: bool,
+    pub(crate) queue_grows: bool,
+}
+
+impl FlowLossCount {
+    /// Counts a packet as the only loss of its batch.
+    pub(super) fn add_alone(&mut self, packets: u64) {
+        let packets = i16::try_from(packets).unwrap_or(i16::MAX);
+        self.losses[0] = self.losses[0].saturating_add(packets);
+    }
+
+    /// Counts a packet of a batch that had `before` losses. Those move on with it.
+    pub(super) fn add_to_batch(&mut self, before: u32) {
+        let class = |losses: u32| (losses as usize).clamp(1, LOSS_CLASSES) - 1;
+        let count = i16::try_from(before).unwrap_or(i16::MAX);
+        if before > 0 {
+            let left = &mut self.losses[class(before)];
+            *left = left.saturating_sub(count);
+        }
+        let joined = &mut self.losses[class(before + 1)];
+        *joined = joined.saturating_add(count.saturating_add(1));
     }
 }
 

@@ -5,51 +5,23 @@
 //! because only then it is known that they exist. Losses while the queueing delay of the direct
 //! path grows are no reason for more redundancy (RFC 9265), and are not counted.
 
-use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::messages::LOSS_CLASSES;
 use byway_wire::{SequenceNumber, Service};
 
+use super::counted_losses::FlowLossCount;
 use super::feedback::batch_index;
 use super::flow::{BatchRef, EgressFlowState, FlowSlot};
 use super::{BatchEntry, Egress, find_flow};
 use crate::limits::LOSS_REPORT_INTERVAL;
-use crate::parts::redundancy::LossesByBatch;
 
-/// Losses of a flow that the relay has not reported yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FlowLossCount {
-    pub(crate) losses: LossesByBatch,
-    pub(crate) is_open_ended: bool,
-    pub(crate) queue_grows: bool,
-}
-
-/// Losses of all flows that the relay has not reported yet, and the time of the latest report.
+/// Flows with losses that the relay has not reported yet, and the time of the latest report.
 #[derive(Debug, Default)]
 pub(super) struct UnreportedLosses {
-    flows: BTreeMap<FlowSlot, FlowLossCount>,
+    /// Each flow once, while it has a count.
+    flows: Vec<FlowSlot>,
     reported_at: Option<Time>,
-}
-
-impl FlowLossCount {
-    /// Counts a packet as the only loss of its batch.
-    fn add_alone(&mut self, packets: u64) {
-        let packets = i16::try_from(packets).unwrap_or(i16::MAX);
-        self.losses[0] = self.losses[0].saturating_add(packets);
-    }
-
-    /// Counts a packet of a batch that had `before` losses. Those move on with it.
-    fn add_to_batch(&mut self, before: u32) {
-        let class = |losses: u32| (losses as usize).clamp(1, LOSS_CLASSES) - 1;
-        let count = i16::try_from(before).unwrap_or(i16::MAX);
-        if before > 0 {
-            let left = &mut self.losses[class(before)];
-            *left = left.saturating_sub(count);
-        }
-        let joined = &mut self.losses[class(before + 1)];
-        *joined = joined.saturating_add(count.saturating_add(1));
-    }
 }
 
 /// Returns the time of the next loss report; `None` without losses to report.
@@ -58,18 +30,37 @@ pub(crate) fn loss_report_at(egress: &Egress) -> Option<Time> {
     (!flows.is_empty()).then(|| reported_at.map_or(Time::START, |at| at + LOSS_REPORT_INTERVAL))
 }
 
-/// Returns the losses to report, if a report is due. They count as reported.
-pub(crate) fn drain_losses(egress: &mut Egress, now: Time) -> BTreeMap<FlowSlot, FlowLossCount> {
-    if loss_report_at(egress).is_none_or(|at| at > now) {
-        return BTreeMap::new();
+/// Begins a loss report; returns false if none is due.
+pub(crate) fn begin_loss_report(egress: &mut Egress, now: Time) -> bool {
+    let is_due = loss_report_at(egress).is_some_and(|at| at <= now);
+    if is_due {
+        egress.unreported.reported_at = Some(now);
     }
-    egress.unreported.reported_at = Some(now);
-    let mut flows = core::mem::take(&mut egress.unreported.flows);
-    for (slot, count) in &mut flows {
-        let outage = egress.flow(*slot).and_then(|flow| flow.active()?.outage);
-        count.is_open_ended = outage.is_some_and(|outage| outage.to.is_none());
+    is_due
+}
+
+/// Returns the losses of the next flow to report. They count as reported.
+pub(crate) fn pop_losses(egress: &mut Egress) -> Option<(FlowSlot, FlowLossCount)> {
+    while let Some(slot) = egress.unreported.flows.pop() {
+        let active = find_flow(&mut egress.flows, slot).and_then(|flow| flow.active_mut());
+        let Some((active, mut count)) =
+            active.and_then(|active| active.missing.unreported.take().map(|count| (active, count)))
+        else {
+            continue;
+        };
+        count.is_open_ended = active.outage.is_some_and(|outage| outage.to.is_none());
+        return Some((slot, count));
     }
-    flows
+    None
+}
+
+/// Returns the count of a flow for the next report; `None` if the relay has no state of it.
+fn count_of(egress: &mut Egress, slot: FlowSlot) -> Option<&mut FlowLossCount> {
+    let unreported = &mut find_flow(&mut egress.flows, slot)?.active_mut()?.missing.unreported;
+    if unreported.is_none() {
+        egress.unreported.flows.push(slot);
+    }
+    Some(unreported.get_or_insert_default())
 }
 
 /// Counts the packets of a range that no NACK has named before: each in its batch, or alone.
@@ -87,9 +78,10 @@ pub(super) fn count_nacked(
     let Some((first, last)) = active.missing.counted.add(range, queue_grows) else {
         return;
     };
-    let count = egress.unreported.flows.entry(slot).or_default();
     if queue_grows {
-        count.queue_grows = true;
+        if let Some(count) = count_of(egress, slot) {
+            count.queue_grows = true;
+        }
         return;
     }
     let range = (SequenceNumber::new(first), SequenceNumber::new(last));
@@ -102,14 +94,15 @@ pub(super) fn count_nacked(
         let batch = egress.flow(slot).and_then(|flow| flow.active()?.sources(sequence).batches[0]);
         covered += u64::from(batch.is_some_and(|batch| count_in_batch(egress, batch, slot, sequence)));
     }
-    let count = egress.unreported.flows.entry(slot).or_default();
-    count.add_alone((last - first + 1).saturating_sub(covered));
+    if let Some(count) = count_of(egress, slot) {
+        count.add_alone((last - first + 1).saturating_sub(covered));
+    }
 }
 
 /// Records that an open-ended NACK of a coded flow is in force, for the next loss report.
 pub(super) fn count_open_ended(egress: &mut Egress, slot: FlowSlot) {
     if egress.flow(slot).is_some_and(|flow| flow.service == Service::Coding) {
-        egress.unreported.flows.entry(slot).or_default();
+        let _ = count_of(egress, slot);
     }
 }
 
@@ -125,8 +118,9 @@ pub(super) fn count_in_new_batch(egress: &mut Egress, batch: BatchRef, entries: 
         };
         let was_alone = active.nacked.covering(entry.sequence, now).is_some();
         if count_in_batch(egress, batch, slot, entry.sequence) && was_alone {
-            let count = egress.unreported.flows.entry(slot).or_default();
-            count.losses[0] = count.losses[0].saturating_sub(1);
+            if let Some(count) = count_of(egress, slot) {
+                count.losses[0] = count.losses[0].saturating_sub(1);
+            }
         }
     }
 }
@@ -146,7 +140,9 @@ fn count_in_batch(egress: &mut Egress, batch: BatchRef, slot: FlowSlot, sequence
     let is_new = known.lost & bit == 0;
     if is_new {
         known.lost |= bit;
-        egress.unreported.flows.entry(slot).or_default().add_to_batch(before);
+        if let Some(count) = count_of(egress, slot) {
+            count.add_to_batch(before);
+        }
     }
     is_new
 }

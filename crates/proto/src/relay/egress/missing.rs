@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
-use super::counted_losses::CountedLosses;
+use super::counted_losses::{CountedLosses, FlowLossCount};
 use crate::limits::{MISSING_PACKETS_ALWAYS, MISSING_PACKETS_MAX};
 
 /// State of the repair of a missing packet.
@@ -67,6 +67,8 @@ pub(crate) struct MissingPackets {
     packets: VecDeque<MissingPacket>,
     /// Packets whose loss was counted for a report.
     pub(super) counted: CountedLosses,
+    /// Losses for the next report to the ingress relay.
+    pub(super) unreported: Option<FlowLossCount>,
 }
 
 impl MissingPackets {

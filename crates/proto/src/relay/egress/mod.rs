@@ -20,7 +20,7 @@
 //! | `batches` | cross-stream batches and their repair packets, per ingress relay |
 //! | `blocks` | in-stream blocks of a flow and their repair packets |
 //! | `burst_end` | tail-loss hints: the last sequence number before a pause |
-//! | `counted_losses` | packets of a flow whose loss was counted |
+//! | `counted_losses` | losses of a flow, counted for reports |
 //! | `counters` | counters of the egress half, and its backlog |
 //! | `decode_attempts` | active decode attempts, and their timers |
 //! | `decode_failure_rate` | failure rate of cooperative recovery during an outage |
@@ -71,10 +71,11 @@ use byway_wire::{FlowKey, SequenceNumber, TenantId};
 pub(crate) use action::{Action, RepairSource};
 pub(crate) use arrivals::CrossStreamPacket;
 pub(crate) use batches::BatchEntry;
+pub(crate) use counted_losses::FlowLossCount;
 pub use counters::{EgressCounters, RelayBacklog};
 pub(crate) use feedback::NackRequest;
 pub(crate) use flow::FlowSlot;
-pub(crate) use losses::{FlowLossCount, drain_losses, loss_report_at};
+pub(crate) use losses::{begin_loss_report, loss_report_at, pop_losses};
 pub(crate) use relayed_copies::{CopySource, RelayedCopy};
 
 use batches::{Batch, Batches};

@@ -1,5 +1,4 @@
-//! The ingress half of a relay: receives copies from nearby senders, and codes, stores or forwards
-//! them as each flow's service requires.
+//! The ingress half of a relay: codes, stores or forwards copies from nearby senders, by service.
 //!
 //! It works on flows, sequence numbers and coded bytes. A [`Sink`] sends its outputs on sessions.
 //!
@@ -506,16 +505,9 @@ impl Ingress {
         let reports_losses = key.is_adaptive && sink.reports_losses(next_hop.peer);
         let Self { counters, batch_numbers: numbers, memory, groups, .. } = self;
         let packet = BatchPacket { flow: flow_identity, bytes };
-        let is_covered = groups[group].add(
-            (&packet, wait, holder, reports_losses),
-            covered,
-            coded,
-            (numbers, memory),
-            now,
-            |batch| {
-                close_batch(batch, counters, sink);
-            },
-        );
+        let packet = (&packet, wait, holder, reports_losses);
+        let close = |batch: &ClosedBatch<'_>| close_batch(batch, counters, sink);
+        let is_covered = groups[group].add(packet, covered, coded, (numbers, memory), now, close);
         self.counters.uncovered_memory += u64::from(!is_covered);
     }
 

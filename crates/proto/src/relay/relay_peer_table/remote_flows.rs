@@ -67,7 +67,7 @@ impl RelayPeerTable {
     }
 
     /// Returns the peer relays that advertised a flow to this one, with their aliases.
-    pub(in crate::relay) fn remote_aliases_of(&self, key: FlowKey) -> Vec<(RelayPeerId, Alias)> {
-        self.remote_aliases.get(&key).cloned().unwrap_or_default()
+    pub(in crate::relay) fn remote_aliases_of(&self, key: FlowKey) -> &[(RelayPeerId, Alias)] {
+        self.remote_aliases.get(&key).map_or(&[], Vec::as_slice)
     }
 }

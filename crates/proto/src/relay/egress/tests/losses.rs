@@ -1,14 +1,17 @@
 //! Counts of losses for reports to ingress relays.
 
+use super::super::losses::{begin_loss_report, pop_losses};
 use super::*;
 use crate::limits::LOSS_REPORT_INTERVAL;
 
 /// Returns the losses of all flows in the report that is due, and their flags.
 fn report(harness: &mut EgressHarness) -> ([i16; 4], bool, bool) {
-    let flows = super::super::losses::drain_losses(&mut harness.egress, harness.now);
-    let sum = |class: usize| flows.values().map(|count| count.losses[class]).sum();
-    let is_open = flows.values().any(|count| count.is_open_ended);
-    (core::array::from_fn(sum), is_open, flows.values().any(|count| count.queue_grows))
+    let is_due = begin_loss_report(&mut harness.egress, harness.now);
+    let pop = || is_due.then(|| pop_losses(&mut harness.egress)).flatten();
+    let counts: Vec<_> = core::iter::from_fn(pop).map(|(_, count)| count).collect();
+    let sum = |class: usize| counts.iter().map(|count| count.losses[class]).sum();
+    let is_open = counts.iter().any(|count| count.is_open_ended);
+    (core::array::from_fn(sum), is_open, counts.iter().any(|count| count.queue_grows))
 }
 
 fn losses(harness: &mut EgressHarness) -> [i16; 4] {
