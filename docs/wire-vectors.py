@@ -375,7 +375,7 @@ def print_offers():
 
 
 def selective(value, ignored=0):
-    byte, fields = flag_bits(None, None, None, ("selective", value))
+    byte, fields = flag_bits(None, None, None, ("selective", value), ("adaptive-redundancy", value))
     return bytes([byte[0] | ignored]), fields
 
 
@@ -497,7 +497,7 @@ def print_accepted():
         accepted("report", UNICAST, *[number(name, 4, 1) for name in names], silent(none), (b"", [*absent, "covered 1"]))
     accepted("nack", *nack(1, None, False, False, 5, (7, 3)), later)
     accepted("close", word("reason", REASONS, "leaving"), later)
-    accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1111_0111),
+    accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1110_0111),
              number("rate", 4, 1), later)
     accepted("aliases-reply", silent(b"\x01"), alias(7), number("known", 1, 0), later)
     options = register(UNICAST, "sender", "both", ((5, 1), (10, 2)), ["selective"], 1, 1, (0, 0, 0), (1, 0), b"")

@@ -142,6 +142,7 @@ impl RelayHarness {
             flow_key,
             service,
             selective: false,
+            adaptive_redundancy: false,
             rate: RATE,
         });
         let mut message = Vec::new();

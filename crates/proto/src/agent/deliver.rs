@@ -120,11 +120,8 @@ impl Agent {
         {
             notice.on_resent(NoticeIntervals::within(latency_budget, round_trip), now);
         }
-        if is_source_packet && is_mixture {
-            active.path_queue.sample_cause(sent, now);
-        }
-        if is_source_packet && service == Service::Coding {
-            active.path_queue.sample_growth(sent, now);
+        if is_source_packet {
+            active.path_queue.sample((is_mixture, service), sent, now);
         }
         active.delays.add(lateness, now);
         active.unprotected.note(sequence, unprotected);

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 
 use byway_units::Time;
-use byway_wire::Timestamp;
+use byway_wire::{Service, Timestamp};
 
 use crate::limits::QUEUE_GROWTH_MIN;
 use crate::parts::loss_cause::LossCause;
@@ -24,14 +24,25 @@ const GROWTH_SPANS: usize = 4;
 const GROWTH_SPAN_MILLIS: u64 = 250;
 
 impl PathQueue {
+    /// Records a packet of the direct path, by its time of sending. `is_mixture` is true if its
+    /// flow may be a mixture.
+    pub(super) fn sample(&mut self, (is_mixture, service): (bool, Service), sent: Timestamp, now: Time) {
+        if is_mixture {
+            self.sample_cause(sent, now);
+        }
+        if service == Service::Coding {
+            self.sample_growth(sent, now);
+        }
+    }
+
     /// Updates the cause of losses with a packet of the direct path, by its time of sending.
-    pub(super) fn sample_cause(&mut self, sent: Timestamp, now: Time) {
+    fn sample_cause(&mut self, sent: Timestamp, now: Time) {
         let cause = self.cause.get_or_insert_with(|| Box::new(LossCause::new()));
         cause.on_packet(sent.micros(), Timestamp::at(now).micros(), now);
     }
 
     /// Updates the growth of the queue with a packet of the direct path, by its time of sending.
-    pub(super) fn sample_growth(&mut self, sent: Timestamp, now: Time) {
+    fn sample_growth(&mut self, sent: Timestamp, now: Time) {
         let growth = self.growth.get_or_insert_default();
         growth.sample(sent.micros(), Timestamp::at(now).micros(), now);
     }

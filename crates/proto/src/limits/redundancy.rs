@@ -27,9 +27,24 @@ pub const REDUNDANCY_FORGOTTEN_AFTER: Duration = Duration::from_secs(LOSS_WINDOW
 /// a queue grows. Four reports fit into it, so that one may be lost.
 pub const LOSS_REPORT_BELIEVED_FOR: Duration = Duration::from_secs(1);
 
-/// Shortest interval of the loss reports to one ingress relay. A report has 13 bytes for each flow
-/// with losses, so 64 lossy flows cost 24 kbit/s.
+/// Shortest interval of the loss reports of an egress relay.
 pub const LOSS_REPORT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Most flows whose losses an egress relay reports before it handles other events: each costs a
+/// message to each of its ingress relays.
+pub const LOSS_REPORT_FLOWS_MAX: usize = 64;
+
+/// Least distance of a lost packet beyond the highest that has repair packets, if the lost one will
+/// have none. A block spans so many packets at most.
+pub const UNCOVERED_FROM: u64 = 32;
+
+/// Least distance of a lost packet before the highest that has repair packets, if the lost one will
+/// have none. Batches arrive nearly in order.
+pub const UNCOVERED_BEHIND: u64 = 4;
+
+/// Longest silence of a direct path whose packets count as losses. The packets after it are those
+/// of an outage.
+pub const COUNTED_SILENCE_MAX: Duration = Duration::from_millis(500);
 
 /// Growth of the least queueing delay, within a second, that shows a growing queue. The same delay
 /// counts as a standing queue; jitter hides smaller ones.

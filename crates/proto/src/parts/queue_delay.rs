@@ -18,7 +18,7 @@ pub struct QueueDelay<const SPANS: usize = COPY_SPANS, const SPAN_MILLIS: u64 = 
     base: Option<Delay>,
     span_end: Time,
     /// Latest one-way delays, unordered.
-    latest: [Option<Delay>; LATEST],
+    latest: [Option<Delay>; LATEST as usize],
     next: u8,
     is_queueing: bool,
 }
@@ -48,7 +48,7 @@ const LONG_SPAN_MILLIS: u64 = 12_000;
 
 /// Number of latest delays whose least counts, because queues are not the only cause of delay of
 /// single packets.
-const LATEST: usize = 4;
+const LATEST: u8 = 4;
 
 /// Queueing delay from which on copies disturb other traffic. LEDBAT's target may be up to 100 ms,
 /// which interactive flows beside it would notice.
@@ -77,7 +77,7 @@ impl<const SPANS: usize, const SPAN_MILLIS: u64> QueueDelay<SPANS, SPAN_MILLIS> 
             minima: [None; SPANS],
             base: None,
             span_end: Time::START,
-            latest: [None; LATEST],
+            latest: [None; LATEST as usize],
             next: 0,
             is_queueing: false,
         }
@@ -95,7 +95,7 @@ impl<const SPANS: usize, const SPAN_MILLIS: u64> QueueDelay<SPANS, SPAN_MILLIS> 
         self.minima[0] = below(self.minima[0]);
         self.base = below(self.base);
         self.latest[usize::from(self.next)] = Some(delay);
-        self.next = (self.next + 1) % LATEST as u8;
+        self.next = (self.next + 1) % LATEST;
         let threshold = if self.is_queueing { QUEUEING_UNTIL_MICROS } else { QUEUEING_FROM_MICROS };
         self.is_queueing = self.delay_micros().is_some_and(|delay| delay > threshold);
     }

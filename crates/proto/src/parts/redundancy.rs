@@ -10,10 +10,11 @@
 //! | nothing was lost in the window | 0 |
 //! | the flows are new | at least the registered number |
 //! | an open-ended NACK is in force | at least the registered number |
-//! | the queueing delay of a direct path grows | falls by one in each second, and does not rise |
+//! | a queue grows on most direct paths that lose packets | falls by one a second, and does not rise |
 //!
 //! The last rule is that of RFC 9265: repair packets would take the capacity that the flow's
-//! congestion control has to yield.
+//! congestion control has to yield. A single receiver that reports growth does not lower it for
+//! others that lose packets.
 
 use byway_units::{Duration, Time};
 use byway_wire::messages::LOSS_CLASSES;
@@ -33,6 +34,10 @@ pub type LossesByBatch = [i16; LOSS_CLASSES];
 struct Second {
     packets: u32,
     losses: [i32; LOSS_CLASSES],
+    /// Flows that lost packets beside a growing queue, as bits by [`bit_of`].
+    growing: u64,
+    /// Flows that lost packets without one.
+    steady: u64,
 }
 
 /// Redundancy of the batches of one tenant's flows in a coding group.
@@ -94,6 +99,11 @@ impl Redundancy {
         batch_packets.div_ceil(2).max(batch_repairs).min(limit)
     }
 
+    /// Records that another flow takes part, whose losses are unknown.
+    pub const fn on_join(&mut self) {
+        self.since = None;
+    }
+
     /// Counts a source packet of the flows.
     pub fn on_packet(&mut self, now: Time) {
         self.advance(now);
@@ -107,10 +117,19 @@ impl Redundancy {
         // More packets can only lower the share, so they are counted in when the second ends.
     }
 
-    /// Counts the losses that an egress relay reports.
-    pub fn on_losses(&mut self, losses: LossesByBatch, now: Time) {
+    /// Counts the losses of a flow, by its number, that an egress relay reports. `queue_grows` is
+    /// true if the queueing delay of its direct path grew meanwhile: then the losses do not count.
+    pub fn on_losses(&mut self, flow: u32, losses: LossesByBatch, queue_grows: bool, now: Time) {
         self.advance(now);
         let second = self.second(self.latest);
+        if queue_grows {
+            second.growing |= bit_of(flow);
+            if self.queues_grow() {
+                self.lower(now);
+            }
+            return;
+        }
+        second.steady |= bit_of(flow);
         for (counted, reported) in second.losses.iter_mut().zip(losses) {
             *counted = counted.saturating_add(reported.into());
         }
@@ -122,8 +141,8 @@ impl Redundancy {
         self.open_ended_until = now + LOSS_REPORT_BELIEVED_FOR;
     }
 
-    /// Records that a direct path lost packets while its queueing delay grew.
-    pub fn on_queue_growth(&mut self, now: Time) {
+    /// Lowers the number of repair packets by one, if the last time was a second ago.
+    fn lower(&mut self, now: Time) {
         let repairs = self.repairs(now);
         let is_due = |at: Time| now.saturating_since(at) >= Duration::from_secs(1);
         if self.lowered_at.is_none_or(is_due) {
@@ -143,9 +162,29 @@ impl Redundancy {
     pub fn repairs(&mut self, now: Time) -> u8 {
         self.advance(now);
         let by_losses = *self.by_losses.get_or_insert_with(|| repairs_by_losses(&self.seconds, self.latest));
-        let capped = if now < self.cap_until { by_losses.min(self.cap) } else { by_losses.min(self.max) };
-        let is_open = now < self.open_ended_until;
-        if self.is_new(now) || is_open { capped.max(self.registered) } else { capped }
+        let is_registered = self.is_new(now) || now < self.open_ended_until;
+        let repairs = if is_registered { by_losses.max(self.registered) } else { by_losses };
+        repairs.min(if now < self.cap_until { self.cap } else { self.max })
+    }
+
+    /// Returns the number of repair packets of a batch of `size` packets: at most half of them, as
+    /// in a full batch. None for a packet alone in its batch where blocks repair it.
+    pub fn repairs_of(&mut self, size: u8, now: Time) -> u8 {
+        if size == 1 && self.alone > 0 {
+            return 0;
+        }
+        self.repairs(now).min(size.div_ceil(2))
+    }
+
+    /// True if queues grow, in this second or the one before, on the direct paths of most flows
+    /// that lost packets in the window.
+    fn queues_grow(&self) -> bool {
+        let age = |ages: u64| 0..ages.min(self.latest + 1);
+        let second = |age: u64| &self.seconds[slot_of(self.latest - age)];
+        let growing = age(2).fold(0, |all, age| all | second(age).growing);
+        let window = age(LOSS_WINDOW_SECONDS as u64);
+        let steady = window.fold(0, |all, age| all | second(age).steady) & !growing;
+        growing.count_ones() > steady.count_ones()
     }
 
     /// True if in-stream blocks get repair packets, too: batches of several packets repair more at
@@ -176,6 +215,11 @@ impl Redundancy {
     fn second(&mut self, number: u64) -> &mut Second {
         &mut self.seconds[slot_of(number)]
     }
+}
+
+/// Returns the bit of a flow. Flows whose numbers are a multiple of 64 apart share one.
+const fn bit_of(flow: u32) -> u64 {
+    1 << (flow % u64::BITS)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the remainder is below the window's length")]

@@ -83,6 +83,7 @@ impl Relay {
             flow_key: advertised.key,
             service,
             selective: self.ingress.is_selective(advertised.flow),
+            adaptive_redundancy: self.ingress.is_adaptive(advertised.flow),
             rate: KilobitsPerSecond::from_rate(rate),
         })
     }

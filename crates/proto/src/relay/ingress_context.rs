@@ -43,7 +43,8 @@ impl Sink for IngressContext<'_> {
 
     fn reports_losses(&self, peer: RelayPeerId) -> bool {
         let session = self.peers.session(peer);
-        session.is_none_or(|session| self.sessions.has_capabilities(session, Capabilities::LOSS_REPORTS))
+        let has_capability = |session| self.sessions.has_capabilities(session, Capabilities::LOSS_REPORTS);
+        session.map_or_else(|| self.egress.follows_up(), has_capability)
     }
 
     fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) {

@@ -8,20 +8,25 @@ use byway_wire::{Alias, Capabilities, Message};
 use super::Relay;
 use super::egress::{FlowLossCount, begin_loss_report, pop_losses};
 use super::ingress::RelayPeerId;
+use crate::limits::LOSS_REPORT_FLOWS_MAX;
 
-/// Sends the loss reports that are due: for each flow to its ingress relays, and to the ingress
-/// half of this relay.
+/// Sends the loss reports that are due, those of [`LOSS_REPORT_FLOWS_MAX`] flows at most at once:
+/// for each flow to its ingress relays, and to the ingress half of this relay.
 pub(super) fn send_loss_reports(relay: &mut Relay, now: Time) {
     if !begin_loss_report(&mut relay.egress, now) {
         return;
     }
-    while let Some((flow, count)) = pop_losses(&mut relay.egress) {
+    for _ in 0..LOSS_REPORT_FLOWS_MAX {
+        let Some((flow, count)) = pop_losses(&mut relay.egress, now) else {
+            return;
+        };
         relay.work.entries += 1;
         let Some(key) = relay.egress.key(flow) else {
             continue;
         };
         for &(peer, alias) in relay.peers.remote_aliases_of(key) {
-            let is_permitted = relay.flow_table.is_permitted_ingress(key, relay.peers.relay_shard(peer));
+            let is_permitted = relay.flow_table.is_permitted_ingress(key, relay.peers.relay_shard(peer))
+                && relay.is_adaptive(peer, alias);
             let session = relay.peers.session(peer).filter(|session| {
                 is_permitted && relay.sessions.has_capabilities(*session, Capabilities::LOSS_REPORTS)
             });

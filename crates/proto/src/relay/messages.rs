@@ -122,6 +122,7 @@ impl Relay {
         let request = NackRequest {
             flow,
             ranges: &ranges,
+            is_adaptive: sources.iter().any(|one| self.is_adaptive(RelayPeerId(one.ingress), one.alias)),
             sources: &sources,
             open_from: nack.open_from_low.map(|low| self.egress.full_sequence(flow, low)),
             certain: !nack.noticed_by_timer || nack.answers_confirm,
@@ -131,10 +132,12 @@ impl Relay {
         self.egress.on_nack(&request, now, &mut self.actions);
     }
 
-    /// Returns the ingress relays from which copies of a pulled flow may be fetched, this relay
-    /// included. Other flows need none: what they fetch is part of a batch.
+    /// Returns the ingress relays from which copies of a flow may be fetched, this relay included.
+    /// They are those of a pulled flow, or those that adapt the redundancy of a coded one. The
+    /// copies that other flows fetch are part of a batch.
     pub(super) fn copy_sources(&self, flow: FlowSlot, now: Time) -> ArrayVec<CopySource, PULLED_SOURCES_MAX> {
-        let Some(key) = self.egress.key(flow).filter(|_| self.egress.is_pulled(flow, now)) else {
+        let is_pulled = self.egress.is_pulled(flow, now);
+        let Some(key) = self.egress.key(flow) else {
             return ArrayVec::new();
         };
         let is_permitted =
@@ -142,7 +145,20 @@ impl Relay {
         let remote = self.peers.remote_aliases_of(key).iter().filter(|(peer, _)| is_permitted(*peer));
         // A sender uses the relays with which it registered last.
         let known = self.peers.local_aliases_of(key).iter().chain(remote.rev());
-        known.map(|&(peer, alias)| CopySource { ingress: peer.0, alias }).take(PULLED_SOURCES_MAX).collect()
+        known
+            .filter(|(peer, alias)| is_pulled || self.is_adaptive(*peer, *alias))
+            .map(|&(peer, alias)| CopySource { ingress: peer.0, alias })
+            .take(PULLED_SOURCES_MAX)
+            .collect()
+    }
+
+    /// True if the ingress relay adapts the redundancy of its flow with this alias to the losses.
+    pub(super) fn is_adaptive(&self, peer: RelayPeerId, alias: Alias) -> bool {
+        if self.peers.session(peer).is_some() {
+            return self.peers.is_adaptive(peer, alias);
+        }
+        let advertised = self.peers.advertised_flow(peer, alias);
+        advertised.is_some_and(|advertised| self.ingress.is_adaptive(advertised.flow))
     }
 
     /// Expands ranges of a message to first and last sequence number each.

@@ -293,8 +293,10 @@ impl Relay {
         let RelaySettings { authority, relays, follows_up, memory, tenant_limits, uplink, .. } = settings;
         let part = memory.max(RELAY_MEMORY_MIN).count() / RELAY_MEMORY_PARTS;
         let (packets, flows) = (Bytes::new(part - part / PACKET_TIMES_PART), Bytes::new(part));
-        let capabilities =
-            Capabilities::DIGESTS.with(Capabilities::SERVICE_CHANGES).with(Capabilities::LOSS_REPORTS);
+        let capabilities = Capabilities::DIGESTS.with(Capabilities::SERVICE_CHANGES);
+        // Without repair packets, only fetches repair the first losses.
+        let reports = if follows_up { Capabilities::LOSS_REPORTS } else { Capabilities::NONE };
+        let capabilities = capabilities.with(reports);
         let local = LocalIdentity { secret, suite, shard, capabilities, started_unix_nanos };
         let mut relay = Self {
             authority,

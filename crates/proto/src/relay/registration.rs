@@ -179,7 +179,9 @@ impl Relay {
             FlowRef::Received(slot) => {
                 self.egress.set_service(slot, register.service, now);
                 let sources = self.copy_sources(slot, now);
-                self.egress.repeat_nacks(slot, &sources, now, &mut self.actions);
+                let mut aliases = sources.iter().map(|one| (RelayPeerId(one.ingress), one.alias));
+                let is_adaptive = aliases.any(|(peer, alias)| self.is_adaptive(peer, alias));
+                self.egress.repeat_nacks(slot, (&sources, is_adaptive), now, &mut self.actions);
             }
         }
         true

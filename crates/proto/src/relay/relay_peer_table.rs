@@ -12,7 +12,7 @@ use byway_wire::messages::Refusal;
 use byway_wire::{Alias, FlowKey, Shard, TenantId};
 
 pub(super) use relay_peer::{AdvertisedFlow, ReachabilityChange};
-use relay_peer::{PeerEndpoint, RelayPeer, RemoteFlow, alias_at, index_of, reschedule};
+use relay_peer::{PeerEndpoint, RelayPeer, RemoteFlow, RemoteHandling, alias_at, index_of, reschedule};
 
 use super::ingress::{FlowSlot, NextHop, RelayPeerId};
 use crate::limits::{ALIASES_AWAITED_MAX, ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION};
@@ -274,9 +274,9 @@ impl RelayPeerTable {
     pub(super) fn forwarding_entry(&self, peer: RelayPeerId, alias: Alias) -> Option<ForwardingEntry> {
         let remote_flow = self.get(peer).remote_flows.get(alias);
         remote_flow.filter(|remote_flow| remote_flow.is_granted).map(
-            |RemoteFlow { key, is_forwarded, is_selective, .. }| ForwardingEntry {
+            |RemoteFlow { key, handling, is_selective, .. }| ForwardingEntry {
                 key,
-                is_forwarded,
+                is_forwarded: handling == RemoteHandling::Deliver,
                 is_selective,
             },
         )

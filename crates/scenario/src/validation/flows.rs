@@ -432,11 +432,6 @@ fn part(time: Duration, share: Probability) -> Duration {
     Duration::from_nanos((time.as_nanos() as f64 * share.value()) as u64)
 }
 
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a probability is between 0 and 1"
-)]
 fn coding(setting: CodingSetting) -> Coding {
     Coding {
         redundancy: setting.redundancy.unwrap_or_default(),
@@ -444,6 +439,11 @@ fn coding(setting: CodingSetting) -> Coding {
     }
 }
 
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a probability is between 0 and 1"
+)]
 fn consent(share: Probability) -> Consent {
     let per_mille = (share.value() * 1_000.0).round() as u16;
     let percent = (share.value() * 100.0).ceil() as u8;

@@ -50,6 +50,26 @@ fn lossy_paths_are_repaired_in_time_at_less_than_the_largest_cost() {
     assert!(repairs * 100 <= copies * 42, "{repairs} of {copies}");
 }
 
+/// Batches have no repair packets where less is lost than the target allows. What is lost is
+/// fetched from the ingress relay, if the budget leaves time for it.
+#[test]
+fn rare_losses_are_fetched_and_cost_next_to_nothing() {
+    let plan = adaptive(120).each_flow(|flow| {
+        flow.direct.loss = vec![losing(0.0003)];
+        flow.settings.latency_budget = ms(300);
+    });
+    let (mut world, mut run) = plan.build();
+    world.run_until(at(8_000), &mut run);
+    let before = repair_bytes(&run, &world);
+    run.finish(&mut world);
+    let after = repair_bytes(&run, &world);
+    let (fate, egress) = (run.fate(&world), run.egress(1, &world));
+    assert!(fate.lost >= 20 && fate.missing * 20 <= fate.lost, "{fate:?}");
+    assert!(egress.fetched >= 20, "{egress:?}");
+    let (repairs, copies) = (after.0 - before.0, after.1 - before.1);
+    assert!(repairs * 20 <= copies, "{repairs} of {copies}");
+}
+
 #[test]
 fn losses_that_end_cost_nothing_half_a_minute_later() {
     let mut plan = adaptive(70).each_flow(|flow| flow.direct.loss = vec![losing(0.02)]);

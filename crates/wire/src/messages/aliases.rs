@@ -14,6 +14,9 @@ const BYTES: usize = 18;
 /// Options bit for `selective`, as in a registration.
 const SELECTIVE: u8 = 1 << 3;
 
+/// Options bit for `adaptive_redundancy`, as in a registration.
+const ADAPTIVE_REDUNDANCY: u8 = 1 << 4;
+
 /// A flow and its alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AliasAnnouncement {
@@ -26,6 +29,8 @@ pub struct AliasAnnouncement {
     /// True if the sender copies only some packets. A gap between relayed copies is then not a
     /// loss.
     pub selective: bool,
+    /// True if the ingress relay adapts the redundancy of the flow's batches to the losses.
+    pub adaptive_redundancy: bool,
     /// Upper bound of the sending rate.
     pub rate: KilobitsPerSecond,
 }
@@ -38,11 +43,14 @@ impl AliasAnnouncement {
 impl Record<BYTES> for AliasAnnouncement {
     fn parse(bytes: &[u8; BYTES]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(Aliases::NAME, bytes);
+        let (alias, flow_key, service) = (reader.alias()?, reader.flow_key()?, reader.code("service")?);
+        let options = reader.u8("options")?;
         Ok(Self {
-            alias: reader.alias()?,
-            flow_key: reader.flow_key()?,
-            service: reader.code("service")?,
-            selective: reader.u8("options")? & SELECTIVE != 0,
+            alias,
+            flow_key,
+            service,
+            selective: options & SELECTIVE != 0,
+            adaptive_redundancy: options & ADAPTIVE_REDUNDANCY != 0,
             rate: KilobitsPerSecond::new(reader.u32("rate")?),
         })
     }
@@ -53,7 +61,8 @@ impl Record<BYTES> for AliasAnnouncement {
         output.u16(self.alias.number());
         output.bytes(&self.flow_key.to_bytes());
         output.u8(self.service.code());
-        output.u8(if self.selective { SELECTIVE } else { 0 });
+        let adaptive = if self.adaptive_redundancy { ADAPTIVE_REDUNDANCY } else { 0 };
+        output.u8(adaptive | if self.selective { SELECTIVE } else { 0 });
         output.u32(self.rate.count());
         bytes
     }

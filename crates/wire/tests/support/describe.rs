@@ -365,7 +365,8 @@ fn early_packet(message: &EarlyPacket<'_>, lines: &mut FieldList) -> &'static st
 fn aliases(message: &Aliases<'_>, lines: &mut FieldList) -> &'static str {
     for flow in message.flows.iter() {
         lines.add("alias", flow.alias.number()).flow_key(&flow.flow_key);
-        lines.word("service", flow.service).yes("selective", flow.selective).add("rate", flow.rate.count());
+        lines.word("service", flow.service).yes("selective", flow.selective);
+        lines.yes("adaptive-redundancy", flow.adaptive_redundancy).add("rate", flow.rate.count());
     }
     "aliases"
 }

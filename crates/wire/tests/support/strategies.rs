@@ -100,12 +100,13 @@ pub(crate) fn terms() -> impl Strategy<Value = Terms> {
 }
 
 pub(crate) fn announcement() -> impl Strategy<Value = AliasAnnouncement> {
-    (alias(), flow_key(), service(), any::<bool>(), rate()).prop_map(
-        |(alias, flow_key, service, selective, rate)| AliasAnnouncement {
+    (alias(), flow_key(), service(), any::<(bool, bool)>(), rate()).prop_map(
+        |(alias, flow_key, service, (selective, adaptive_redundancy), rate)| AliasAnnouncement {
             alias,
             flow_key,
             service,
             selective,
+            adaptive_redundancy,
             rate,
         },
     )

@@ -58,11 +58,6 @@ impl RedundancyBudget {
         budget
     }
 
-    /// Sets the number of repair packets of a full batch; none for batches without any.
-    pub(crate) fn set_repairs(&mut self, full_repairs: u8) {
-        self.full_repairs = full_repairs;
-    }
-
     pub(crate) fn set_reserve(&mut self, bytes: Bytes) {
         let before = self.reserve();
         if let RedundancyPolicy::TokenBucket { reserve, .. } = &mut self.policy {
@@ -76,8 +71,15 @@ impl RedundancyBudget {
 
     /// Adds the income from a source packet of `bytes` bytes, up to twice the reserve.
     pub(crate) fn deposit(&mut self, bytes: u16) {
+        self.deposit_share(bytes.into(), (self.full_repairs, self.full_size));
+    }
+
+    /// Adds the income from `bytes` bytes of source packets in batches with `repairs` repair
+    /// packets for `size` source packets, up to twice the reserve.
+    pub(crate) fn deposit_share(&mut self, bytes: u32, (repairs, size): (u8, u8)) {
         if let RedundancyPolicy::TokenBucket { percent, .. } = self.policy {
-            let income = i64::from(bytes) * i64::from(self.full_repairs) * i64::from(percent);
+            let full = i64::from(bytes) * i64::from(repairs) * i64::from(percent);
+            let income = full * i64::from(self.full_size) / i64::from(size.max(1));
             // Income beyond twice the reserve is forfeited.
             self.balance = (self.balance + income).min(2 * self.reserve());
         }
@@ -97,10 +99,12 @@ impl RedundancyBudget {
     /// Returns the number of repair packets of a batch, and charges their bytes. `longest` is the
     /// length of each.
     pub(crate) fn allocate_repairs(&mut self, size: usize, longest: u16) -> u8 {
-        if self.full_repairs == 0 {
-            return 0;
-        }
-        let wanted_repairs = self.wanted(size);
+        self.allocate_at_most(self.wanted(size), size, longest)
+    }
+
+    /// Returns the number of repair packets of a batch, at most `wanted_repairs`, and charges their
+    /// bytes. `longest` is the length of each.
+    pub(crate) fn allocate_at_most(&mut self, wanted_repairs: u8, size: usize, longest: u16) -> u8 {
         if self.policy == RedundancyPolicy::PerBatch {
             return if size > 1 { wanted_repairs } else { 0 };
         }
@@ -233,11 +237,21 @@ mod tests {
     #[test]
     fn batches_without_redundancy_cost_nothing_and_earn_nothing() {
         let mut budget = empty_budget();
-        budget.set_repairs(0);
-        budget.deposit(60_000);
-        assert_eq!((budget.allocate_repairs(8, 1_000), budget.balance), (0, 0));
-        budget.set_repairs(4);
-        (0..8).for_each(|_| budget.deposit(1_000));
-        assert_eq!(budget.allocate_repairs(8, 1_000), 3, "a low balance buys fewer than four");
+        budget.deposit_share(60_000, (0, 8));
+        assert_eq!((budget.allocate_at_most(0, 8, 1_000), budget.balance), (0, 0));
+        (0..8).for_each(|_| budget.deposit_share(1_000, (4, 8)));
+        assert_eq!(budget.allocate_at_most(4, 8, 1_000), 3, "a low balance buys fewer than four");
+    }
+
+    #[test]
+    fn batches_of_any_size_cost_what_they_pay_in() {
+        for (repairs, size) in [(1_u8, 2_u8), (1, 3), (2, 4), (3, 5), (4, 8)] {
+            let mut budget = RedundancyBudget::new(8, 2, BUDGET);
+            for _ in 0..1_000 {
+                (0..size).for_each(|_| budget.deposit_share(1_001, (repairs, size)));
+                let bought = budget.allocate_at_most(repairs, size.into(), 1_001);
+                assert_eq!(bought, repairs, "{repairs} for {size}");
+            }
+        }
     }
 }

@@ -21,7 +21,7 @@ fn redundancy() -> Redundancy {
 fn run(redundancy: &mut Redundancy, span: core::ops::Range<u64>, losses: LossesByBatch) {
     for tick in span.start * 10..span.end * 10 {
         (0..40).for_each(|_| redundancy.on_packet(at(100 * tick)));
-        redundancy.on_losses(losses, at(100 * tick));
+        redundancy.on_losses(0, losses, false, at(100 * tick));
     }
 }
 
@@ -41,7 +41,7 @@ fn losses_raise_the_redundancy_at_once_and_leave_it_within_the_window() {
     let mut redundancy = redundancy();
     run(&mut redundancy, 0..10, [0; 4]);
     assert_eq!(redundancy.repairs(at(10_000)), 0);
-    redundancy.on_losses([0, 60, 0, 0], at(10_000));
+    redundancy.on_losses(0, [0, 60, 0, 0], false, at(10_000));
     assert_eq!(redundancy.repairs(at(10_000)), 2);
     run(&mut redundancy, 10..40, [0; 4]);
     assert_eq!(redundancy.repairs(at(39_900)), 2, "60 of 20,000 packets, by their weights");
@@ -55,11 +55,11 @@ fn the_latest_five_seconds_weigh_as_much_as_the_rest() {
     run(&mut recent, 0..30, [0; 4]);
     let mut old = recent.clone();
     // 20 of 12,000 packets.
-    recent.on_losses([20, 0, 0, 0], at(29_900));
+    recent.on_losses(0, [20, 0, 0, 0], false, at(29_900));
     assert_eq!(recent.repairs(at(29_900)), 1);
     run(&mut recent, 30..36, [0; 4]);
     assert_eq!(recent.repairs(at(35_999)), 0, "20 of 20,000");
-    old.on_losses([12, 0, 0, 0], at(29_900));
+    old.on_losses(0, [12, 0, 0, 0], false, at(29_900));
     assert_eq!(old.repairs(at(29_900)), 1);
 }
 
@@ -67,11 +67,11 @@ fn the_latest_five_seconds_weigh_as_much_as_the_rest() {
 fn losses_of_a_batch_that_loses_another_packet_move_on() {
     let mut redundancy = redundancy();
     run(&mut redundancy, 0..10, [0; 4]);
-    redundancy.on_losses([100, 0, 0, 0], at(10_000));
+    redundancy.on_losses(0, [100, 0, 0, 0], false, at(10_000));
     assert_eq!(redundancy.repairs(at(10_000)), 1);
-    redundancy.on_losses([-100, 200, 0, 0], at(10_000));
+    redundancy.on_losses(0, [-100, 200, 0, 0], false, at(10_000));
     assert_eq!(redundancy.repairs(at(10_000)), 2);
-    redundancy.on_losses([0, 0, 0, 400], at(10_000));
+    redundancy.on_losses(0, [0, 0, 0, 400], false, at(10_000));
     assert_eq!(redundancy.repairs(at(10_000)), 4, "half of the batch at most");
 }
 
@@ -85,19 +85,41 @@ fn an_open_ended_nack_raises_the_redundancy_at_once_for_a_second() {
 }
 
 #[test]
-fn while_a_queue_grows_the_redundancy_falls_and_does_not_rise() {
+fn while_queues_grow_the_redundancy_falls_and_does_not_rise() {
     let mut redundancy = redundancy();
     run(&mut redundancy, 0..10, [0, 2, 2, 0]);
     assert_eq!(redundancy.repairs(at(10_000)), 3);
     let mut repairs = Vec::new();
     for tick in 100..150 {
-        redundancy.on_queue_growth(at(100 * tick));
-        redundancy.on_losses([0, 0, 0, 4], at(100 * tick));
+        redundancy.on_losses(0, [0, 0, 0, 4], true, at(100 * tick));
         repairs.push(redundancy.repairs(at(100 * tick)));
     }
-    assert_eq!([0, 10, 20, 30, 49].map(|tick| repairs[tick]), [2, 1, 0, 0, 0]);
+    assert_eq!([0, 9, 10, 20, 30, 49].map(|tick| repairs[tick]), [2, 2, 1, 0, 0, 0]);
     assert!(repairs.is_sorted_by(|before, after| before >= after), "{repairs:?}");
-    assert_eq!(redundancy.repairs(at(15_900)), 4, "a second later, losses count again");
+    assert_eq!(redundancy.repairs(at(15_900)), 3, "a second later, losses count again");
+}
+
+#[test]
+fn one_receiver_whose_queue_grows_lowers_nothing_for_others_that_lose_packets() {
+    let mut redundancy = redundancy();
+    run(&mut redundancy, 0..10, [0, 2, 2, 0]);
+    for tick in 100..150 {
+        if tick % 50 == 0 {
+            redundancy.on_losses(0, [0, 1, 1, 0], false, at(100 * tick));
+        }
+        redundancy.on_losses(1, [0; 4], true, at(100 * tick));
+        assert_eq!(redundancy.repairs(at(100 * tick)), 3, "{tick}");
+    }
+}
+
+#[test]
+fn small_batches_have_the_repair_packets_of_their_losses_up_to_half_of_them() {
+    let mut redundancy = redundancy();
+    run(&mut redundancy, 0..10, [0, 2, 2, 0]);
+    let of_size = [8, 5, 4, 2, 1].map(|size| redundancy.repairs_of(size, at(10_000)));
+    assert_eq!(of_size, [3, 3, 2, 1, 1]);
+    (0..4).for_each(|_| redundancy.on_batch(1));
+    assert_eq!(redundancy.repairs_of(1, at(10_000)), 0, "blocks repair what is alone");
 }
 
 #[test]
@@ -150,7 +172,7 @@ proptest! {
         for (gap, packets, losses) in events {
             now += Duration::from_millis(gap);
             (0..packets).for_each(|_| redundancy.on_packet(now));
-            redundancy.on_losses(losses, now);
+            redundancy.on_losses(0, losses, false, now);
             let second = now.as_nanos() / 1_000_000_000;
             past.push((second, packets, losses));
             let expected = naive(&past, second);

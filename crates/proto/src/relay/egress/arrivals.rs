@@ -243,6 +243,7 @@ impl Egress {
             self.counters.refused_capacity += 1;
         }
         if let Some(outage) = active.outage.as_mut().filter(|outage| outage.covers(sequence)) {
+            outage.confirmed_at = now;
             if outage.should_report(is_pulled, now) {
                 actions.push(Action::ReportOutage { flow: slot, is_active: true });
             }

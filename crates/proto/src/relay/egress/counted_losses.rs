@@ -31,8 +31,19 @@ impl CountedLosses {
         Some(new)
     }
 
-    pub(super) fn is_excluded(self, sequence: SequenceNumber) -> bool {
-        self.excluded.is_some_and(|(first, last)| (first..=last).contains(&sequence.number()))
+    /// Excludes the packets up to this one, without it, if no NACK has named them before.
+    pub(super) fn skip_to(&mut self, sequence: SequenceNumber) {
+        if let Some(last) = sequence.number().checked_sub(1) {
+            let first = SequenceNumber::new(self.end);
+            let _ = self.add((first, SequenceNumber::new(last)), true);
+        }
+    }
+
+    /// True if a NACK named the packet, and it was counted.
+    pub(super) fn is_counted(self, sequence: SequenceNumber) -> bool {
+        let is_excluded =
+            self.excluded.is_some_and(|(first, last)| (first..=last).contains(&sequence.number()));
+        sequence.number() < self.end && !is_excluded
     }
 }
 
@@ -75,9 +86,9 @@ mod tests {
         assert_eq!(counted.add(range(5, 7), false), Some((5, 7)));
         assert_eq!((counted.add(range(5, 7), false), counted.add(range(6, 9), true)), (None, Some((8, 9))));
         assert_eq!(counted.add(range(12, 12), true), Some((12, 12)));
-        let excluded = [7, 8, 12, 13].map(|number| counted.is_excluded(SequenceNumber::new(number)));
-        assert_eq!(excluded, [false, true, true, false]);
-        counted.add(range(20, 20), false);
-        assert!(!counted.is_excluded(SequenceNumber::new(12)));
+        let is_counted = [7, 8, 12, 13].map(|number| counted.is_counted(SequenceNumber::new(number)));
+        assert_eq!(is_counted, [true, false, false, false]);
+        counted.skip_to(SequenceNumber::new(18));
+        assert_eq!(counted.add(range(14, 18), false), Some((18, 18)));
     }
 }

@@ -14,7 +14,7 @@ use super::missing::{MissingPacket, Stage};
 use super::nacked_ranges::NackedRange;
 use super::relayed_copies::CopySource;
 use super::{Egress, find_active, find_flow};
-use crate::limits::{NACK_REACH, QUARANTINED_MAX, RANGES_MAX, REPAIR_LIFETIME_MAX};
+use crate::limits::{NACK_REACH, OPEN_ENDED_BACKLOG_MAX, QUARANTINED_MAX, RANGES_MAX, REPAIR_LIFETIME_MAX};
 use crate::parts::packet_buffer::Handle;
 use crate::policy::repairs;
 
@@ -24,8 +24,11 @@ pub(crate) struct NackRequest<'a> {
     pub(crate) flow: FlowSlot,
     /// First and last sequence number of each range.
     pub(crate) ranges: &'a [(SequenceNumber, SequenceNumber)],
-    /// Ingress relays that may have copies of the packets, for a pulled flow.
+    /// Ingress relays that may have copies of the packets, for a pulled flow or for one with
+    /// adaptive redundancy.
     pub(crate) sources: &'a [CopySource],
+    /// True if an ingress relay adapts the redundancy of the flow's batches to the losses.
+    pub(crate) is_adaptive: bool,
     pub(crate) open_from: Option<SequenceNumber>,
     /// True if the packets are certainly lost: the receiver has received a later packet, or answers
     /// a confirm.
@@ -49,12 +52,16 @@ impl Egress {
         }
         flow.repair_lifetime = request.repair_lifetime;
         let is_pulled = flow.is_pulled(now);
-        let active = flow.activate(now);
+        flow.activate(now);
+        let reach = if is_pulled { NACK_REACH } else { OPEN_ENDED_BACKLOG_MAX };
         let is_possible =
-            |(first, last): &&(_, SequenceNumber)| last.since(*first).is_none_or(|count| count <= NACK_REACH);
-        for (first, last) in request.ranges.iter().filter(|_| is_pulled).filter(is_possible) {
-            // The relay knows the flow's packets by its NACKs only.
-            active.extend_known(*first, *last);
+            |(first, last): &&(_, SequenceNumber)| last.since(*first).is_none_or(|count| count <= reach);
+        for (first, last) in request.ranges.iter().filter(is_possible) {
+            if self.knows_by_nacks(request, *first, now)
+                && let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut())
+            {
+                active.extend_known(*first, *last);
+            }
         }
         self.watch_idle(request.flow, now);
         // All ranges are recorded before the first repair: the cheapest repair depends on the other
@@ -65,19 +72,22 @@ impl Egress {
             .take(RANGES_MAX)
             .filter_map(|range| self.clamp_to_reach(request.flow, *range))
             .collect();
-        for range in &ranges {
+        for range in ranges.iter().filter(|_| request.is_adaptive) {
             count_nacked(self, request.flow, *range, request.queue_grows, now);
         }
         let recorded: ArrayVec<_, RANGES_MAX> =
             ranges.into_iter().filter_map(|range| self.record_range(request, range, now)).collect();
-        for (first, last) in recorded {
-            self.repair_range(request.flow, (first, last), now, actions);
+        for range in &recorded {
+            self.repair_range(request.flow, *range, now, actions);
             if is_pulled {
-                self.pull_range(request, (first, last), now);
+                self.pull_range(request, *range, now);
             }
         }
         if let Some(from) = request.open_from {
             self.on_open_ended_nack(request, from, now, actions);
+        }
+        if !is_pulled {
+            self.fetch_uncovered(request, &recorded, now);
         }
         self.watch_expiry(request.flow, now + request.repair_lifetime);
     }
@@ -87,7 +97,7 @@ impl Egress {
     pub(crate) fn repeat_nacks(
         &mut self,
         slot: FlowSlot,
-        sources: &[CopySource],
+        (sources, is_adaptive): (&[CopySource], bool),
         now: Time,
         actions: &mut Vec<Action>,
     ) {
@@ -116,6 +126,7 @@ impl Egress {
                 flow: slot,
                 ranges: &[(range.first, range.last)],
                 sources,
+                is_adaptive,
                 open_from: None,
                 certain: range.certain,
                 queue_grows: false,

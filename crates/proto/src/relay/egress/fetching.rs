@@ -1,5 +1,5 @@
 //! Fetches copies from ingress relays: of coded flows if repair packets are too few to restore the
-//! missing packets, and of pulled flows always.
+//! missing packets or there are none, and of pulled flows always.
 //!
 //! The round trip to the ingress relay is longer than the one to other receivers. But a fetch needs
 //! no other receiver, and costs bytes for lost packets only. For coded flows, it is the last resort
@@ -8,7 +8,7 @@
 
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
-use byway_wire::SequenceNumber;
+use byway_wire::{SequenceNumber, Service};
 
 use super::decode_attempts::{AttemptId, IndexSet};
 use super::feedback::NackRequest;
@@ -188,6 +188,47 @@ impl Egress {
         }
     }
 
+    /// Fetches the packets of a coded flow that a NACK names, and those from an open-ended one on.
+    /// Their batches have no repair packets, because the group loses nothing else.
+    pub(super) fn fetch_uncovered(
+        &mut self,
+        request: &NackRequest<'_>,
+        ranges: &[(SequenceNumber, SequenceNumber)],
+        now: Time,
+    ) {
+        let kind = GapKind::Uncovered;
+        for (first, last) in ranges.iter().filter(|_| request.certain) {
+            if self.knows_by_nacks(request, *first, now)
+                && self.request_copies(request, (*first, last.next()), kind, now, now)
+            {
+                self.counters.fetched += last.next().number() - first.number();
+            }
+        }
+        // In an outage that it knows of, the ingress relay forwards the copies.
+        let is_silent = |from: &SequenceNumber| {
+            self.knows_by_nacks(request, *from, now) && !self.is_outage_forwarded(request.flow, now)
+        };
+        if let Some(from) = request.open_from.filter(is_silent) {
+            let due = now + self.pull_wait(request);
+            self.request_copies(request, (from, from.plus(OPEN_ENDED_BACKLOG_MAX)), kind, due, now);
+        }
+    }
+
+    /// True if the relay knows of the flow's packets near `sequence` by NACKs only: it pulls them,
+    /// or they are coded without repair packets, and it can fetch them.
+    pub(super) fn knows_by_nacks(
+        &self,
+        request: &NackRequest<'_>,
+        sequence: SequenceNumber,
+        now: Time,
+    ) -> bool {
+        self.flow(request.flow).is_some_and(|flow| {
+            let is_fetched = self.follows_up && flow.service == Service::Coding && request.is_adaptive;
+            let is_uncovered = || flow.active().is_none_or(|active| active.is_uncovered(sequence));
+            flow.is_pulled(now) || (is_fetched && is_uncovered())
+        })
+    }
+
     /// Returns the runs of consecutive missing packets within a range that the relay neither has
     /// nor fetches: the first number of each, and one past its last. Beyond [`RANGES_MAX`] runs, it
     /// leaves out the rest, which the receiver requests again.
@@ -225,16 +266,27 @@ impl Egress {
             return;
         };
         let notified_at = flow.active().and_then(|active| active.outage?.notified_at);
-        let farthest = request.sources.iter().map(|source| self.ingress_round_trip(source.ingress)).max();
-        let farthest = farthest.unwrap_or_default();
+        let farthest = self.farthest_source(request);
         if notified_at.is_some_and(|notified_at| may_be_in_flight(notified_at, farthest, now)) {
             return;
         }
-        let needed = farthest + flow.round_trip / 2;
-        let slack = request.repair_lifetime.saturating_sub(needed);
-        let wait = if notified_at.is_some() { Duration::ZERO } else { (slack / 2).min(PULL_WAIT_MAX) };
+        let wait = if notified_at.is_some() { Duration::ZERO } else { self.pull_wait(request) };
         let end = from.plus(OPEN_ENDED_BACKLOG_MAX);
         self.request_copies(request, (from, end), GapKind::OpenEnded, now + wait, now);
+    }
+
+    /// Returns the longest round-trip time to an ingress relay that may have copies.
+    fn farthest_source(&self, request: &NackRequest<'_>) -> Duration {
+        let round_trips = request.sources.iter().map(|source| self.ingress_round_trip(source.ingress));
+        round_trips.max().unwrap_or_default()
+    }
+
+    /// Returns the time for which the relay waits for the end of a silence before it fetches
+    /// copies.
+    fn pull_wait(&self, request: &NackRequest<'_>) -> Duration {
+        let to_receiver = self.round_trip_of(Some(request.flow)) / 2;
+        let needed = self.farthest_source(request) + to_receiver;
+        (request.repair_lifetime.saturating_sub(needed) / 2).min(PULL_WAIT_MAX)
     }
 
     /// Schedules requests for copies, at the time `due`, to all ingress relays that may have them

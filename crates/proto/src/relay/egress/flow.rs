@@ -15,7 +15,7 @@ use super::outage::OutageRange;
 use super::relayed_copies::ArrivedCopies;
 use crate::limits::{
     COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, MISSING_PACKETS_ALWAYS, NACKED_RANGES_ALWAYS,
-    REPAIR_BURST, REPAIR_LIFETIME_MAX, REPAIR_RETENTION, SERVICE_OVERLAP,
+    REPAIR_BURST, REPAIR_LIFETIME_MAX, REPAIR_RETENTION, SERVICE_OVERLAP, UNCOVERED_BEHIND, UNCOVERED_FROM,
 };
 use crate::parts::lateness::Lateness;
 use crate::parts::packet_buffer::Handle;
@@ -386,8 +386,22 @@ impl EgressFlowState {
 
     /// True if the relay has a source from which it may repair the packet.
     pub(super) fn is_repairable(&self, sequence: SequenceNumber) -> bool {
-        let source = self.sources(sequence);
-        source.packet.is_some() || source.batches[0].is_some() || self.blocks.covering(sequence).is_some()
+        self.packet(sequence).is_some() || self.has_repair_packets(sequence)
+    }
+
+    /// True if the relay has repair packets of a batch or of a block that cover the packet.
+    pub(super) fn has_repair_packets(&self, sequence: SequenceNumber) -> bool {
+        self.sources(sequence).batches[0].is_some() || self.blocks.covering(sequence).is_some()
+    }
+
+    /// True if this packet and those near it have no repair packets: it is far from those that the
+    /// relay knows, or the highest of these has none.
+    pub(super) fn is_uncovered(&self, sequence: SequenceNumber) -> bool {
+        let is_ahead = sequence.since(self.highest).is_some_and(|ahead| ahead >= UNCOVERED_FROM);
+        let is_behind = self.highest.since(sequence).is_some_and(|behind| behind >= UNCOVERED_BEHIND);
+        is_ahead
+            || !self.has_repair_packets(self.highest)
+            || (is_behind && !self.has_repair_packets(sequence))
     }
 
     /// Extends the range of sequence numbers for which the relay has packets or repair packets.

@@ -1,9 +1,11 @@
 //! Losses of coded flows, counted by the losses of their batches, for reports to ingress relays.
 //!
 //! A packet counts once, by the first NACK that names it. If its batch arrives later, it counts in
-//! that batch from then on. Packets that an open-ended NACK covers count when their batch arrives,
-//! because only then it is known that they exist. Losses while the queueing delay of the direct
-//! path grows are no reason for more redundancy (RFC 9265), and are not counted.
+//! that batch from then on. Packets that an open-ended NACK covers count once they can no longer be
+//! in flight. Those of a silence that is longer than bursts of losses do not count, because the
+//! report of the open-ended NACK raises the redundancy while the silence lasts. Losses while the
+//! queueing delay of the direct path grows are no reason for more redundancy (RFC 9265), and are
+//! not counted.
 
 use alloc::vec::Vec;
 
@@ -13,42 +15,56 @@ use byway_wire::{SequenceNumber, Service};
 use super::counted_losses::FlowLossCount;
 use super::feedback::batch_index;
 use super::flow::{BatchRef, EgressFlowState, FlowSlot};
+use super::outage::OutageRange;
 use super::{BatchEntry, Egress, find_flow};
-use crate::limits::LOSS_REPORT_INTERVAL;
+use crate::limits::{COUNTED_SILENCE_MAX, LOSS_REPORT_INTERVAL};
 
 /// Flows with losses that the relay has not reported yet, and the time of the latest report.
 #[derive(Debug, Default)]
 pub(super) struct UnreportedLosses {
-    /// Each flow once, while it has a count.
+    /// Flows with a count.
     flows: Vec<FlowSlot>,
+    /// Flows of the report that is being sent.
+    due: Vec<FlowSlot>,
     reported_at: Option<Time>,
 }
 
 /// Returns the time of the next loss report; `None` without losses to report.
 pub(crate) fn loss_report_at(egress: &Egress) -> Option<Time> {
-    let UnreportedLosses { flows, reported_at } = &egress.unreported;
+    let UnreportedLosses { flows, due, reported_at } = &egress.unreported;
+    if !due.is_empty() {
+        return Some(Time::START);
+    }
     (!flows.is_empty()).then(|| reported_at.map_or(Time::START, |at| at + LOSS_REPORT_INTERVAL))
 }
 
-/// Begins a loss report; returns false if none is due.
+/// Begins a loss report, if one is due and the one before is complete. Returns true if there are
+/// flows to report.
 pub(crate) fn begin_loss_report(egress: &mut Egress, now: Time) -> bool {
     let is_due = loss_report_at(egress).is_some_and(|at| at <= now);
-    if is_due {
-        egress.unreported.reported_at = Some(now);
+    let unreported = &mut egress.unreported;
+    if is_due && unreported.due.is_empty() {
+        core::mem::swap(&mut unreported.flows, &mut unreported.due);
+        unreported.reported_at = Some(now);
     }
     is_due
 }
 
-/// Returns the losses of the next flow to report. They count as reported.
-pub(crate) fn pop_losses(egress: &mut Egress) -> Option<(FlowSlot, FlowLossCount)> {
-    while let Some(slot) = egress.unreported.flows.pop() {
+/// Returns the losses of the next flow to report. They count as reported. A flow with an open-ended
+/// NACK in force is in the next report, too.
+pub(crate) fn pop_losses(egress: &mut Egress, now: Time) -> Option<(FlowSlot, FlowLossCount)> {
+    while let Some(slot) = egress.unreported.due.pop() {
         let active = find_flow(&mut egress.flows, slot).and_then(|flow| flow.active_mut());
         let Some((active, mut count)) =
             active.and_then(|active| active.missing.unreported.take().map(|count| (active, count)))
         else {
             continue;
         };
-        count.is_open_ended = active.outage.is_some_and(|outage| outage.to.is_none());
+        count.is_open_ended = active.outage.is_some_and(|outage| outage.is_open(now));
+        if count.is_open_ended {
+            active.missing.unreported = Some(FlowLossCount::default());
+            egress.unreported.flows.push(slot);
+        }
         return Some((slot, count));
     }
     None
@@ -92,7 +108,8 @@ pub(super) fn count_nacked(
         egress.work.numbers += 1;
         let sequence = SequenceNumber::new(number);
         let batch = egress.flow(slot).and_then(|flow| flow.active()?.sources(sequence).batches[0]);
-        covered += u64::from(batch.is_some_and(|batch| count_in_batch(egress, batch, slot, sequence)));
+        let is_known = batch.and_then(|batch| count_in_batch(egress, batch, slot, sequence)).is_some();
+        covered += u64::from(is_known);
     }
     if let Some(count) = count_of(egress, slot) {
         count.add_alone((last - first + 1).saturating_sub(covered));
@@ -101,41 +118,59 @@ pub(super) fn count_nacked(
 
 /// Records that an open-ended NACK of a coded flow is in force, for the next loss report.
 pub(super) fn count_open_ended(egress: &mut Egress, slot: FlowSlot) {
-    if egress.flow(slot).is_some_and(|flow| flow.service == Service::Coding) {
-        let _ = count_of(egress, slot);
+    let _ = count_of(egress, slot);
+}
+
+/// Counts a packet that an open-ended NACK covers, and that can no longer be in flight.
+pub(super) fn count_in_outage(egress: &mut Egress, slot: FlowSlot, sequence: SequenceNumber) {
+    let Some(flow) = egress.flow(slot).filter(|flow| flow.service == Service::Coding) else {
+        return;
+    };
+    let batch = flow.active().and_then(|active| active.sources(sequence).batches[0]);
+    if let Some(batch) = batch {
+        let _ = count_in_batch(egress, batch, slot, sequence);
     }
 }
 
-/// Counts the packets of a new batch that their receivers have lost.
+/// Excludes the packets of an outage that is over from the losses, if it was long. Ranges may still
+/// name them.
+pub(super) fn exclude_outage(active: &mut EgressFlowState, end: SequenceNumber, now: Time) {
+    let lasts = |outage: OutageRange| outage.to.is_none() && outage.age(now) >= COUNTED_SILENCE_MAX;
+    if active.outage.is_some_and(lasts) {
+        active.missing.counted.skip_to(end);
+    }
+}
+
+/// Counts the packets of a new batch that receivers requested by ranges before.
 pub(super) fn count_in_new_batch(egress: &mut Egress, batch: BatchRef, entries: &[BatchEntry], now: Time) {
     for entry in entries {
         let Some((slot, flow)) = entry.flow.and_then(|slot| Some((slot, egress.flow(slot)?))) else {
             continue;
         };
         let is_coded = flow.service == Service::Coding;
-        let Some(active) = flow.active().filter(|active| is_coded && is_lost(active, entry.sequence)) else {
+        if !flow.active().is_some_and(|active| is_coded && was_counted_alone(active, entry.sequence, now)) {
             continue;
-        };
-        let was_alone = active.nacked.covering(entry.sequence, now).is_some();
-        if count_in_batch(egress, batch, slot, entry.sequence) && was_alone {
-            if let Some(count) = count_of(egress, slot) {
-                count.losses[0] = count.losses[0].saturating_sub(1);
-            }
+        }
+        if count_in_batch(egress, batch, slot, entry.sequence) == Some(true)
+            && let Some(count) = count_of(egress, slot)
+        {
+            count.losses[0] = count.losses[0].saturating_sub(1);
         }
     }
 }
 
-/// Counts a lost packet in its batch. Returns `false` if the batch is gone, or has counted it.
-fn count_in_batch(egress: &mut Egress, batch: BatchRef, slot: FlowSlot, sequence: SequenceNumber) -> bool {
-    let Some(batches) = egress.batches.get_mut(usize::from(batch.ingress)) else {
-        return false;
-    };
-    let index = batches
-        .get(batch.number)
-        .and_then(|known| batch_index(batches.entries(known.entries), slot, sequence));
-    let Some((index, known)) = index.zip(batches.get_mut(batch.number)) else {
-        return false;
-    };
+/// Counts a lost packet in its batch. Returns `None` if the batch is gone, and `Some(false)` if it
+/// has counted the packet before.
+fn count_in_batch(
+    egress: &mut Egress,
+    batch: BatchRef,
+    slot: FlowSlot,
+    sequence: SequenceNumber,
+) -> Option<bool> {
+    let batches = egress.batches.get_mut(usize::from(batch.ingress))?;
+    let entries = batches.get(batch.number)?.entries;
+    let index = batch_index(batches.entries(entries), slot, sequence)?;
+    let known = batches.get_mut(batch.number)?;
     let (before, bit) = (known.lost.count_ones(), 1 << index);
     let is_new = known.lost & bit == 0;
     if is_new {
@@ -144,12 +179,12 @@ fn count_in_batch(egress: &mut Egress, batch: BatchRef, slot: FlowSlot, sequence
             count.add_to_batch(before);
         }
     }
-    is_new
+    Some(is_new)
 }
 
-/// True if the receiver has lost this packet, and not because a queue grew.
-fn is_lost(active: &EgressFlowState, sequence: SequenceNumber) -> bool {
-    active.is_lost(sequence) && !active.missing.counted.is_excluded(sequence)
+/// True if a range of a NACK waits for this packet, so that it counted alone.
+fn was_counted_alone(active: &EgressFlowState, sequence: SequenceNumber, now: Time) -> bool {
+    active.nacked.covering(sequence, now).is_some() && active.missing.counted.is_counted(sequence)
 }
 
 #[cfg(test)]

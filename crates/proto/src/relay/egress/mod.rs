@@ -257,6 +257,11 @@ impl Egress {
         self.flow(slot).is_some_and(|flow| flow.is_pulled(now))
     }
 
+    /// True if this relay fetches copies that no repair packets restore.
+    pub(crate) const fn follows_up(&self) -> bool {
+        self.follows_up
+    }
+
     /// Sets the class in which the relay's uplink queues packets for this flow's receiver.
     pub(crate) fn set_class(&mut self, slot: FlowSlot, class: Class) {
         if let Some(flow) = self.flow_mut(slot) {

@@ -20,11 +20,11 @@ use super::action::Action;
 use super::decode_failure_rate::DecodeFailureRate;
 use super::feedback::NackRequest;
 use super::flow::FlowSlot;
-use super::losses::count_open_ended;
+use super::losses::{count_in_outage, count_open_ended, exclude_outage};
 use super::missing::Stage;
 use crate::limits::{
-    BATCH_PACKETS_MAX, IN_FLIGHT_FOR, IN_FLIGHT_MAX, OPEN_ENDED_BACKLOG_MAX, OUTAGE_AFTER,
-    OUTAGE_BELIEVED_FOR, OUTAGE_INTERVAL,
+    BATCH_PACKETS_MAX, COUNTED_SILENCE_MAX, IN_FLIGHT_FOR, IN_FLIGHT_MAX, LOSS_REPORT_BELIEVED_FOR,
+    OPEN_ENDED_BACKLOG_MAX, OUTAGE_AFTER, OUTAGE_BELIEVED_FOR, OUTAGE_INTERVAL,
 };
 
 /// Range of an open-ended NACK: every packet from one sequence number on is missing, until an ACK.
@@ -38,6 +38,10 @@ pub(crate) struct OutageRange {
     pub(crate) repair_lifetime: Duration,
     /// Arrival time of the outage's first NACK.
     pub(crate) since: Time,
+    /// Arrival time of its latest NACK, or of the latest repair packets for a packet of it.
+    pub(super) confirmed_at: Time,
+    /// True if its packets count as losses, because the redundancy of their batches adapts to them.
+    is_adaptive: bool,
     /// Time from the arrival of the first packet's repair packets at the relay to the outage's
     /// first NACK.
     repair_lead: Duration,
@@ -59,8 +63,8 @@ impl OutageRange {
     pub(super) fn should_report(&mut self, is_pulled: bool, now: Time) -> bool {
         let is_recent =
             self.notified_at.is_some_and(|notified_at| now.saturating_since(notified_at) < OUTAGE_INTERVAL);
-        let is_long = now.saturating_since(self.since) >= OUTAGE_AFTER;
-        let needs_copies = is_pulled || (self.certain && is_long && self.decode_failures.is_high());
+        let is_undecodable = self.certain && self.age(now) >= OUTAGE_AFTER && self.decode_failures.is_high();
+        let needs_copies = is_pulled || is_undecodable;
         let is_due = self.to.is_none() && needs_copies && !is_recent;
         if is_due {
             self.notified_at = Some(now);
@@ -78,6 +82,16 @@ impl OutageRange {
             self.end_notified_at = Some(now);
         }
         is_due
+    }
+
+    /// True if the outage lasts: the flow has not paused, and there was no ACK.
+    pub(super) fn is_open(&self, now: Time) -> bool {
+        self.to.is_none() && now < self.confirmed_at + LOSS_REPORT_BELIEVED_FOR
+    }
+
+    /// Returns the time since the first NACK.
+    pub(super) fn age(&self, now: Time) -> Duration {
+        now.saturating_since(self.since)
     }
 
     /// True if the ingress relay acts on the latest outage report and forwards the flow's packets.
@@ -162,7 +176,7 @@ impl Egress {
         let certain = request.certain || evident || continued.is_some_and(|outage| outage.certain);
         let repair_lifetime = request.repair_lifetime;
         let outage = if let Some(outage) = continued {
-            OutageRange { from, repair_lifetime, certain, ..outage }
+            OutageRange { from, repair_lifetime, certain, confirmed_at: now, ..outage }
         } else {
             let repair_lead = self.repair_lead(request.flow, (from, highest), now);
             let decode_failures = DecodeFailureRate::default();
@@ -171,6 +185,8 @@ impl Egress {
                 to: None,
                 repair_lifetime,
                 since: now,
+                confirmed_at: now,
+                is_adaptive: request.is_adaptive,
                 repair_lead,
                 notified_at: None,
                 end_notified_at: None,
@@ -181,7 +197,10 @@ impl Egress {
         if let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut()) {
             active.outage = Some(outage);
         }
-        count_open_ended(self, request.flow);
+        // A queue that grows is no reason for more repair packets (RFC 9265).
+        if request.is_adaptive && !request.queue_grows {
+            count_open_ended(self, request.flow);
+        }
         self.watch_idle(request.flow, now);
         self.pull_open_ended(request, from, now);
         if !evident {
@@ -264,14 +283,17 @@ impl Egress {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
-        let Some(active) = self.flow(flow).and_then(|flow| flow.active()) else {
-            return;
-        };
         // The packet was forwarded after the outage began. If it is lost, a range names it. The
         // outage may be over: its ACK may be lost, or may have overtaken the NACK.
         if self.forwarded_at(flow, sequence).is_some_and(|at| at >= outage.since) {
             return;
         }
+        if outage.is_adaptive && outage.age(now) < COUNTED_SILENCE_MAX {
+            count_in_outage(self, flow, sequence);
+        }
+        let Some(active) = self.flow(flow).and_then(|flow| flow.active()) else {
+            return;
+        };
         let is_under_repair = active
             .missing
             .get(sequence)
@@ -303,6 +325,7 @@ impl Egress {
             outage.end_notified_at = Some(now);
             actions.push(Action::ReportOutage { flow: slot, is_active: false });
         }
+        exclude_outage(active, from, now);
         active.nacked.truncate(from);
         let is_kept = |outage: &OutageRange| outage.from < from || outage.end_notified_at.is_some();
         active.outage = active.outage.filter(is_kept);

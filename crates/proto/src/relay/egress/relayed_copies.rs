@@ -78,6 +78,9 @@ pub(super) enum GapKind {
     Lost,
     /// Copies that the ingress relay has not forwarded, and that a receiver misses.
     Fetch,
+    /// Copies of a coded flow that no repair packet covers. Those that repair packets cover
+    /// meanwhile, or that the direct path delivers after a silence, are left out.
+    Uncovered,
     /// All copies that the ingress relay has from the first number on.
     OpenEnded,
 }
@@ -88,7 +91,7 @@ impl CopyGap {
     /// NACK.
     const fn retry_policy(&self) -> RetryPolicy {
         let requests_max = match self.kind {
-            GapKind::Lost => RELAYED_COPY_NACKS_MAX,
+            GapKind::Lost | GapKind::Uncovered => RELAYED_COPY_NACKS_MAX,
             GapKind::Fetch => RELAYED_COPY_NACKS_MAX + 1,
             GapKind::OpenEnded => 1,
         };
@@ -267,7 +270,7 @@ impl Egress {
 
     /// True if the copies of a coded or pulled flow arrive as a sequence, because of an outage or
     /// because the relay path is its only path. Any other copy of such a flow was fetched.
-    fn is_outage_forwarded(&self, slot: FlowSlot, now: Time) -> bool {
+    pub(super) fn is_outage_forwarded(&self, slot: FlowSlot, now: Time) -> bool {
         let active = self.flow(slot).and_then(|flow| flow.active());
         let is_in_force =
             |active: &EgressFlowState| active.outage.is_some_and(|outage| outage.is_in_force(now));
@@ -323,7 +326,11 @@ impl Egress {
             let numbers = (gap.first.number()..gap.end.number()).map(SequenceNumber::new);
             self.work.numbers += gap.end.number() - gap.first.number();
             let (mut missing, mut count) = (RangeSet::new(), 0);
-            for sequence in numbers.filter(|sequence| active.packet(*sequence).is_none()) {
+            let is_needed = |sequence: &SequenceNumber| match gap.kind {
+                GapKind::Uncovered => active.is_lost(*sequence) && !active.is_repairable(*sequence),
+                _ => active.packet(*sequence).is_none(),
+            };
+            for sequence in numbers.filter(is_needed) {
                 if !missing.insert(sequence) {
                     break;
                 }

@@ -5,7 +5,9 @@
 
 use alloc::vec::Vec;
 
-use byway_units::{Bytes, Time};
+use byway_units::{Bytes, Rate, Time};
+
+use super::group::reserve_of;
 
 use crate::limits::{OVERHEAD_PERCENT, OVERHEAD_RESERVE};
 use crate::parts::batcher::{ClosedQueue, CodingClass, RedundancyBudget, RedundancyPolicy};
@@ -20,21 +22,19 @@ pub(super) struct AdaptiveClass {
     pub(super) redundancy: Redundancy,
     /// Budget of repair bytes: the redundancy's share of the flows' bytes.
     budget: RedundancyBudget,
+    /// Sum of the flows' registered rates, in bit/s.
+    rate_sum: u128,
 }
 
 impl AdaptiveClass {
-    /// Counts a source packet, and adds its share of repair bytes to the budget.
-    pub(super) fn on_packet(&mut self, bytes: u16, now: Time) {
-        self.redundancy.on_packet(now);
-        self.budget.set_repairs(self.redundancy.repairs(now));
-        self.budget.deposit(bytes);
-    }
-
-    /// Returns the number of repair packets of a closed batch, and charges their bytes.
-    pub(super) fn allocate_repairs(&mut self, closed: &ClosedQueue, now: Time) -> u8 {
+    /// Returns the number of repair packets of a closed batch of `bytes` bytes, at most `most`. The
+    /// batch pays for them with their share of its bytes.
+    pub(super) fn allocate_repairs(&mut self, closed: &ClosedQueue, bytes: u32, most: u8, now: Time) -> u8 {
         self.redundancy.on_batch(closed.size);
-        self.budget.set_repairs(self.redundancy.repairs(now));
-        self.budget.allocate_repairs(closed.size, closed.longest)
+        let size = u8::try_from(closed.size).unwrap_or(u8::MAX);
+        let repairs = self.redundancy.repairs_of(size, now).min(most);
+        self.budget.deposit_share(bytes, (repairs, size));
+        self.budget.allocate_at_most(repairs, closed.size, closed.longest)
     }
 }
 
@@ -43,30 +43,38 @@ impl AdaptiveClass {
 pub(super) struct AdaptiveClasses(Vec<AdaptiveClass>);
 
 impl AdaptiveClasses {
-    /// Counts a registered flow of this class, in batches of this shape.
-    pub(super) fn join(&mut self, class: CodingClass, (packets, repairs): (u8, u8)) {
+    /// Counts a registered flow of this class with this rate, in batches of this shape.
+    pub(super) fn join(&mut self, class: CodingClass, shape: (u8, u8), rate: Rate) {
+        if self.get_mut(class).is_none() {
+            let policy = RedundancyPolicy::TokenBucket {
+                percent: OVERHEAD_PERCENT,
+                reserve: Bytes::new(OVERHEAD_RESERVE),
+            };
+            self.0.reserve_exact(1);
+            self.0.push(AdaptiveClass {
+                class,
+                flows: 0,
+                redundancy: Redundancy::new(shape.0, shape.1),
+                budget: RedundancyBudget::new(shape.0, shape.1, policy),
+                rate_sum: 0,
+            });
+        }
         if let Some(known) = self.get_mut(class) {
             known.flows += 1;
-            return;
+            known.rate_sum += u128::from(rate.bits_per_second());
+            known.redundancy.on_join();
+            known.budget.set_reserve(reserve_of(known.rate_sum, shape));
         }
-        let reserve = Bytes::new(OVERHEAD_RESERVE);
-        let policy = RedundancyPolicy::TokenBucket { percent: OVERHEAD_PERCENT, reserve };
-        let (redundancy, budget) =
-            (Redundancy::new(packets, repairs), RedundancyBudget::new(packets, repairs, policy));
-        self.0.reserve_exact(1);
-        self.0.push(AdaptiveClass { class, flows: 1, redundancy, budget });
     }
 
-    /// Removes a registered flow of this class, and the class with its last flow.
-    pub(super) fn leave(&mut self, class: CodingClass) {
+    /// Removes a registered flow of this class with this rate, and the class with its last flow.
+    pub(super) fn leave(&mut self, class: CodingClass, shape: (u8, u8), rate: Rate) {
         if let Some(known) = self.get_mut(class) {
             known.flows -= 1;
+            known.rate_sum -= u128::from(rate.bits_per_second());
+            known.budget.set_reserve(reserve_of(known.rate_sum, shape));
             self.0.retain(|known| known.flows > 0);
         }
-    }
-
-    pub(super) fn set_reserve(&mut self, reserve: Bytes) {
-        self.0.iter_mut().for_each(|known| known.budget.set_reserve(reserve));
     }
 
     pub(super) fn get_mut(&mut self, class: CodingClass) -> Option<&mut AdaptiveClass> {

@@ -101,7 +101,7 @@ pub(crate) struct IngressFlowState {
     /// Number of first copies of a pulled flow that the relay still forwards without a request.
     first_copies: u8,
     /// Number of copies of which the egress relay may still report the loss.
-    pub(super) reportable: u16,
+    pub(super) reportable: u32,
     pub(crate) last_used: Time,
 }
 

@@ -48,6 +48,8 @@ struct OpenBatch {
     /// Number of repair packets at the first packet, if it follows the losses. With zero, no
     /// packet is encoded.
     adaptive_repairs: Option<u8>,
+    /// Sum of the packets' lengths.
+    bytes: u32,
 }
 
 /// A closed batch. Its redundancy budget determines the number of repair packets.
@@ -174,6 +176,7 @@ impl CodingGroup {
     /// Adds a packet to a batch of the group, which closes within `wait`. Calls `close` for the
     /// batches that close before and after. Returns `false` if the packet's holder has no memory
     /// left for the batch.
+    ///
     /// The redundancy follows the losses if the egress relay `reports_losses`.
     pub(crate) fn add(
         &mut self,
@@ -195,7 +198,7 @@ impl CodingGroup {
         }
         let adaptive = self.adaptive.get_mut(packet.flow.class).filter(|_| reports_losses);
         let repairs = adaptive.map(|adaptive| {
-            adaptive.on_packet(packet.bytes, now);
+            adaptive.redundancy.on_packet(now);
             adaptive.redundancy.repairs(now)
         });
         let fixed_repairs = self.key.shape.1;
@@ -217,6 +220,7 @@ impl CodingGroup {
                     .expect("the length of copies is checked, and a full batch is closed");
             }
             batch.covered.push(covered);
+            batch.bytes += u32::from(packet.bytes);
         }
         if let Some(closed_queue) = decision.closed_after {
             self.close(closed_queue, numbers, now, &mut close);
@@ -280,7 +284,7 @@ impl CodingGroup {
     /// Counts a registered flow with this rate and class, and adapts the reserve of redundancy.
     pub(crate) fn join(&mut self, rate: Rate, class: CodingClass) {
         if self.key.is_adaptive {
-            self.adaptive.join(class, self.key.shape);
+            self.adaptive.join(class, self.key.shape, rate);
         }
         self.flows += 1;
         self.rate_sum += u128::from(rate.bits_per_second());
@@ -290,7 +294,7 @@ impl CodingGroup {
     /// Removes a registered flow with this rate and class from the counts, and adapts the reserve
     /// of redundancy.
     pub(crate) fn leave(&mut self, rate: Rate, class: CodingClass) {
-        self.adaptive.leave(class);
+        self.adaptive.leave(class, self.key.shape, rate);
         self.flows -= 1;
         self.rate_sum -= u128::from(rate.bits_per_second());
         self.set_reserve();
@@ -304,13 +308,7 @@ impl CodingGroup {
     /// Sets the batcher's reserve to the redundancy that the group's flows earn in [`RESERVE_TIME`]
     /// at their rates.
     fn set_reserve(&mut self) {
-        let income = Rate::from_bits_per_second(u64::try_from(self.rate_sum).unwrap_or(u64::MAX));
-        let (packets, repairs) = (u64::from(self.key.shape.0), u64::from(self.key.shape.1));
-        let earned = income.bytes_in(RESERVE_TIME).unwrap_or(Bytes::MAX).count();
-        let reserve = earned.saturating_mul(repairs * u64::from(OVERHEAD_PERCENT)) / (packets * 100);
-        let reserve = Bytes::new(reserve.max(OVERHEAD_RESERVE));
-        self.batcher.set_reserve(reserve);
-        self.adaptive.set_reserve(reserve);
+        self.batcher.set_reserve(reserve_of(self.rate_sum, self.key.shape));
     }
 
     /// Returns the open batch of a queue, and allocates it if the holder has the memory; `None`
@@ -319,7 +317,13 @@ impl CodingGroup {
         while self.open.len() <= queue && memory.try_charge(holder, self.batch_bytes()) {
             let encoder = encoder(self.engine, self.repairs_max());
             self.open.reserve_exact(1);
-            self.open.push(OpenBatch { holder, encoder, covered: ArrayVec::new(), adaptive_repairs: None });
+            self.open.push(OpenBatch {
+                holder,
+                encoder,
+                covered: ArrayVec::new(),
+                adaptive_repairs: None,
+                bytes: 0,
+            });
         }
         self.open.get_mut(queue)
     }
@@ -338,9 +342,12 @@ impl CodingGroup {
             return;
         };
         let covered = core::mem::take(&mut batch.covered);
+        let bytes = core::mem::take(&mut batch.bytes);
         let adaptive = self.adaptive.get_mut(covered[0].tenant_class).zip(batch.adaptive_repairs);
         let (repairs, redundancy) = match adaptive {
-            Some((adaptive, most)) => (adaptive.allocate_repairs(&closed_queue, now).min(most), Some(most)),
+            Some((adaptive, most)) => {
+                (adaptive.allocate_repairs(&closed_queue, bytes, most, now), Some(most))
+            }
             None => (closed_queue.repairs, None),
         };
         let repairs = usize::from(repairs);
@@ -358,6 +365,16 @@ impl CodingGroup {
         });
         encoder.restart();
     }
+}
+
+/// Returns the redundancy that flows with this sum of rates, in bit/s, earn in [`RESERVE_TIME`], in
+/// batches of this shape.
+pub(super) fn reserve_of(rate_sum: u128, (packets, repairs): (u8, u8)) -> Bytes {
+    let income = Rate::from_bits_per_second(u64::try_from(rate_sum).unwrap_or(u64::MAX));
+    let (packets, repairs) = (u64::from(packets), u64::from(repairs));
+    let earned = income.bytes_in(RESERVE_TIME).unwrap_or(Bytes::MAX).count();
+    let reserve = earned.saturating_mul(repairs * u64::from(OVERHEAD_PERCENT)) / (packets * 100);
+    Bytes::new(reserve.max(OVERHEAD_RESERVE))
 }
 
 fn encoder(engine: Engine, repairs: u8) -> Encoder<AlignedBuffer> {

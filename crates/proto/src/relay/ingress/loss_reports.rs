@@ -1,18 +1,32 @@
 //! Losses that egress relays report, and the redundancy that follows them.
 
 use byway_units::Time;
-use byway_wire::messages::FlowLosses;
+use byway_wire::Service;
+use byway_wire::messages::{FlowLosses, LOSS_CLASSES};
 
 use super::flow::FlowSlot;
 use super::sink::Sink;
 use super::{CodingGroup, Ingress};
 use crate::parts::redundancy::Redundancy;
 
+/// Most counts of a report that one packet can cause: as the only loss that is known at first, and
+/// then in its batch with each further loss.
+const COUNTS_PER_PACKET: u32 = 4;
+const _: () = assert!(COUNTS_PER_PACKET as usize == LOSS_CLASSES, "one for each class");
+
 impl Ingress {
+    /// True if the redundancy of a coded flow's batches follows the losses.
+    pub(crate) fn is_adaptive(&self, slot: FlowSlot) -> bool {
+        self.flow(slot).is_some_and(|flow| {
+            let is_adaptive = flow.registration.group.is_some_and(|group| group.is_adaptive);
+            is_adaptive && flow.registration.service == Service::Coding
+        })
+    }
+
     /// Counts a copy of a coded flow, of which the egress relay may report the loss.
     pub(super) fn count_reportable(&mut self, slot: FlowSlot) {
         if let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) {
-            active.reportable = active.reportable.saturating_add(1);
+            active.reportable = active.reportable.saturating_add(COUNTS_PER_PACKET);
         }
     }
 
@@ -22,20 +36,18 @@ impl Ingress {
         let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
-        let lost: i32 = losses.losses.iter().map(|count| i32::from(*count)).sum();
-        let counted = u16::try_from(lost.max(0)).ok().filter(|lost| *lost <= active.reportable);
-        active.reportable -= counted.unwrap_or(0);
-        self.counters.losses_refused += u64::from(counted.is_none());
-        self.counters.losses_reported += u64::from(counted.unwrap_or(0));
+        let added: u32 = losses.losses.iter().map(|count| u32::from(count.max(&0).unsigned_abs())).sum();
+        let is_counted = added <= active.reportable;
+        active.reportable -= if is_counted { added } else { 0 };
+        let lost: i64 = losses.losses.iter().map(|count| i64::from(*count)).sum();
+        self.counters.losses_refused += u64::from(!is_counted);
+        self.counters.losses_reported += if is_counted { lost.max(0).unsigned_abs() } else { 0 };
         let Some(redundancy) = self.redundancy_of(slot) else {
             return;
         };
-        // Growth counts first, because the losses beside it must not raise the redundancy.
-        if losses.queue_grows {
-            redundancy.on_queue_growth(now);
-        }
-        if counted.is_some() {
-            redundancy.on_losses(losses.losses, now);
+        let counted = if is_counted { losses.losses } else { [0; LOSS_CLASSES] };
+        if losses.queue_grows || counted != [0; LOSS_CLASSES] {
+            redundancy.on_losses(slot.0, counted, losses.queue_grows, now);
         }
         if losses.is_open_ended {
             redundancy.on_open_ended_nack(now);
@@ -45,6 +57,9 @@ impl Ingress {
     /// True if the flow's blocks need no repair packets, because batches repair its losses or it
     /// has none.
     pub(super) fn skips_block(&mut self, slot: FlowSlot, sink: &impl Sink, now: Time) -> bool {
+        if !self.is_adaptive(slot) {
+            return false;
+        }
         let next_hop = self.flow(slot).and_then(|flow| flow.next_hops.first());
         let reports_losses = next_hop.is_some_and(|next_hop| sink.reports_losses(next_hop.peer));
         let redundancy = self.redundancy_of(slot).filter(|_| reports_losses);

@@ -197,11 +197,21 @@ pub(super) struct RemoteFlow {
     pub(super) key: FlowKey,
     /// True if a receiver's grant permits the peer as an ingress relay of the flow.
     pub(super) is_granted: bool,
-    /// True if the flow's service is forwarding or both: this relay, as egress relay, delivers all
-    /// its packets.
-    pub(super) is_forwarded: bool,
+    pub(super) handling: RemoteHandling,
     /// True if the flow's sender copies only some packets.
     pub(super) is_selective: bool,
+}
+
+/// Handling of a remote flow's packets by this relay, as egress relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RemoteHandling {
+    /// It delivers all packets: the service is forwarding or both.
+    Deliver,
+    /// It repairs what receivers miss.
+    Repair,
+    /// It repairs what receivers miss, and reports it: the peer adapts the redundancy of the flow's
+    /// batches.
+    RepairAndReport,
 }
 
 /// Returns the index of an alias in a list of all of them. Alias 0 does not exist.

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use byway_wire::messages::AliasAnnouncement;
-use byway_wire::{Alias, FlowKey};
+use byway_wire::{Alias, FlowKey, Service};
 
 use super::super::alias_table::AliasTable;
-use super::{RelayPeerId, RelayPeerTable, RemoteFlow, remove};
+use super::{RelayPeerId, RelayPeerTable, RemoteFlow, RemoteHandling, remove};
 use crate::limits::REMOTE_ALIASES_PER_FLOW_MAX;
 use crate::policy::forwards;
 
@@ -35,9 +35,14 @@ impl RelayPeerTable {
         is_granted: bool,
     ) {
         let remote_flows = &mut self.peers[usize::from(peer.0)].remote_flows;
-        let (key, is_forwarded, is_selective) = (flow.flow_key, forwards(flow.service), flow.selective);
-        let before =
-            remote_flows.insert(flow.alias, RemoteFlow { key, is_granted, is_forwarded, is_selective });
+        let handling = match flow.service {
+            service if forwards(service) => RemoteHandling::Deliver,
+            Service::Coding if flow.adaptive_redundancy => RemoteHandling::RepairAndReport,
+            _ => RemoteHandling::Repair,
+        };
+        let (key, is_selective) = (flow.flow_key, flow.selective);
+        let remote_flow = RemoteFlow { key, is_granted, handling, is_selective };
+        let before = remote_flows.insert(flow.alias, remote_flow);
         if let Some(before) = before.filter(|before| before.key != flow.flow_key) {
             remove(&mut self.remote_aliases, before.key, (peer, flow.alias));
         } else if before.is_some() {
@@ -64,6 +69,14 @@ impl RelayPeerTable {
         if let Some(remote_flow) = self.peers[usize::from(peer.0)].remote_flows.get_mut(alias) {
             remote_flow.is_granted = is_granted;
         }
+    }
+
+    /// True if a peer relay adapts the redundancy of its flow with this alias to the losses.
+    pub(in crate::relay) fn is_adaptive(&self, peer: RelayPeerId, alias: Alias) -> bool {
+        self.get(peer)
+            .remote_flows
+            .get(alias)
+            .is_some_and(|flow| flow.handling == RemoteHandling::RepairAndReport)
     }
 
     /// Returns the peer relays that advertised a flow to this one, with their aliases.

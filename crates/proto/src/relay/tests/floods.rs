@@ -102,6 +102,7 @@ impl RelayHarness {
                 flow_key: flow(sender, receiver, *number),
                 service: Service::Coding,
                 selective: false,
+                adaptive_redundancy: false,
                 rate: KilobitsPerSecond::new(2_000),
             });
             let flows = AliasAnnouncements::collect(&mut announced, &mut scratch);

@@ -175,6 +175,7 @@ impl RelayHarness {
             flow_key: *key,
             service: Service::Caching,
             selective: false,
+            adaptive_redundancy: false,
             rate: KilobitsPerSecond::new(2_000),
         });
         let flows = AliasAnnouncements::collect(&mut announced, &mut scratch);

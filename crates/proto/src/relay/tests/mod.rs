@@ -415,6 +415,7 @@ impl RelayHarness {
             flow_key: *key,
             service: Service::Coding,
             selective,
+            adaptive_redundancy: false,
             rate: KilobitsPerSecond::new(2_000),
         });
         let flows = AliasAnnouncements::collect(&mut announced, &mut scratch);

@@ -1,6 +1,8 @@
 //! Copies fetched from the ingress relay.
 
+use super::relayed_copies::COPY_SOURCE;
 use super::*;
+use crate::limits::{OPEN_ENDED_BACKLOG_MAX, PULL_WAIT_MAX, UNCOVERED_FROM};
 
 /// Copies requested from the ingress relay now.
 fn fetched(harness: &mut EgressHarness) -> Vec<(u16, u32)> {
@@ -309,9 +311,56 @@ fn a_relay_that_does_not_follow_up_waits() {
     assert_eq!((harness.drain_actions(), fetched(&mut harness)), (Vec::new(), Vec::new()));
 }
 
+#[test]
+fn what_no_repair_packet_covers_is_fetched_however_long_that_lasts() {
+    let mut harness = EgressHarness::new();
+    harness.is_adaptive = true;
+    let [flow, other] = harness.flows();
+    harness.batch(0, &[(flow, 5), (other, 5)], 2);
+    harness.advance(20);
+    harness.nack(flow, 6, 6);
+    assert_eq!(fetched(&mut harness), [], "its batch may come");
+    for sequence in [5 + UNCOVERED_FROM, 60, 5_000, 50_000] {
+        harness.nack(flow, sequence, sequence);
+        let low = u32::try_from(sequence).expect("small");
+        assert_eq!(fetched(&mut harness), [(COPY_SOURCE.alias.number(), low)]);
+        harness.advance(80);
+        harness.relay_copy_from(None, flow, sequence);
+        assert_eq!(harness.drain_actions(), [caught(flow, sequence)]);
+    }
+    assert_eq!(harness.egress.counters.refused_range, 0);
+    harness.batch(1, &[(flow, 50_001), (other, 6)], 2);
+    harness.nack(flow, 50_002, 50_002);
+    assert_eq!(fetched(&mut harness), [], "its batch may come");
+}
+
+#[test]
+fn in_a_silence_without_redundancy_what_repair_packets_do_not_cover_is_fetched_once_it_lasts() {
+    for ends in [false, true] {
+        let mut harness = EgressHarness::new();
+        harness.is_adaptive = true;
+        let [flow, other] = harness.flows();
+        harness.batch(0, &[(flow, 5), (other, 5)], 2);
+        harness.nack_open_ended(flow, 100);
+        assert_eq!(fetched(&mut harness), [], "it may be a burst of losses");
+        if ends {
+            harness.ack(flow, 102);
+        }
+        harness.batch(1, &[(flow, 101), (other, 6)], 2);
+        harness.advance(PULL_WAIT_MAX.as_millis());
+        let fetched: Vec<u32> = fetched(&mut harness).into_iter().map(|(_, low)| low).collect();
+        let expected = if ends { 1 } else { usize::try_from(OPEN_ENDED_BACKLOG_MAX).expect("small") - 1 };
+        assert_eq!((fetched.len(), fetched[0], fetched.contains(&101)), (expected, 100, false));
+        harness.drain_actions();
+        harness.relay_copy_from(None, flow, 100);
+        let asked = TestAction::SendConfirm { flow, sequence: 100 };
+        assert_eq!(harness.drain_actions(), [if ends { caught(flow, 100) } else { asked }]);
+    }
+}
+
 /// A pulled flow, from whose ingress relay a copy takes 80 ms to request.
 fn pulled(harness: &mut EgressHarness) -> FlowSlot {
-    harness.egress.set_ingress_round_trip(relayed_copies::COPY_SOURCE.ingress, ms(80));
+    harness.egress.set_ingress_round_trip(COPY_SOURCE.ingress, ms(80));
     harness.flow(Service::Pull)
 }
 

@@ -48,6 +48,7 @@ struct EgressHarness {
     repair_lifetime: Duration,
     /// True if NACKs report that the queue of the direct path grows.
     queue_grows: bool,
+    is_adaptive: bool,
     actions: Vec<Action>,
 }
 
@@ -90,6 +91,7 @@ impl EgressHarness {
             now: Time::START,
             repair_lifetime: ms(200),
             queue_grows: false,
+            is_adaptive: false,
             actions: Vec::new(),
         }
     }
@@ -208,9 +210,17 @@ impl EgressHarness {
         let ranges: Vec<_> = ranges.iter().map(|(first, last)| (number(*first), number(*last))).collect();
         let open_from = open_from.map(number);
         let (repair_lifetime, sources) = (self.repair_lifetime, &[relayed_copies::COPY_SOURCE][..]);
-        let queue_grows = self.queue_grows;
-        let request =
-            NackRequest { flow, ranges: &ranges, sources, open_from, certain, queue_grows, repair_lifetime };
+        let (queue_grows, is_adaptive) = (self.queue_grows, self.is_adaptive);
+        let request = NackRequest {
+            flow,
+            ranges: &ranges,
+            sources,
+            is_adaptive,
+            open_from,
+            certain,
+            queue_grows,
+            repair_lifetime,
+        };
         self.egress.on_nack(&request, self.now, &mut self.actions);
     }
 

@@ -100,6 +100,15 @@ fn losses_while_a_queue_grows_lower_the_redundancy() {
 }
 
 #[test]
+fn small_batches_repair_as_many_losses_as_full_ones() {
+    let mut senders = Senders::new(&[adaptive(); 4]);
+    senders.send_for(10_000, 0);
+    senders.report(0, [0, 40, 0, 0], false, false);
+    let repairs = senders.send_for(1_000, 0);
+    assert!((195..=200).contains(&repairs), "two for four packets, in each batch: {repairs}");
+}
+
+#[test]
 fn reports_of_one_tenant_change_no_batch_of_another() {
     let other = FlowConfig { tenant: 2, ..adaptive() };
     let mut senders =
@@ -117,8 +126,9 @@ fn reports_of_one_tenant_change_no_batch_of_another() {
 fn more_losses_than_packets_are_refused() {
     let mut senders = Senders::new(&[adaptive(); 8]);
     senders.send_for(10_000, 0);
-    for _ in 0..3 {
-        senders.report(0, [501, 0, 0, 0], false, false);
+    // Each of the 500 packets may count four times: alone, and as its batch loses others.
+    for losses in [[2_001, 0, 0, 0], [-2_001, 0, 0, 2_001], [i16::MIN, 0, 0, i16::MAX]] {
+        senders.report(0, losses, false, false);
     }
     assert_eq!(senders.send_for(200, 0), 0);
     let counters = senders.harness.ingress.counters;
