@@ -258,7 +258,7 @@ pub(crate) struct FlowSetting {
     /// True for standby: the agent copies only the flow's first packets until the first losses.
     /// Default: `false`.
     pub(crate) standby: Option<bool>,
-    /// How the flow is coded with others. Default: as agents do.
+    /// Coding of the flow with others. Default: as agents do.
     pub(crate) coding: Option<CodingSetting>,
     /// Of TCP and `captured`: the packets that are copied to the ingress relay. Default: `"all"` of
     /// `fetches`, `"marked"` of `bulk`, and the agents' own choice of `captured`.
@@ -274,7 +274,7 @@ pub(crate) struct FlowSetting {
     pub(crate) sends: TrafficSetting,
 }
 
-/// How a flow is coded with others.
+/// Coding of a flow with others.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CodingSetting {

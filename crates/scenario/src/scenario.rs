@@ -237,7 +237,7 @@ pub(crate) struct FlowPlan {
     pub(crate) load: Load,
 }
 
-/// How a flow is coded with others.
+/// Coding of a flow with others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coding {
     pub(crate) redundancy: RedundancySetting,

@@ -34,13 +34,13 @@ pub const LOSS_REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// message to each of its ingress relays.
 pub const LOSS_REPORT_FLOWS_MAX: usize = 64;
 
-/// Least distance of a lost packet beyond the highest that has repair packets, if the lost one will
-/// have none. A block spans so many packets at most.
-pub const UNCOVERED_FROM: u64 = 32;
+/// Time after the latest repair packets of a flow for which more are expected. A batch waits for
+/// 45 ms at most, and flows with fewer packets fetch what they lose.
+pub const COVERED_FOR: Duration = Duration::from_millis(200);
 
-/// Least distance of a lost packet before the highest that has repair packets, if the lost one will
-/// have none. Batches arrive nearly in order.
-pub const UNCOVERED_BEHIND: u64 = 4;
+/// Distances of later packets from a lost one. If one of them has repair packets, the lost one will
+/// have none, because batches arrive nearly in order.
+pub const UNCOVERED_BEHIND: core::ops::RangeInclusive<u64> = 4..=7;
 
 /// Longest silence of a direct path whose packets count as losses. The packets after it are those
 /// of an outage.

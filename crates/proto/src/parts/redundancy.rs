@@ -43,6 +43,8 @@ struct Second {
 /// Redundancy of the batches of one tenant's flows in a coding group.
 #[derive(Clone, Debug)]
 pub struct Redundancy {
+    /// Number of source packets of a full batch.
+    batch_packets: u8,
     /// Number of repair packets that the flows registered for a full batch.
     registered: u8,
     /// Largest number of repair packets.
@@ -72,11 +74,13 @@ impl Redundancy {
     /// Creates the redundancy of batches of at most `batch_packets` packets, whose flows registered
     /// `batch_repairs` repair packets.
     ///
-    /// It is at most half of the batch, because a cached copy costs little more and repairs more.
+    /// Losses raise it to half of the batch at most, because a cached copy costs little more and
+    /// repairs more.
     #[must_use]
     pub fn new(batch_packets: u8, batch_repairs: u8) -> Self {
         let max = Self::max_repairs(batch_packets, batch_repairs);
         Self {
+            batch_packets,
             registered: batch_repairs.min(max),
             max,
             seconds: [Second::default(); LOSS_WINDOW_SECONDS],
@@ -118,18 +122,19 @@ impl Redundancy {
     }
 
     /// Counts the losses of a flow, by its number, that an egress relay reports. `queue_grows` is
-    /// true if the queueing delay of its direct path grew meanwhile: then the losses do not count.
+    /// true if the flow lost more packets, beside a growing queue, which are not among them.
     pub fn on_losses(&mut self, flow: u32, losses: LossesByBatch, queue_grows: bool, now: Time) {
         self.advance(now);
         let second = self.second(self.latest);
         if queue_grows {
             second.growing |= bit_of(flow);
-            if self.queues_grow() {
-                self.lower(now);
-            }
-            return;
+        } else {
+            second.steady |= bit_of(flow);
         }
-        second.steady |= bit_of(flow);
+        if queue_grows && self.queues_grow() {
+            self.lower(now);
+        }
+        let second = self.second(self.latest);
         for (counted, reported) in second.losses.iter_mut().zip(losses) {
             *counted = counted.saturating_add(reported.into());
         }
@@ -167,13 +172,17 @@ impl Redundancy {
         repairs.min(if now < self.cap_until { self.cap } else { self.max })
     }
 
-    /// Returns the number of repair packets of a batch of `size` packets: at most half of them, as
-    /// in a full batch. None for a packet alone in its batch where blocks repair it.
+    /// Returns the number of repair packets of a batch of `size` packets. It is at most half of
+    /// them, or the registered share if that is more, rounded up. A packet alone in its batch gets
+    /// none where blocks repair it.
     pub fn repairs_of(&mut self, size: u8, now: Time) -> u8 {
         if size == 1 && self.alone > 0 {
             return 0;
         }
-        self.repairs(now).min(size.div_ceil(2))
+        let registered = (usize::from(size) * usize::from(self.registered))
+            .div_ceil(usize::from(self.batch_packets.max(1)));
+        let registered = u8::try_from(registered).unwrap_or(u8::MAX);
+        self.repairs(now).min(size.div_ceil(2).max(registered))
     }
 
     /// True if queues grow, in this second or the one before, on the direct paths of most flows

@@ -83,7 +83,8 @@ impl Relay {
             flow_key: advertised.key,
             service,
             selective: self.ingress.is_selective(advertised.flow),
-            adaptive_redundancy: self.ingress.is_adaptive(advertised.flow),
+            adaptive_redundancy: self.ingress.is_adaptive(advertised.flow)
+                && self.sessions.has_capabilities(session, Capabilities::LOSS_REPORTS),
             rate: KilobitsPerSecond::from_rate(rate),
         })
     }

@@ -158,7 +158,8 @@ impl Relay {
             return self.peers.is_adaptive(peer, alias);
         }
         let advertised = self.peers.advertised_flow(peer, alias);
-        advertised.is_some_and(|advertised| self.ingress.is_adaptive(advertised.flow))
+        let is_adaptive = advertised.is_some_and(|advertised| self.ingress.is_adaptive(advertised.flow));
+        is_adaptive && self.egress.follows_up()
     }
 
     /// Expands ranges of a message to first and last sequence number each.

@@ -91,7 +91,7 @@ fn while_queues_grow_the_redundancy_falls_and_does_not_rise() {
     assert_eq!(redundancy.repairs(at(10_000)), 3);
     let mut repairs = Vec::new();
     for tick in 100..150 {
-        redundancy.on_losses(0, [0, 0, 0, 4], true, at(100 * tick));
+        redundancy.on_losses(0, [0; 4], true, at(100 * tick));
         repairs.push(redundancy.repairs(at(100 * tick)));
     }
     assert_eq!([0, 9, 10, 20, 30, 49].map(|tick| repairs[tick]), [2, 2, 1, 0, 0, 0]);
@@ -118,6 +118,8 @@ fn small_batches_have_the_repair_packets_of_their_losses_up_to_half_of_them() {
     run(&mut redundancy, 0..10, [0, 2, 2, 0]);
     let of_size = [8, 5, 4, 2, 1].map(|size| redundancy.repairs_of(size, at(10_000)));
     assert_eq!(of_size, [3, 3, 2, 1, 1]);
+    let mut registered = Redundancy::new(4, 3);
+    assert_eq!([4, 3, 2].map(|size| registered.repairs_of(size, at(0))), [3, 3, 2], "more than half");
     (0..4).for_each(|_| redundancy.on_batch(1));
     assert_eq!(redundancy.repairs_of(1, at(10_000)), 0, "blocks repair what is alone");
 }

@@ -155,6 +155,7 @@ impl Egress {
             flow.packet_bytes = u16::try_from(longest).unwrap_or(u16::MAX);
             let active = flow.activate(now);
             active.add_batch(entry.sequence, batch, is_spent);
+            active.missing.covered_at = now;
             has_requests |= active.has_outstanding_requests();
             self.memory.update_charge(&mut active.memory);
             self.sweeps.watch_idle(active, slot, now);
@@ -198,6 +199,7 @@ impl Egress {
         self.memory.refresh_capacity(&mut active.memory);
         active.add_block_repair(first, mask, BlockRepair { repair_index, length_symbol, payload });
         active.extend_known(first, first.plus(mask.span() - 1));
+        active.missing.covered_at = now;
         if !active.nacked.is_empty() {
             // All packets are recorded before the first repair: the number of repair packets to
             // send depends on the other missing packets.

@@ -53,14 +53,15 @@ impl Egress {
         flow.repair_lifetime = request.repair_lifetime;
         let is_pulled = flow.is_pulled(now);
         flow.activate(now);
-        let reach = if is_pulled { NACK_REACH } else { OPEN_ENDED_BACKLOG_MAX };
-        let is_possible =
-            |(first, last): &&(_, SequenceNumber)| last.since(*first).is_none_or(|count| count <= reach);
-        for (first, last) in request.ranges.iter().filter(is_possible) {
-            if self.knows_by_nacks(request, *first, now)
-                && let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut())
+        for (first, last) in request.ranges {
+            let count = last.since(*first).unwrap_or_default();
+            let is_known_by_nack =
+                if is_pulled { count <= NACK_REACH } else { self.knows_by_nacks(request, *last, now) };
+            if let Some(active) = self.flow_mut(request.flow).and_then(|flow| flow.active_mut())
+                && is_known_by_nack
             {
-                active.extend_known(*first, *last);
+                let oldest = SequenceNumber::new(last.number().saturating_sub(OPEN_ENDED_BACKLOG_MAX));
+                active.extend_known(if is_pulled { *first } else { oldest.max(*first) }, *last);
             }
         }
         self.watch_idle(request.flow, now);

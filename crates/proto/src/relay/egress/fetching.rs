@@ -198,10 +198,13 @@ impl Egress {
     ) {
         let kind = GapKind::Uncovered;
         for (first, last) in ranges.iter().filter(|_| request.certain) {
-            if self.knows_by_nacks(request, *first, now)
-                && self.request_copies(request, (*first, last.next()), kind, now, now)
-            {
-                self.counters.fetched += last.next().number() - first.number();
+            let is_uncovered = [first, last].iter().any(|packet| self.knows_by_nacks(request, **packet, now));
+            if is_uncovered && self.request_copies(request, (*first, last.next()), kind, now, now) {
+                let numbers = (first.number()..=last.number()).map(SequenceNumber::new);
+                let active = self.flow(request.flow).and_then(|flow| flow.active());
+                let is_needed =
+                    |sequence: &SequenceNumber| active.is_some_and(|active| !active.is_repairable(*sequence));
+                self.counters.fetched += numbers.filter(is_needed).count() as u64;
             }
         }
         // In an outage that it knows of, the ingress relay forwards the copies.
@@ -224,7 +227,7 @@ impl Egress {
     ) -> bool {
         self.flow(request.flow).is_some_and(|flow| {
             let is_fetched = self.follows_up && flow.service == Service::Coding && request.is_adaptive;
-            let is_uncovered = || flow.active().is_none_or(|active| active.is_uncovered(sequence));
+            let is_uncovered = || flow.active().is_none_or(|active| active.is_uncovered(sequence, now));
             flow.is_pulled(now) || (is_fetched && is_uncovered())
         })
     }

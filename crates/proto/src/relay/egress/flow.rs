@@ -14,8 +14,9 @@ use super::nacked_ranges::{NackedRange, NackedRanges};
 use super::outage::OutageRange;
 use super::relayed_copies::ArrivedCopies;
 use crate::limits::{
-    COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, MISSING_PACKETS_ALWAYS, NACKED_RANGES_ALWAYS,
-    REPAIR_BURST, REPAIR_LIFETIME_MAX, REPAIR_RETENTION, SERVICE_OVERLAP, UNCOVERED_BEHIND, UNCOVERED_FROM,
+    COVERED_FOR, COVERED_PACKETS_MAX, EGRESS_FLOWS_MAX, INITIAL_ROUND_TRIP, MISSING_PACKETS_ALWAYS,
+    NACKED_RANGES_ALWAYS, REPAIR_BURST, REPAIR_LIFETIME_MAX, REPAIR_RETENTION, SERVICE_OVERLAP,
+    UNCOVERED_BEHIND,
 };
 use crate::parts::lateness::Lateness;
 use crate::parts::packet_buffer::Handle;
@@ -394,14 +395,15 @@ impl EgressFlowState {
         self.sources(sequence).batches[0].is_some() || self.blocks.covering(sequence).is_some()
     }
 
-    /// True if this packet and those near it have no repair packets: it is far from those that the
-    /// relay knows, or the highest of these has none.
-    pub(super) fn is_uncovered(&self, sequence: SequenceNumber) -> bool {
-        let is_ahead = sequence.since(self.highest).is_some_and(|ahead| ahead >= UNCOVERED_FROM);
-        let is_behind = self.highest.since(sequence).is_some_and(|behind| behind >= UNCOVERED_BEHIND);
-        is_ahead
-            || !self.has_repair_packets(self.highest)
-            || (is_behind && !self.has_repair_packets(sequence))
+    /// True if the packet has no repair packets, and none are to be expected: none of the flow came
+    /// lately, or those of later packets did.
+    pub(super) fn is_uncovered(&self, sequence: SequenceNumber, now: Time) -> bool {
+        let is_behind = || {
+            let mut later = UNCOVERED_BEHIND.map(|ahead| sequence.plus(ahead));
+            later.any(|sequence| self.has_repair_packets(sequence))
+        };
+        let is_due = now.saturating_since(self.missing.covered_at) < COVERED_FOR;
+        !self.has_repair_packets(sequence) && (!is_due || is_behind())
     }
 
     /// Extends the range of sequence numbers for which the relay has packets or repair packets.

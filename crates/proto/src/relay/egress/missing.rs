@@ -65,6 +65,8 @@ impl MissingPacket {
 #[derive(Debug, Default)]
 pub(crate) struct MissingPackets {
     packets: VecDeque<MissingPacket>,
+    /// Arrival time of the latest repair packets of the flow.
+    pub(super) covered_at: Time,
     /// Packets whose loss was counted for a report.
     pub(super) counted: CountedLosses,
     /// Losses for the next report to the ingress relay.

@@ -337,7 +337,8 @@ impl Egress {
                 count += 1;
             }
             if count > 0 {
-                self.counters.copies_nacked += if gap.kind == GapKind::OpenEnded { 0 } else { count };
+                let is_exact = !matches!(gap.kind, GapKind::OpenEnded | GapKind::Uncovered);
+                self.counters.copies_nacked += if is_exact { count } else { 0 };
                 return Some(CopyRequest { source: gap.source, missing, gap });
             }
         }

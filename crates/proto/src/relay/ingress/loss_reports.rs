@@ -66,6 +66,16 @@ impl Ingress {
         redundancy.is_some_and(|redundancy| !redundancy.repairs_blocks(now))
     }
 
+    /// Gives the batches of a flow at least the registered redundancy for a while, because its
+    /// service has changed to coding, and its losses are unknown.
+    pub(super) fn restart_redundancy(&mut self, slot: FlowSlot) {
+        if self.is_adaptive(slot)
+            && let Some(redundancy) = self.redundancy_of(slot)
+        {
+            redundancy.on_join();
+        }
+    }
+
     /// Returns the redundancy of a flow's batches; `None` if it is fixed.
     fn redundancy_of(&mut self, slot: FlowSlot) -> Option<&mut Redundancy> {
         let registration = &self.flow(slot)?.registration;

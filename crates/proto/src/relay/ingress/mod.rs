@@ -258,6 +258,7 @@ impl Ingress {
             active.memory.on_resize(before, active.copies.bytes());
             self.memory.update_charge(&mut active.memory);
         }
+        self.restart_redundancy(slot);
     }
 
     /// True if the sender of a flow copies only some packets.

@@ -15,6 +15,26 @@ fn two_receivers() -> RelayHarness {
     harness
 }
 
+/// Only the ingress relay knows if the redundancy of a flow adapts to the losses.
+#[test]
+fn losses_are_reported_and_fetched_while_the_ingress_relay_adapts_the_redundancy() {
+    let mut harness = two_receivers();
+    let mut after_loss = |adaptive: bool, sequence: u64| {
+        harness.announces_as(&[flow(1, 2, 1), flow(3, 4, 1)], false, adaptive);
+        harness.advance(ms(500));
+        harness.nacks(2, 1, sequence);
+        harness.advance(ms(20));
+        let events = harness.drain_events(OTHER);
+        let number = u32::try_from(sequence).expect("small");
+        let is_fetched = events.contains(&ClientEvent::CopyNack(1, alloc::vec![number]));
+        let is_reported = events.contains(&ClientEvent::Losses(1, [1, 0, 0, 0]));
+        (is_fetched, is_reported)
+    };
+    assert_eq!(after_loss(false, 40), (false, false));
+    assert_eq!(after_loss(true, 80), (true, true), "the alias is announced again");
+    assert_eq!(after_loss(false, 120), (false, false));
+}
+
 #[test]
 fn a_lost_packet_is_restored_with_the_help_of_another_receiver() {
     let mut harness = two_receivers();

@@ -68,6 +68,7 @@ enum ClientEvent {
     Known(u16, bool),
     Request(u16, Vec<u32>),
     CopyNack(u16, Vec<u32>),
+    Losses(u16, [i16; 4]),
     Envelope(EnvelopeRole, u16, u32, Vec<u8>),
     Outage(u16, bool),
     Relayed(u32, usize),
@@ -136,7 +137,7 @@ impl TestClient {
             secret: secret(who),
             suite: Suite::ChaCha20Poly1305,
             shard: Shard::new(0),
-            capabilities: Capabilities::DIGESTS,
+            capabilities: Capabilities::DIGESTS.with(Capabilities::LOSS_REPORTS),
             started_unix_nanos: u64::from(seed) * 1_000_000_000_000,
         };
         let mut sessions = Sessions::new(local, &PortableProvider, Generator::new([seed; 32]), now);
@@ -202,6 +203,10 @@ impl TestClient {
             }
             Message::CopyNack(nack) => {
                 ClientEvent::CopyNack(nack.alias.number(), nack.ranges.numbers_low().collect())
+            }
+            Message::LossReport(report) => {
+                let losses = report.flows.iter().next().expect("one at least");
+                ClientEvent::Losses(losses.alias.number(), losses.losses)
             }
             Message::UnregisterReply(unregistered) => {
                 ClientEvent::Unregistered(unregistered.flow_key.flow().number())
@@ -404,18 +409,19 @@ impl RelayHarness {
 
     /// Advertises flows as the other relay, from alias 1 on.
     fn announces(&mut self, flows: &[FlowKey]) {
-        self.announces_as(flows, false);
+        self.announces_as(flows, false, false);
     }
 
-    /// Advertises flows whose senders copy only some packets, or all.
-    fn announces_as(&mut self, flows: &[FlowKey], selective: bool) {
+    /// Advertises flows whose senders copy only some packets, or all, and whose redundancy adapts
+    /// or not.
+    fn announces_as(&mut self, flows: &[FlowKey], selective: bool, adaptive_redundancy: bool) {
         let mut scratch = [[0; AliasAnnouncement::BYTES]; 16];
         let mut announced = (1..).zip(flows).map(|(alias, key)| AliasAnnouncement {
             alias: Alias::new(alias).expect("not zero"),
             flow_key: *key,
             service: Service::Coding,
             selective,
-            adaptive_redundancy: false,
+            adaptive_redundancy,
             rate: KilobitsPerSecond::new(2_000),
         });
         let flows = AliasAnnouncements::collect(&mut announced, &mut scratch);

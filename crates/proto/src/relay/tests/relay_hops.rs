@@ -106,7 +106,7 @@ fn relay_with_inbound_flow(selective: bool) -> RelayHarness {
     harness.enter(2);
     let key = FlowKey::new(AgentId::new(1), Receiver::Agent(AgentId::new(2)), FlowId::new(1));
     assert_eq!(harness.registers_for(2, key, FlowRole::Receiver, Service::Caching), Ok(1));
-    harness.announces_as(&[key], selective);
+    harness.announces_as(&[key], selective, false);
     harness.drain_events(OTHER);
     harness
 }

@@ -2,7 +2,7 @@
 
 use super::relayed_copies::COPY_SOURCE;
 use super::*;
-use crate::limits::{OPEN_ENDED_BACKLOG_MAX, PULL_WAIT_MAX, UNCOVERED_FROM};
+use crate::limits::{COVERED_FOR, OPEN_ENDED_BACKLOG_MAX, PULL_WAIT_MAX};
 
 /// Copies requested from the ingress relay now.
 fn fetched(harness: &mut EgressHarness) -> Vec<(u16, u32)> {
@@ -320,7 +320,8 @@ fn what_no_repair_packet_covers_is_fetched_however_long_that_lasts() {
     harness.advance(20);
     harness.nack(flow, 6, 6);
     assert_eq!(fetched(&mut harness), [], "its batch may come");
-    for sequence in [5 + UNCOVERED_FROM, 60, 5_000, 50_000] {
+    harness.advance(COVERED_FOR.as_millis());
+    for sequence in [40, 60, 5_000, 50_000] {
         harness.nack(flow, sequence, sequence);
         let low = u32::try_from(sequence).expect("small");
         assert_eq!(fetched(&mut harness), [(COPY_SOURCE.alias.number(), low)]);
@@ -329,9 +330,15 @@ fn what_no_repair_packet_covers_is_fetched_however_long_that_lasts() {
         assert_eq!(harness.drain_actions(), [caught(flow, sequence)]);
     }
     assert_eq!(harness.egress.counters.refused_range, 0);
-    harness.batch(1, &[(flow, 50_001), (other, 6)], 2);
-    harness.nack(flow, 50_002, 50_002);
+    harness.nack(flow, 50_300, 50_900);
+    let numbers: Vec<u32> = fetched(&mut harness).into_iter().map(|(_, low)| low).collect();
+    assert!(numbers.into_iter().eq(50_300..=50_900), "a long burst");
+    harness.batch(1, &[(flow, 51_000), (other, 6)], 2);
+    harness.nack(flow, 51_002, 51_002);
     assert_eq!(fetched(&mut harness), [], "its batch may come");
+    harness.nack(flow, 50_995, 50_996);
+    let behind = [50_995, 50_996].map(|low| (COPY_SOURCE.alias.number(), low));
+    assert_eq!(fetched(&mut harness), behind, "later packets have repair packets");
 }
 
 #[test]
@@ -341,6 +348,7 @@ fn in_a_silence_without_redundancy_what_repair_packets_do_not_cover_is_fetched_o
         harness.is_adaptive = true;
         let [flow, other] = harness.flows();
         harness.batch(0, &[(flow, 5), (other, 5)], 2);
+        harness.advance(COVERED_FOR.as_millis());
         harness.nack_open_ended(flow, 100);
         assert_eq!(fetched(&mut harness), [], "it may be a burst of losses");
         if ends {

@@ -115,6 +115,7 @@ fn fixed_redundancy_is_not_reported_and_fetches_nothing() {
     let [flow, other] = harness.flows();
     harness.batch(0, &[(flow, 5), (other, 5)], 2);
     harness.nack(flow, 5, 5);
+    harness.advance(1_000);
     harness.nack(flow, 500, 500);
     harness.nack_open_ended(flow, 501);
     harness.advance(1_000);

@@ -91,7 +91,7 @@ fn losses_while_a_queue_grows_lower_the_redundancy() {
     let mut repairs = Vec::new();
     for _ in 0..4 {
         for _ in 0..5 {
-            senders.report(0, [0, 0, 0, 4], false, true);
+            senders.report(0, [0; 4], false, true);
             repairs.push(senders.send_for(200, 0));
         }
     }
