@@ -15,7 +15,7 @@ use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
 use super::requests::Requester;
 use super::settings::{FlowSettings, Traffic};
 use super::silence::{NoticeIntervals, SilenceNotice};
-use crate::limits::{CARRIED_FOR, DATAGRAM_BYTES_MAX};
+use crate::limits::{ACK_REPEATED_FOR, CARRIED_FOR, DATAGRAM_BYTES_MAX};
 use crate::parts::gap_tracker::ArrivalOrder;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::{buffers_packets, is_repaired_from_afar, retransmits, uses_both_paths};
@@ -239,12 +239,26 @@ impl Agent {
         let Some(active) = self.receivers[id.0 as usize].active() else {
             return;
         };
-        let is_recent = active.last_ack.is_some_and(|last| now.saturating_since(last) < retry_interval);
+        let is_recent = active.last_ack.is_some_and(|(at, _)| now.saturating_since(at) < retry_interval);
         if active.open_ended.is_none()
             && !is_recent
             && let Some(highest) = active.highest_source_packet
         {
             self.send_ack(id, highest, now);
+        }
+    }
+
+    /// Repeats the ACK that ended the latest open-ended NACK, if it is neither old nor recent, and
+    /// no other one is in force.
+    ///
+    /// A later number would show relays that packets are lost that this receiver has.
+    pub(super) fn repeat_ack(&mut self, id: ReceiveFlowId, now: Time) {
+        let retry_interval = self.nack_retry_interval(id);
+        let active = self.receivers[id.0 as usize].active().filter(|active| active.open_ended.is_none());
+        let is_due = |at: Time| (retry_interval..ACK_REPEATED_FOR).contains(&now.saturating_since(at));
+        let last = active.and_then(|active| active.last_ack).filter(|(at, _)| is_due(*at));
+        if let Some((_, from)) = last {
+            self.send_ack(id, from, now);
         }
     }
 
@@ -254,7 +268,7 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         flow.statistics.acks += 1;
         if let Some(active) = flow.active_mut() {
-            active.last_ack = Some(now);
+            active.last_ack = Some((now, from));
         }
         if retransmits(self.receivers[id.0 as usize].settings.service) {
             self.send_source_ack(id, from, now);

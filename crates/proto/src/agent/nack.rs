@@ -231,6 +231,9 @@ impl Agent {
 
     /// Handles a relay's request to confirm that packets are still missing, which it can repair
     /// now. Sends a NACK for those that are.
+    ///
+    /// If all have arrived, and the receiver has sent an ACK lately, the relay may not have it, and
+    /// would take the direct path for out. So the receiver repeats the ACK.
     pub(super) fn on_confirm(&mut self, session: SessionId, confirm: &Confirm<'_>, now: Time) {
         let Some(id) = self.flow_by_alias(session, confirm.alias) else {
             return;
@@ -255,6 +258,7 @@ impl Agent {
             }
         }
         if missing.is_empty() {
+            self.repeat_ack(id, now);
             return;
         }
         let options = NackOptions { open_from, noticed_by_timer: false, answers_confirm: true };

@@ -90,8 +90,9 @@ pub(super) struct ReceiveState {
     /// Number of open-ended NACKs sent since the timer detected the silence; 0 after a packet that
     /// they cover arrives.
     pub(super) open_ended_nacks: u8,
-    /// Time of the latest ACK, which shows relays that the direct path delivers.
-    pub(super) last_ack: Option<Time>,
+    /// Time of the latest ACK, which shows relays that the direct path delivers, and the first
+    /// packet that it names.
+    pub(super) last_ack: Option<(Time, SequenceNumber)>,
     /// Latest received packets: their coded bytes in the cooperation buffer, for blocks and for
     /// other receivers.
     pub(super) buffered: SequenceRing<Handle>,

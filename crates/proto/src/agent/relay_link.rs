@@ -164,6 +164,13 @@ impl RelayLink {
         self.queue.delay().is_some_and(|delay| delay <= SPARE_DELAY_MAX)
     }
 
+    /// Returns true if packets that wait for the uplink may be the cause of a silence of this time:
+    /// their delay is an eighth of it at least, or unknown. On a narrow uplink, a probe waits for a
+    /// source packet or two, which is no cause.
+    pub(super) fn explains_silence(&self, elapsed: Duration) -> bool {
+        self.queue.delay().is_none_or(|delay| delay >= elapsed / 8)
+    }
+
     /// Returns true if an envelope may be sent although the uplink cannot sustain all of them; it
     /// counts as sent then. Such spare copies share 4/5 of the capacity, minus the rate of source
     /// packets. On a fuller uplink, copies delay source packets more than they help. If packets

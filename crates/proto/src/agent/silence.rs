@@ -195,7 +195,7 @@ impl Agent {
             relay.accepts_copies(now)
         } else {
             // Copies will replace the source packets, so their losses before do not count.
-            elapsed >= COPIES_ONLY_AFTER && relay.is_free() && relay.has_no_queue()
+            elapsed >= COPIES_ONLY_AFTER && relay.is_free() && !relay.explains_silence(elapsed)
         };
         let is_outage = has_capacity && self.is_lost_since(id, from, elapsed, now);
         if is_outage {
@@ -207,7 +207,7 @@ impl Agent {
     /// Makes a flow send copies before its receiver's first report, because the direct path may
     /// deliver nothing.
     ///
-    /// A flow in standby wakes before its first packet. If the uplink is too narrow for copies, a
+    /// If the uplink is too narrow for copies, a
     /// flow wakes once its first report is overdue.
     #[cold]
     pub(super) fn wake_if_unreported(&mut self, id: SendFlowId, now: Time) {
@@ -254,8 +254,8 @@ impl Agent {
         flow.outage_since = Some(direct);
         let relay = self.relays[index].session;
         if (!has_capacity || flow.settings.waits_for_losses()) && !flow.copies_on_loss_only() {
-            // Flows that stay in standby share no batch with this one. So the relay forwards all
-            // copies of this flow during the outage.
+            // Flows without copies share no batch with this one. So the relay forwards all copies
+            // of this flow during the outage.
             self.sessions.queue_message(relay, &Message::Outage(Outage { alias, is_active: true }), now);
         }
         // On a narrow uplink, copies of earlier packets would delay later ones beyond their budget.

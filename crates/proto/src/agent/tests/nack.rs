@@ -141,6 +141,28 @@ fn after_a_silence_all_that_follows_is_asked_for_until_the_path_delivers_again()
 }
 
 #[test]
+fn a_relay_that_confirms_what_has_arrived_after_an_outage_gets_the_ack_again() {
+    let mut network = TestNetwork::new(&settings(Service::Pull));
+    let confirm = |network: &mut TestNetwork, number: u64| {
+        network.forget();
+        let one = ranges([number]);
+        let confirm = Confirm { alias: alias_of(RECEIVER), ranges: one.ranges() };
+        network.send_from_relay(RECEIVER, &Message::Confirm(confirm));
+        network.stream(3);
+        network.observed_messages(RECEIVER)
+    };
+    network.stream(100);
+    assert_eq!(confirm(&mut network, 90), [], "nothing was silent");
+    network.lose_source_packets(103..150);
+    network.stream(100);
+    assert!(network.observed_messages(RECEIVER).contains(&ObservedMessage::Ack(150)));
+    network.stream(100);
+    assert_eq!(confirm(&mut network, 290), [ObservedMessage::Ack(150)], "not that of a later packet");
+    (0..5).for_each(|_| network.stream(220));
+    assert_eq!(confirm(&mut network, 1_350), [], "an outage of long ago");
+}
+
+#[test]
 fn the_open_question_ends_where_the_direct_path_delivers_after_the_repairs() {
     let mut network = TestNetwork::new(&settings(Service::Caching));
     network.stream(100);

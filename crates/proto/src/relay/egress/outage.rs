@@ -310,6 +310,7 @@ impl Egress {
 
     /// Handles an ACK: the direct path delivers again, from this packet on. Repairs the packets
     /// before it, for which the stored repair packets may now suffice, and ends an outage report.
+    /// An ACK that is known already changes nothing.
     pub(crate) fn on_ack(
         &mut self,
         slot: FlowSlot,
@@ -320,6 +321,9 @@ impl Egress {
         let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
+        if active.outage.is_some_and(|outage| outage.to == Some(from)) {
+            return;
+        }
         let is_reported = |outage: &&mut OutageRange| outage.notified_at.is_some() && outage.to.is_none();
         if let Some(outage) = active.outage.as_mut().filter(is_reported) {
             outage.end_notified_at = Some(now);
