@@ -133,7 +133,7 @@ REPORTED = ("highest-low direct lost in-stream cooperative cached forwarded late
             "delay-p99 resent").split()
 STATUSES = {name: code for code, name in enumerate(
     "accepted no-grant grant-expired grant-invalid other-relay service-not-granted full unreachable".split())}
-OFFER_OPTIONS = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", "standby",
+OFFER_OPTIONS = ["congestion-controlled", "relay-side-duplication", "sender-makes-repairs", "selective", None,
                  "coded-with-other-tenants", "mixture", "automatic-service"]
 OFFER_STATUSES = {name: code for code, name in enumerate(
     "accepted unknown-subject not-allowed full not-yet number-in-use not-here".split())}
@@ -341,7 +341,7 @@ def register(key, role, service, shapes, options, rate, budget, consent, far, gr
 def terms(service, in_stream, batch, options, rate, budget):
     return [
         word("service", SERVICES, service), block_shape("in-stream", in_stream), block_shape("batch", batch),
-        flag_bits(*[(name, name in options) for name in OFFER_OPTIONS]), number("rate", 4, rate), number("budget", 4, budget),
+        flag_bits(*[name and (name, name in options) for name in OFFER_OPTIONS]), number("rate", 4, rate), number("budget", 4, budget),
     ]
 
 
@@ -349,7 +349,7 @@ def offer(flow, forth, back, subject):
     return [number("flow", 2, flow), *forth, *back, silent(bytes([len(subject)])), data("subject", subject)]
 
 
-VIDEO = terms("coding", (16, 1), (8, 2), ["selective", "standby"], 4_000, 200_000)
+VIDEO = terms("coding", (16, 1), (8, 2), ["selective", "mixture"], 4_000, 200_000)
 NOTHING = terms("internet", (0, 0), (0, 0), [], 0, 0)
 
 
@@ -363,7 +363,7 @@ def early_packet(flow, sequence, fragment, waited, sent, ecn, unprotected, datag
 def print_offers():
     section("Messages of offers")
     message("offer", *offer(0x0102, VIDEO, NOTHING, b"video\x01\x02\x03\x04"))
-    for option in OFFER_OPTIONS:
+    for option in filter(None, OFFER_OPTIONS):
         back = terms("both", (32, 8), (32, 8), [option], 2**32 - 1, 2**32 - 1)
         message("offer", *offer(65535, NOTHING, back, b""))
     message("offer", *offer(0, VIDEO, VIDEO, fill(1, 255)))

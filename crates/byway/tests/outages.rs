@@ -64,16 +64,6 @@ fn repairs_an_outage(mode: Mode, access: Option<&str>, keys: &str) {
 }
 
 #[test]
-fn an_outage_of_a_flow_on_standby_is_repaired_in_a_static_network() {
-    repairs_an_outage(Mode::Static, None, "service = \"caching\"\nstandby = true");
-}
-
-#[test]
-fn an_outage_of_a_coded_flow_on_standby_is_repaired_in_a_managed_network() {
-    repairs_an_outage(Mode::Managed, None, "service = \"coding\"\nstandby = true");
-}
-
-#[test]
 fn an_outage_of_a_flow_with_retransmission_is_bridged_in_a_static_network() {
     repairs_an_outage(Mode::Static, None, "service = \"retransmission\"");
 }

@@ -102,10 +102,6 @@ fn a_malformed_file_is_named_with_line_key_and_remedy() {
         (&format!("{forward}service = \"code\"\n"), &[":5: ", "code", "`coding`"]),
         (&format!("{forward}rate = \"4 Mbps\"\n"), &[":5: ", "invalid rate \"4 Mbps\"", "\"4 Mbit/s\""]),
         (
-            &format!("{forward}service = \"auto\"\nstandby = true\n"),
-            &[":5: forward[0].service: ", "cannot be automatic", "omit `standby`"],
-        ),
-        (
             &format!("{forward}service = \"auto\"\ncopies = \"by-relay\"\n"),
             &[":5: forward[0].service: ", "omit `copies`, or name a service"],
         ),

@@ -352,10 +352,6 @@ typedef struct {
    */
   int32_t copies;
   /*
-   1 if copies begin only after the first losses, otherwise 0.
-   */
-  int32_t standby;
-  /*
    Rule for the number of repair packets, if the service is coding: BYWAY_REDUNDANCY_...
    */
   int32_t redundancy;

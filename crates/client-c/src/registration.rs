@@ -63,8 +63,6 @@ pub struct Registration {
     pub traffic: i32,
     /// Packets that are copied to the relay: BYWAY_COPIES_...
     pub copies: i32,
-    /// 1 if copies begin only after the first losses, otherwise 0.
-    pub standby: i32,
     /// Rule for the number of repair packets, if the service is coding: BYWAY_REDUNDANCY_...
     pub redundancy: i32,
 }
@@ -74,7 +72,7 @@ impl Registration {
         let usual = byway_client::Registration::default();
         let out_of_range =
             |what: &str| ErrorDetail::about(Error::OutOfRange, format!("{what} is out of range"));
-        let Self { latency_budget_us, rate_bps, service, traffic, copies, standby, redundancy } = self;
+        let Self { latency_budget_us, rate_bps, service, traffic, copies, redundancy } = self;
         let service = match service {
             BYWAY_SERVICE_AUTOMATIC => ServiceSelector::Automatic,
             BYWAY_SERVICE_INTERNET => ServiceSelector::Service(Service::Internet),
@@ -111,11 +109,6 @@ impl Registration {
                 BYWAY_COPIES_BY_RELAY => Duplication::ByRelay,
                 BYWAY_COPIES_SENDER_FEC => Duplication::SenderFec,
                 _ => return Err(out_of_range("the copies")),
-            },
-            standby: match standby {
-                0 => false,
-                1 => true,
-                _ => return Err(out_of_range("standby")),
             },
         })
     }

@@ -136,7 +136,6 @@ fn what_is_out_of_range_is_an_error() {
         Registration { service: 8, ..Registration::default() },
         Registration { traffic: -1, ..Registration::default() },
         Registration { copies: 5, ..Registration::default() },
-        Registration { standby: 2, ..Registration::default() },
         Registration { redundancy: 2, ..Registration::default() },
         Registration { latency_budget_us: 999, ..Registration::default() },
         Registration { latency_budget_us: u64::MAX, ..Registration::default() },

@@ -39,8 +39,6 @@ pub struct Registration {
     /// Packets of which this end sends copies to its relay. With [`Duplication::Marked`]: those
     /// sent as marked.
     pub duplication: Duplication,
-    /// True if this end sends copies only after the first losses.
-    pub standby: bool,
 }
 
 impl Default for Registration {
@@ -54,7 +52,6 @@ impl Default for Registration {
             rate: Rate::from_megabits_per_second(4),
             traffic: Traffic::Datagrams,
             duplication: Duplication::Usual,
-            standby: false,
         }
     }
 }
@@ -63,12 +60,10 @@ impl Registration {
     /// Returns the terms of the flow that this end sends. Without relays between the two ends, the
     /// service is the Internet alone, unless the application names another one.
     pub(crate) fn terms(&self, has_relays: bool) -> Result<Terms, RegisterError> {
-        let Self { latency_budget, choice, rates, redundancy, rate, traffic, duplication, standby } = *self;
+        let Self { latency_budget, choice, rates, redundancy, rate, traffic, duplication } = *self;
         let (service, automatic_service) = match choice {
             ServiceSelector::Service(service) => (service, false),
-            ServiceSelector::Automatic if has_relays => {
-                (initial_service(traffic, duplication, standby), true)
-            }
+            ServiceSelector::Automatic if has_relays => (initial_service(traffic, duplication), true),
             ServiceSelector::Automatic => (Service::Internet, false),
         };
         if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&latency_budget) {
@@ -88,7 +83,6 @@ impl Registration {
             latency_budget,
             duplication,
             traffic,
-            standby,
             shares: false,
             automatic_service,
         })
@@ -132,7 +126,6 @@ mod tests {
         let service = |registration: Registration| registration.terms(true).expect("it is valid").service;
         let usual = Registration::default();
         assert_eq!(service(usual), Service::Both);
-        assert_eq!(service(Registration { standby: true, ..usual }), Service::Caching);
         assert_eq!(service(Registration { duplication: Duplication::Marked, ..usual }), Service::Caching);
         assert_eq!(service(Registration { traffic: Traffic::Mixture, ..usual }), Service::Caching);
     }

@@ -449,15 +449,15 @@ pub const REPORT_AT_FIRST: Duration = Duration::from_millis(550);
 /// Time after a flow's first packet in which reports have that interval.
 pub const REPORTS_SOON_FOR: Duration = Duration::from_millis(1_100);
 
-/// Delay of a receiver's report after a loss: a sender in standby begins to copy within a few
-/// packets.
+/// Delay of a receiver's report after a loss: the sender reacts within a few packets.
 pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
 
-/// Least packets that the direct path has to deliver before a flow in standby ends the copies of
-/// its first packets. It also has to deliver more than relays.
+/// Least packets that the direct path has to deliver before a flow with retransmission ends the
+/// copies of its first packets. It also has to deliver more than relays.
 pub const DIRECT_AT_FIRST: u32 = 3;
 
-/// Time after the latest reported loss or silence for which a flow in standby sends copies.
+/// Time after the latest reported loss or silence for which copies may leave although
+/// nothing else calls for them.
 pub const COPIES_AFTER_LOSS: Duration = Duration::from_secs(30);
 
 /// Most candidate addresses that an agent names to a peer, and that the peer tries at the same

@@ -306,7 +306,7 @@ impl<'a> Plan<'a> {
         let (traffic, duplication) = (traffic_kind(flow), duplication(flow));
         let settings = FlowSettings {
             consent: flow.coding.consent.unwrap_or(usual.consent),
-            service: flow.service.initial(traffic, duplication, flow.is_on_standby),
+            service: flow.service.initial(traffic, duplication),
             automatic_service: flow.service.is_automatic(),
             rates: CodingRates { in_stream: flow.in_stream, batch: flow.batch },
             redundancy: match flow.coding.redundancy {
@@ -318,7 +318,6 @@ impl<'a> Plan<'a> {
             traffic,
             latency_budget: flow.budget,
             paths: path.into_iter().collect(),
-            standby: flow.is_on_standby,
             ..usual
         };
         let key = flow_between(agent_number(flow.from), agent_number(flow.to), flow.number);

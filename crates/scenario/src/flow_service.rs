@@ -15,10 +15,10 @@ pub enum FlowService {
 impl FlowService {
     /// Returns the service with which a flow of this traffic begins.
     #[must_use]
-    pub const fn initial(self, traffic: Traffic, duplication: Duplication, standby: bool) -> Service {
+    pub const fn initial(self, traffic: Traffic, duplication: Duplication) -> Service {
         match self {
             Self::Named(service) => service,
-            Self::Automatic => initial_service(traffic, duplication, standby),
+            Self::Automatic => initial_service(traffic, duplication),
         }
     }
 

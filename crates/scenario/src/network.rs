@@ -98,8 +98,6 @@ pub struct NetworkFlow {
     pub batch: Option<BlockShape>,
     /// Rule for the number of repair packets of a batch or block.
     pub redundancy: RedundancySetting,
-    /// True if the agent sends copies only after the first losses.
-    pub is_on_standby: bool,
     /// Rate at which the flow is registered at its relays.
     pub rate: Rate,
     /// Delays and latency budget by which deliveries are judged.
@@ -244,7 +242,6 @@ impl Scenario {
             in_stream: flow.in_stream,
             batch: flow.batch,
             redundancy: flow.coding.redundancy,
-            is_on_standby: flow.is_on_standby,
             rate: flow.load.rate(),
             terms: setup.terms,
             traffic,

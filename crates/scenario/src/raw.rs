@@ -255,9 +255,6 @@ pub(crate) struct FlowSetting {
     /// The shape of batches, whose repair packets combine packets of several flows. Default:
     /// `"8+2"`.
     pub(crate) batch: Option<ShapeSetting>,
-    /// True for standby: the agent copies only the flow's first packets until the first losses.
-    /// Default: `false`.
-    pub(crate) standby: Option<bool>,
     /// Coding of the flow with others. Default: as agents do.
     pub(crate) coding: Option<CodingSetting>,
     /// Of TCP and `captured`: the packets that are copied to the ingress relay. Default: `"all"` of

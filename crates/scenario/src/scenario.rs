@@ -230,7 +230,6 @@ pub(crate) struct FlowPlan {
     pub(crate) budget: Duration,
     pub(crate) in_stream: Option<BlockShape>,
     pub(crate) batch: Option<BlockShape>,
-    pub(crate) is_on_standby: bool,
     pub(crate) coding: Coding,
     /// Tunnel of the flow. Flows of a tunnel in one direction have the same number.
     pub(crate) tunnel: Option<Tunnel>,

@@ -160,9 +160,7 @@ fn settings(input: &mut Input<'_>) -> FlowSettings {
     let choice = input.byte();
     let service = Service::ALL[usize::from(choice) % Service::ALL.len()];
     let duplication = if choice >= 200 { Duplication::Marked } else { Duplication::All };
-    // A flow on standby without a direct path would never leave standby.
-    let standby = (100..120).contains(&choice) && service != Service::Forwarding;
-    FlowSettings { duplication, standby, ..topology::settings(service, INGRESS, EGRESS) }
+    FlowSettings { duplication, ..topology::settings(service, INGRESS, EGRESS) }
 }
 
 /// Modifies, drops, delays or replays a packet, as the input determines.

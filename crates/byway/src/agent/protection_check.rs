@@ -208,10 +208,6 @@ impl AgentDriver {
 
 /// Returns the remedy for a flow whose settings prevent repairs: the setting to change.
 fn remedy(wanted: &FlowSpec, traffic: Traffic) -> &'static str {
-    if wanted.terms.standby {
-        return "`standby` sends copies only after a loss, and the first losses stay unrepaired: set \
-                standby = false";
-    }
     match (wanted.terms.duplication, traffic) {
         (Duplication::Usual, Traffic::CongestionControlled) => {
             "bulk data of congestion-controlled traffic is not copied: set traffic = \"mixture\" for \

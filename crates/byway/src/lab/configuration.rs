@@ -112,7 +112,6 @@ struct FlowKeys {
     service: &'static str,
     rate: String,
     latency_budget: String,
-    standby: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     in_stream: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,7 +274,6 @@ impl Configuration<'_> {
             service: service.name(),
             rate: format!("{} bit/s", flow.rate.bits_per_second()),
             latency_budget: format!("{} us", flow.terms.budget.as_micros()),
-            standby: flow.is_on_standby,
             in_stream: coded(flow.in_stream),
             batch: coded(flow.batch),
             redundancy: (service == FlowService::Named(Service::Coding)).then_some(flow.redundancy.name()),

@@ -35,8 +35,8 @@ impl PartialEq for FlowSpec {
     /// cannot distinguish them.
     fn eq(&self, other: &Self) -> bool {
         let own = |wanted: &Self| {
-            let Terms { duplication, standby, rate, latency_budget, .. } = wanted.terms;
-            (discriminant(&duplication), standby, rate, latency_budget)
+            let Terms { duplication, rate, latency_budget, .. } = wanted.terms;
+            (discriminant(&duplication), rate, latency_budget)
         };
         (&self.peer, &self.to, self.traffic, &self.marks)
             == (&other.peer, &other.to, other.traffic, &other.marks)
@@ -50,9 +50,8 @@ impl Eq for FlowSpec {}
 impl FlowSpec {
     /// Returns the terms that this agent offers for flows with this kind of traffic.
     pub(crate) fn forward_terms(&self, traffic: Traffic) -> Terms {
-        let Terms { service, automatic_service, duplication, standby, .. } = self.terms;
-        let service =
-            if automatic_service { initial_service(traffic, duplication, standby) } else { service };
+        let Terms { service, automatic_service, duplication, .. } = self.terms;
+        let service = if automatic_service { initial_service(traffic, duplication) } else { service };
         Terms { traffic, service, ..self.terms }
     }
 }
@@ -173,7 +172,7 @@ pub(super) fn flow_spec(
         CopiesSetting::ByRelay => Duplication::ByRelay,
         CopiesSetting::SenderFec => Duplication::SenderFec,
     };
-    let (service, automatic_service) = service(typed.service, duplication, typed.standby)
+    let (service, automatic_service) = service(typed.service, duplication)
         .map_err(|problem| source.problem(&here.key("service"), problem))?;
     let marks = typed.marks.map(|marks| marks.iter().map(|mark| mark.0).collect());
     Ok(FlowSpec {
@@ -190,7 +189,6 @@ pub(super) fn flow_spec(
             latency_budget,
             duplication,
             traffic: Traffic::Datagrams,
-            standby: typed.standby,
             shares: false,
             automatic_service,
         },
@@ -237,24 +235,15 @@ fn forward_traffic(traffic: Traffic, wanted: &FlowSpec) -> Traffic {
 }
 
 /// Returns the problem of settings that leave the agent no choice of a service.
-fn automatic_service_problem(duplication: Duplication, standby: bool) -> Option<&'static str> {
-    if standby {
-        return Some(
-            "cannot be automatic with `standby`, because the agent decides when to copy: omit `standby`",
-        );
-    }
+fn automatic_service_problem(duplication: Duplication) -> Option<&'static str> {
     let is_free = matches!(duplication, Duplication::Usual | Duplication::All);
     (!is_free)
         .then_some("cannot be automatic with such `copies`, because the agent decides what to copy: omit `copies`, or name a service")
 }
 
 /// Returns the first service of a flow, and whether the agent chooses others later.
-fn service(
-    typed: Option<ServiceSetting>,
-    duplication: Duplication,
-    standby: bool,
-) -> Result<(Service, bool), &'static str> {
-    let problem = automatic_service_problem(duplication, standby);
+fn service(typed: Option<ServiceSetting>, duplication: Duplication) -> Result<(Service, bool), &'static str> {
+    let problem = automatic_service_problem(duplication);
     match (typed, problem) {
         (Some(ServiceSetting::Auto), Some(problem)) => Err(problem),
         // The traffic decides with which service an automatic flow begins.

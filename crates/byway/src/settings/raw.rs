@@ -214,7 +214,7 @@ macro_rules! flows_table {
             /// Target or network that the peer exposes, by name.
             pub(crate) to: String,
             /// Service of relays, in both directions. Default: `auto`. It is `caching` if the relay
-            /// does not get all packets: with `standby`, or other `copies` than `usual` and `all`.
+            /// does not get all packets: with other `copies` than `usual` and `all`.
             service: Option<ServiceSetting>,
             /// Largest rate of each flow, in each direction. A forward has one flow for each
             /// application. A capture has one for TCP and QUIC, and one for all else. Default: 4
@@ -257,16 +257,12 @@ macro_rules! flows_table {
             /// inspect datagrams. Default: of a capture, `tcp-handshakes`, `tcp-ends` and
             /// `short-flows`.
             marks: Option<Vec<MarkSetting>>,
-            /// Sends no copies before the first losses, except of a flow's first packets. Default:
-            /// false.
-            #[serde(default)]
-            standby: bool,
         }
 
         impl $table {
             /// Returns the flow settings of the table.
             pub(crate) fn raw_flow(&self) -> RawFlow<'_> {
-                let Self { service, rate, latency_budget, in_stream, batch, redundancy, traffic, copies, marks, standby, .. } = self;
+                let Self { service, rate, latency_budget, in_stream, batch, redundancy, traffic, copies, marks, .. } = self;
                 RawFlow {
                     peer: &self.peer,
                     to: &self.to,
@@ -279,7 +275,6 @@ macro_rules! flows_table {
                     traffic: *traffic,
                     copies: *copies,
                     marks: marks.as_deref(),
-                    standby: *standby,
                 }
             }
         }
@@ -300,7 +295,6 @@ pub(crate) struct RawFlow<'a> {
     pub(crate) traffic: Option<TrafficSetting>,
     pub(crate) copies: CopiesSetting,
     pub(crate) marks: Option<&'a [MarkSetting]>,
-    pub(crate) standby: bool,
 }
 
 flows_table! {

@@ -17,7 +17,6 @@ pub enum Mode {
     Forwarding,
     Both,
     SenderFec,
-    Standby,
     CongestionControlled,
     Mixture,
 }
@@ -40,7 +39,6 @@ impl Mode {
             ["service = \"forwarding\""] => Self::Forwarding,
             ["service = \"both\""] => Self::Both,
             ["service = \"coding\"", "copies = \"sender-fec\""] => Self::SenderFec,
-            ["standby = true"] => Self::Standby,
             ["traffic = \"congestion-controlled\""] => Self::CongestionControlled,
             ["traffic = \"mixture\""] => Self::Mixture,
             _ => panic!("nothing is known of the service that {settings:?} chooses"),
@@ -78,9 +76,8 @@ impl Mode {
                 Self::Forwarding => fate.lost == 0 && all_came && fate.forwarded * 2 >= u64::from(PACKETS),
                 // A packet that arrives by relays first is never detected as lost.
                 Self::Both => all_came && fate.forwarded >= LOST_MIN,
-                // These modes do not repair outages.
+                // It does not repair outages.
                 Self::SenderFec => is_lossy && fate.in_stream > 0,
-                Self::Standby => is_lossy && fate.repaired() >= 0.7 && fate.cached * 10 >= fate.lost * 7,
                 Self::CongestionControlled | Self::Mixture => {
                     is_lossy && fate.repaired() >= 0.8 && fate.cached * 10 >= fate.lost * 8
                 }

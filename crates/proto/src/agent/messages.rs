@@ -240,7 +240,7 @@ impl Agent {
                 self.sessions.recheck_path_mtu(session, now);
             }
             self.probe_direct_path(session, now);
-            self.probe_standby_relays(id, now);
+            self.probe_relays_in_reserve(id, now);
             select_service(self, id, now);
         }
     }
@@ -248,7 +248,7 @@ impl Agent {
     /// Probes the relays of all paths of a flow that depends on a relay, or that sends them nothing
     /// until a packet is lost. If several relays fail together, the flow then need not try them one
     /// by one.
-    fn probe_standby_relays(&mut self, id: SendFlowId, now: Time) {
+    fn probe_relays_in_reserve(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
         if flow.needs_relay() || flow.is_undelivered() || flow.is_in_outage(now) {
             self.use_relays(Flow::Sent(id), now);

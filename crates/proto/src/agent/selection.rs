@@ -163,8 +163,8 @@ impl FlowSelectors {
 /// Returns the selector of a flow's service; `None` if the settings name the service, or leave no
 /// choice.
 fn selector(settings: &FlowSettings) -> Option<Selector> {
-    let FlowSettings { traffic, duplication, standby, .. } = *settings;
-    if !settings.automatic_service || !can_select_service(traffic, duplication, standby) {
+    let FlowSettings { traffic, duplication, .. } = *settings;
+    if !settings.automatic_service || !can_select_service(traffic, duplication) {
         return None;
     }
     let criteria = criteria(settings.latency_budget);

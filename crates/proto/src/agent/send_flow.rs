@@ -82,7 +82,7 @@ pub(super) struct SendFlow {
     pub(super) fec_block: Option<Box<BlockEncoder>>,
     /// Latest packets that were not copied, for the header of the next packet.
     pub(super) unprotected: UnprotectedMask,
-    /// Time until which a flow in standby sends copies, after losses.
+    /// Time until which the flow counts as one with losses, and its packets may leave by relays.
     pub(super) copies_until: Time,
     /// True until a report shows that the direct path delivers, or a report or notice shows losses.
     pub(super) is_unproven: bool,
@@ -205,18 +205,13 @@ impl SendFlow {
     }
 
     /// Returns the settings that the flow registers at relays. If relays deliver, they get all
-    /// packets, without standby.
+    /// packets.
     pub(super) fn settings_in_force(&self) -> FlowSettings {
         let settings = self.settings.clone();
         if !self.relays_deliver {
             return settings;
         }
-        FlowSettings {
-            service: self.service_asked(),
-            duplication: Duplication::All,
-            standby: false,
-            ..settings
-        }
+        FlowSettings { service: self.service_asked(), duplication: Duplication::All, ..settings }
     }
 
     /// Returns true if the flow's packets are sent through a relay only. An envelope then contains
@@ -225,8 +220,8 @@ impl SendFlow {
         !self.falls_back && (self.relays_deliver || self.settings.needs_relay())
     }
 
-    /// Returns true if the ingress relay gets this datagram, apart from standby and suppressed
-    /// copies. `marked` is the application's mark.
+    /// Returns true if the ingress relay gets this datagram, apart from suppressed copies. `marked`
+    /// is the application's mark.
     pub(super) fn is_copied(&self, datagram: &[u8], marked: bool) -> bool {
         let FlowSettings { service, duplication, traffic, .. } = self.settings;
         copies(service) && (self.relays_deliver || duplication.includes(traffic, datagram, marked))
@@ -239,7 +234,8 @@ impl SendFlow {
         now < self.copies_until
     }
 
-    /// Returns true if the flow sends copies now: it has no standby, or packets were lost recently.
+    /// Returns true if the flow sends copies now: it copies all packets, or some were lost
+    /// recently.
     pub(super) fn is_awake(&self, now: Time) -> bool {
         self.relays_deliver || !self.settings.waits_for_losses() || self.has_lost(now)
     }

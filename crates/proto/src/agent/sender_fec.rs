@@ -24,14 +24,14 @@ impl SendFlow {
 
 impl Agent {
     /// Adds the packet that was just sealed in the scratch buffer to the flow's FEC block, and
-    /// closes a full block. Returns false if the flow does not use sender FEC, or is in standby.
+    /// closes a full block. Returns false if the flow does not use sender FEC.
     pub(super) fn add_to_fec_block(&mut self, id: SendFlowId, sequence: SequenceNumber, now: Time) -> bool {
         let engine = self.engine;
         let flow = &mut self.senders[id.0 as usize];
-        let Some(shape) = flow.sender_fec_shape().filter(|_| flow.is_awake(now)) else {
+        let Some(shape) = flow.sender_fec_shape() else {
             return false;
         };
-        // Packets that were sent during standby are in no block.
+        // Packets that were sent by relays alone are in no block.
         if flow.fec_block.as_ref().is_some_and(|block| block.is_beyond(sequence)) {
             self.close_fec_block(id, now);
         }

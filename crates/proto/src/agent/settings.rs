@@ -131,17 +131,15 @@ pub enum Traffic {
 /// Until delays are measured, that is [`Service::Both`], which repairs fastest. Flows for which no
 /// service can be selected keep [`Service::Caching`].
 #[must_use]
-pub const fn initial_service(traffic: Traffic, duplication: Duplication, standby: bool) -> Service {
-    if can_select_service(traffic, duplication, standby) { Service::Both } else { Service::Caching }
+pub const fn initial_service(traffic: Traffic, duplication: Duplication) -> Service {
+    if can_select_service(traffic, duplication) { Service::Both } else { Service::Caching }
 }
 
 /// Returns true if the service of such a flow can be selected. Traffic that responds to losses as
 /// congestion has the service of its settings, because repairs on request would hide congestion. So
-/// do flows whose settings say which packets are copied, and when.
-pub(super) const fn can_select_service(traffic: Traffic, duplication: Duplication, standby: bool) -> bool {
-    matches!(traffic, Traffic::Datagrams)
-        && matches!(duplication, Duplication::Usual | Duplication::All)
-        && !standby
+/// do flows whose settings say which packets are copied.
+pub(super) const fn can_select_service(traffic: Traffic, duplication: Duplication) -> bool {
+    matches!(traffic, Traffic::Datagrams) && matches!(duplication, Duplication::Usual | Duplication::All)
 }
 
 /// Rule for the number of repair packets of a coded flow's batches and blocks.
@@ -176,14 +174,11 @@ pub struct FlowSettings {
     pub duplication: Duplication,
     /// Kind of the flow's traffic, which determines useful repairs.
     pub traffic: Traffic,
-    /// True if the sender copies nothing until the first losses. It has no effect if relays are the
-    /// packets' only path: with forwarding, and with [`Duplication::ByRelay`].
-    pub standby: bool,
     /// True if relays may code the flow together with other tenants' flows.
     pub shares: bool,
     /// True if the flow's sender chooses the service, and changes it while the flow is open.
     /// `service` is the initial one. It has no effect with traffic other than
-    /// [`Traffic::Datagrams`], or if the sender does not copy all packets, or has standby.
+    /// [`Traffic::Datagrams`], or if the sender does not copy all packets.
     pub automatic_service: bool,
     /// Receiver's consent to send the flow's packets to relays for repairs of other flows.
     pub consent: Consent,
@@ -196,10 +191,9 @@ impl FlowSettings {
         copies(self.service) && (!is_direct(self.service) || matches!(self.duplication, Duplication::ByRelay))
     }
 
-    /// Returns true if the sender copies nothing until the first losses: the flow has standby, or
-    /// its losses are retransmitted.
+    /// Returns true if the sender copies nothing until the first losses, which it retransmits.
     pub(super) const fn waits_for_losses(&self) -> bool {
-        (self.standby || retransmits(self.service)) && !self.needs_relay()
+        retransmits(self.service) && !self.needs_relay()
     }
 }
 
@@ -214,7 +208,6 @@ impl Default for FlowSettings {
             paths: Vec::new(),
             duplication: Duplication::Usual,
             traffic: Traffic::Datagrams,
-            standby: false,
             shares: false,
             automatic_service: false,
             consent: CONSENT,

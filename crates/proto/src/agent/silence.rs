@@ -1,9 +1,10 @@
 //! Notices of silence: the receiver reports an outage to a sender that does not copy, which then
 //! copies.
 //!
-//! A flow in standby, or with an uplink too narrow for copies, copies nothing while its path loses
-//! nothing. In an outage, no later packet reveals the losses to the receiver. So the silence itself
-//! counts as a loss, and the sender also copies the packets sent since its beginning.
+//! A flow with retransmission, or with an uplink too narrow for copies, copies nothing while its
+//! path loses nothing. In an outage, no later packet reveals the losses to the receiver. So the
+//! silence itself counts as a loss, and the sender also copies the packets sent since its
+//! beginning.
 
 use byway_units::{Duration, Time};
 use byway_wire::messages::{Outage, Silence};
@@ -207,8 +208,7 @@ impl Agent {
     /// Makes a flow send copies before its receiver's first report, because the direct path may
     /// deliver nothing.
     ///
-    /// If the uplink is too narrow for copies, a
-    /// flow wakes once its first report is overdue.
+    /// If the uplink is too narrow for copies, a flow wakes once its first report is overdue.
     #[cold]
     pub(super) fn wake_if_unreported(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];

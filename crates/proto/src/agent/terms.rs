@@ -30,8 +30,6 @@ pub struct Terms {
     pub duplication: Duplication,
     /// Kind of the flow's traffic, which determines useful repairs.
     pub traffic: Traffic,
-    /// True if the sender copies nothing until the first losses.
-    pub standby: bool,
     /// True if relays may code the flow together with other tenants' flows.
     pub shares: bool,
     /// True if the flow's sender chooses the service, and changes it while the flow is open.
@@ -51,7 +49,6 @@ impl Terms {
             latency_budget,
             duplication,
             traffic,
-            standby,
             shares,
             automatic_service,
         } = *self;
@@ -64,7 +61,6 @@ impl Terms {
             paths,
             duplication,
             traffic,
-            standby,
             shares,
             automatic_service,
             ..FlowSettings::default()
@@ -81,7 +77,6 @@ impl Terms {
                 relay_side_duplication: matches!(self.duplication, Duplication::ByRelay),
                 sender_makes_repairs: matches!(self.duplication, Duplication::SenderFec),
                 selective: self.duplication.is_selective(self.traffic),
-                standby: self.standby,
                 coded_with_other_tenants: self.shares,
                 mixture: self.traffic == Traffic::Mixture,
                 automatic_service: self.automatic_service,
@@ -115,7 +110,6 @@ impl Terms {
             latency_budget: terms.budget.duration(),
             duplication,
             traffic,
-            standby: options.standby,
             shares: options.coded_with_other_tenants,
             automatic_service: options.automatic_service,
         }
@@ -141,7 +135,6 @@ impl Default for Terms {
             latency_budget,
             duplication,
             traffic,
-            standby,
             shares,
             automatic_service,
             ..
@@ -154,7 +147,6 @@ impl Default for Terms {
             latency_budget,
             duplication,
             traffic,
-            standby,
             shares,
             automatic_service,
         }
@@ -217,11 +209,11 @@ mod tests {
         ];
         for duplication in duplications {
             for traffic in [Traffic::Datagrams, Traffic::CongestionControlled, Traffic::Mixture] {
-                for (standby, shares) in [(false, false), (true, false), (false, true)] {
-                    let terms = Terms { duplication, traffic, standby, shares, ..Terms::default() };
+                for shares in [false, true] {
+                    let terms = Terms { duplication, traffic, shares, ..Terms::default() };
                     let back = read_back(terms);
                     assert_eq!(back, terms);
-                    assert_eq!((back.traffic, back.standby, back.shares), (traffic, standby, shares));
+                    assert_eq!((back.traffic, back.shares), (traffic, shares));
                     let marked_only = |duplication: Duplication| {
                         !duplication.includes(traffic, b"", false) && duplication.includes(traffic, b"", true)
                     };

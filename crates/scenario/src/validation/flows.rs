@@ -201,7 +201,6 @@ impl Reader<'_> {
             budget: flow.budget.map_or(BUDGET, |budget| budget.0),
             in_stream: shape(flow.in_stream, BlockShape::new(5, 1)),
             batch: shape(flow.batch, BlockShape::new(8, 2)),
-            is_on_standby: flow.standby.unwrap_or(false),
             coding: coding(flow.coding.unwrap_or_default()),
             tunnel: self.tunnel(here, flow)?,
             load: self.load(here, flow, length)?,

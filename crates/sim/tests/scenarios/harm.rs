@@ -18,7 +18,7 @@ struct Use {
 }
 
 /// Uses in which every packet takes the direct path.
-const BESIDE: [Use; 8] = [
+const BESIDE: [Use; 7] = [
     Use { name: "internet", service: Service::Internet, set: |_| {} },
     Use { name: "coding", service: Service::Coding, set: |_| {} },
     Use { name: "caching", service: Service::Caching, set: |_| {} },
@@ -29,7 +29,6 @@ const BESIDE: [Use; 8] = [
         service: Service::Coding,
         set: |flow| flow.settings.duplication = Duplication::SenderFec,
     },
-    Use { name: "standby", service: Service::Caching, set: |flow| flow.settings.standby = true },
     Use {
         name: "selective",
         service: Service::Caching,

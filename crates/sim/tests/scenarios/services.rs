@@ -2,10 +2,10 @@
 
 use byway_proto::agent::{Delivery, Duplication, REPAIR_TIME_BOUNDS_MS, RepairTimes};
 use byway_sim::{Jitter, Link, Loss, Span};
-use byway_units::{Duration, Time};
+use byway_units::Duration;
 use byway_wire::{Microseconds, Service};
 
-use crate::support::{OverlayWorld, Plan, Run, at, ms, secs, share};
+use crate::support::{Plan, at, ms, secs, share};
 
 /// Four flows, each with occasional single losses.
 fn lossy(service: Service) -> Plan {
@@ -211,24 +211,6 @@ fn a_sender_is_told_how_late_packets_are() {
 }
 
 #[test]
-fn a_flow_on_standby_copies_nothing_between_its_first_packets_and_the_first_losses() {
-    let mut plan = Plan::pairs(4, Service::Caching).each_flow(|flow| flow.settings.standby = true);
-    plan.lose(0, 300, 3);
-    for nth in 0..20 {
-        plan.lose(0, 500 + nth * 20, 1);
-    }
-    let (world, run) = plan.run();
-    let fates = run.fates(&world);
-    assert_eq!((fates[0].lost, fates[0].missing), (23, 0), "{:?}", fates[0]);
-    assert_eq!(fates[0].by(Delivery::Cached), 23, "what silence shows is repaired, too");
-    let copies = |flow: usize| world.host(run.agents[2 * flow]).agent().counters().copies;
-    assert!((650..=720).contains(&copies(0)), "nearly all from the first losses on: {}", copies(0));
-    for clean in 1..4 {
-        assert!((1..=COPIES_AT_FIRST).contains(&copies(clean)), "{}", copies(clean));
-    }
-}
-
-#[test]
 fn where_the_relay_sends_in_the_senders_stead_the_receiver_gets_it_whether_there_are_one_or_two() {
     for service in [Service::Caching, Service::Coding] {
         for plan in [Plan::pairs(2, service).with_one_relay(), Plan::pairs(2, service).with_both_relays()] {
@@ -239,128 +221,6 @@ fn where_the_relay_sends_in_the_senders_stead_the_receiver_gets_it_whether_there
             // repaired.
             assert!(fate.missing == 0 && fate.by(Delivery::Forwarded) > 1_980, "{context}");
             assert_eq!(ingress.duplicated, fate.by(Delivery::Forwarded), "{context}");
-        }
-    }
-}
-
-/// Most copies of a flow on standby before a report shows that its direct path delivers. It sends a
-/// packet every 10 ms, the report follows after 50 ms, and its round trip takes 80 ms.
-const COPIES_AT_FIRST: u64 = 20;
-
-/// An outage of the first flow's direct path.
-#[derive(Clone, Copy, Debug)]
-struct DirectPathOutage {
-    /// First lost packet.
-    from: u64,
-    length: Duration,
-    /// True if the reverse path has the outage, too.
-    is_bidirectional: bool,
-    has_one_relay: bool,
-}
-
-const OUTAGE: DirectPathOutage = DirectPathOutage {
-    from: 500,
-    length: Duration::from_secs(3),
-    is_bidirectional: true,
-    has_one_relay: false,
-};
-
-/// Flows on standby; the first has an outage.
-fn outage_on_standby(service: Service, outage: DirectPathOutage, in_pairs: usize) -> (OverlayWorld, Run) {
-    let plan = Plan::pairs(in_pairs, service);
-    let plan = if outage.has_one_relay { plan.with_one_relay() } else { plan.with_both_relays() };
-    let mut plan = plan.each_flow(|flow| {
-        flow.settings.standby = true;
-        flow.length = secs(20);
-    });
-    let from = plan.sends_at(0, outage.from);
-    plan.add_outage(0, from, outage.length);
-    if outage.is_bidirectional {
-        plan.flows[0].back.outages.push(Span::new(from, outage.length));
-    }
-    plan.run()
-}
-
-#[test]
-fn an_outage_of_a_flow_on_standby_is_repaired_whichever_way_is_dark_and_whenever_it_begins() {
-    for service in [Service::Caching, Service::Coding, Service::Both] {
-        for has_one_relay in [false, true] {
-            for is_both_ways in [false, true] {
-                for from in [0, 1, 2, 3, 5, 20, 500] {
-                    let outage =
-                        DirectPathOutage { from, is_bidirectional: is_both_ways, has_one_relay, ..OUTAGE };
-                    let (world, run) = outage_on_standby(service, outage, 4);
-                    let missing = run.missing(0, at(0), Time::MAX);
-                    let fate = &run.fates(&world)[0];
-                    let context = format!("{service:?}, {outage:?}: {fate:?}, missing {missing:?}");
-                    assert!(fate.lost >= 295 && missing.len() <= 15, "{context}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn single_losses_of_a_flow_on_standby_are_repaired_while_it_copies_its_first_packets() {
-    for service in [Service::Caching, Service::Coding, Service::Both] {
-        for nth in 0..4 {
-            let mut plan = Plan::pairs(2, service).each_flow(|flow| flow.settings.standby = true);
-            plan.lose(0, nth, 1);
-            let (world, run) = plan.run();
-            let fate = &run.fates(&world)[0];
-            assert_eq!((fate.lost, fate.missing), (1, 0), "{service:?}, packet {nth}: {fate:?}");
-        }
-    }
-}
-
-#[test]
-fn the_first_outage_of_a_flow_on_standby_is_repaired_from_its_beginning() {
-    for service in [Service::Caching, Service::Coding, Service::Both] {
-        for length in [ms(400), secs(3), secs(8)] {
-            let (world, run) = outage_on_standby(service, DirectPathOutage { length, ..OUTAGE }, 4);
-            let context = format!("{service:?}, {length}");
-            let fates = run.fates(&world);
-            let outage = length.as_millis() / 10;
-            let missing = run.missing(0, at(0), Time::MAX).len() as u64;
-            assert!(
-                missing * 20 <= outage,
-                "{context}: {:?} {missing} of {outage} missing, {:?}",
-                run.missing(0, at(0), Time::MAX),
-                fates[0]
-            );
-            let copies = |flow: usize| world.host(run.agents[2 * flow]).agent().counters().copies;
-            assert!(copies(0) >= outage * 9 / 10, "{context}: {}", copies(0));
-            for clean in 1..4 {
-                assert!(copies(clean) <= COPIES_AT_FIRST, "{context}: {}", copies(clean));
-            }
-        }
-    }
-}
-
-#[test]
-fn an_application_that_pauses_wakes_nothing() {
-    let mut plan = Plan::pairs(1, Service::Caching).each_flow(|flow| flow.settings.standby = true);
-    for nth in 0..8 {
-        let pause = Span::new(plan.sends_at(0, 100 + nth * 100), ms(30 + 90 * nth));
-        plan.flows[0].pauses.push(pause);
-    }
-    let (world, run) = plan.run();
-    let copies = world.host(run.agents[0]).agent().counters().copies;
-    assert!(run.fate(&world).missing == 0 && copies <= COPIES_AT_FIRST, "{copies}");
-    assert!(run.statistics(0, &world).open_ended_nacks > 0, "the pauses were noticed");
-}
-
-#[test]
-fn where_the_relay_is_the_only_way_nothing_waits_for_losses() {
-    for duplication in [Duplication::All, Duplication::ByRelay] {
-        for service in [Service::Forwarding, Service::Caching] {
-            let plan = Plan::pairs(1, service).with_one_relay().each_flow(|flow| {
-                flow.settings.standby = true;
-                flow.settings.duplication = duplication;
-            });
-            let (world, run) = plan.run();
-            let fate = run.fate(&world);
-            assert_eq!((fate.sent, fate.missing), (1_000, 0), "{service:?}, {duplication:?}: {fate:?}");
         }
     }
 }

@@ -23,8 +23,6 @@ pub struct TermsOptions {
     pub sender_makes_repairs: bool,
     /// True if the sender copies only some packets.
     pub selective: bool,
-    /// True if the sender sends no copies before the first losses.
-    pub standby: bool,
     /// True if the flow's packets may be coded with those of other tenants.
     pub coded_with_other_tenants: bool,
     /// True if the agent cannot distinguish the congestion-controlled packets of the flow. The
@@ -41,7 +39,6 @@ impl TermsOptions {
             relay_side_duplication: bits & 2 != 0,
             sender_makes_repairs: bits & 4 != 0,
             selective: bits & 8 != 0,
-            standby: bits & 16 != 0,
             coded_with_other_tenants: bits & 32 != 0,
             mixture: bits & 64 != 0,
             automatic_service: bits & 128 != 0,
@@ -53,7 +50,6 @@ impl TermsOptions {
             | u8::from(self.relay_side_duplication) << 1
             | u8::from(self.sender_makes_repairs) << 2
             | u8::from(self.selective) << 3
-            | u8::from(self.standby) << 4
             | u8::from(self.coded_with_other_tenants) << 5
             | u8::from(self.mixture) << 6
             | u8::from(self.automatic_service) << 7

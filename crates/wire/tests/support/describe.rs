@@ -336,7 +336,6 @@ fn terms(terms: &Terms, lines: &mut FieldList) {
     lines.yes("congestion-controlled", options.congestion_controlled);
     lines.yes("relay-side-duplication", options.relay_side_duplication);
     lines.yes("sender-makes-repairs", options.sender_makes_repairs).yes("selective", options.selective);
-    lines.yes("standby", options.standby);
     lines.yes("coded-with-other-tenants", options.coded_with_other_tenants);
     lines.yes("mixture", options.mixture).yes("automatic-service", options.automatic_service);
     lines.add("rate", terms.rate.count()).add("budget", terms.budget.count());

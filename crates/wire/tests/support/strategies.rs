@@ -81,15 +81,14 @@ pub(crate) fn consent() -> impl Strategy<Value = Consent> {
 }
 
 pub(crate) fn terms() -> impl Strategy<Value = Terms> {
-    (service(), shape(), shape(), any::<[bool; 8]>(), rate(), micros()).prop_map(
+    (service(), shape(), shape(), any::<[bool; 7]>(), rate(), micros()).prop_map(
         |(service, in_stream, batch, options, rate, budget)| {
-            let [congestion, duplication, sender, selective, standby, others, mixture, automatic] = options;
+            let [congestion, duplication, sender, selective, others, mixture, automatic] = options;
             let options = TermsOptions {
                 congestion_controlled: congestion,
                 relay_side_duplication: duplication,
                 sender_makes_repairs: sender,
                 selective,
-                standby,
                 coded_with_other_tenants: others,
                 mixture,
                 automatic_service: automatic,

@@ -9,7 +9,7 @@ const FLOW: FlowId = FlowId::new(4);
 
 fn offer(subject: &str) -> Offer {
     let forth = Terms { service: Service::Caching, latency_budget: ms(123), ..Terms::default() };
-    Offer { forth, back: Terms { standby: true, ..Terms::default() }, subject: subject.as_bytes().to_vec() }
+    Offer { forth, back: Terms { shares: true, ..Terms::default() }, subject: subject.as_bytes().to_vec() }
 }
 
 impl TestNetwork {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::agent::Duplication;
-use crate::limits::{COPIES_AFTER_LOSS, COPY_DEPTH, ENVELOPE_OVERHEAD, PENDING_COPIES_MAX, RESEND_REACH};
+use crate::limits::{COPY_DEPTH, ENVELOPE_OVERHEAD, PENDING_COPIES_MAX, RESEND_REACH};
 use byway_wire::messages::CopyNack;
 
 #[test]
@@ -329,23 +329,6 @@ fn a_copy_nack_of_everything_costs_no_more_than_is_kept() {
 }
 
 #[test]
-fn a_flow_on_standby_copies_from_its_first_losses_on() {
-    let mut network = TestNetwork::new(&FlowSettings { standby: true, ..settings(Service::Coding) });
-    network.lose_source_packets([60]);
-    network.stream(60);
-    let at_first = network.agents[SENDER].counters().copies;
-    assert!((1..=20).contains(&at_first), "{at_first} before the first report");
-    assert_eq!(network.got.len(), 58);
-    network.stream(40);
-    let copies = network.agents[SENDER].counters().copies - at_first;
-    assert!(copies >= 20, "{copies} of the 39 packets after the loss: detected, and reported within 150 ms");
-    network.run(COPIES_AFTER_LOSS);
-    let copies = network.agents[SENDER].counters().copies;
-    network.stream(10);
-    assert_eq!(network.agents[SENDER].counters().copies, copies, "asleep again");
-}
-
-#[test]
 fn a_flow_that_copies_some_packets_says_so_and_copies_those() {
     let marked = FlowSettings { duplication: Duplication::Marked, ..settings(Service::Coding) };
     let mut network = TestNetwork::unregistered(&marked);
@@ -393,29 +376,4 @@ fn the_ecn_field_of_the_application_goes_with_its_packet() {
     let ecn: Vec<Ecn> =
         network.sent.iter().filter(|one| matches!(one.bytes[0], 7 | 9)).map(|one| one.ecn).collect();
     assert_eq!(ecn, [Ecn::Capable0, Ecn::NotCapable], "the copy is not ECN-capable");
-}
-
-#[test]
-fn own_repair_packets_of_a_flow_on_standby_cover_what_leaves_while_it_is_awake() {
-    let mut settings = settings(Service::Coding);
-    (settings.duplication, settings.standby) = (Duplication::SenderFec, true);
-    settings.rates.batch = None;
-    let mut network = TestNetwork::new(&settings);
-    network.stream(20);
-    network.run(ms(300));
-    let (now, before) = (network.now, network.agents[SENDER].counters().sender_fec_repairs);
-    assert!(!network.agents[SENDER].senders[0].is_awake(now), "the direct path delivers");
-    network.agents[SENDER].senders[0].copies_until = now + ms(15);
-    network.stream(2);
-    assert!(network.agents[SENDER].senders[0].fec_block.is_some(), "a block has begun");
-    // More packets than a block covers leave before it is closed.
-    (0..40).for_each(|number| network.send(&[number; 50]));
-    network.agents[SENDER].senders[0].copies_until = network.now + ms(10_000);
-    network.stream(10);
-    network.run(ms(200));
-    assert_eq!(
-        network.agents[SENDER].counters().sender_fec_repairs - before,
-        3,
-        "of the first block, and of two of five"
-    );
 }
