@@ -8,7 +8,7 @@ use std::sync::Arc;
 use byway_api::{AgentStatus, NetworkMap};
 use byway_net::{Arrival, Io, PacketTooBig, QueuedPacket, Role, SocketId, Verdict};
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, Traffic};
-use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, PairLimits, PairUse, Subject};
+use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, PairUse, Subject};
 use byway_proto::copy_selection::{Marking, MarkingInput};
 use byway_proto::{LocalAddress, Priority, Transmit};
 use byway_units::{AgentId, FlowId, Time};
@@ -36,7 +36,7 @@ use super::terms::{build_offer, return_terms};
 use super::tunnel::{InboundPacket, TunForwarder};
 use super::watchdog::Watchdog;
 use crate::name_resolution::ResolvedNames;
-use crate::settings::{ExposedResource, FlowSpec, Forward, packet_subject};
+use crate::settings::{ExposedResource, FlowSpec, Forward, MappingLimits, packet_subject};
 
 /// Control message from the rest of the process to the agent's thread.
 pub(super) enum AgentControl {
@@ -119,8 +119,8 @@ impl AgentDriver {
         }
     }
 
-    /// Sets the limits on the number of mappings.
-    pub(super) fn with_limits(mut self, limits: PairLimits) -> Self {
+    /// Sets the limits of mappings.
+    pub(super) fn with_limits(mut self, limits: MappingLimits) -> Self {
         self.mappings.limit_to(limits);
         self
     }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use byway_net::SocketId;
 use byway_proto::LocalAddress;
 use byway_proto::agent::{OfferRefusal, ReceiveFlowId, SendFlowId, Traffic};
-use byway_proto::conventions::{PairLimits, PairUse};
+use byway_proto::conventions::PairUse;
 use byway_proto::copy_selection::{Marking, MarkingInput};
 use byway_proto::limits::FLOW_PAIR_IDLE;
 use byway_units::{AgentId, Duration, FlowId, Time};
@@ -25,6 +25,7 @@ pub(super) use eviction::{MappingsExhausted, Owner};
 pub(super) use pending::{PendingDatagram, PendingDatagrams};
 
 use super::limits::{FULL_RETRY_INTERVAL, PENDING_LIFETIME_MIN, REFUSAL_RETRY_INTERVAL};
+use crate::settings::MappingLimits;
 
 /// Index of a mapping in the table of mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,7 +192,7 @@ pub(super) struct Mappings {
     by_endpoint: BTreeMap<Endpoint, MappingId>,
     by_flow: BTreeMap<(AgentId, FlowId), MappingId>,
     by_received: BTreeMap<ReceiveFlowId, MappingId>,
-    limits: PairLimits,
+    limits: MappingLimits,
     owners: BTreeMap<Owner, OwnerUsage>,
     /// Time before which no mapping is evictable, as an earlier search found.
     in_use_until: Time,

@@ -203,6 +203,7 @@ impl AgentDriver {
     ) -> Option<(SendFlowId, ReceiveFlowId)> {
         let number = self.network_view.number();
         let sent = self.agent.open_flow(flow_between(number, peer, flow), sending, now)?;
+        let receiving = FlowSettings { consent: self.mappings.repair_consent(), ..receiving };
         let received = self.agent.accept_flow(flow_between(peer, number, flow), receiving, now);
         if received.is_none() {
             self.agent.close_flow(sent, now);

@@ -3,6 +3,7 @@
 mod endpoint;
 mod flags;
 mod flows;
+mod mapping_limits;
 mod network;
 mod overlay;
 mod prices;
@@ -16,6 +17,7 @@ mod validated;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use flags::{AgentFlags, ControllerFlags, RelayFlags};
 pub(crate) use flows::{ExposedKind, ExposedResource, FlowSpec, Forward, packet_subject, without_address};
+pub(crate) use mapping_limits::MappingLimits;
 pub(crate) use network::StaticNetwork;
 pub(crate) use overlay::{AgentContext, OtherAgent, agent_context, agent_settings_with};
 pub(crate) use prices::{NetworkPrices, entry as price_entry};

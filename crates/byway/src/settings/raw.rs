@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use byway_config_types::{
-    BytesSetting, DurationSetting, PortsSetting, RateSetting, RedundancySetting, ShapeSetting,
+    BytesSetting, DurationSetting, PortsSetting, RateSetting, RedundancySetting, ShapeSetting, ShareSetting,
 };
 use byway_scenario::UplinkSetting;
 
@@ -132,7 +132,11 @@ node_table! {
         own:
             /// Relay near it, by name. Default: with a controller, the one with the shortest round
             /// trip.
-            relay: String
+            relay: String,
+            /// Rate at which the agent returns packets for repairs of other agents' losses in the
+            /// long run, relative to the rate of each flow that it receives. For 30 s, it returns
+            /// up to the whole rate. `0 %`: none, as for a metered connection. Default: `5 %`.
+            consent: ShareSetting
     }
 }
 

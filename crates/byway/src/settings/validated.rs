@@ -7,19 +7,17 @@ use std::path::{Path, PathBuf};
 use super::endpoint::unicast_problem;
 use super::flags::{AgentFlags, ControllerFlags, ParsedFile, RelayFlags};
 use super::flows::{ExposedResource, Forward, exposed, forwards};
+use super::mapping_limits::{MappingLimits, mapping_limits};
 use super::network::StaticNetwork;
 use super::prices::NetworkPrices;
-use super::raw::{LogFormatSetting, LogLevelSetting, NodeTable, RawLog, RawMappings, RawNetwork};
+use super::raw::{LogFormatSetting, LogLevelSetting, NodeTable, RawLog, RawNetwork};
 use super::raw_prices::RawControllerRelay;
 use super::tunnel::{Tunnel, tunnel};
 use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS_MAX};
 use crate::token::Token;
 use byway_api::{RelayPrices, Role, checked_name};
 use byway_config_types::{BytesSetting, KeyPath, Problem, Source};
-use byway_proto::conventions::PairLimits;
-use byway_proto::limits::{
-    FLOW_PAIRS_LIMIT, FLOW_PAIRS_MAX, RELAY_MEMORY, RELAY_MEMORY_MIN, SESSIONS_MAX, TENANT_FLOWS_LIMIT,
-};
+use byway_proto::limits::{RELAY_MEMORY, RELAY_MEMORY_MIN, SESSIONS_MAX, TENANT_FLOWS_LIMIT};
 use byway_proto::relay::{TenantLimits, UplinkSettings};
 use byway_scenario::{UplinkError, UplinkSetting};
 use byway_units::Bytes;
@@ -71,8 +69,8 @@ pub(crate) struct AgentSettings {
     pub(crate) relay: Option<String>,
     pub(crate) forwards: Vec<Forward>,
     pub(crate) exposed: Vec<ExposedResource>,
-    /// Limits on the number of the agent's mappings.
-    pub(crate) mappings: PairLimits,
+    /// Limits of the agent's mappings.
+    pub(crate) mappings: MappingLimits,
     pub(crate) tunnel: Option<Tunnel>,
     pub(crate) observe: SocketAddr,
     pub(crate) log: LogSettings,
@@ -255,25 +253,12 @@ pub(super) fn agent(typed: ParsedFile) -> Result<AgentSettings, Problem> {
         tunnel: tunnel(file.tunnel.as_ref(), &file.capture, &file.expose, &source)?,
         forwards: forwards(&file.forward, &source)?,
         exposed: exposed(&file.expose, &source)?,
-        mappings: mappings(file.mappings, &source)?,
+        mappings: mapping_limits(file.mappings, agent.consent, &source)?,
         observe: observe(file.observe.listen, OBSERVE_PORTS[0], &source)?,
         log: log_settings(&file.log),
         leaves: false,
         is_dry_run: false,
     })
-}
-
-/// Validates the limits on the number of an agent's mappings.
-fn mappings(typed: RawMappings, source: &Source) -> Result<PairLimits, Problem> {
-    let root = KeyPath::of("mappings");
-    let checked = |key, typed: Option<u32>, default, max| {
-        let limit = typed.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let message = || format!("{limit} is out of range: 1 to {max}");
-        if (1..=max).contains(&limit) { Ok(limit) } else { Err(source.problem(&root.key(key), message())) }
-    };
-    let all = checked("max", typed.max, FLOW_PAIRS_MAX, FLOW_PAIRS_LIMIT)?;
-    let of_peer = checked("peer_max", typed.peer_max, all.div_ceil(2), all)?;
-    Ok(PairLimits { all, of_peer })
 }
 
 fn relay(typed: ParsedFile) -> Result<RelaySettings, Problem> {

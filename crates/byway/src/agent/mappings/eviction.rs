@@ -9,6 +9,7 @@ use byway_units::{AgentId, Time};
 
 use super::{Consent, Endpoint, Mapping, MappingId, Mappings, Side};
 use crate::connections::Source;
+use crate::settings::MappingLimits;
 
 /// Owner of a mapping, by whom mappings are counted. The agent evicts mappings of the owner with
 /// the most of them first.
@@ -42,14 +43,19 @@ pub(super) struct OwnerUsage {
 pub(in crate::agent) struct MappingsExhausted;
 
 impl Mappings {
-    /// Sets the limits on the number of mappings.
-    pub(in crate::agent) const fn limit_to(&mut self, limits: PairLimits) {
+    /// Sets the limits of mappings.
+    pub(in crate::agent) const fn limit_to(&mut self, limits: MappingLimits) {
         self.limits = limits;
     }
 
     /// Returns the limits on the number of mappings.
     pub(in crate::agent) const fn limits(&self) -> PairLimits {
-        self.limits
+        self.limits.number
+    }
+
+    /// Returns the consent to return packets of received flows for other agents' repairs.
+    pub(in crate::agent) const fn repair_consent(&self) -> byway_wire::messages::Consent {
+        self.limits.repair_consent
     }
 
     /// Returns the mapping to evict before an owner gets another one; `None` if no limit is
@@ -63,10 +69,10 @@ impl Mappings {
         now: Time,
     ) -> Result<Option<MappingId>, MappingsExhausted> {
         let count = self.owners.get(&owner).map_or(0, |owned| owned.count);
-        if matches!(owner, Owner::Peer(_)) && count >= self.limits.of_peer {
+        if matches!(owner, Owner::Peer(_)) && count >= self.limits.number.of_peer {
             return self.victim_of_owner(owner, now).map(Some);
         }
-        if self.count() < self.limits.all {
+        if self.count() < self.limits.number.all {
             return Ok(None);
         }
         self.victim_of_all(now)
@@ -218,7 +224,8 @@ mod tests {
 
     fn limited(all: usize, of_peer: usize) -> Mappings {
         let mut mappings = Mappings::default();
-        mappings.limit_to(PairLimits { all, of_peer });
+        let number = PairLimits { all, of_peer };
+        mappings.limit_to(MappingLimits { number, ..MappingLimits::default() });
         mappings
     }
 
