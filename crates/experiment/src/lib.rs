@@ -51,6 +51,6 @@ mod transfers;
 
 pub use calls::{CallError, CallScores, score_calls};
 pub use experiment::{Experiment, Options, ReadFile, file_of};
-pub use report::{page, svg, terminal};
+pub use report::{markdown, page, svg, terminal};
 pub use result::{Bound, Curve, Kind, Plot, Results, Row, Scale, StoppedRun, Table, World};
 pub use run::Finding;

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use byway_experiment::{Experiment, Finding, Options, Results, file_of, page, score_calls, svg, terminal};
+use byway_experiment::{
+    Experiment, Finding, Options, Results, file_of, markdown, page, score_calls, svg, terminal,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::{Cause, Failure};
@@ -57,6 +59,9 @@ pub(crate) enum ExperimentCommand {
     },
     /// Write one page with all results so far.
     Report {
+        /// Print a table of all targets as Markdown instead.
+        #[arg(long)]
+        markdown: bool,
         #[command(flatten)]
         folders: Folders,
     },
@@ -91,7 +96,7 @@ pub(crate) fn run(command: &ExperimentCommand) -> Result<(), Failure> {
         }
         ExperimentCommand::List { json, folders } => list(*json, folders),
         ExperimentCommand::Calls { file } => calls(file),
-        ExperimentCommand::Report { folders } => report(folders),
+        ExperimentCommand::Report { markdown, folders } => report(*markdown, folders),
     }
 }
 
@@ -252,7 +257,7 @@ fn write(results: &Results, folders: &Folders) -> Result<(), Failure> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is where results are read, and the report is written")]
-fn report(folders: &Folders) -> Result<(), Failure> {
+fn report(as_markdown: bool, folders: &Folders) -> Result<(), Failure> {
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
         let message = format!("{}: {error}; run experiments first: byway experiment run", path.display());
         Failure::new(Cause::Settings, message)
@@ -271,6 +276,10 @@ fn report(folders: &Folders) -> Result<(), Failure> {
         return Err(failed(&folders.output, &"no results found"));
     }
     all.sort_by(|one, other| one.id.cmp(&other.id));
+    if as_markdown {
+        print!("{}", markdown(&all));
+        return Ok(());
+    }
     let file = folders.output.join("report.html");
     fs::write(&file, page(&all)).map_err(|error| {
         Failure::machine(format!(

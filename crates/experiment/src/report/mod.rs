@@ -1,6 +1,7 @@
-//! Report of experiments: an HTML page, a table in the terminal, and plots as files.
+//! Report of experiments: an HTML page, tables in the terminal and in Markdown, and plots as files.
 
 mod charts;
+mod markdown;
 mod numbers;
 mod page;
 mod section;
@@ -9,6 +10,7 @@ mod terminal;
 mod tests;
 
 pub use charts::svg;
+pub use markdown::markdown;
 pub use page::page;
 pub use terminal::terminal;
 

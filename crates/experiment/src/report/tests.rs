@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::{page, svg, terminal};
+use super::{markdown, page, svg, terminal};
 use crate::{Bound, Curve, Kind, Plot, Results, Row, Scale, StoppedRun, Table, World};
 
 fn plot(kind: Kind, curves: Vec<Curve>) -> Plot {
@@ -47,8 +47,32 @@ fn runs_that_were_stopped_are_named() {
     let text = terminal(&stopped);
     assert!(text.contains(&format!("STOPPED: {message}; not repeatable\n")), "{text}");
     assert!(text.contains(&format!("STOPPED: {message}\n")), "{text}");
+    assert!(markdown(std::slice::from_ref(&stopped)).contains(&format!("{message}; not repeatable.")));
     assert!(page(&[stopped]).contains(message));
     assert!(!terminal(&results()).contains("STOPPED") && !page(&[results()]).contains("Stopped runs"));
+}
+
+#[test]
+fn the_table_of_all_targets_has_a_line_for_each_and_their_number() {
+    let barred = Row { metric: "a | b".into(), ..row("", 0.9, false) };
+    let without = Row { target: None, met: None, ..row("only told", 0.9, true) };
+    let one = Results {
+        id: "rec-one".into(),
+        seeds: vec![1, 2],
+        rows: vec![row("repaired", 0.98, true), barred, without],
+        ..results()
+    };
+    let table = markdown(&[one]);
+    let lines: Vec<&str> = table.lines().skip(2).collect();
+    assert_eq!(
+        lines,
+        [
+            "| `rec-one` | repaired | 98.0 % | 50.0 % | at least 97 % | 78 % | met |",
+            "| `rec-one` | a \\| b | 90.0 % | 50.0 % | at least 97 % | 78 % | **missed** |",
+            "",
+            "1 of 2 targets are met.",
+        ]
+    );
 }
 
 fn results() -> Results {
