@@ -456,8 +456,8 @@ pub const REPORT_AFTER_LOSS: Duration = Duration::from_millis(50);
 /// copies of its first packets. It also has to deliver more than relays.
 pub const DIRECT_AT_FIRST: u32 = 3;
 
-/// Time after the latest reported loss or silence for which copies may leave although
-/// nothing else calls for them.
+/// Time after the latest reported loss or silence for which a flow behind a narrow uplink copies,
+/// and a flow with retransmission may be in an outage.
 pub const COPIES_AFTER_LOSS: Duration = Duration::from_secs(30);
 
 /// Most candidate addresses that an agent names to a peer, and that the peer tries at the same

@@ -145,6 +145,8 @@ fn merged(old: &AgentSettings, read: AgentSettings, report: &mut ReloadReport) -
         ("agent.listen", old.listen != read.listen),
         ("agent.addresses", old.addresses != read.addresses),
         ("agent.relay", old.relay != read.relay),
+        ("agent.consent", old.mappings.repair_consent != read.mappings.repair_consent),
+        ("mappings", old.mappings.number != read.mappings.number),
         ("observe.listen", old.observe != read.observe),
         ("log.format", old.log.format != read.log.format),
     ] {

@@ -4,6 +4,7 @@
 use byway_config_types::{KeyPath, Problem, ShareSetting, Source};
 use byway_proto::conventions::PairLimits;
 use byway_proto::limits::{CONSENT, FLOW_PAIRS_LIMIT, FLOW_PAIRS_MAX};
+use byway_units::Probability;
 use byway_wire::messages::Consent;
 
 use super::raw::RawMappings;
@@ -56,9 +57,10 @@ fn consent(typed: Option<ShareSetting>) -> Consent {
     let Some(ShareSetting(share)) = typed else {
         return CONSENT;
     };
-    // A share between zero and the least that the wire format expresses is rounded up.
+    // The least share that the wire format expresses stands for all smaller ones but zero.
+    let least = u16::from(share > Probability::ZERO);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
-    let average_per_mille = (share.value() * 1_000.0).ceil() as u16;
+    let average_per_mille = ((share.value() * 1_000.0).round() as u16).max(least);
     let burst_percent = if average_per_mille == 0 { 0 } else { CONSENT.burst_percent };
     Consent { burst_percent, average_per_mille, ..CONSENT }
 }
@@ -76,6 +78,7 @@ mod tests {
         assert_eq!(consent(None), CONSENT);
         assert_eq!(typed("5 %"), CONSENT);
         assert_eq!(typed("100 %"), Consent { average_per_mille: 1_000, ..CONSENT });
+        assert_eq!(typed("1.1 %"), Consent { average_per_mille: 11, ..CONSENT });
         assert_eq!(typed("0.01 %"), Consent { average_per_mille: 1, ..CONSENT });
         assert_eq!(typed("0 %"), Consent { burst_percent: 0, average_per_mille: 0, ..CONSENT });
     }

@@ -133,9 +133,9 @@ node_table! {
             /// Relay near it, by name. Default: with a controller, the one with the shortest round
             /// trip.
             relay: String,
-            /// Rate at which the agent returns packets for repairs of other agents' losses in the
-            /// long run, relative to the rate of each flow that it receives. For 30 s, it returns
-            /// up to the whole rate. `0 %`: none, as for a metered connection. Default: `5 %`.
+            /// Share of each received flow's `rate` that the agent returns in the long run, for
+            /// repairs of other agents' losses. A burst of 30 s at the whole rate is additional.
+            /// `0 %`: nothing, not even the burst, as for a metered connection. Default: `5 %`.
             consent: ShareSetting
     }
 }

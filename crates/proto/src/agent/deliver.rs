@@ -228,6 +228,7 @@ impl Agent {
         active.open_ended_nacks = 0;
         active.tracker.end_open_ended();
         if !is_resent || was_long || active.two_paths.is_relay_active(CARRIED_FOR, now) {
+            active.acks.ended = Some((now, sequence));
             self.send_ack(id, sequence, now);
         }
     }
@@ -236,28 +237,33 @@ impl Agent {
     /// repair every packet. Does nothing during an open-ended NACK, or shortly after an ACK.
     pub(super) fn stop_needless_repairs(&mut self, id: ReceiveFlowId, now: Time) {
         let retry_interval = self.nack_retry_interval(id);
-        let Some(active) = self.receivers[id.0 as usize].active() else {
+        let Some(active) = self.receivers[id.0 as usize].active_mut() else {
             return;
         };
-        let is_recent = active.last_ack.is_some_and(|(at, _)| now.saturating_since(at) < retry_interval);
+        let is_recent = active.acks.last.is_some_and(|last| now.saturating_since(last) < retry_interval);
         if active.open_ended.is_none()
             && !is_recent
             && let Some(highest) = active.highest_source_packet
         {
+            active.acks.ended = None;
             self.send_ack(id, highest, now);
         }
     }
 
-    /// Repeats the ACK that ended the latest open-ended NACK, if it is neither old nor recent, and
-    /// no other one is in force.
+    /// Repeats the ACK that ended the latest open-ended NACK to the relays, if that was not long
+    /// ago, and no ACK was sent just now. Does nothing during an open-ended NACK.
     ///
     /// A later number would show relays that packets are lost that this receiver has.
     pub(super) fn repeat_ack(&mut self, id: ReceiveFlowId, now: Time) {
         let retry_interval = self.nack_retry_interval(id);
-        let active = self.receivers[id.0 as usize].active().filter(|active| active.open_ended.is_none());
-        let is_due = |at: Time| (retry_interval..ACK_REPEATED_FOR).contains(&now.saturating_since(at));
-        let last = active.and_then(|active| active.last_ack).filter(|(at, _)| is_due(*at));
-        if let Some((_, from)) = last {
+        let flow = &self.receivers[id.0 as usize];
+        let Some(active) = flow.active().filter(|active| active.open_ended.is_none()) else {
+            return;
+        };
+        let is_within = |at: Time, time| now.saturating_since(at) < time;
+        let ended = active.acks.ended.filter(|(at, _)| is_within(*at, ACK_REPEATED_FOR));
+        let is_recent = active.acks.last.is_some_and(|last| is_within(last, retry_interval));
+        if let Some((_, from)) = ended.filter(|_| !is_recent && !retransmits(flow.settings.service)) {
             self.send_ack(id, from, now);
         }
     }
@@ -268,7 +274,7 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         flow.statistics.acks += 1;
         if let Some(active) = flow.active_mut() {
-            active.last_ack = Some((now, from));
+            active.acks.last = Some(now);
         }
         if retransmits(self.receivers[id.0 as usize].settings.service) {
             self.send_source_ack(id, from, now);

@@ -232,8 +232,8 @@ impl Agent {
     /// Handles a relay's request to confirm that packets are still missing, which it can repair
     /// now. Sends a NACK for those that are.
     ///
-    /// If all have arrived, and the receiver has sent an ACK lately, the relay may not have it, and
-    /// would take the direct path for out. So the receiver repeats the ACK.
+    /// If all have arrived soon after an open-ended NACK, its ACK may be lost, and the relay would
+    /// take the direct path for out. So the receiver repeats the ACK.
     pub(super) fn on_confirm(&mut self, session: SessionId, confirm: &Confirm<'_>, now: Time) {
         let Some(id) = self.flow_by_alias(session, confirm.alias) else {
             return;
@@ -245,10 +245,12 @@ impl Agent {
         };
         let open_from = active.open_ended;
         let mut missing = RangeSet::new();
-        let mut last = None;
+        let (mut last, mut have_arrived) = (None, true);
         for low in confirm.ranges.numbers_low().take(crate::limits::REQUESTS_MAX) {
             self.work.numbers += 1;
             let sequence = flow.full_sequence(low);
+            have_arrived &=
+                flow.highest().is_some_and(|highest| sequence <= highest) && !flow.is_new(sequence);
             let is_covered = open_from.is_some_and(|from| sequence >= from) && flow.is_new(sequence);
             let is_missing = is_covered || active.tracker.is_wanted(sequence.number());
             let number = sequence.number();
@@ -257,8 +259,10 @@ impl Agent {
                 last = Some(sequence);
             }
         }
-        if missing.is_empty() {
+        if have_arrived {
             self.repeat_ack(id, now);
+        }
+        if missing.is_empty() {
             return;
         }
         let options = NackOptions { open_from, noticed_by_timer: false, answers_confirm: true };

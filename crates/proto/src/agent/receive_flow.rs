@@ -73,6 +73,16 @@ pub(super) struct ReceiveFlow {
     unopened: [u8; 2],
 }
 
+/// ACKs that a receiver has sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SentAcks {
+    /// Time of the latest one.
+    pub(super) last: Option<Time>,
+    /// Time at which the latest open-ended NACK ended, and the number of its ACK. `None` before the
+    /// first one, and if another ACK followed.
+    pub(super) ended: Option<(Time, SequenceNumber)>,
+}
+
 /// Packet state of a received flow while packets arrive.
 #[derive(Debug)]
 pub(super) struct ReceiveState {
@@ -90,9 +100,8 @@ pub(super) struct ReceiveState {
     /// Number of open-ended NACKs sent since the timer detected the silence; 0 after a packet that
     /// they cover arrives.
     pub(super) open_ended_nacks: u8,
-    /// Time of the latest ACK, which shows relays that the direct path delivers, and the first
-    /// packet that it names.
-    pub(super) last_ack: Option<(Time, SequenceNumber)>,
+    /// ACKs, which show relays that the direct path delivers.
+    pub(super) acks: SentAcks,
     /// Latest received packets: their coded bytes in the cooperation buffer, for blocks and for
     /// other receivers.
     pub(super) buffered: SequenceRing<Handle>,
@@ -443,7 +452,7 @@ impl ReceiveState {
             open_ended: None,
             repairs_due: now,
             open_ended_nacks: 0,
-            last_ack: None,
+            acks: SentAcks::default(),
             buffered: SequenceRing::new(COOPERATION_BUFFER_REACH),
             uncoded: UncodedSet::default(),
             blocks: Blocks::default(),

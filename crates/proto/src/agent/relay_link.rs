@@ -35,6 +35,10 @@ pub(super) struct PendingEnvelope {
 /// copies. It is less than the transmission time of one copy.
 const SPARE_DELAY_MAX: Duration = Duration::from_millis(5);
 
+/// Part of a silence, as a divisor, that queueing delay has to be to explain it. A queue that grows
+/// delays each packet more than the one before, but does not stop them.
+const EXPLAINED_SILENCE: u64 = 8;
+
 /// State that an agent has of one relay shard.
 #[derive(Debug)]
 pub(super) struct RelayLink {
@@ -160,15 +164,17 @@ impl RelayLink {
 
     /// Returns true if the latest probe to the relay met hardly any queue. `false` if that is
     /// unknown.
-    pub(super) fn has_no_queue(&self) -> bool {
+    fn has_no_queue(&self) -> bool {
         self.queue.delay().is_some_and(|delay| delay <= SPARE_DELAY_MAX)
     }
 
-    /// Returns true if packets that wait for the uplink may be the cause of a silence of this time:
-    /// their delay is an eighth of it at least, or unknown. On a narrow uplink, a probe waits for a
-    /// source packet or two, which is no cause.
+    /// Returns true if packets that wait for the uplink may explain a silence of this time: their
+    /// delay is [`EXPLAINED_SILENCE`] of it at least, or unknown.
+    ///
+    /// A fixed limit would be wrong on narrow uplinks, where a probe waits for a source packet or
+    /// two without any queue.
     pub(super) fn explains_silence(&self, elapsed: Duration) -> bool {
-        self.queue.delay().is_none_or(|delay| delay >= elapsed / 8)
+        self.queue.delay().is_none_or(|delay| delay >= elapsed / EXPLAINED_SILENCE)
     }
 
     /// Returns true if an envelope may be sent although the uplink cannot sustain all of them; it

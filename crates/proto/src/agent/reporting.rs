@@ -205,8 +205,9 @@ impl ReceiveFlow {
 
 impl SendFlow {
     /// Handles a receiver's report; returns true if it shows new losses. New losses make a flow
-    /// with retransmission send copies for [`COPIES_AFTER_LOSS`]. The first report without losses
-    /// that shows that the direct path delivers ends the first copies.
+    /// behind a narrow uplink send copies for [`COPIES_AFTER_LOSS`]. The first report without
+    /// losses that shows that the direct path delivers ends the first copies of a flow with
+    /// retransmission.
     pub(super) fn on_report(&mut self, report: &Report, now: Time) -> bool {
         let has_lost = self.reports_mut().on_report(report);
         self.outage_since =

@@ -44,7 +44,7 @@ impl Agent {
             let flow = &self.senders[id.0 as usize];
             let sequence = SequenceNumber::nearest(low, flow.next);
             match flow.sent.get(sequence.number()) {
-                // Packets that were not copied, because of the uplink, are not sent
+                // Packets that were not copied, because of the uplink for example, are not sent
                 // at a relay's request either.
                 Some(SentPacket { packet, is_copied: true }) => {
                     self.resend_source_packet(id, sequence, packet, now);

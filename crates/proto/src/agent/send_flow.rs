@@ -82,7 +82,8 @@ pub(super) struct SendFlow {
     pub(super) fec_block: Option<Box<BlockEncoder>>,
     /// Latest packets that were not copied, for the header of the next packet.
     pub(super) unprotected: UnprotectedMask,
-    /// Time until which the flow counts as one with losses, and its packets may leave by relays.
+    /// Time until which the latest reported losses count, see
+    /// [`COPIES_AFTER_LOSS`](crate::limits::COPIES_AFTER_LOSS).
     pub(super) copies_until: Time,
     /// True until a report shows that the direct path delivers, or a report or notice shows losses.
     pub(super) is_unproven: bool,
@@ -232,12 +233,6 @@ impl SendFlow {
     /// notices.
     pub(super) fn has_lost(&self, now: Time) -> bool {
         now < self.copies_until
-    }
-
-    /// Returns true if the flow sends copies now: it copies all packets, or some were lost
-    /// recently.
-    pub(super) fn is_awake(&self, now: Time) -> bool {
-        self.relays_deliver || !self.settings.waits_for_losses() || self.has_lost(now)
     }
 
     pub(super) fn resending(&mut self, now: Time) -> &mut Resending {

@@ -296,8 +296,8 @@ impl Agent {
             self.uplink_probing.over_capacity = Some(index);
         }
         // On a narrow uplink, every flow waits for losses.
-        let is_awake = flow.is_awake(now) && (is_sustained || flow.has_lost(now));
-        if is_awake {
+        let may_copy = is_sustained || flow.has_lost(now);
+        if may_copy {
             // Probing continues while copies are suppressed, because only probes show when they may
             // be sent again.
             self.sessions.use_session(relay.session, now);
@@ -315,14 +315,12 @@ impl Agent {
             // The service `both` sends every packet on both paths: only a queue suppresses copies
             // then, losses do not.
             let accepts_copies = if uses_both_paths(flow.service()) {
-                flow.is_awake(now)
-                    && relay.is_free()
-                    && (is_sustained || relay.capacity_probe.capacity().is_none())
+                relay.is_free() && (is_sustained || relay.capacity_probe.capacity().is_none())
             } else {
-                is_awake && relay.accepts_copies(now) && is_sustained
+                relay.accepts_copies(now) && is_sustained
             };
             let mut admits_spare = || {
-                is_awake
+                may_copy
                     && relay.accepts_copies(now)
                     && relay.admit_spare_copy(bytes, load.source_packets, now)
             };

@@ -191,7 +191,8 @@ impl FlowSettings {
         copies(self.service) && (!is_direct(self.service) || matches!(self.duplication, Duplication::ByRelay))
     }
 
-    /// Returns true if the sender copies nothing until the first losses, which it retransmits.
+    /// Returns true if the sender copies nothing but its first packets before losses, which it
+    /// retransmits.
     pub(super) const fn waits_for_losses(&self) -> bool {
         retransmits(self.service) && !self.needs_relay()
     }

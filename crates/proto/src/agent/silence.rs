@@ -253,9 +253,9 @@ impl Agent {
         flow.copies_until = now + COPIES_AFTER_LOSS;
         flow.outage_since = Some(direct);
         let relay = self.relays[index].session;
-        if (!has_capacity || flow.settings.waits_for_losses()) && !flow.copies_on_loss_only() {
-            // Flows without copies share no batch with this one. So the relay forwards all copies
-            // of this flow during the outage.
+        if !has_capacity && !flow.copies_on_loss_only() {
+            // Too few flows may have copies behind this uplink for a batch. So the relay forwards
+            // all copies of this flow during the outage.
             self.sessions.queue_message(relay, &Message::Outage(Outage { alias, is_active: true }), now);
         }
         // On a narrow uplink, copies of earlier packets would delay later ones beyond their budget.

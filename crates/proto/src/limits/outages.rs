@@ -83,8 +83,9 @@ pub const SOURCE_PACKETS_IN_OUTAGE: u64 = 8;
 /// packets detect the path's return as soon.
 pub const SOURCE_INTERVAL_IN_OUTAGE: Duration = Duration::from_millis(200);
 
-/// Time after a receiver's ACK in which it answers a confirm of packets that have arrived with the
-/// ACK again: the relay may not have it. Later, a confirm follows a pause of the copies.
+/// Time after the end of an open-ended NACK in which a receiver answers a confirm of packets that
+/// have arrived with the ACK again: the relay may not have it. Later, a confirm only shows a pause
+/// of the copies.
 pub const ACK_REPEATED_FOR: Duration = Duration::from_secs(10);
 
 /// Interval at which an egress relay notifies the ingress relay of a flow's outage.

@@ -46,13 +46,17 @@ impl NackedRange {
 /// Ranges of one flow that NACKs requested and that have packets not repairable yet, in the order
 /// of their first NACK. A repeated NACK updates its range in place.
 #[derive(Debug, Default)]
-pub(crate) struct NackedRanges(VecDeque<NackedRange>);
+pub(crate) struct NackedRanges {
+    ranges: VecDeque<NackedRange>,
+    /// Number of the latest ACK, which ended an open range. Receivers repeat it.
+    acknowledged: Option<SequenceNumber>,
+}
 
 impl NackedRanges {
     /// True if a NACK within the last round trip requested this whole range, with at least the same
     /// certainty. Its repairs may still be in flight.
     pub(crate) fn nacked_recently(&self, range: &NackedRange, round_trip: Duration) -> bool {
-        self.0.iter().any(|known| {
+        self.ranges.iter().any(|known| {
             known.first <= range.first
                 && range.last <= known.last
                 && (known.certain || !range.certain)
@@ -67,24 +71,24 @@ impl NackedRanges {
             return 0;
         }
         if let Some(known) =
-            self.0.iter_mut().find(|known| known.first == range.first && known.last == range.last)
+            self.ranges.iter_mut().find(|known| known.first == range.first && known.last == range.last)
         {
             *known = NackedRange { certain: known.certain || range.certain, ..range };
             return 0;
         }
-        let oldest = if self.0.len() == NACKED_RANGES_MAX { self.0.pop_front() } else { None };
-        self.0.push_back(range);
+        let oldest = if self.ranges.len() == NACKED_RANGES_MAX { self.ranges.pop_front() } else { None };
+        self.ranges.push_back(range);
         oldest.map_or(0, |oldest| oldest.waiting())
     }
 
     /// Removes and returns all ranges.
     pub(crate) fn drain(&mut self) -> VecDeque<NackedRange> {
-        core::mem::take(&mut self.0)
+        core::mem::take(&mut self.ranges)
     }
 
     /// Returns a requested range that contains this packet and has not expired.
     pub(crate) fn covering(&self, sequence: SequenceNumber, now: Time) -> Option<&NackedRange> {
-        self.0.iter().find(|range| range.contains(sequence) && range.deadline > now)
+        self.ranges.iter().find(|range| range.contains(sequence) && range.deadline > now)
     }
 
     /// Counts a packet as accepted in each range that contains it, because it is now repairable.
@@ -92,7 +96,7 @@ impl NackedRanges {
     /// range.
     pub(crate) fn accept(&mut self, sequence: SequenceNumber, now: Time) -> Option<(Time, bool)> {
         let mut accepted = None;
-        for range in self.0.iter_mut().filter(|range| range.contains(sequence) && range.deadline > now) {
+        for range in self.ranges.iter_mut().filter(|range| range.contains(sequence) && range.deadline > now) {
             range.accepted += 1;
             let (until, certain) = accepted.unwrap_or((range.deadline, range.certain));
             accepted = Some((until.max(range.deadline), certain || range.certain));
@@ -103,15 +107,20 @@ impl NackedRanges {
     /// Marks ranges from `first` to before `end` as certainly lost, because the receiver has
     /// received a later packet.
     pub(crate) fn confirm_lost(&mut self, first: SequenceNumber, end: SequenceNumber) {
-        for range in self.0.iter_mut().filter(|range| range.first >= first && range.last < end) {
+        for range in self.ranges.iter_mut().filter(|range| range.first >= first && range.last < end) {
             range.certain = true;
         }
+    }
+
+    /// Records an ACK's number. Returns false if it is that of the latest ACK.
+    pub(crate) fn acknowledge(&mut self, from: SequenceNumber) -> bool {
+        self.acknowledged.replace(from) != Some(from)
     }
 
     /// Removes the sequence numbers from this one on from all ranges, because the receiver has
     /// these packets.
     pub(crate) fn truncate(&mut self, from: SequenceNumber) {
-        self.0.retain_mut(|range| {
+        self.ranges.retain_mut(|range| {
             if range.last >= from {
                 range.last = SequenceNumber::new(from.number().saturating_sub(1));
                 range.accepted =
@@ -125,39 +134,39 @@ impl NackedRanges {
     /// repairable.
     pub(crate) fn expire(&mut self, now: Time) -> u64 {
         let mut unrepairable = 0;
-        self.0.retain(|range| {
+        self.ranges.retain(|range| {
             let keep = range.deadline > now;
             unrepairable += if keep { 0 } else { range.waiting() };
             keep
         });
-        if self.0.is_empty() {
-            self.0 = VecDeque::new();
+        if self.ranges.is_empty() {
+            self.ranges = VecDeque::new();
         }
         unrepairable
     }
 
     /// Returns the earliest deadline of a range.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
-        self.0.iter().map(|range| range.deadline).min()
+        self.ranges.iter().map(|range| range.deadline).min()
     }
 
     /// Returns the number of requested packets, in all ranges, that are not repairable yet.
     pub(crate) fn waiting(&self) -> usize {
-        usize::try_from(self.0.iter().map(NackedRange::waiting).sum::<u64>()).unwrap_or(usize::MAX)
+        usize::try_from(self.ranges.iter().map(NackedRange::waiting).sum::<u64>()).unwrap_or(usize::MAX)
     }
 
     /// Returns the memory use of the ranges, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.0.capacity() * size_of::<NackedRange>()) as u64
+        (self.ranges.capacity() * size_of::<NackedRange>()) as u64
     }
 
     /// True if another range would need more memory than every flow may have.
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= self.0.capacity().max(NACKED_RANGES_ALWAYS)
+        self.ranges.len() >= self.ranges.capacity().max(NACKED_RANGES_ALWAYS)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ranges.is_empty()
     }
 }
 

@@ -310,7 +310,7 @@ impl Egress {
 
     /// Handles an ACK: the direct path delivers again, from this packet on. Repairs the packets
     /// before it, for which the stored repair packets may now suffice, and ends an outage report.
-    /// An ACK that is known already changes nothing.
+    /// A repeated ACK changes nothing: packets from it on may be missing for another reason.
     pub(crate) fn on_ack(
         &mut self,
         slot: FlowSlot,
@@ -321,7 +321,7 @@ impl Egress {
         let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) else {
             return;
         };
-        if active.outage.is_some_and(|outage| outage.to == Some(from)) {
+        if !active.nacked.acknowledge(from) {
             return;
         }
         let is_reported = |outage: &&mut OutageRange| outage.notified_at.is_some() && outage.to.is_none();
