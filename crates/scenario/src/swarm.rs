@@ -424,7 +424,7 @@ mod tests {
             }
             assert_eq!(swarm_faults(&with), [""; 0], "seed {seed}");
         }
-        // In one scenario, the recorded link may carry no packets.
+        // The recorded losses of a single scenario may hit no packet.
         assert!(losses[0] > losses[1] + 10, "{losses:?}");
     }
 }
