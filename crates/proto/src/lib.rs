@@ -42,6 +42,6 @@ mod session;
 pub use local_addresses::LocalAddresses;
 pub use network_path::LocalAddress;
 pub use outbox::{Priority, Transmit};
-pub use policy::CodingRates;
+pub use policy::{CodingRates, consent};
 pub use reason::Reason;
 pub use session::SessionCounters;

@@ -1,12 +1,12 @@
 //! Properties of services, limits of code rates, and the token bucket of a receiver's consent.
 
-use byway_units::{Bytes, Duration, Rate, Time};
+use byway_units::{Bytes, Duration, Probability, Rate, Time};
 use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
 use crate::limits::{
     BATCH_REPAIRS_MAX, BATCH_WAIT_DIVISOR, BATCH_WAIT_MAX, BLOCK_REPAIRS_MAX, BLOCK_WAIT_DIVISOR,
-    BLOCK_WAIT_MAX, CODING_WAIT_MIN,
+    BLOCK_WAIT_MAX, CODING_WAIT_MIN, CONSENT,
 };
 use crate::parts::token_bucket::TokenBucket;
 
@@ -101,6 +101,20 @@ pub(crate) const fn buffers_packets(service: Service) -> bool {
 /// is lost only if neither path delivers it.
 pub(crate) const fn uses_both_paths(service: Service) -> bool {
     matches!(service, Service::Both)
+}
+
+/// Returns the consent of a receiver to return this share of its flow's rate in the long run.
+///
+/// Up to the whole rate is allowed for as long as with [`CONSENT`]. A share of zero allows nothing,
+/// not even that. Shares below a thousandth count as one.
+#[must_use]
+pub fn consent(share: Probability) -> Consent {
+    let least = u16::from(share > Probability::ZERO);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
+    let per_mille = (share.value() * 1_000.0 + 0.5) as u16;
+    let average_per_mille = per_mille.max(least);
+    let burst_percent = if average_per_mille == 0 { 0 } else { CONSENT.burst_percent };
+    Consent { burst_percent, average_per_mille, ..CONSENT }
 }
 
 /// Returns the token bucket of the bytes that a receiver may send for repairs of other flows, for a

@@ -2,9 +2,9 @@
 //! repairs of other agents' losses.
 
 use byway_config_types::{KeyPath, Problem, ShareSetting, Source};
+use byway_proto::consent;
 use byway_proto::conventions::PairLimits;
 use byway_proto::limits::{CONSENT, FLOW_PAIRS_LIMIT, FLOW_PAIRS_MAX};
-use byway_units::Probability;
 use byway_wire::messages::Consent;
 
 use super::raw::RawMappings;
@@ -33,7 +33,8 @@ pub(super) fn mapping_limits(
     share: Option<ShareSetting>,
     source: &Source,
 ) -> Result<MappingLimits, Problem> {
-    Ok(MappingLimits { number: number(typed, source)?, repair_consent: consent(share) })
+    let repair_consent = share.map_or(CONSENT, |ShareSetting(share)| consent(share));
+    Ok(MappingLimits { number: number(typed, source)?, repair_consent })
 }
 
 /// Validates the limits on the number of an agent's mappings.
@@ -49,34 +50,18 @@ fn number(typed: RawMappings, source: &Source) -> Result<PairLimits, Problem> {
     Ok(PairLimits { all, of_peer })
 }
 
-/// Returns the consent that an agent registers for each flow that it receives.
-///
-/// `typed` is the share of the flow's rate in the long run. Up to the whole rate is allowed for as
-/// long as by default. A share of zero allows nothing, not even that.
-fn consent(typed: Option<ShareSetting>) -> Consent {
-    let Some(ShareSetting(share)) = typed else {
-        return CONSENT;
-    };
-    // The least share that the wire format expresses stands for all smaller ones but zero.
-    let least = u16::from(share > Probability::ZERO);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
-    let average_per_mille = ((share.value() * 1_000.0).round() as u16).max(least);
-    let burst_percent = if average_per_mille == 0 { 0 } else { CONSENT.burst_percent };
-    Consent { burst_percent, average_per_mille, ..CONSENT }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn typed(text: &str) -> Consent {
-        consent(Some(text.parse().expect("a share")))
+        let ShareSetting(share) = text.parse().expect("a share");
+        consent(share)
     }
 
     #[test]
     fn a_share_is_what_returns_in_the_long_run_and_zero_is_nothing() {
-        assert_eq!(consent(None), CONSENT);
-        assert_eq!(typed("5 %"), CONSENT);
+        assert_eq!(typed("25 %"), CONSENT);
         assert_eq!(typed("100 %"), Consent { average_per_mille: 1_000, ..CONSENT });
         assert_eq!(typed("1.1 %"), Consent { average_per_mille: 11, ..CONSENT });
         assert_eq!(typed("0.01 %"), Consent { average_per_mille: 1, ..CONSENT });

@@ -135,7 +135,7 @@ node_table! {
             relay: String,
             /// Share of each received flow's `rate` that the agent returns in the long run, for
             /// repairs of other agents' losses. A burst of 30 s at the whole rate is additional.
-            /// `0 %`: nothing, not even the burst, as for a metered connection. Default: `5 %`.
+            /// `0 %`: nothing, not even the burst, as for a metered connection. Default: `25 %`.
             consent: ShareSetting
     }
 }

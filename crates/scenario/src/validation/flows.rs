@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use byway_config_types::{KeyPath, Problem};
+use byway_proto::consent;
 use byway_units::{Duration, FlowId, Probability, Rate};
-use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
 use super::conversations::{RATE, is_tcp, reverse_flow};
@@ -436,17 +436,6 @@ fn coding(setting: CodingSetting) -> Coding {
         redundancy: setting.redundancy.unwrap_or_default(),
         consent: setting.consent.map(|share| consent(share.0)),
     }
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a probability is between 0 and 1"
-)]
-fn consent(share: Probability) -> Consent {
-    let per_mille = (share.value() * 1_000.0).round() as u16;
-    let percent = (share.value() * 100.0).ceil() as u8;
-    Consent { burst_percent: percent, average_per_mille: per_mille, seconds: 1 }
 }
 
 pub(super) const fn service(typed: ServiceSetting) -> FlowService {
