@@ -389,8 +389,9 @@ def print_registration():
     for status in STATUSES:
         value = 513 if status == "accepted" else 0
         outcome = bytes([STATUSES[status]]) + value.to_bytes(2, "big"), [f"status {status}", f"alias {value or '-'}"]
+        activity = (b"\x05\x07", ["group-activity 5 7"]) if status == "accepted" else (b"", ["group-activity -"])
         answer = [UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4), outcome, number("revision", 1, 7)]
-        message("register-reply", *answer, number("far-round-trip", 4, 81_000))
+        message("register-reply", *answer, number("far-round-trip", 4, 81_000), activity)
     message("aliases", silent(b"\x00"))
     message("aliases", silent(b"\x02"),
             alias(0x0102), UNICAST, word("service", SERVICES, "caching"), selective(False), number("rate", 4, 5_000),

@@ -38,6 +38,9 @@ pub struct FlowTerms {
     pub packet: Bytes,
     /// `p`: share of source packets that the direct path loses.
     pub loss: Probability,
+    /// Share of packets that the direct paths of the other flows in its batches lose; `None` if it
+    /// is the same.
+    pub loss_of_others: Option<Probability>,
     /// Shape of batches across flows: `k` flows and their repair packets; `r` is the ratio of the
     /// two. `None` if no other flow can be coded with this one.
     pub cross_stream: Option<BlockShape>,
@@ -77,6 +80,7 @@ impl FlowTerms {
             rate: Rate::from_kilobits_per_second(1_500),
             packet: Bytes::new(1_200),
             loss,
+            loss_of_others: None,
             cross_stream: BlockShape::new(10, 2),
             in_stream: None,
             messages: MessageOverhead::Neglected,
@@ -104,15 +108,16 @@ impl FlowTerms {
         self.in_stream.map_or(Probability::ZERO, |shape| repaired(shape, self.loss))
     }
 
-    /// Returns the share of lost packets that coding restores if all flows of a batch have this
-    /// loss rate, independently.
+    /// Returns the share of lost packets that coding restores if the other flows of a batch lose
+    /// [`Self::loss_of_others`], independently.
     ///
     /// A batch of `k` flows with `r` repair packets restores a lost packet if at most `r - 1` of
     /// the others are lost too. The measured share may be higher or lower. If only one flow has
     /// losses, all its packets are restored. Late answers count as lost.
     #[must_use]
     pub fn repaired_by_coding(&self) -> Probability {
-        let across = self.cross_stream.map_or(Probability::ZERO, |shape| repaired(shape, self.loss));
+        let loss = self.loss_of_others.unwrap_or(self.loss);
+        let across = self.cross_stream.map_or(Probability::ZERO, |shape| repaired(shape, loss));
         (self.repaired_in_stream().complement() * across.complement()).complement()
     }
 
@@ -191,7 +196,7 @@ fn ratio(shape: BlockShape) -> f64 {
 /// Returns the share of lost packets that a block or batch of this shape restores. It is the
 /// probability that fewer of the other source packets are lost than there are repair packets. Each
 /// is lost with probability `loss`.
-fn repaired(shape: BlockShape, loss: Probability) -> Probability {
+pub(crate) fn repaired(shape: BlockShape, loss: Probability) -> Probability {
     let other_count = u32::from(shape.source_packets()) - 1;
     let (loss_share, arrived) = (loss.value(), loss.complement().value());
     let mut combinations = 1.0;

@@ -59,6 +59,7 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `batched_flow` | flow with those whose packets can share batches with its own |
 //! | `bill` | bill of a relay for a month |
 //! | `choice` | choice of a service |
 //! | `cost` | cost of a service for a flow |
@@ -96,6 +97,7 @@
 
 extern crate alloc;
 
+mod batched_flow;
 mod bill;
 mod choice;
 mod cost;

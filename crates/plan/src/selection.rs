@@ -11,8 +11,10 @@
 use alloc::collections::VecDeque;
 
 use byway_units::{Duration, Money, Probability, Time};
+use byway_wire::messages::GroupActivity;
 use byway_wire::{Service, Services};
 
+use crate::batched_flow::BatchedFlow;
 use crate::choice::{Choice, Criteria, Reason, choose};
 use crate::cost::{CODING_COMPUTE_RATIO, FLOWS_PER_THREAD, Prices, RelayPrices};
 use crate::decision_log::{DecisionLog, Evaluation, PriceBasis, ServiceChange};
@@ -90,6 +92,9 @@ pub struct Observation {
     pub delays: Option<Delays>,
     /// True if all of `delays` are measured, and none is assumed.
     pub are_delays_measured: bool,
+    /// Flows that could share batches with this one, as the ingress relay reports them; `None` if
+    /// it does not.
+    pub group_activity: Option<GroupActivity>,
 }
 
 /// Service that a selector has selected, with the reason.
@@ -104,7 +109,7 @@ pub struct Selection {
 /// Selector of the service of one flow.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    flow: FlowTerms,
+    flow: BatchedFlow,
     prices: (Prices, PriceBasis),
     criteria: Criteria,
     /// Service at the latest selection, and what was decided.
@@ -150,6 +155,12 @@ impl Counts {
         beyond > 0.0 && beyond * beyond > 16.0 * expected
     }
 
+    /// Returns the share of lost packets: zero for a single one.
+    fn loss(self) -> Probability {
+        let loss = if self.lost >= EVENTS_MIN { share(self.lost, self.packets) } else { 0.0 };
+        Probability::new(loss.min(1.0)).unwrap_or(Probability::ONE)
+    }
+
     const fn since(self, earlier: Self) -> Self {
         Self {
             packets: self.packets.saturating_sub(earlier.packets),
@@ -174,7 +185,7 @@ impl Selector {
     #[must_use]
     pub const fn new(flow: FlowTerms, prices: Prices, criteria: Criteria) -> Self {
         Self {
-            flow,
+            flow: BatchedFlow::new(flow),
             prices: (prices, PriceBasis::Nominal),
             criteria,
             in_force: None,
@@ -199,6 +210,7 @@ impl Selector {
                     path: None,
                     delays: None,
                     are_delays_measured: false,
+                    group_activity: None,
                 },
                 total: Counts { packets: 0, lost: 0, missed: 0 },
                 samples: VecDeque::new(),
@@ -266,7 +278,8 @@ impl Selector {
         let failed = Service::ALL.iter().filter(|service| has_failed(**service));
         let allowed = failed.fold(allowed, |allowed, service| allowed.without(*service));
         let criteria = Criteria { allowed, ..self.criteria };
-        let flow = self.flow.at_loss(self.history.loss(now));
+        self.flow.observe(observation.group_activity, in_force == Service::Coding, now);
+        let flow = self.flow_terms(now);
         let choose = |criteria: &Criteria| choose(&flow, &self.prices.0, Some(&delays), criteria);
         let (choice, stricter) = (choose(&criteria), choose(&with_margin(&criteria, delays.direct)));
         let selection = self.decide(in_force, &choice, &stricter, now);
@@ -330,6 +343,15 @@ impl Selector {
         };
         let is_due = now.saturating_since(since) >= wait;
         is_due.then_some(Selection { service, reason: with_margin.reason })
+    }
+
+    /// Returns the terms of the flow at the measured loss, in batches with the redundancy for it.
+    ///
+    /// A burst of this flow's losses is no burst of the others, whose packets repair it. So these
+    /// lose as much as this flow does in the whole window.
+    fn flow_terms(&self, now: Time) -> FlowTerms {
+        let (loss, mean) = (self.history.loss(now), self.history.mean_loss(now));
+        self.flow.terms((loss, mean), self.criteria.residual_max, now)
     }
 
     fn has_just_changed(&self, now: Time) -> bool {
@@ -404,12 +426,15 @@ impl History {
     /// Returns the loss of the direct path: the larger one of the recent losses and of all in the
     /// window. Before enough packets were sent, it is not less than [`ASSUMED_LOSS`].
     fn loss(&self, now: Time) -> Probability {
-        let loss = |counts: Counts| {
-            if counts.lost >= EVENTS_MIN { share(counts.lost, counts.packets) } else { 0.0 }
-        };
+        self.mean_loss(now).max(self.counts(RECENT, now).loss())
+    }
+
+    /// Returns the loss of the direct path in the window. Before enough packets were sent, it is
+    /// not less than [`ASSUMED_LOSS`].
+    fn mean_loss(&self, now: Time) -> Probability {
         let assumed = if self.is_measured(now) { 0.0 } else { ASSUMED_LOSS };
-        let loss = loss(self.counts(WINDOW, now)).max(loss(self.counts(RECENT, now))).max(assumed);
-        Probability::new(loss.min(1.0)).unwrap_or(Probability::ONE)
+        let assumed = Probability::new(assumed).unwrap_or(Probability::ZERO);
+        self.counts(WINDOW, now).loss().max(assumed)
     }
 }
 
@@ -456,6 +481,7 @@ mod tests {
     use super::*;
     use crate::flow::MessageOverhead;
 
+    /// Services of a flow without company.
     const ALL: Services = Services::NONE
         .with(Service::Retransmission)
         .with(Service::Pull)
@@ -470,6 +496,8 @@ mod tests {
         observation: Observation,
         now: Time,
         changes: Vec<(Time, Service)>,
+        /// Services that both ends support.
+        allowed: Services,
         /// True for the services whose repairs arrive in time.
         repairs: Box<dyn Fn(Service) -> bool>,
     }
@@ -511,6 +539,7 @@ mod tests {
                 },
                 now: Time::START,
                 changes: Vec::new(),
+                allowed: ALL,
                 repairs: Box::new(move |service| {
                     delays(50).delivery(service).is_some_and(|delivery| delivery <= ms(budget))
                 }),
@@ -542,7 +571,9 @@ mod tests {
         }
 
         fn select(&mut self) {
-            if let Some(change) = self.selector.select(&self.observation, (self.service, ALL), self.now) {
+            if let Some(change) =
+                self.selector.select(&self.observation, (self.service, self.allowed), self.now)
+            {
                 assert_ne!(change.service, self.service);
                 self.selector.on_changed(change, self.now);
                 self.service = change.service;
@@ -711,6 +742,55 @@ mod tests {
         assert_eq!(chosen(90_000_000, 1_000_000), (Service::Caching, true));
         // Relays without a price per byte: both cost the uplink only. Caching sends fewer bytes.
         assert_eq!(chosen(0, 1_000_000), (Service::Caching, false));
+    }
+
+    /// Returns a harness of a cached flow whose budget allows coding, with `cached` and `coded`
+    /// others.
+    fn in_company(cached: u8, coded: u8) -> Harness {
+        let mut harness = Harness::new(140);
+        harness.allowed = ALL.with(Service::Coding);
+        harness.observation.group_activity = Some(GroupActivity { coded, cached });
+        harness
+    }
+
+    #[test]
+    fn a_flow_in_company_is_coded_if_its_losses_need_few_repair_packets() {
+        // 2 %: two repair packets for eight. 24 %: four do not suffice.
+        for (lost, expected) in [(1, Service::Coding), (12, Service::Caching)] {
+            let mut harness = in_company(7, 0);
+            harness.run(30, lost);
+            assert_eq!(harness.service, expected, "{lost}");
+        }
+        let mut lone = in_company(0, 0);
+        lone.run(30, 1);
+        assert_eq!(lone.service, Service::Caching);
+    }
+
+    #[test]
+    fn coding_that_receivers_do_not_answer_is_left_and_tried_ever_more_rarely() {
+        let mut harness = in_company(0, 7);
+        let in_time = core::mem::replace(&mut harness.repairs, Box::new(|_| true));
+        harness.repairs = Box::new(move |service| service != Service::Coding && in_time(service));
+        harness.run(1_200, 1);
+        let coded = harness.services().iter().filter(|service| **service == Service::Coding).count();
+        assert!((2..=6).contains(&coded), "{:?}", harness.changes);
+        assert_eq!(harness.service, Service::Caching);
+    }
+
+    #[test]
+    fn coding_that_the_cached_flows_do_not_follow_is_left_for_ten_minutes() {
+        let mut harness = in_company(7, 0);
+        harness.run(600, 1);
+        assert_eq!(harness.services(), [Service::Coding, Service::Caching]);
+    }
+
+    #[test]
+    fn a_burst_of_one_flow_does_not_end_its_coding() {
+        let mut harness = in_company(0, 7);
+        harness.run(60, 1);
+        harness.run(4, 12);
+        harness.run(60, 1);
+        assert_eq!(harness.services(), [Service::Coding]);
     }
 
     #[test]

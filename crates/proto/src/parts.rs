@@ -7,6 +7,7 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `active_flows` | number of flows that send |
 //! | [`batcher`] | packets of different flows that are coded together, and the number of their repair packets |
 //! | [`block_encoder`] | repair packets over the last packets of one flow |
 //! | [`circuit_breaker`] | stop of copies on a path that delivers too little |
@@ -31,6 +32,7 @@
 //! | [`uplink_load`] | load of the uplink, without and with all copies |
 //! | [`uplink_probe`] | capacity of the uplink |
 
+pub(crate) mod active_flows;
 pub mod batcher;
 pub mod block_encoder;
 pub mod circuit_breaker;

@@ -61,7 +61,7 @@ pub use path_response::PathResponse;
 pub use probe::Probe;
 pub use probe_reply::ProbeReply;
 pub use register::{Consent, FlowOptions, FlowRole, Register};
-pub use register_reply::{Refusal, RegisterReply};
+pub use register_reply::{GroupActivity, Refusal, RegisterReply};
 pub use relayed_packet::RelayedPacket;
 pub use report::{DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report};
 pub use service_change::ServiceChange;

@@ -6,11 +6,11 @@ use byway_units::{BatchId, FlowId};
 use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesReply, Candidates, Close, CloseReason, Confirm,
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
-    DelayPercentiles, EarlyPacket, Entry, FlowLosses, FlowsLosses, InStreamHead, InStreamRepair,
-    InterRelayPacket, LossReport, Nack, Offer, OfferRefusal, OfferReply, PathChallenge, PathResponse, Probe,
-    ProbeReply, RELAYS_REPORTED_MAX, Refusal, Register, RegisterReply, RelayRoundTrip, RelayedPacket,
-    RepairCounters, Report, ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack, Subject,
-    UnknownMessage, Unregister, UnregisterReply,
+    DelayPercentiles, EarlyPacket, Entry, FlowLosses, FlowsLosses, GroupActivity, InStreamHead,
+    InStreamRepair, InterRelayPacket, LossReport, Nack, Offer, OfferRefusal, OfferReply, PathChallenge,
+    PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal, Register, RegisterReply, RelayRoundTrip,
+    RelayedPacket, RepairCounters, Report, ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack,
+    Subject, UnknownMessage, Unregister, UnregisterReply,
 };
 use byway_wire::{
     Ecn, Fragment, List, Message, MessageFullError, Messages, Microseconds, Plaintext, SequenceNumber,
@@ -93,9 +93,12 @@ proptest! {
     fn registered_survives(
         flow_key in flow_key(), role in flow_role(), revision in any::<Option<u8>>(), far_relay in granted_relay(),
         outcome in prop_oneof![alias().prop_map(Ok), select(Refusal::ALL).prop_map(Err)], far in any::<u32>(),
+        activity in any::<Option<(u8, u8)>>(),
     ) {
         let far_round_trip = revision.filter(|_| far > 0).map(|_| Microseconds::new(far));
-        check(RegisterReply { flow_key, role, revision, far_relay, outcome, far_round_trip });
+        let group_activity = activity.filter(|_| revision.is_some());
+        let group_activity = group_activity.map(|(coded, cached)| GroupActivity { coded, cached });
+        check(RegisterReply { flow_key, role, revision, far_relay, outcome, far_round_trip, group_activity });
     }
 
     #[test]

@@ -123,6 +123,7 @@ impl AgentHarness {
                 far_relay,
                 outcome: Ok(alias(number)),
                 far_round_trip: None,
+                group_activity: None,
             };
             write(&Message::RegisterReply(registered_message), &mut registered);
         }

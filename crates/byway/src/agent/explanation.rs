@@ -145,7 +145,8 @@ impl FlowView<'_> {
             rate: Rate::from_bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX)),
             packet: Bytes::new(packet),
             loss: selected.map(|latest| latest.flow.loss).or_else(reported).unwrap_or(Probability::ZERO),
-            cross_stream: None,
+            loss_of_others: selected.and_then(|latest| latest.flow.loss_of_others),
+            cross_stream: selected.and_then(|latest| latest.flow.cross_stream),
             in_stream: None,
             messages: MessageOverhead::Counted,
         }

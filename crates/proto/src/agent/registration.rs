@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use byway_units::{Duration, Time};
-use byway_wire::messages::{FlowOptions, FlowRole, Refusal, Register, RegisterReply, Unregister};
+use byway_wire::messages::{
+    FlowOptions, FlowRole, GroupActivity, Refusal, Register, RegisterReply, Unregister,
+};
 use byway_wire::{Alias, FlowKey, GrantedRelay, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
@@ -44,6 +46,8 @@ struct PathRegistration {
     /// Round-trip time between the relay and the one at the path's other end; 0 if it was not
     /// reported.
     far_round_trip: Microseconds,
+    /// Activity of the flow's coding group at the relay, by its latest answer.
+    group_activity: Option<GroupActivity>,
 }
 
 impl PathRegistration {
@@ -52,6 +56,7 @@ impl PathRegistration {
         refusal: None,
         works_since: None,
         far_round_trip: Microseconds::new(0),
+        group_activity: None,
     };
 }
 
@@ -142,6 +147,12 @@ impl Registrations {
     pub(super) fn far_delay(&self) -> Option<Duration> {
         let round_trip = self.paths.get(self.in_use())?.far_round_trip;
         (round_trip.count() > 0).then(|| round_trip.duration() / 2)
+    }
+
+    /// Returns the activity of the flow's coding group at the relay of the path in use, by its
+    /// latest answer.
+    pub(super) fn group_activity(&self) -> Option<GroupActivity> {
+        self.paths.get(self.in_use())?.group_activity
     }
 
     /// Returns true if the relay of a path may know the flow: it has answered, or a request was
@@ -270,9 +281,11 @@ impl Registrations {
         self.was_accepted = true;
     }
 
-    fn set_far_round_trip(&mut self, path: usize, round_trip: Option<Microseconds>) {
-        let known = &mut self.paths[path].far_round_trip;
-        *known = round_trip.unwrap_or(*known);
+    /// Records what the relay of a path reports of the path and of the flow's coding group.
+    fn set_reported(&mut self, path: usize, reply: &RegisterReply) {
+        let known = &mut self.paths[path];
+        known.far_round_trip = reply.far_round_trip.unwrap_or(known.far_round_trip);
+        known.group_activity = reply.group_activity;
     }
 
     /// Returns true if the relay of a path may still answer the first [`REGISTER_TRIES`] requests.
@@ -378,7 +391,7 @@ impl Agent {
                 Ok(alias) => {
                     is_open |= !registrations.is_accepted(path);
                     registrations.on_accepted(path, alias);
-                    registrations.set_far_round_trip(path, reply.far_round_trip);
+                    registrations.set_reported(path, reply);
                     None
                 }
                 Err(Refusal::Unreachable) => {
@@ -568,7 +581,10 @@ fn register_message(
             sender_makes_repairs: matches!(settings.duplication, Duplication::SenderFec),
             coded_with_other_tenants: settings.shares,
             selective: selective || settings.waits_for_losses(),
-            adaptive_redundancy: settings.redundancy == RedundancyMode::Adaptive,
+            // A sender that selects the service counts on no more repair packets than losses
+            // require.
+            adaptive_redundancy: settings.automatic_service
+                || settings.redundancy == RedundancyMode::Adaptive,
         },
         rate: KilobitsPerSecond::from_rate(settings.rate),
         budget: Microseconds::from_duration(settings.latency_budget),

@@ -8,7 +8,7 @@ use byway_wire::{GrantedRelay, Message, Microseconds, Service};
 
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
-use super::selection::{FlowDelays, delays as predicted};
+use super::selection::FlowDelays;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
 use crate::limits::{
@@ -119,6 +119,7 @@ fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
     let measured = agent.flow_delays(flow);
     let number =
         |known: FlowDelays| u64::from(known.ingress.0.number()) << 32 | u64::from(known.egress.0.number());
+    let registrations = agent.registrations_of(Flow::Sent(flow));
     let observation = Observation {
         direct: reported.direct,
         lost: reported.lost,
@@ -126,8 +127,9 @@ fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
         forwarded: reported.forwarded,
         covered: reported.covered,
         path: measured.map(number),
-        delays: measured.map(predicted),
+        delays: agent.predicted_delays(flow),
         are_delays_measured: measured.is_some_and(FlowDelays::are_complete),
+        group_activity: registrations.group_activity(),
     };
     Some((observation, service))
 }

@@ -14,7 +14,9 @@ use byway_wire::messages::Report;
 use byway_wire::{GrantedRelay, Service, Services, Shard};
 
 use super::settings::{FlowSettings, can_select_service};
-use crate::limits::{DELAY_ASK_INTERVAL, DELAY_ASK_RETRY, DELAY_ASK_TRIES, SELECTION_INTERVAL};
+use crate::limits::{
+    DELAY_ASK_AFTER_CHANGE, DELAY_ASK_INTERVAL, DELAY_ASK_RETRY, DELAY_ASK_TRIES, SELECTION_INTERVAL,
+};
 
 /// Measured one-way delays of a sent flow: halves of round trips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +48,11 @@ impl FlowDelays {
 }
 
 /// Services among which an agent selects. All of them use the direct path, so a change of service
-/// interrupts none. Coding is not among them, because its costs depend on other flows.
+/// interrupts none.
 const CANDIDATES: Services = Services::NONE
     .with(Service::Retransmission)
     .with(Service::Pull)
+    .with(Service::Coding)
     .with(Service::Caching)
     .with(Service::Both);
 
@@ -77,6 +80,9 @@ struct FlowSelector {
     asked_at: Option<Time>,
     /// Number of requests while that delay was unknown.
     tries: u8,
+    /// Time of an additional request after a change of the service: the group's flows may have
+    /// changed as well.
+    asks_after_change: Option<Time>,
 }
 
 impl FlowSelector {
@@ -86,9 +92,11 @@ impl FlowSelector {
         self.tries = if is_known { 0 } else { self.tries };
         let is_often = !is_known && self.tries < DELAY_ASK_TRIES;
         let interval = if is_often { DELAY_ASK_RETRY } else { DELAY_ASK_INTERVAL };
-        let is_due = self.asked_at.is_none_or(|at| now.saturating_since(at) >= interval);
+        let is_due = self.asked_at.is_none_or(|at| now.saturating_since(at) >= interval)
+            || self.asks_after_change.is_some_and(|at| now >= at);
         if is_due {
             (self.asked_at, self.tries) = (Some(now), self.tries.saturating_add(1));
+            self.asks_after_change = None;
         }
         is_due
     }
@@ -105,7 +113,13 @@ impl FlowSelectors {
     /// Adds the selector of a flow, if its settings leave the service to the agent.
     pub(super) fn add(&mut self, flow: u32, settings: &FlowSettings) {
         if let Some(selector) = selector(settings) {
-            let selector = FlowSelector { selector, selected_at: None, asked_at: None, tries: 0 };
+            let selector = FlowSelector {
+                selector,
+                selected_at: None,
+                asked_at: None,
+                tries: 0,
+                asks_after_change: None,
+            };
             self.flows.insert(flow, selector);
         }
     }
@@ -152,6 +166,7 @@ impl FlowSelectors {
     pub(super) fn on_changed(&mut self, flow: u32, selection: Selection, now: Time) {
         if let Some(known) = self.flows.get_mut(&flow) {
             known.selector.on_changed(selection, now);
+            known.asks_after_change = Some(now + DELAY_ASK_AFTER_CHANGE);
         }
     }
 
@@ -172,6 +187,7 @@ fn selector(settings: &FlowSettings) -> Option<Selector> {
         rate: settings.rate,
         packet: Bytes::new(PACKET_BYTES),
         loss: Probability::ZERO,
+        loss_of_others: None,
         cross_stream: None,
         in_stream: None,
         messages: MessageOverhead::Counted,

@@ -14,6 +14,7 @@ use super::send_flow::{SendFlow, SendFlowId};
 use super::sent_usage::SentUsage;
 use super::settings::Traffic;
 use super::{Agent, Flow};
+use crate::policy::batch_wait;
 use crate::session::SessionId;
 
 /// Status of the session with a peer.
@@ -131,7 +132,8 @@ impl Agent {
     /// measured.
     #[must_use]
     pub fn predicted_delays(&self, flow: SendFlowId) -> Option<Delays> {
-        self.flow_delays(flow).map(delays)
+        let encoding = batch_wait(self.senders.get(flow.0)?.settings.latency_budget);
+        self.flow_delays(flow).map(|known| Delays { encoding, ..delays(known) })
     }
 
     /// Returns the criteria by which the service of a flow with this latency budget is selected.

@@ -38,6 +38,9 @@ pub const DELAY_ASK_INTERVAL: Duration = Duration::from_secs(30);
 pub const DELAY_ASK_RETRY: Duration = Duration::from_millis(400);
 /// Number of these requests. Relays of earlier versions do not know the delay.
 pub const DELAY_ASK_TRIES: u8 = 10;
+/// Time after a change of the flow's service until it asks once more: the answer also has the
+/// number of coded flows, which may have changed as well.
+pub const DELAY_ASK_AFTER_CHANGE: Duration = Duration::from_secs(5);
 
 /// Notices of one silence that a receiver sends to a sender that retransmits. Of the first ones,
 /// [`RESENDING_NOTICES_SOON`], the last report more than [`COPIES_ONLY_AFTER`], even if two are

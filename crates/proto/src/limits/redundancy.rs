@@ -34,6 +34,9 @@ pub const LOSS_REPORT_INTERVAL: Duration = Duration::from_millis(250);
 /// message to each of its ingress relays.
 pub const LOSS_REPORT_FLOWS_MAX: usize = 64;
 
+/// Interval in which the flows of a coding group count that send: slow ones send a packet a second.
+pub const ACTIVITY_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Time after the latest repair packets of a flow for which more are expected. A batch waits for
 /// 45 ms at most, and flows with fewer packets fetch what they lose.
 pub const COVERED_FOR: Duration = Duration::from_millis(200);

@@ -197,6 +197,7 @@ impl Relay {
                 outcome,
                 revision: Some(revision),
                 far_round_trip: None,
+                group_activity: None,
             };
             self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
         }

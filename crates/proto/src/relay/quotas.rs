@@ -288,8 +288,15 @@ impl Relay {
         let far_relay = GrantedRelay { relay: known.far.0, shard: known.far.1 };
         let outcome = Err(Refusal::QuotaReached);
         let revision = Some(known.revision);
-        let registered =
-            RegisterReply { flow_key: known.key, role, far_relay, outcome, revision, far_round_trip: None };
+        let registered = RegisterReply {
+            flow_key: known.key,
+            role,
+            far_relay,
+            outcome,
+            revision,
+            far_round_trip: None,
+            group_activity: None,
+        };
         self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
     }
 }
@@ -297,9 +304,7 @@ impl Relay {
 /// Returns a refusal of a registration, because the agent's tenant has reached its quota of
 /// sessions.
 fn quota_refusal(register: &Register<'_>) -> RegisterReply {
-    let Register { flow_key, role, far_relay, revision, .. } = *register;
-    let outcome = Err(Refusal::QuotaReached);
-    RegisterReply { flow_key, role, far_relay, outcome, revision, far_round_trip: None }
+    RegisterReply::to(register, Err(Refusal::QuotaReached))
 }
 
 /// Returns the identity of the agent that sent an initiation.

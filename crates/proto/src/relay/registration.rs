@@ -1,7 +1,9 @@
 //! Registration of flows by agents.
 
 use byway_units::{RelayId, Time};
-use byway_wire::messages::{FlowRole, Refusal, Register, RegisterReply, Unregister, UnregisterReply};
+use byway_wire::messages::{
+    FlowRole, GroupActivity, Refusal, Register, RegisterReply, Unregister, UnregisterReply,
+};
 use byway_wire::{
     Alias, FlowKey, Grant, GrantedRelay, Message, Microseconds, Receiver, Service, Shard, TenantId,
 };
@@ -35,9 +37,19 @@ impl Relay {
         self.counters.registrations_refused += u64::from(outcome.is_err());
         let Register { flow_key, role, far_relay, .. } = *register;
         let far_round_trip = outcome.ok().and_then(|_| self.round_trip_to(far_relay));
+        let group_activity = outcome.ok().and_then(|alias| self.group_activity(session, alias, now));
         let revision = Some(revision);
-        let registered = RegisterReply { flow_key, role, far_relay, outcome, revision, far_round_trip };
+        let registered =
+            RegisterReply { flow_key, role, far_relay, outcome, revision, far_round_trip, group_activity };
         self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
+    }
+
+    /// Returns the activity of the coding group of a flow that an agent sends.
+    fn group_activity(&mut self, session: SessionId, alias: Alias, now: Time) -> Option<GroupActivity> {
+        match self.flow_table.flow(session, alias)? {
+            FlowRef::Sent(slot) => self.ingress.group_activity(slot, now),
+            FlowRef::Received(_) => None,
+        }
     }
 
     /// Returns the measured round-trip time to another relay; `None` if it is not known here, or
@@ -395,8 +407,15 @@ impl Relay {
             let far_relay = GrantedRelay { relay: far.0, shard: far.1 };
             let outcome = Err(Refusal::GrantExpired);
             let revision = Some(revision);
-            let registered =
-                RegisterReply { flow_key: key, role, far_relay, outcome, revision, far_round_trip: None };
+            let registered = RegisterReply {
+                flow_key: key,
+                role,
+                far_relay,
+                outcome,
+                revision,
+                far_round_trip: None,
+                group_activity: None,
+            };
             self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
         }
     }

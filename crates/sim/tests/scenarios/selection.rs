@@ -1,7 +1,7 @@
 //! Selection of services by the sender, from delays that all nodes measure.
 
 use byway_plan::Reason;
-use byway_proto::agent::FlowDelays;
+use byway_proto::agent::{Delivery, FlowDelays};
 use byway_sim::Link;
 use byway_units::Duration;
 use byway_wire::Service;
@@ -89,4 +89,43 @@ fn a_receiver_far_from_its_relay_gets_a_service_without_requests_to_it() {
     // A repair from the cache takes 50 + 3 + 2 * 7.5 ms, or 50 + 3 + 2 * 40 ms.
     assert_eq!(service_for(ms(105), ms(8)), Service::Caching);
     assert_eq!(service_for(ms(105), ms(40)), Service::Both);
+}
+
+/// Flows of one tenant whose senders select the services. Their budget allows repairs with other
+/// receivers, 50 + 3 + 4 * 8 ms, but no requests to the ingress relay.
+fn in_company(flows: usize) -> Plan {
+    let plan = Plan::pairs(flows, Service::Caching).each_flow(|flow| {
+        flow.length = secs(25);
+        (flow.settings.latency_budget, flow.settings.automatic_service) = (ms(115), true);
+    });
+    plan.losing_in_turn()
+}
+
+#[test]
+fn flows_in_company_are_coded_once_their_losses_are_measured() {
+    // Where one relay is near both ends, requests to it are as fast as repairs with others.
+    for (name, arrange) in ARRANGEMENTS.iter().filter(|(name, _)| !name.contains("common relay")).skip(1) {
+        let (mut world, mut run) = arrange(in_company(8)).build();
+        Run::schedule(&mut world, at(20_000), |run, world| {
+            for (agent, flow) in run.agents.iter().step_by(2).zip(&run.sending) {
+                let agent = world.host(*agent).agent();
+                let flow = flow.expect("the flow is open");
+                assert_eq!(agent.flow_status(flow).map(|status| status.service), Some(Service::Coding));
+            }
+        });
+        run.finish(&mut world);
+        for fate in run.fates(&world) {
+            let cooperative = fate.by(Delivery::Cooperative);
+            assert!(fate.lost >= 140 && fate.missing == 0 && cooperative >= 60, "{name}: {fate:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_alone_is_never_coded() {
+    let (mut world, mut run) = in_company(1).build();
+    Run::schedule(&mut world, at(20_000), |run, world| {
+        assert_eq!(state(run, world).0, Service::Caching);
+    });
+    run.finish(&mut world);
 }

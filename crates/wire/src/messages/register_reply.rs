@@ -1,6 +1,6 @@
 //! Register reply: a relay's answer to register.
 
-use super::FlowRole;
+use super::{FlowRole, Register};
 use crate::codes::{Code, codes};
 use crate::error::{MessageFullError, ParseError};
 use crate::grant::GrantedRelay;
@@ -34,6 +34,16 @@ codes! {
 
 const ACCEPTED: u8 = 0;
 
+/// Flows that send now in the coding group of a registered one, without it, and that are of its
+/// tenant: a relay counts 255 at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupActivity {
+    /// Number of flows of service coding: their packets share batches with those of the flow.
+    pub coded: u8,
+    /// Number of flows of service caching: their packets could share batches.
+    pub cached: u8,
+}
+
 /// A relay accepts or refuses a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisterReply {
@@ -53,11 +63,21 @@ pub struct RegisterReply {
     /// Round-trip time between the relay and the one at the path's other end, as the relay has
     /// measured it. `None` if it has not, or if the message has no revision.
     pub far_round_trip: Option<Microseconds>,
+    /// Activity of the flow's coding group. `None` if the flow is in none, if the agent receives
+    /// it, or if the message ends before.
+    pub group_activity: Option<GroupActivity>,
 }
 
 impl RegisterReply {
     /// Type number of a register reply on the wire.
     pub const TYPE: u8 = 2;
+
+    /// Returns the reply to a registration, without measurements.
+    #[must_use]
+    pub const fn to(register: &Register<'_>, outcome: Result<Alias, Refusal>) -> Self {
+        let Register { flow_key, role, far_relay, revision, .. } = *register;
+        Self { flow_key, role, far_relay, outcome, revision, far_round_trip: None, group_activity: None }
+    }
 
     /// Reads a register reply from the body of a message.
     ///
@@ -74,7 +94,8 @@ impl RegisterReply {
         let revision = reader.u8("revision").ok();
         let far_round_trip = reader.u32("far round trip").ok().filter(|measured| *measured != 0);
         let far_round_trip = far_round_trip.map(Microseconds::new);
-        Ok(Self { flow_key, role, far_relay, outcome, revision, far_round_trip })
+        let group_activity = parse_group_activity(&mut reader);
+        Ok(Self { flow_key, role, far_relay, outcome, revision, far_round_trip, group_activity })
     }
 
     /// Appends the register reply to the messages of a packet.
@@ -91,6 +112,9 @@ impl RegisterReply {
             output.bytes(self.revision.as_slice());
             if self.revision.is_some() {
                 output.u32(self.far_round_trip.map_or(0, Microseconds::count));
+                if let Some(GroupActivity { coded, cached }) = self.group_activity {
+                    output.bytes(&[coded, cached]);
+                }
             }
         })
     }
@@ -100,4 +124,10 @@ fn parse_refusal(status: u8, reader: &mut Reader<'_>) -> Result<Refusal, ParseEr
     let refusal = Refusal::from_code(status).ok_or_else(|| reader.illegal("status", status, "0 to 8"))?;
     let alias = reader.u16("alias")?;
     if alias == 0 { Ok(refusal) } else { Err(reader.illegal("alias", alias, "0 unless the status is 0")) }
+}
+
+fn parse_group_activity(reader: &mut Reader<'_>) -> Option<GroupActivity> {
+    let coded = reader.u8("coded flows").ok()?;
+    let cached = reader.u8("cached flows").ok()?;
+    Some(GroupActivity { coded, cached })
 }

@@ -319,6 +319,11 @@ fn registered(message: &RegisterReply, lines: &mut FieldList) -> &'static str {
     };
     lines.revision(message.revision);
     lines.add("far-round-trip", message.far_round_trip.map_or(0, Microseconds::count));
+    let activity = message.group_activity.map(|activity| (activity.coded, activity.cached));
+    lines.add(
+        "group-activity",
+        activity.map_or("-".to_owned(), |(coded, cached)| format!("{coded} {cached}")),
+    );
     "register-reply"
 }
 

@@ -187,6 +187,7 @@ fn a_registration_that_is_answered_after_the_end_is_taken_back() {
         far_relay: far_relay(),
         outcome: Ok(alias_of(SENDER)),
         far_round_trip: None,
+        group_activity: None,
     };
     network.send_from_relay(SENDER, &Message::RegisterReply(late));
     network.run(ms(100));

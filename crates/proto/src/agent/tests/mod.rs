@@ -210,9 +210,7 @@ impl TestRelay {
 
     fn register(&mut self, who: usize, register: &Register<'_>, now: Time) {
         if let Some(answer) = self.answer {
-            let outcome = answer.map(|()| alias_of(who));
-            let Register { flow_key, role, revision, far_relay, .. } = *register;
-            let answer = RegisterReply { flow_key, role, revision, far_relay, outcome, far_round_trip: None };
+            let answer = RegisterReply::to(register, answer.map(|()| alias_of(who)));
             self.sessions.queue_message(self.agents[&who], &Message::RegisterReply(answer), now);
         }
     }

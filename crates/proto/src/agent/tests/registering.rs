@@ -127,6 +127,7 @@ fn a_relay_that_numbers_flows_beyond_all_reason_is_not_used() {
             far_relay: far_relay(),
             outcome: Ok(alias),
             far_round_trip: None,
+            group_activity: None,
         };
         network.send_from_relay(SENDER, &Message::RegisterReply(reply));
         network.run(ms(50));
@@ -159,6 +160,7 @@ fn an_acceptance_of_one_path_is_none_of_another_that_ends_at_the_same_relay() {
         far_relay: far_relay(),
         outcome: Ok(alias_of(RECEIVER)),
         far_round_trip: None,
+        group_activity: None,
     };
     network.send_from_relay(RECEIVER, &Message::RegisterReply(reply));
     network.run(ms(50));
@@ -193,6 +195,7 @@ fn only_so_many_relays_are_asked_for_repairs() {
                 far_relay: far_relay(),
                 outcome,
                 far_round_trip: None,
+                group_activity: None,
             },
             now,
         );
@@ -269,6 +272,7 @@ fn a_relay_without_room_is_asked_again_and_one_without_a_grant_is_not() {
             far_relay: far_relay(),
             outcome: Err(refusal),
             far_round_trip: None,
+            group_activity: None,
         };
         network.send_from_relay(SENDER, &Message::RegisterReply(reply));
         network.run(ms(100));
@@ -293,6 +297,7 @@ fn a_newer_grant_is_shown_at_once_whether_the_one_before_was_taken_or_not() {
                 far_relay: far_relay(),
                 outcome,
                 far_round_trip: None,
+                group_activity: None,
             };
             network.send_from_relay(SENDER, &Message::RegisterReply(reply));
             network.run(ms(100));
@@ -326,6 +331,7 @@ fn an_answer_to_an_earlier_registration_does_not_stand_for_a_lost_one() {
         far_relay: far_relay(),
         outcome: Ok(alias_of(SENDER)),
         far_round_trip: None,
+        group_activity: None,
     };
     network.send_from_relay(SENDER, &Message::RegisterReply(earlier));
     network.run(ms(1_000));
@@ -349,6 +355,7 @@ fn a_relay_that_remembers_a_former_flow_of_the_key_is_asked_for_more_than_that()
         outcome: Ok(alias_of(SENDER)),
         revision: Some(revision),
         far_round_trip: None,
+        group_activity: None,
     };
     network.send_from_relay(SENDER, &Message::RegisterReply(former(5)));
     network.run(ms(100));

@@ -150,6 +150,7 @@ fn a_datagram_that_accepts_many_flows_has_all_flows_looked_at_once() {
             far_relay,
             outcome: Ok(alias),
             far_round_trip: None,
+            group_activity: None,
         })
     };
     let (messages, count) = filled(PLAINTEXT_BYTES, (2..=FLOWS).map(registered));

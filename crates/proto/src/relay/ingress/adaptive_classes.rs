@@ -10,6 +10,7 @@ use byway_units::{Bytes, Rate, Time};
 use super::group::reserve_of;
 
 use crate::limits::{OVERHEAD_PERCENT, OVERHEAD_RESERVE};
+use crate::parts::active_flows::ActiveFlows;
 use crate::parts::batcher::{ClosedQueue, CodingClass, RedundancyBudget, RedundancyPolicy};
 use crate::parts::redundancy::Redundancy;
 
@@ -20,6 +21,7 @@ pub(super) struct AdaptiveClass {
     /// Number of the tenant's registered flows in the group.
     flows: u32,
     pub(super) redundancy: Redundancy,
+    pub(super) active_flows: ActiveFlows,
     /// Budget of repair bytes: the redundancy's share of the flows' bytes.
     budget: RedundancyBudget,
     /// Sum of the flows' registered rates, in bit/s.
@@ -55,6 +57,7 @@ impl AdaptiveClasses {
                 class,
                 flows: 0,
                 redundancy: Redundancy::new(shape.0, shape.1),
+                active_flows: ActiveFlows::default(),
                 budget: RedundancyBudget::new(shape.0, shape.1, policy),
                 rate_sum: 0,
             });

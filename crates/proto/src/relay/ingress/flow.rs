@@ -102,6 +102,8 @@ pub(crate) struct IngressFlowState {
     first_copies: u8,
     /// Number of copies of which the egress relay may still report the loss.
     pub(super) reportable: u32,
+    /// Latest interval in which the flow was counted as one that sends.
+    counted_in: Option<u64>,
     pub(crate) last_used: Time,
 }
 
@@ -149,6 +151,7 @@ impl IngressFlow {
                 relayed_copies: None,
                 first_copies: PULLED_FIRST_COPIES,
                 reportable: 0,
+                counted_in: None,
                 last_used: now,
             })
         });
@@ -177,6 +180,16 @@ impl IngressFlowState {
         let is_first = self.first_copies > 0;
         self.first_copies = self.first_copies.saturating_sub(1);
         is_first
+    }
+
+    /// Records that the flow sends in an interval. Returns true if it is the first time.
+    pub(super) fn begin_interval(&mut self, interval: u64) -> bool {
+        self.counted_in.replace(interval) != Some(interval)
+    }
+
+    /// Returns true if the flow sent in an interval, or in the one before.
+    pub(super) fn was_counted(&self, interval: u64) -> bool {
+        self.counted_in.is_some_and(|counted| counted + 1 >= interval)
     }
 
     /// Returns the time of the flow's next timer: a block's deadline, a copy NACK, or the idle

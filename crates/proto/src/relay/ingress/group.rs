@@ -16,6 +16,7 @@ use crate::limits::{
     PACKET_BYTES_MAX, RESERVE_TIME,
 };
 use crate::outbox::Owner;
+use crate::parts::active_flows::ActiveFlows;
 use crate::parts::batcher::{
     BatchPacket, Batcher, BatcherSettings, ClosedQueue, CodingClass, FullestFirst, RedundancyPolicy,
 };
@@ -274,6 +275,11 @@ impl CodingGroup {
     /// Returns the redundancy of the batches of a class; `None` if it is fixed.
     pub(super) fn redundancy(&mut self, class: CodingClass) -> Option<&mut Redundancy> {
         self.adaptive.get_mut(class).map(|adaptive| &mut adaptive.redundancy)
+    }
+
+    /// Returns the flows of a class that send; `None` if their redundancy is fixed.
+    pub(super) fn active_flows(&mut self, class: CodingClass) -> Option<&mut ActiveFlows> {
+        self.adaptive.get_mut(class).map(|adaptive| &mut adaptive.active_flows)
     }
 
     /// Returns the earliest deadline of the group's open batches.

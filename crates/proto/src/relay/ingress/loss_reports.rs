@@ -24,7 +24,8 @@ impl Ingress {
     }
 
     /// Counts a copy of a coded flow, of which the egress relay may report the loss.
-    pub(super) fn count_reportable(&mut self, slot: FlowSlot) {
+    pub(super) fn count_reportable(&mut self, slot: FlowSlot, now: Time) {
+        self.count_active(slot, now);
         if let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) {
             active.reportable = active.reportable.saturating_add(COUNTS_PER_PACKET);
         }

@@ -15,6 +15,7 @@
 //! | `flow` | registration and state of a flow |
 //! | `grant_policers` | rate limit of the flows of one grant together |
 //! | `group` | coding groups and their batches |
+//! | `group_activity` | number of flows of a coding group that send |
 //! | `loss_reports` | losses that egress relays report |
 //! | `path_outage` | flows with an outage of their direct path |
 //! | `relayed_copies` | copies forwarded to egress relays, and their retransmission |
@@ -26,6 +27,7 @@ mod counters;
 mod flow;
 mod grant_policers;
 mod group;
+mod group_activity;
 mod loss_reports;
 mod path_outage;
 mod relayed_copies;
@@ -309,7 +311,7 @@ impl Ingress {
                 let is_relayed =
                     has_receiver && self.outages.relays_packet(flow.registration.group, slot, now);
                 self.relay_or_buffer_copy(slot, sequence, (copy, is_relayed, has_receiver), sink, now);
-                self.count_reportable(slot);
+                self.count_reportable(slot, now);
                 self.add_to_block(slot, sequence, coded, sink, now);
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }

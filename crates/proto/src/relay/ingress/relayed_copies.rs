@@ -56,6 +56,7 @@ impl Ingress {
         now: Time,
     ) {
         let ArrivingCopy { coded, ecn, is_resent, .. } = *copy;
+        self.count_active(slot, now);
         let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
         let (service, owner) = (flow.registration.service, flow.registration.owner());
         let is_resent = is_resent && retransmits(service);

@@ -1,6 +1,6 @@
 //! Redundancy of batches and blocks that follows reported losses.
 
-use byway_wire::messages::FlowLosses;
+use byway_wire::messages::{FlowLosses, GroupActivity};
 
 use super::*;
 
@@ -168,4 +168,45 @@ fn flows_in_batches_have_no_block_repair_packets() {
     senders.report(0, [0, 40, 0, 0], false, false);
     assert_eq!(senders.send_for(1_000, 0), 200);
     assert_eq!(senders.harness.drain_in_stream(), []);
+}
+
+/// Returns the numbers of coded and cached flows that a flow's sender learns of.
+fn activity(senders: &mut Senders, flow: usize) -> Option<(u8, u8)> {
+    let (slot, now) = (senders.flows[flow], senders.harness.now);
+    let GroupActivity { coded, cached } = senders.harness.ingress.group_activity(slot, now)?;
+    Some((coded, cached))
+}
+
+#[test]
+fn a_sender_learns_of_other_flows_that_send_and_not_of_its_own() {
+    let cached = FlowConfig { service: Service::Caching, ..adaptive() };
+    let mut senders = Senders::new(&[adaptive(), adaptive(), cached, cached, cached]);
+    assert_eq!(activity(&mut senders, 0), Some((0, 0)), "nobody sends yet");
+    senders.send_for(5_000, 0);
+    assert_eq!([0, 2].map(|flow| activity(&mut senders, flow)), [Some((1, 3)), Some((2, 2))]);
+    let silent = senders.harness.flow(adaptive());
+    senders.flows.push(silent);
+    assert_eq!(activity(&mut senders, 5), Some((2, 3)), "it sends nothing itself");
+}
+
+#[test]
+fn flows_that_pause_leave_the_activity_within_four_seconds() {
+    let mut senders = Senders::new(&[adaptive(); 3]);
+    senders.send_for(5_000, 0);
+    let paused = senders.flows.pop().expect("there are three");
+    senders.send_for(4_000, 0);
+    assert_eq!(activity(&mut senders, 0), Some((1, 0)));
+    senders.flows.push(paused);
+    assert_eq!(activity(&mut senders, 2), Some((2, 0)));
+}
+
+#[test]
+fn flows_of_other_tenants_and_services_are_no_company() {
+    let other = FlowConfig { tenant: 2, ..adaptive() };
+    let forwarded = FlowConfig { service: Service::Forwarding, ..adaptive() };
+    let fixed = FlowConfig { is_adaptive: false, ..adaptive() };
+    let mut senders = Senders::new(&[adaptive(), other, other, forwarded, fixed]);
+    senders.send_for(5_000, 0);
+    let known = [0, 1, 3, 4].map(|flow| activity(&mut senders, flow));
+    assert_eq!(known, [Some((0, 0)), Some((1, 0)), Some((1, 0)), None]);
 }
