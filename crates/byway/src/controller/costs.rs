@@ -44,7 +44,10 @@ impl RelayCosts {
         if is_relay(number) && is_current {
             let mut usage = usage.clone();
             usage.sent.retain(|sent| sent.relay.is_none_or(is_relay));
-            self.usages.insert(number, usage);
+            if self.usages.insert(number, usage).is_none() {
+                // The prices of the relay's next bytes follow the forecast from now on.
+                self.current = None;
+            }
         }
     }
 

@@ -21,7 +21,8 @@ use super::identity::Identity;
 use super::limits::{ALIVE_SECONDS, CONNECTIONS, LOG_INTERVAL, POLLS_PER_NODE_MAX};
 use super::lock;
 use super::network::{
-    Change, Decision, GrantIssuer, GrantSettings, MapContents, Network, NodeRecord, PathPlan, Quotas, Refusal,
+    self, AffectedMembers, Change, Decision, GrantIssuer, GrantSettings, MapContents, Network, NodeRecord,
+    PathPlan, Quotas, Refusal,
 };
 use super::store::{Store, StoreError, StoredState};
 use crate::connections::ConnectionLimiter;
@@ -84,7 +85,7 @@ struct NetworkSnapshot {
     plan: PathPlan,
     issuer: GrantIssuer,
     costs: RelayCosts,
-    /// Number of changes of the network since the start.
+    /// Number of changes since the start that may have altered all maps.
     generation: u64,
     /// Highest revision of any node's map.
     revision: u64,
@@ -98,9 +99,10 @@ impl fmt::Debug for NetworkSnapshot {
     }
 }
 
-/// Latest map of a node, and the network's generation for which it was made.
+/// Latest map of a node, and the network's generation for which it was made; `None` if a later
+/// change may have altered it.
 struct CachedMap {
-    generation: u64,
+    generation: Option<u64>,
     contents: MapContents,
     current: CurrentMap,
 }
@@ -181,8 +183,9 @@ impl State {
         let decision = decision.inspect_err(|refusal| self.count_quota(refusal))?;
         if !decision.changes.is_empty() {
             self.write(&mut store, &decision.changes)?;
-            self.view().apply(&decision.changes);
-            self.changes.send_modify(|changes| *changes += 1);
+            if self.view().apply(&decision.changes) {
+                self.changes.send_modify(|changes| *changes += 1);
+            }
         }
         Ok(decision.answer)
     }
@@ -324,10 +327,19 @@ impl State {
 }
 
 impl NetworkSnapshot {
-    fn apply(&mut self, changes: &[Change]) {
-        self.network.apply(changes);
-        self.plan = PathPlan::of(&self.network);
-        self.generation += 1;
+    /// Applies changes to the network. Returns true if maps may differ from then on.
+    fn apply(&mut self, changes: &[Change]) -> bool {
+        let affected = network::apply(&mut self.network, &mut self.plan, changes);
+        match &affected {
+            AffectedMembers::All => self.generation += 1,
+            AffectedMembers::Only(members) => {
+                for number in members {
+                    if let Some(cached) = self.maps.get_mut(number) {
+                        cached.generation = None;
+                    }
+                }
+            }
+        }
         for change in changes {
             if let Change::NoNode(number) = change {
                 self.maps.remove(number);
@@ -335,6 +347,7 @@ impl NetworkSnapshot {
                 self.costs.forget(*number);
             }
         }
+        !affected.is_none()
     }
 
     fn set_prices(&mut self, prices: NetworkPrices) {
@@ -372,7 +385,7 @@ impl NetworkSnapshot {
         let node = self.network.node(number)?;
         let cached = self.maps.get_mut(&number);
         if let Some(cached) = &cached
-            && cached.generation == self.generation
+            && cached.generation == Some(self.generation)
             && now_unix_seconds < cached.contents.renewed_at
         {
             return Some(cached.current.clone());
@@ -384,12 +397,12 @@ impl NetworkSnapshot {
             }
         }
         if let Some(cached) = cached.filter(|cached| cached.contents.map == contents.map) {
-            cached.generation = self.generation;
+            cached.generation = Some(self.generation);
             cached.contents.renewed_at = contents.renewed_at;
             return Some(cached.current.clone());
         }
         let current = self.sign(&contents, unix_microseconds);
-        let cached = CachedMap { generation: self.generation, contents, current: current.clone() };
+        let cached = CachedMap { generation: Some(self.generation), contents, current: current.clone() };
         self.maps.insert(number, cached);
         Some(current)
     }

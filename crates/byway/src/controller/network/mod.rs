@@ -5,6 +5,7 @@
 //! to make. The changes are first written to the disk and then [applied](Network::apply). A disk
 //! failure therefore leaves the network unchanged.
 
+mod effects;
 mod grants;
 mod maps;
 mod membership;
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use byway_api::Role;
 
+pub(crate) use effects::{AffectedMembers, apply};
 pub(crate) use grants::{GrantIssuer, GrantSettings};
 pub(crate) use maps::MapContents;
 pub(crate) use membership::VerifiedNode;
@@ -37,6 +39,8 @@ pub(crate) struct Network {
     tenants: BTreeMap<u32, Tenant>,
     tokens: BTreeMap<u32, Token>,
     nodes: BTreeMap<u32, NodeRecord>,
+    /// Numbers of the nodes that are relays.
+    relays: BTreeSet<u32>,
     pairs: BTreeSet<Pair>,
     quotas: Quotas,
 }
@@ -71,8 +75,16 @@ impl Network {
             Change::Tenant(tenant) => drop(self.tenants.insert(tenant.number, tenant)),
             Change::Token(token) => drop(self.tokens.insert(token.number, token)),
             Change::NoToken(number) => drop(self.tokens.remove(&number)),
-            Change::Node(node) => drop(self.nodes.insert(node.number, *node)),
-            Change::NoNode(number) => drop(self.nodes.remove(&number)),
+            Change::Node(node) => {
+                if node.role == Role::Relay {
+                    self.relays.insert(node.number);
+                }
+                self.nodes.insert(node.number, *node);
+            }
+            Change::NoNode(number) => {
+                self.relays.remove(&number);
+                self.nodes.remove(&number);
+            }
             Change::Pair(pair) => drop(self.pairs.insert(pair)),
             Change::NoPair(pair) => drop(self.pairs.remove(&pair)),
         }
@@ -90,7 +102,7 @@ impl Network {
 
     /// Returns all relays, in the order of their numbers.
     pub(crate) fn relays(&self) -> impl Iterator<Item = &NodeRecord> {
-        self.nodes().filter(|node| node.role == Role::Relay)
+        self.relays.iter().filter_map(|number| self.node(*number))
     }
 
     /// Returns the number of members with this role.

@@ -34,9 +34,9 @@ impl PathPlan {
         let mut plan = Self::default();
         let orders: BTreeMap<_, _> =
             network.nodes().map(|node| (node.number, network.relays_by_distance(node))).collect();
-        // Pairings of each tenant between two relays so far. A fixed number of them, in their
-        // order, share a coding group.
-        let mut pairing_counts: BTreeMap<(u32, u32, u32), usize> = BTreeMap::new();
+        // Pairings of each tenant between two relays so far, and the coding group of the latest.
+        // A fixed number of them, in their order, share a coding group.
+        let mut latest: BTreeMap<(u32, u32, u32), (usize, u32)> = BTreeMap::new();
         let directions = network.pairs().flat_map(|pair| {
             let [one, other] = pair.agents();
             [(one, other), (other, one)]
@@ -45,10 +45,12 @@ impl PathPlan {
             let tenant = network.node(sender).and_then(|node| node.tenant).unwrap_or_default();
             let paths = relay_paths(&orders[&sender], &orders[&receiver]);
             let paths = paths.into_iter().map(|(ingress, egress)| {
-                let count = pairing_counts.entry((tenant, ingress, egress)).or_default();
-                let chunk = *count / PAIRINGS_PER_GROUP_MAX;
+                let (count, latest_group) = latest.entry((tenant, ingress, egress)).or_default();
+                if count.is_multiple_of(PAIRINGS_PER_GROUP_MAX) {
+                    *latest_group = group(tenant, ingress, egress, *count / PAIRINGS_PER_GROUP_MAX);
+                }
                 *count += 1;
-                PlannedPath { ingress, egress, group: group(tenant, ingress, egress, chunk) }
+                PlannedPath { ingress, egress, group: *latest_group }
             });
             plan.add((sender, receiver), paths.collect());
         }
@@ -77,6 +79,24 @@ impl PathPlan {
         self.pairings_per_group.get(&group).is_some_and(|pairings| *pairings > 1)
     }
 
+    /// Returns the numbers of the members whose paths differ from those of a former plan: agents,
+    /// and relays that exchange packets with other relays than before.
+    pub(super) fn members_with_other_paths(&self, former: &Self) -> BTreeSet<u32> {
+        let (mut members, none) = (BTreeSet::new(), BTreeSet::new());
+        for (direction, paths) in &self.paths {
+            let is_same = |path: &PlannedPath| self.has_company(path.group) == former.has_company(path.group);
+            if former.paths.get(direction) != Some(paths) || !paths.iter().all(is_same) {
+                members.extend(<[u32; 2]>::from(*direction));
+            }
+        }
+        for relay in self.links.keys().chain(former.links.keys()) {
+            if self.links.get(relay).unwrap_or(&none) != former.links.get(relay).unwrap_or(&none) {
+                members.insert(*relay);
+            }
+        }
+        members
+    }
+
     /// Returns the numbers of the relays with which a relay exchanges packets.
     pub(crate) fn links(&self, relay: u32) -> impl Iterator<Item = u32> {
         self.links.get(&relay).into_iter().flatten().copied()
@@ -92,7 +112,7 @@ impl Network {
 
     /// Returns all relays in the order of their distance from an agent: the preferred and the
     /// nearest one first, then by the round trip, and unmeasured ones last.
-    fn relays_by_distance(&self, node: &NodeRecord) -> Vec<u32> {
+    pub(super) fn relays_by_distance(&self, node: &NodeRecord) -> Vec<u32> {
         let rank = |relay: &NodeRecord| {
             let is_wanted = node.relay.as_ref() == Some(&relay.name);
             let is_nearest = node.nearest == Some(relay.number);

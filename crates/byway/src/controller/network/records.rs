@@ -115,6 +115,20 @@ pub(crate) struct NodeRecord {
     pub(crate) relay: Option<String>,
 }
 
+impl NodeRecord {
+    /// True if maps and grants describe the node as they describe the other record of it.
+    pub(super) fn is_same_in_maps(&self, other: &Self) -> bool {
+        let Self { number, role, tenant, name, key, addresses, shards, .. } = other;
+        self.number == *number
+            && self.role == *role
+            && self.tenant == *tenant
+            && self.name == *name
+            && self.key == *key
+            && self.addresses == *addresses
+            && self.shards == *shards
+    }
+}
+
 /// Pair of agents that may exchange flows, by their numbers, the smaller one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Pair([u32; 2]);
