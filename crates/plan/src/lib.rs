@@ -59,9 +59,9 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `batched_flow` | flow with those whose packets can share batches with its own |
 //! | `bill` | bill of a relay for a month |
 //! | `choice` | choice of a service |
+//! | `coding_prediction` | batches that a flow would have with coding |
 //! | `cost` | cost of a service for a flow |
 //! | `cost_table` | costs between all regions of a price list |
 //! | `currency` | currencies of prices |
@@ -97,9 +97,9 @@
 
 extern crate alloc;
 
-mod batched_flow;
 mod bill;
 mod choice;
+mod coding_prediction;
 mod cost;
 mod cost_table;
 mod currency;

@@ -14,8 +14,8 @@ use byway_units::{Duration, Money, Probability, Time};
 use byway_wire::messages::GroupActivity;
 use byway_wire::{Service, Services};
 
-use crate::batched_flow::BatchedFlow;
 use crate::choice::{Choice, Criteria, Reason, choose};
+use crate::coding_prediction::CodingPrediction;
 use crate::cost::{CODING_COMPUTE_RATIO, FLOWS_PER_THREAD, Prices, RelayPrices};
 use crate::decision_log::{DecisionLog, Evaluation, PriceBasis, ServiceChange};
 use crate::delay::Delays;
@@ -109,7 +109,7 @@ pub struct Selection {
 /// Selector of the service of one flow.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    flow: BatchedFlow,
+    flow: CodingPrediction,
     prices: (Prices, PriceBasis),
     criteria: Criteria,
     /// Service at the latest selection, and what was decided.
@@ -185,7 +185,7 @@ impl Selector {
     #[must_use]
     pub const fn new(flow: FlowTerms, prices: Prices, criteria: Criteria) -> Self {
         Self {
-            flow: BatchedFlow::new(flow),
+            flow: CodingPrediction::new(flow),
             prices: (prices, PriceBasis::Nominal),
             criteria,
             in_force: None,
@@ -367,6 +367,7 @@ impl Selector {
     fn note_path(&mut self, path: u64, now: Time) {
         if self.path.is_none_or(|(known, _)| known != path) {
             (self.path, self.failed, self.cheaper) = (Some((path, now)), None, None);
+            self.flow.forget_group();
         }
     }
 
@@ -477,6 +478,7 @@ impl Prices {
 mod tests {
     use alloc::boxed::Box;
     use alloc::vec::Vec;
+    use byway_wire::BlockShape;
 
     use super::*;
     use crate::flow::MessageOverhead;
@@ -525,7 +527,7 @@ mod tests {
         /// caching. Repairs are as fast as predicted.
         fn new(budget: u64) -> Self {
             let flow = FlowTerms {
-                cross_stream: None,
+                cross_stream: BlockShape::new(8, 2),
                 messages: MessageOverhead::Counted,
                 ..FlowTerms::published_call(Probability::ZERO)
             };

@@ -59,7 +59,10 @@ pub fn what_if(
     chosen: &Choice,
 ) -> Vec<WhatIf> {
     let differs = |service: Service| (service != chosen.service).then_some(service);
-    let at_loss = |loss| differs(choose(&flow.at_loss(loss), prices, Some(delays), criteria).service);
+    let at_loss = |loss| {
+        let flow = at_loss(flow, loss, criteria);
+        differs(choose(&flow, prices, Some(delays), criteria).service)
+    };
     let mut found = Vec::new();
     found.extend(budgets(flow, prices, delays, criteria, chosen));
     let losses = || LOSSES_PER_MILLE.iter().filter_map(|loss| Probability::from_ratio(*loss, 1_000));
@@ -68,6 +71,17 @@ pub fn what_if(
     let mut below = losses().filter(|loss| *loss < flow.loss).collect::<Vec<_>>().into_iter().rev();
     found.extend(below.find_map(|loss| at_loss(loss).map(|service| WhatIf::LossUpTo(loss, service))));
     found
+}
+
+/// Returns a flow whose direct path loses this share. If the other flows of its batches are known,
+/// they lose as much, and the redundancy is that for it.
+fn at_loss(flow: &FlowTerms, loss: Probability, criteria: &Criteria) -> FlowTerms {
+    let flow = flow.at_loss(loss);
+    if flow.loss_of_others.is_none() {
+        return flow;
+    }
+    let size = flow.cross_stream.map_or(0, |shape| shape.source_packets());
+    FlowTerms { loss_of_others: Some(loss), ..flow }.with_adaptive_redundancy(size, criteria.residual_max)
 }
 
 /// Returns the nearest budgets above and below at which the choice changes. Each is the delivery
@@ -103,21 +117,30 @@ fn budgets(
 mod tests {
     use alloc::string::{String, ToString};
     use byway_units::Bytes;
-    use byway_wire::Services;
+    use byway_wire::{BlockShape, Services};
 
     use super::*;
     use crate::flow::MessageOverhead;
 
     fn texts(budget_ms: u64, loss: f64) -> (Service, Vec<String>) {
+        texts_in_batches(budget_ms, loss, None)
+    }
+
+    /// Returns the choice, and what would change it, for a flow in batches of this shape with flows
+    /// of the same loss.
+    fn texts_in_batches(budget_ms: u64, loss: f64, shape: Option<BlockShape>) -> (Service, Vec<String>) {
+        let others = shape.and_then(|_| Probability::new(loss).ok());
         let flow = FlowTerms {
-            cross_stream: None,
+            cross_stream: shape,
+            loss_of_others: others,
             packet: Bytes::new(1_000),
             messages: MessageOverhead::Counted,
             ..FlowTerms::published_call(Probability::new(loss).expect("a share"))
         };
         let ms = Duration::from_millis;
         let delays = Delays { detection: ms(25), ..Delays::from_measured(ms(50), ms(10), false) };
-        let allowed = [Service::Retransmission, Service::Pull, Service::Caching, Service::Both];
+        let allowed =
+            [Service::Retransmission, Service::Pull, Service::Coding, Service::Caching, Service::Both];
         let criteria = Criteria {
             allowed: allowed.iter().fold(Services::NONE, |all, service| all.with(*service)),
             budget: Some(ms(budget_ms)),
@@ -141,7 +164,7 @@ mod tests {
                     service
                 }
                 WhatIf::LossFrom(loss, service) | WhatIf::LossUpTo(loss, service) => {
-                    flow = flow.at_loss(loss);
+                    flow = at_loss(&flow, loss, &criteria);
                     service
                 }
             };
@@ -159,6 +182,21 @@ mod tests {
             [
                 "with a latency budget of 195 ms or more: retransmission",
                 "with a latency budget below 95 ms: both",
+                "if the direct path lost 0.1 % or less: retransmission",
+            ]
+        );
+    }
+
+    #[test]
+    fn batches_have_the_redundancy_for_the_other_loss() {
+        let (service, found) = texts_in_batches(120, 0.02, BlockShape::new(8, 2));
+        assert_eq!(service, Service::Coding);
+        assert_eq!(
+            found,
+            [
+                "with a latency budget of 195 ms or more: retransmission",
+                "with a latency budget below 115 ms: caching",
+                "if the direct path lost 20.0 % or more: caching",
                 "if the direct path lost 0.1 % or less: retransmission",
             ]
         );

@@ -277,10 +277,10 @@ pub(crate) struct FlowSetting {
 pub(crate) struct CodingSetting {
     /// The rule for the number of repair packets, for the coding service. Default: `"fixed"`.
     pub(crate) redundancy: Option<RedundancySetting>,
-    /// The rate at which the flow's receiver returns packets for the repairs of other flows in the
-    /// long run, relative to the registered rate. That is a quarter more than the flow sends; for
-    /// recorded frames, in their worst half second. A burst of 30 s at the whole rate is
-    /// additional. `0 %`: nothing, not even the burst. Default: `25 %`.
+    /// The rate at which the flow's receiver returns packets for the repairs of other flows,
+    /// relative to the registered rate. That is a quarter more than the flow sends; for recorded
+    /// frames, in their worst half second. Default: the registered rate for 30 s, and 25 % of it in
+    /// the long run.
     pub(crate) consent: Option<ShareSetting>,
 }
 

@@ -285,7 +285,7 @@ impl Registrations {
     fn set_reported(&mut self, path: usize, reply: &RegisterReply) {
         let known = &mut self.paths[path];
         known.far_round_trip = reply.far_round_trip.unwrap_or(known.far_round_trip);
-        known.group_activity = reply.group_activity;
+        known.group_activity = reply.group_activity.or(known.group_activity);
     }
 
     /// Returns true if the relay of a path may still answer the first [`REGISTER_TRIES`] requests.
@@ -581,10 +581,8 @@ fn register_message(
             sender_makes_repairs: matches!(settings.duplication, Duplication::SenderFec),
             coded_with_other_tenants: settings.shares,
             selective: selective || settings.waits_for_losses(),
-            // A sender that selects the service counts on no more repair packets than losses
-            // require.
-            adaptive_redundancy: settings.automatic_service
-                || settings.redundancy == RedundancyMode::Adaptive,
+            adaptive_redundancy: settings.redundancy == RedundancyMode::Adaptive
+                || settings.selects_service(),
         },
         rate: KilobitsPerSecond::from_rate(settings.rate),
         budget: Microseconds::from_duration(settings.latency_budget),

@@ -13,7 +13,7 @@ use byway_units::{Bytes, Duration, Probability, RelayId, Time};
 use byway_wire::messages::Report;
 use byway_wire::{GrantedRelay, Service, Services, Shard};
 
-use super::settings::{FlowSettings, can_select_service};
+use super::settings::FlowSettings;
 use crate::limits::{
     DELAY_ASK_AFTER_CHANGE, DELAY_ASK_INTERVAL, DELAY_ASK_RETRY, DELAY_ASK_TRIES, SELECTION_INTERVAL,
 };
@@ -82,7 +82,7 @@ struct FlowSelector {
     tries: u8,
     /// Time of an additional request after a change of the service: the group's flows may have
     /// changed as well.
-    asks_after_change: Option<Time>,
+    ask_after_change_at: Option<Time>,
 }
 
 impl FlowSelector {
@@ -93,10 +93,10 @@ impl FlowSelector {
         let is_often = !is_known && self.tries < DELAY_ASK_TRIES;
         let interval = if is_often { DELAY_ASK_RETRY } else { DELAY_ASK_INTERVAL };
         let is_due = self.asked_at.is_none_or(|at| now.saturating_since(at) >= interval)
-            || self.asks_after_change.is_some_and(|at| now >= at);
+            || self.ask_after_change_at.is_some_and(|at| now >= at);
         if is_due {
             (self.asked_at, self.tries) = (Some(now), self.tries.saturating_add(1));
-            self.asks_after_change = None;
+            self.ask_after_change_at = None;
         }
         is_due
     }
@@ -118,7 +118,7 @@ impl FlowSelectors {
                 selected_at: None,
                 asked_at: None,
                 tries: 0,
-                asks_after_change: None,
+                ask_after_change_at: None,
             };
             self.flows.insert(flow, selector);
         }
@@ -166,7 +166,7 @@ impl FlowSelectors {
     pub(super) fn on_changed(&mut self, flow: u32, selection: Selection, now: Time) {
         if let Some(known) = self.flows.get_mut(&flow) {
             known.selector.on_changed(selection, now);
-            known.asks_after_change = Some(now + DELAY_ASK_AFTER_CHANGE);
+            known.ask_after_change_at = Some(now + DELAY_ASK_AFTER_CHANGE);
         }
     }
 
@@ -178,8 +178,7 @@ impl FlowSelectors {
 /// Returns the selector of a flow's service; `None` if the settings name the service, or leave no
 /// choice.
 fn selector(settings: &FlowSettings) -> Option<Selector> {
-    let FlowSettings { traffic, duplication, .. } = *settings;
-    if !settings.automatic_service || !can_select_service(traffic, duplication) {
+    if !settings.selects_service() {
         return None;
     }
     let criteria = criteria(settings.latency_budget);
@@ -188,7 +187,7 @@ fn selector(settings: &FlowSettings) -> Option<Selector> {
         packet: Bytes::new(PACKET_BYTES),
         loss: Probability::ZERO,
         loss_of_others: None,
-        cross_stream: None,
+        cross_stream: settings.rates.batch,
         in_stream: None,
         messages: MessageOverhead::Counted,
     };

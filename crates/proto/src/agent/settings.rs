@@ -142,6 +142,13 @@ pub(super) const fn can_select_service(traffic: Traffic, duplication: Duplicatio
     matches!(traffic, Traffic::Datagrams) && matches!(duplication, Duplication::Usual | Duplication::All)
 }
 
+impl FlowSettings {
+    /// Returns true if the flow's sender selects its service.
+    pub(super) const fn selects_service(&self) -> bool {
+        self.automatic_service && can_select_service(self.traffic, self.duplication)
+    }
+}
+
 /// Rule for the number of repair packets of a coded flow's batches and blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RedundancyMode {

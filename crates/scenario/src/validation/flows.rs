@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use byway_config_types::{KeyPath, Problem};
-use byway_proto::consent;
 use byway_units::{Duration, FlowId, Probability, Rate};
+use byway_wire::messages::Consent;
 use byway_wire::{BlockShape, Service};
 
 use super::conversations::{RATE, is_tcp, reverse_flow};
@@ -436,6 +436,15 @@ fn coding(setting: CodingSetting) -> Coding {
         redundancy: setting.redundancy.unwrap_or_default(),
         consent: setting.consent.map(|share| consent(share.0)),
     }
+}
+
+/// Returns a consent that limits what receivers return to a share of the rate in any second: agents
+/// allow a burst, which an experiment of two minutes would never exhaust.
+fn consent(share: Probability) -> Consent {
+    let long_run = byway_proto::consent(share);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
+    let burst_percent = (share.value() * 100.0).ceil() as u8;
+    Consent { burst_percent, seconds: 1, ..long_run }
 }
 
 pub(super) const fn service(typed: ServiceSetting) -> FlowService {

@@ -45,8 +45,9 @@ impl AdaptiveClass {
 pub(super) struct AdaptiveClasses(Vec<AdaptiveClass>);
 
 impl AdaptiveClasses {
-    /// Counts a registered flow of this class with this rate, in batches of this shape.
-    pub(super) fn join(&mut self, class: CodingClass, shape: (u8, u8), rate: Rate) {
+    /// Counts a registered flow of this class with this rate, in batches of this shape. Only one
+    /// that is coded now restarts the redundancy.
+    pub(super) fn join(&mut self, class: CodingClass, is_coded: bool, shape: (u8, u8), rate: Rate) {
         if self.get_mut(class).is_none() {
             let policy = RedundancyPolicy::TokenBucket {
                 percent: OVERHEAD_PERCENT,
@@ -65,7 +66,9 @@ impl AdaptiveClasses {
         if let Some(known) = self.get_mut(class) {
             known.flows += 1;
             known.rate_sum += u128::from(rate.bits_per_second());
-            known.redundancy.on_join();
+            if is_coded {
+                known.redundancy.on_join();
+            }
             known.budget.set_reserve(reserve_of(known.rate_sum, shape));
         }
     }

@@ -288,9 +288,9 @@ impl CodingGroup {
     }
 
     /// Counts a registered flow with this rate and class, and adapts the reserve of redundancy.
-    pub(crate) fn join(&mut self, rate: Rate, class: CodingClass) {
+    pub(crate) fn join(&mut self, rate: Rate, class: CodingClass, is_coded: bool) {
         if self.key.is_adaptive {
-            self.adaptive.join(class, self.key.shape, rate);
+            self.adaptive.join(class, is_coded, self.key.shape, rate);
         }
         self.flows += 1;
         self.rate_sum += u128::from(rate.bits_per_second());

@@ -43,7 +43,8 @@ impl Ingress {
         let sends = u8::from(flow.active_mut().is_some_and(|active| active.was_counted(interval)));
         let active = self.group_mut(key)?.active_flows(class)?;
         let GroupActivity { coded, cached } = active.activity(interval);
-        // The flow itself is no company.
+        // The flow itself does not count. For some seconds after a change of its service, it is
+        // among those of the former one.
         Some(match service {
             Service::Coding => GroupActivity { coded: coded.saturating_sub(sends), cached },
             Service::Caching => GroupActivity { coded, cached: cached.saturating_sub(sends) },

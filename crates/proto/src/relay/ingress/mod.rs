@@ -117,7 +117,8 @@ impl Ingress {
         let registration = register(slot);
         if let Some(key) = registration.group {
             let group = self.group_index(key, registration.tenant);
-            self.groups[group].join(registration.rate, registration.batching.class);
+            let is_coded = registration.service == Service::Coding;
+            self.groups[group].join(registration.rate, registration.batching.class, is_coded);
         }
         let policer = self.policers.join(&registration.policer, now);
         self.flows[slot.0 as usize] = Some(IngressFlow::new(registration, policer, now));

@@ -210,3 +210,23 @@ fn flows_of_other_tenants_and_services_are_no_company() {
     let known = [0, 1, 3, 4].map(|flow| activity(&mut senders, flow));
     assert_eq!(known, [Some((0, 0)), Some((1, 0)), Some((1, 0)), None]);
 }
+
+#[test]
+fn a_flow_of_another_service_that_joins_restarts_no_redundancy() {
+    let mut senders = Senders::new(&[adaptive(); 8]);
+    senders.send_for(20_000, 0);
+    for service in [Service::Retransmission, Service::Caching, Service::Both] {
+        senders.harness.flow(FlowConfig { service, ..adaptive() });
+        assert_eq!(senders.send_for(1_000, 0), 0, "{service:?}");
+    }
+    senders.harness.flow(adaptive());
+    assert!(senders.send_for(1_000, 0) >= 100, "a coded flow does");
+}
+
+#[test]
+fn a_group_that_pauses_has_no_activity_afterwards() {
+    let mut senders = Senders::new(&[adaptive(); 3]);
+    senders.send_for(5_000, 0);
+    senders.harness.advance(8_000);
+    assert_eq!(activity(&mut senders, 0), Some((0, 0)));
+}
