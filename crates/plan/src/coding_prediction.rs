@@ -133,8 +133,8 @@ mod tests {
         CodingPrediction::new(FlowTerms { cross_stream: BlockShape::new(8, 2), ..call })
     }
 
-    fn activity(coded: u8, cached: u8) -> Option<GroupActivity> {
-        Some(GroupActivity { coded, cached })
+    fn activity(coded: u8, cached: u8) -> GroupActivity {
+        GroupActivity { coded, cached }
     }
 
     fn shape(flow: &CodingPrediction, loss: f64, seconds: u64) -> Option<(u8, u8)> {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn redundancy_grows_with_the_loss() {
         let mut flow = flow();
-        flow.observe(activity(3, 20), false, at(0));
+        flow.observe(Some(activity(3, 20)), false, at(0));
         let shapes = [0.0, 0.005, 0.02, 0.06, 0.3].map(|loss| shape(&flow, loss, 0));
         assert_eq!(shapes, [Some((8, 1)), Some((8, 1)), Some((8, 2)), Some((8, 3)), Some((8, 4))]);
     }
@@ -156,9 +156,9 @@ mod tests {
     fn a_flow_alone_has_no_batches() {
         let mut flow = flow();
         assert_eq!(shape(&flow, 0.01, 0), None);
-        flow.observe(activity(0, 0), false, at(0));
+        flow.observe(Some(activity(0, 0)), false, at(0));
         assert_eq!(shape(&flow, 0.01, 0), None);
-        flow.observe(activity(0, 1), false, at(1));
+        flow.observe(Some(activity(0, 1)), false, at(1));
         assert_eq!(shape(&flow, 0.004, 1), Some((2, 1)));
     }
 
@@ -168,7 +168,7 @@ mod tests {
         let batches = [BlockShape::new(4, 1), None];
         let shapes = batches.map(|cross_stream| {
             let mut flow = CodingPrediction::new(FlowTerms { cross_stream, ..call });
-            flow.observe(activity(7, 0), false, at(0));
+            flow.observe(Some(activity(7, 0)), false, at(0));
             shape(&flow, 0.3, 0)
         });
         assert_eq!(shapes, [Some((4, 2)), None]);
@@ -177,12 +177,12 @@ mod tests {
     #[test]
     fn cached_flows_that_do_not_follow_count_no_more_for_ten_minutes() {
         let mut flow = flow();
-        flow.observe(activity(1, 6), true, at(10));
-        flow.observe(activity(1, 6), true, at(99));
+        flow.observe(Some(activity(1, 6)), true, at(10));
+        flow.observe(Some(activity(1, 6)), true, at(99));
         assert_eq!(shape(&flow, 0.02, 99), Some((8, 2)), "the others may follow");
-        flow.observe(activity(1, 6), true, at(100));
+        flow.observe(Some(activity(1, 6)), true, at(100));
         assert_eq!(shape(&flow, 0.004, 100), Some((2, 1)));
-        flow.observe(activity(1, 6), false, at(110));
+        flow.observe(Some(activity(1, 6)), false, at(110));
         assert_eq!(shape(&flow, 0.004, 699), Some((2, 1)));
         assert_eq!(shape(&flow, 0.02, 700), Some((8, 2)));
     }
@@ -190,9 +190,9 @@ mod tests {
     #[test]
     fn cached_flows_count_again_once_one_of_them_follows() {
         let mut flow = flow();
-        flow.observe(activity(1, 6), true, at(10));
-        flow.observe(activity(1, 6), true, at(100));
-        flow.observe(activity(2, 5), false, at(130));
+        flow.observe(Some(activity(1, 6)), true, at(10));
+        flow.observe(Some(activity(1, 6)), true, at(100));
+        flow.observe(Some(activity(2, 5)), false, at(130));
         assert_eq!(shape(&flow, 0.02, 130), Some((8, 2)));
     }
 
@@ -200,26 +200,26 @@ mod tests {
     fn one_low_report_changes_nothing_and_two_do() {
         let mut flow = flow();
         for second in [10, 100, 130] {
-            flow.observe(activity(7, 0), true, at(second));
+            flow.observe(Some(activity(7, 0)), true, at(second));
         }
-        flow.observe(activity(0, 0), true, at(140));
+        flow.observe(Some(activity(0, 0)), true, at(140));
         flow.observe(None, true, at(150));
         assert_eq!(shape(&flow, 0.02, 150), Some((8, 2)));
-        flow.observe(activity(7, 0), true, at(170));
-        flow.observe(activity(0, 0), true, at(200));
+        flow.observe(Some(activity(7, 0)), true, at(170));
+        flow.observe(Some(activity(0, 0)), true, at(200));
         assert_eq!(shape(&flow, 0.02, 200), Some((8, 2)));
-        flow.observe(activity(0, 0), true, at(230));
+        flow.observe(Some(activity(0, 0)), true, at(230));
         assert_eq!(shape(&flow, 0.02, 230), None);
     }
 
     #[test]
     fn another_path_has_another_group() {
         let mut flow = flow();
-        flow.observe(activity(1, 6), true, at(10));
-        flow.observe(activity(1, 6), true, at(100));
+        flow.observe(Some(activity(1, 6)), true, at(10));
+        flow.observe(Some(activity(1, 6)), true, at(100));
         flow.forget_group();
         assert_eq!(shape(&flow, 0.02, 101), None);
-        flow.observe(activity(0, 7), true, at(101));
+        flow.observe(Some(activity(0, 7)), true, at(101));
         assert_eq!(shape(&flow, 0.02, 101), Some((8, 2)));
     }
 }

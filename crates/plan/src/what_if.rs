@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use byway_units::{Duration, Probability};
-use byway_wire::Service;
+use byway_wire::{BlockShape, Service};
 
 use crate::choice::{Choice, Criteria, choose};
 use crate::cost::Prices;
@@ -80,7 +80,7 @@ fn at_loss(flow: &FlowTerms, loss: Probability, criteria: &Criteria) -> FlowTerm
     if flow.loss_of_others.is_none() {
         return flow;
     }
-    let size = flow.cross_stream.map_or(0, |shape| shape.source_packets());
+    let size = flow.cross_stream.map_or(0, BlockShape::source_packets);
     FlowTerms { loss_of_others: Some(loss), ..flow }.with_adaptive_redundancy(size, criteria.residual_max)
 }
 
@@ -117,7 +117,7 @@ fn budgets(
 mod tests {
     use alloc::string::{String, ToString};
     use byway_units::Bytes;
-    use byway_wire::{BlockShape, Services};
+    use byway_wire::Services;
 
     use super::*;
     use crate::flow::MessageOverhead;
