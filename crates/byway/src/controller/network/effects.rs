@@ -1,7 +1,7 @@
 //! Effects of changes on maps: which members' maps a change of the network may alter.
 //!
-//! Most changes are round trips that agents report, and most of these alter no map. Comparing all
-//! maps after each of them costs a controller of a thousand agents a quarter of a second.
+//! Most changes are round trips that agents report, and most of these alter no map. Comparing the
+//! maps of all members after each of them would cost far more than the changes themselves.
 
 use std::collections::BTreeSet;
 
