@@ -40,7 +40,7 @@ pub mod relay;
 mod session;
 
 pub use local_addresses::LocalAddresses;
-pub use network_path::LocalAddress;
+pub use network_path::{LocalAddress, Uplink, Uplinks};
 pub use outbox::{Priority, Transmit};
 pub use policy::{CodingRates, consent};
 pub use reason::Reason;

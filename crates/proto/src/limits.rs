@@ -10,6 +10,7 @@ mod redundancy;
 mod relay_delivery;
 mod repairs;
 mod sizes;
+mod uplinks;
 mod work;
 
 use byway_units::Duration;
@@ -24,6 +25,7 @@ pub use redundancy::*;
 pub use relay_delivery::*;
 pub use repairs::*;
 pub use sizes::*;
+pub use uplinks::*;
 pub use work::*;
 
 /// Interval at which an egress relay removes expired requests and decode attempts, while it has

@@ -329,7 +329,10 @@ impl Agent {
                 }
                 SessionEvent::DirectPath { session } => self.on_direct_path_change(session, now),
                 SessionEvent::PathNarrowed { session, since } => self.on_path_narrowed(session, since, now),
-                SessionEvent::Moved { .. } | SessionEvent::Ended { .. } => {}
+                SessionEvent::AddressObserved { address } => self.note_reflexive_address(address, now),
+                SessionEvent::Moved { .. }
+                | SessionEvent::Ended { .. }
+                | SessionEvent::UplinkChanged { .. } => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use super::receive_flow::ReceiveFlowId;
 use super::send_flow::SendFlowId;
 use super::terms::Offer;
 use crate::counters::counters;
-use crate::network_path::LocalAddress;
+use crate::network_path::{LocalAddress, Uplink};
 use crate::outbox::Transmit;
 
 /// Input of an agent from its driver.
@@ -51,6 +51,14 @@ pub enum AgentInput<'a> {
         quoted: &'a [u8],
         /// Longest UDP payload that fits the path, by the report.
         payload_bytes_max: usize,
+    },
+    /// Refusal of the operating system to send by one of two uplinks, because it is down or has no
+    /// route. The driver has sent the datagram by the other uplink.
+    UplinkRefused {
+        /// Uplink that the system refuses.
+        uplink: Uplink,
+        /// Destination address of the refused datagram.
+        to: SocketAddr,
     },
 }
 

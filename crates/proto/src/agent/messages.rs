@@ -1,6 +1,7 @@
 //! Dispatch of messages from relays and other agents.
 
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
@@ -134,7 +135,11 @@ impl Agent {
         if is_doubtful {
             self.probe_uplink_of(session, now);
         }
-        let address = reply.address.into();
+        self.note_reflexive_address(reply.address.into(), now);
+    }
+
+    /// Records an address at which a relay sees this agent. A new one is sent to all peers.
+    pub(super) fn note_reflexive_address(&mut self, address: SocketAddr, now: Time) {
         if !self.reflexive_addresses.contains(&address) {
             if self.reflexive_addresses.len() == crate::limits::CANDIDATES_MAX {
                 // An agent that moves is least likely to be at the oldest address.

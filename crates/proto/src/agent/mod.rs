@@ -163,7 +163,7 @@ use uplink_probing::UplinkProbing;
 
 use crate::index_table::IndexTable;
 use crate::limits::{AGENT_BUFFER_BYTES, AGENT_BUFFER_RETENTION, CODED_BYTES_MAX};
-use crate::network_path::NetworkPath;
+use crate::network_path::{NetworkPath, Uplinks};
 use crate::outbox::Outbox;
 use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::timers::Timers;
@@ -382,7 +382,8 @@ impl Agent {
     ) -> Self {
         let AgentIdentity { number, secret, suite, started_unix_nanos } = identity;
         let capabilities = Capabilities::DSCPS.with(Capabilities::SERVICE_CHANGES);
-        let local = LocalIdentity { secret, suite, shard: Shard::new(0), capabilities, started_unix_nanos };
+        let (shard, uplinks) = (Shard::new(0), Uplinks::One);
+        let local = LocalIdentity { secret, suite, shard, capabilities, started_unix_nanos, uplinks };
         Self {
             engine,
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
@@ -447,6 +448,7 @@ impl Agent {
             AgentInput::TooLong { to, quoted, payload_bytes_max } => {
                 self.on_packet_too_long(to, quoted, payload_bytes_max, now);
             }
+            AgentInput::UplinkRefused { uplink, to } => self.sessions.on_uplink_refused(uplink, to, now),
         }
         self.finish(now);
     }

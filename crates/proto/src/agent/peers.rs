@@ -10,6 +10,7 @@ use byway_wire::{Message, Shard};
 use super::relay_link::RelayLink;
 use super::settings::{Peer, RelayPeer};
 use super::{Agent, Flow, Role};
+use crate::network_path::Uplinks;
 use crate::outbox::Priority;
 use crate::session::{RemoteIdentity, SessionId};
 
@@ -25,6 +26,12 @@ fn remote_of(relay: &RelayPeer) -> RemoteIdentity {
 }
 
 impl Agent {
+    /// Sets the uplinks between which the sessions with peers and relays choose that are added from
+    /// now on. Call it before the first of them.
+    pub const fn set_uplinks(&mut self, uplinks: Uplinks) {
+        self.sessions.set_uplinks(uplinks);
+    }
+
     /// Adds a relay. The session with it begins as soon as a flow or a relay probe needs it. A
     /// known relay moves to this address and key, and its flows continue. A relay with the key of
     /// another relay is ignored.

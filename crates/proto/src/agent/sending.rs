@@ -287,15 +287,17 @@ impl Agent {
         let path = flow.settings.paths.get(flow.registrations.in_use())?;
         let index = *self.relay_indices.get(&path.ingress)?;
         let alias = flow.registrations.alias()?;
+        let is_metered = self.sessions.is_metered(self.relays[index].session);
         let relay = &mut self.relays[index];
         let load = self.uplink_load.measured();
         // In an outage, lost source packets leave their share of the uplink to copies.
         let fits = relay.capacity_probe.sustains(load.with_extras) || !flow.copies_all();
-        let is_sustained = fits || flow.is_in_outage(now);
+        let is_spared = is_metered && flow.copies_all() && !flow.has_lost(now);
+        let is_sustained = (fits && !is_spared) || flow.is_in_outage(now);
         if !is_sustained && relay.capacity_probe.may_probe(now) {
             self.uplink_probing.over_capacity = Some(index);
         }
-        // On a narrow uplink, every flow waits for losses.
+        // On a narrow or metered uplink, every flow waits for losses.
         let may_copy = is_sustained || flow.has_lost(now);
         if may_copy {
             // Probing continues while copies are suppressed, because only probes show when they may
@@ -315,7 +317,7 @@ impl Agent {
             // The service `both` sends every packet on both paths: only a queue suppresses copies
             // then, losses do not.
             let accepts_copies = if uses_both_paths(flow.service()) {
-                relay.is_free() && (is_sustained || relay.capacity_probe.capacity().is_none())
+                relay.is_free() && (is_sustained || (!is_spared && relay.capacity_probe.capacity().is_none()))
             } else {
                 relay.accepts_copies(now) && is_sustained
             };

@@ -14,6 +14,7 @@ use super::send_flow::{SendFlow, SendFlowId};
 use super::sent_usage::SentUsage;
 use super::settings::Traffic;
 use super::{Agent, Flow};
+use crate::network_path::Uplink;
 use crate::policy::batch_wait;
 use crate::session::SessionId;
 
@@ -31,6 +32,8 @@ pub struct PeerStatus {
     pub address: Option<SocketAddr>,
     /// True if messages reach the peer through a relay only.
     pub relayed: bool,
+    /// Uplink of the direct path.
+    pub uplink: Uplink,
 }
 
 /// Status of the session with one shard of a relay.
@@ -45,6 +48,8 @@ pub struct RelayStatus {
     pub round_trip: Option<Duration>,
     /// Validated address of the relay, if there is one.
     pub address: Option<SocketAddr>,
+    /// Uplink of the path to the relay.
+    pub uplink: Uplink,
 }
 
 /// State of a flow's registration at the relay near this agent, on one path.
@@ -168,6 +173,7 @@ impl Agent {
             round_trip: self.sessions.measured_round_trip(id),
             address: session.path.address().copied(),
             relayed: established && !self.sessions.is_direct(id),
+            uplink: session.path.uplink(),
         })
     }
 
@@ -182,6 +188,7 @@ impl Agent {
             is_alive: established && !session.is_dead,
             round_trip: self.sessions.measured_round_trip(id),
             address: session.path.address().copied(),
+            uplink: session.path.uplink(),
         })
     }
 

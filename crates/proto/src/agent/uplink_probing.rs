@@ -33,9 +33,9 @@ impl SendFlow {
 
 impl Agent {
     /// Counts a source packet, and adds it and its copy or repair packets to the measured load of
-    /// the uplink. In an outage, a flow with retransmission leaves nearly all source packets to
-    /// relays. `source_packet` is its UDP payload in bytes, `coded` the length of its coded
-    /// bytes.
+    /// the uplink to relays, as far as they leave by it. In an outage, a flow with retransmission
+    /// leaves nearly all source packets to relays. `source_packet` is its UDP payload in bytes,
+    /// `coded` the length of its coded bytes.
     pub(super) fn note_load(
         &mut self,
         id: SendFlowId,
@@ -46,18 +46,26 @@ impl Agent {
     ) {
         self.senders[id.0 as usize].usage.source.add(source_packet);
         let flow = &self.senders[id.0 as usize];
-        let (source_packet, copy) = (uplink_bytes(source_packet), uplink_bytes(coded + ENVELOPE_OVERHEAD));
+        let (direct, copy) = (uplink_bytes(source_packet), uplink_bytes(coded + ENVELOPE_OVERHEAD));
+        let source_packet = if self.shares_uplink_with_relays(flow.peer) { direct } else { Bytes::ZERO };
         let (source_packet, extras) = if flow.needs_relay() || (copied && flow.is_left_to_relays()) {
             (copy, Bytes::ZERO)
         } else if copied {
             (source_packet, copy)
         } else if let Some(shape) = flow.sender_fec_shape() {
-            let repairs = source_packet * u64::from(shape.repair_packets());
+            let repairs = direct * u64::from(shape.repair_packets());
             (source_packet, Bytes::new(repairs.count() / u64::from(shape.source_packets())))
         } else {
             (source_packet, Bytes::ZERO)
         };
         self.uplink_load.note(source_packet, extras, now);
+    }
+
+    /// True if packets to a peer leave by the same uplink as those to relays, whose capacity is
+    /// measured.
+    fn shares_uplink_with_relays(&self, peer: SessionId) -> bool {
+        let relay = self.relays.first().map(|relay| relay.session);
+        relay.is_none_or(|relay| self.sessions.share_uplink(peer, relay))
     }
 
     /// Returns true if the uplink sustains the measured load with all copies, as far as is known.

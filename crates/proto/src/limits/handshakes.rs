@@ -57,9 +57,10 @@ pub const RESPONSES_PER_SECOND: u64 = 1_000;
 /// handshakes under attack.
 pub const RESPONSE_BURST: u64 = 4 * INITIATION_RESPONSE_BURST;
 
-/// Most addresses and relays to which a node sends one initiation: the address in use, candidates,
-/// and relays. The node stores a cookie of each, and accepts no cookies from further destinations.
-pub const INITIATION_DESTINATIONS_MAX: usize = CANDIDATES_MAX + 1 + VIA_RELAYS_MAX + 1;
+/// Most addresses and relays to which a node sends one initiation: the address in use and
+/// candidates, by two uplinks, and relays. The node stores a cookie of each, and accepts no cookies
+/// from further destinations.
+pub const INITIATION_DESTINATIONS_MAX: usize = (CANDIDATES_MAX + 1) * 2 + VIA_RELAYS_MAX + 1;
 
 /// Probes and path challenges of one peer that a node answers per second. A peer that misses
 /// replies sends 20 a second, besides probe trains for its uplink and probes of longer packets.

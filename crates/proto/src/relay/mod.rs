@@ -87,7 +87,7 @@ use crate::limits::{
     RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS, RELAY_START_BYTES,
     REMOTE_FLOW_MEMORY_PART, SESSION_BYTES, SESSIONS_MAX, TENANT_BYTES, VERIFIED_GRANT_BYTES,
 };
-use crate::network_path::{LocalAddress, NetworkPath};
+use crate::network_path::{LocalAddress, NetworkPath, Uplinks};
 use crate::outbox::Transmit;
 use crate::random::Generator;
 use crate::reason::Reason;
@@ -297,7 +297,8 @@ impl Relay {
         // Without repair packets, only fetches repair the first losses.
         let reports = if follows_up { Capabilities::LOSS_REPORTS } else { Capabilities::NONE };
         let capabilities = capabilities.with(reports);
-        let local = LocalIdentity { secret, suite, shard, capabilities, started_unix_nanos };
+        let uplinks = Uplinks::One;
+        let local = LocalIdentity { secret, suite, shard, capabilities, started_unix_nanos, uplinks };
         let mut relay = Self {
             authority,
             number,
@@ -578,6 +579,8 @@ impl Relay {
                 SessionEvent::Dead { session } => self.on_reachability_change(session, false, now),
                 SessionEvent::Alive { session } => self.on_reachability_change(session, true, now),
                 SessionEvent::Moved { .. }
+                | SessionEvent::UplinkChanged { .. }
+                | SessionEvent::AddressObserved { .. }
                 | SessionEvent::DirectPath { .. }
                 | SessionEvent::PathNarrowed { .. }
                 | SessionEvent::ProbeReplyReceived { .. }

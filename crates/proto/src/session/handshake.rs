@@ -74,7 +74,8 @@ impl Sessions {
     }
 
     /// Sends the pending initiation on every path to the peer: its validated address, its possible
-    /// addresses, and through relays if both are agents.
+    /// addresses, and through relays if both are agents. Repetitions, and initiations to a peer
+    /// that counts as dead, leave by all uplinks.
     pub(super) fn send_initiation(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.slots[id.0 as usize].as_mut() else {
             return;
@@ -86,8 +87,17 @@ impl Sessions {
         let proved = session.path.network_path().map(|path| pending.path(path));
         let address = session.path.address();
         let named = session.remote.addresses.iter().filter(|named| address != Some(named));
-        for path in proved.into_iter().chain(named.map(|named| NetworkPath::from(*named))) {
-            self.outbox.add(TransmitMeta::plain(path), |out| pending.write_to(Route::Direct(path), out));
+        let mut uplinks = session.path.uplinks();
+        if pending.is_first_try() && !session.is_dead {
+            uplinks.truncate(1);
+        }
+        for uplink in uplinks {
+            let proved = proved.map(|path| {
+                if path.local.uplink() == uplink { path } else { NetworkPath::by(uplink, path.remote) }
+            });
+            for path in proved.into_iter().chain(named.clone().map(|named| NetworkPath::by(uplink, *named))) {
+                self.outbox.add(TransmitMeta::plain(path), |out| pending.write_to(Route::Direct(path), out));
+            }
         }
         let has_relay_route = session.via_relay.is_some() || !session.via_relays.is_empty();
         if has_relay_route && session.remote.purpose == Purpose::EndToEnd {

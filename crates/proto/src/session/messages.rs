@@ -22,7 +22,7 @@ impl Sessions {
             Message::Probe(probe) => self.answer_probe(id, probe, origin, now),
             Message::ProbeReply(reply) => self.on_probe_reply(id, reply, now),
             Message::PathChallenge(challenge) => self.answer_challenge(id, *challenge, origin, now),
-            Message::PathResponse(response) => self.on_path_response(id, response.token, now),
+            Message::PathResponse(response) => self.on_path_response(id, response.token, origin, now),
             Message::Close(_) => self.on_close(id, now),
             _ => return false,
         }
@@ -31,7 +31,8 @@ impl Sessions {
 
     /// Answers a peer's challenge to the address from which it arrived. The answer validates that
     /// address for the peer. A challenge through a relay has no answer, because it validates no
-    /// address.
+    /// address. Nor has one at an uplink that the session neither uses nor tries: this node chooses
+    /// its uplink, and the peer's packets stay at the one that works.
     fn answer_challenge(&mut self, id: SessionId, challenge: PathChallenge, origin: Route, now: Time) {
         let Route::Direct(from) = origin else {
             return;
@@ -41,10 +42,12 @@ impl Sessions {
         }
         let response = Message::PathResponse(PathResponse { token: challenge.token });
         match self.get_mut(id) {
-            Some(session) if session.path.address() == Some(&from.remote) => {
+            Some(session) if session.path.network_path().is_some_and(|path| path.is_same_route(&from)) => {
                 session.path.set_local(from.local);
                 self.queue_message(id, &response, now);
             }
+            Some(session)
+                if session.path.address() == Some(&from.remote) && !session.path.is_challenged(&from) => {}
             _ => self.send_to(id, from, &response, now),
         }
     }
@@ -94,6 +97,10 @@ impl Sessions {
             });
             return;
         }
+        if session.path.accept_observation(reply.number) {
+            self.events.push_back(SessionEvent::AddressObserved { address: reply.address.into() });
+            return;
+        }
         if let Some(path_mtu) = &mut session.path_mtu {
             if path_mtu.on_reply(reply.number, reply.long_packets, now) {
                 return;
@@ -127,11 +134,16 @@ impl Sessions {
         self.arm(id);
     }
 
-    fn on_path_response(&mut self, id: SessionId, token: [u8; 8], now: Time) {
+    fn on_path_response(&mut self, id: SessionId, token: [u8; 8], origin: Route, now: Time) {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        if let Some(address) = session.path.on_response(token, now) {
+        let uplink = match origin {
+            Route::Direct(from) => from.local.uplink(),
+            // A relay may be faster than the direct path of the answer.
+            Route::ViaRelay(_) => session.path.uplink(),
+        };
+        if let Some(address) = session.path.on_response(token, uplink, now) {
             self.known_addresses.add(address);
             session.is_doubtful = false;
             session.plan_probe(now);

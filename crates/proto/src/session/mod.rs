@@ -18,7 +18,8 @@
 //! | `receive` | parsing and authentication of datagrams |
 //! | `send` | sealing and sending of packets |
 //! | `session` | state of one session |
-//! | `timeouts` | timers of sessions, and events for the role |
+//! | `timeouts` | timers of sessions, changes of uplinks, and events for the role |
+//! | `uplink_choice` | choice between the node's uplinks for one session |
 //! | `tests` | pairs of nodes in a simulated network |
 
 mod address_limits;
@@ -36,6 +37,7 @@ mod send;
 #[allow(clippy::module_inception, reason = "the session is what the module is about")]
 mod session;
 mod timeouts;
+mod uplink_choice;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -65,6 +67,7 @@ use crate::limits::{
     ADDRESS_HANDSHAKE_BURST, CANDIDATES_MAX, HANDSHAKE_BURST, HANDSHAKES_PER_SECOND, NETWORK_HANDSHAKE_BURST,
     PROVED_HANDSHAKE_BURST, PROVED_HANDSHAKES_PER_SECOND, RESPONSE_BURST, RESPONSES_PER_SECOND,
 };
+use crate::network_path::{Uplink, Uplinks};
 use crate::outbox::{Outbox, TransmitMeta};
 use crate::parts::token_bucket::{Packets, TokenBucket};
 use crate::random::Generator;
@@ -78,9 +81,21 @@ pub(crate) struct LocalIdentity {
     pub(crate) capabilities: Capabilities,
     /// Unix time in nanoseconds at [`Time::START`] of this node's clock.
     pub(crate) started_unix_nanos: u64,
+    /// Uplinks between which sessions choose.
+    pub(crate) uplinks: Uplinks,
 }
 
 impl LocalIdentity {
+    /// Returns the uplink that sessions of this purpose prefer; `None` if there is only one. Copies
+    /// and repairs are useful only if they do not share their fate with the source packets.
+    fn preferred_uplink(&self, purpose: Purpose) -> Option<Uplink> {
+        match (self.uplinks, purpose) {
+            (Uplinks::One, _) => None,
+            (Uplinks::Two { .. }, Purpose::EndToEnd) => Some(Uplink::First),
+            (Uplinks::Two { .. }, Purpose::AgentToRelay | Purpose::RelayToRelay) => Some(Uplink::Second),
+        }
+    }
+
     /// True if an initiation addresses this shard, or is between agents, which have no shards.
     fn is_addressed_by(&self, initiation: &InitiationHeader) -> bool {
         initiation.purpose == Purpose::EndToEnd || initiation.shard == self.shard
@@ -233,6 +248,16 @@ impl Sessions {
         }
     }
 
+    /// Sets the uplinks between which sessions choose that are added from now on.
+    pub(crate) const fn set_uplinks(&mut self, uplinks: Uplinks) {
+        self.local.uplinks = uplinks;
+    }
+
+    /// Returns the uplinks between which sessions choose.
+    pub(crate) const fn uplinks(&self) -> Uplinks {
+        self.local.uplinks
+    }
+
     /// Returns this node's public key.
     pub(crate) fn public_key(&self) -> PublicKey {
         self.local.secret.public_key()
@@ -250,7 +275,12 @@ impl Sessions {
         if let Some(known) = self.by_key.get(&key) {
             return *known;
         }
-        let session = Some(Session::new(remote, now));
+        let preferred = self.local.preferred_uplink(remote.purpose);
+        let mut session = Session::new(remote, now);
+        if let Some(preferred) = preferred {
+            session.path.prefer_uplink(preferred);
+        }
+        let session = Some(session);
         let id = self.free.pop().unwrap_or_else(|| {
             growth::push(&mut self.slots, None);
             SessionId(u32::try_from(self.slots.len() - 1).expect("the number of sessions is limited"))

@@ -5,8 +5,9 @@ use core::net::{IpAddr, SocketAddr};
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
+use super::uplink_choice::UplinkChoice;
 use crate::limits::{AMPLIFICATION_MAX, CANDIDATE_INTERVAL, CANDIDATES_MAX, CHALLENGE_RETRY, CHALLENGES_MAX};
-use crate::network_path::{LocalAddress, NetworkPath};
+use crate::network_path::{LocalAddress, NetworkPath, Uplink};
 
 /// Random secret of a challenge. Only a node that receives at the challenged address can return it.
 pub(crate) type Token = [u8; 8];
@@ -35,6 +36,8 @@ pub(crate) struct Path {
     names_all_at: Time,
     /// Time of the last packet from the address in use, or of its validation.
     alive: Time,
+    /// Choice between the node's uplinks; `None` if it has one.
+    choice: Option<UplinkChoice>,
 }
 
 /// Time after a packet from an IPv4 address during which the session does not switch to an IPv6
@@ -60,6 +63,12 @@ impl Path {
 
     /// Uses this address for the peer from now on, and removes all candidates.
     pub(crate) fn validate(&mut self, path: NetworkPath, now: Time) {
+        let (before, uplink) = (self.validated.map(|path| path.local.uplink()), path.local.uplink());
+        if let Some(choice) = &mut self.choice
+            && before.unwrap_or(choice.preferred()) != uplink
+        {
+            choice.on_changed(uplink, now);
+        }
         self.validated = Some(path);
         self.alive = now;
         self.candidates.clear();
@@ -70,15 +79,107 @@ impl Path {
     /// before.
     pub(crate) fn validate_answer(&mut self, from: NetworkPath, now: Time) {
         let in_use = self.validated.filter(|path| path.remote == from.remote && !path.local.is_any());
-        let local = in_use.map_or(LocalAddress::ANY, |_| from.local);
+        let local = in_use.map_or(LocalAddress::any_at(from.local.uplink()), |_| from.local);
         self.validate(NetworkPath { local, ..from }, now);
     }
 
     /// Sets the local address for packets to the peer. The peer has sent a challenge to it, or has
-    /// begun an epoch there.
+    /// begun an epoch there. It does not change the uplink: that is this node's choice alone.
     pub(crate) fn set_local(&mut self, local: LocalAddress) {
-        if let Some(path) = &mut self.validated {
+        if let Some(path) = &mut self.validated
+            && path.local.uplink() == local.uplink()
+        {
             path.local = local;
+        }
+    }
+
+    /// Lets the session choose between two uplinks of the node, of which it prefers this one.
+    pub(crate) const fn prefer_uplink(&mut self, preferred: Uplink) {
+        self.choice = Some(UplinkChoice::new(preferred));
+    }
+
+    /// True if the node has two uplinks, and a refusal of the one in use may change it now.
+    pub(crate) fn may_change_uplink(&self, now: Time) -> bool {
+        self.choice.is_some_and(|choice| choice.may_change(now))
+    }
+
+    /// Returns the uplink of packets for the peer; before an address is validated, the preferred
+    /// one.
+    pub(crate) fn uplink(&self) -> Uplink {
+        let preferred = self.choice.map_or(Uplink::First, |choice| choice.preferred());
+        self.validated.map_or(preferred, |path| path.local.uplink())
+    }
+
+    /// Returns the uplinks by which the peer may be reached, first the one in use.
+    pub(crate) fn uplinks(&self) -> ArrayVec<Uplink, 2> {
+        let (in_use, has_other) = (self.uplink(), self.choice.is_some());
+        [Some(in_use), has_other.then_some(in_use.other())].into_iter().flatten().collect()
+    }
+
+    /// Records a probe by the address in use.
+    pub(crate) const fn on_probe_sent(&mut self) {
+        if let (Some(choice), Some(_)) = (&mut self.choice, &self.validated) {
+            choice.on_probe_sent();
+        }
+    }
+
+    /// Returns the path of a probe by the uplink that is not in use, if one is due.
+    pub(crate) fn pop_observation(&mut self, now: Time) -> Option<NetworkPath> {
+        let (path, choice) = (self.validated?, self.choice.as_mut()?);
+        choice.pop_observation(now).then(|| NetworkPath::by(path.local.uplink().other(), path.remote))
+    }
+
+    /// Records the number of a probe by the uplink that is not in use.
+    pub(crate) const fn on_observation_sent(&mut self, number: u32) {
+        if let Some(choice) = &mut self.choice {
+            choice.on_observation_sent(number);
+        }
+    }
+
+    /// True if this is the number of the latest probe by the uplink that was not in use.
+    pub(crate) fn accept_observation(&mut self, number: u32) -> bool {
+        self.choice.as_mut().is_some_and(|choice| choice.accept_observation(number))
+    }
+
+    /// Returns the number of probes by the uplink in use that are unanswered; 0 if it is the only
+    /// one.
+    pub(crate) fn unanswered(&self) -> u8 {
+        self.choice.map_or(0, |choice| choice.unanswered())
+    }
+
+    /// True if the node has two uplinks, and the one in use does not deliver.
+    pub(crate) fn is_uplink_silent(&self) -> bool {
+        self.choice.is_some_and(|choice| choice.is_silent())
+    }
+
+    /// Sends packets for the peer by the node's other uplink from now on. The peer's address stays,
+    /// as only the peer can name another.
+    pub(crate) fn change_uplink(&mut self, now: Time) {
+        if let (Some(path), Some(choice)) = (&mut self.validated, &mut self.choice) {
+            let uplink = path.local.uplink().other();
+            path.local = LocalAddress::any_at(uplink);
+            choice.on_changed(uplink, now);
+            self.candidates.retain(|candidate| candidate.path.remote != path.remote);
+        }
+    }
+
+    /// Returns the time of the next challenge by the preferred uplink; `None` while that is in use,
+    /// or the peer has no address.
+    pub(crate) fn return_at(&self) -> Option<Time> {
+        let (path, choice) = (self.validated?, self.choice?);
+        choice.return_at(path.local.uplink())
+    }
+
+    /// Adds a challenge of the address in use by the preferred uplink, if it is time to try that
+    /// again. An answer by that uplink `within` this time makes the session return there.
+    pub(crate) fn try_return(&mut self, bytes: usize, within: Duration, now: Time, token: Token) {
+        let (Some(path), Some(choice)) = (self.validated, &mut self.choice) else {
+            return;
+        };
+        if choice.pop_return(path.local.uplink(), now) {
+            let path = NetworkPath::by(choice.preferred(), path.remote);
+            self.candidates.retain(|candidate| !candidate.path.is_same_route(&path));
+            self.add(Candidate::once(path, bytes, now + within, now, token));
         }
     }
 
@@ -100,8 +201,13 @@ impl Path {
         if let Some(path) = &mut self.validated
             && path.remote == from.remote
         {
-            if !path.local.is_any() {
-                path.local = from.local;
+            if path.local.uplink() == from.local.uplink() {
+                if !path.local.is_any() {
+                    path.local = from.local;
+                }
+                if let Some(choice) = &mut self.choice {
+                    choice.on_packet();
+                }
             }
             self.alive = now;
             return false;
@@ -122,7 +228,7 @@ impl Path {
             return false;
         }
         let earned = bytes.saturating_mul(AMPLIFICATION_MAX);
-        match self.candidates.iter_mut().find(|candidate| candidate.path.remote == from.remote) {
+        match self.candidates.iter_mut().find(|candidate| candidate.path.is_same_route(&from)) {
             Some(candidate) => {
                 candidate.path.local = from.local;
                 candidate.allowance = candidate.allowance.saturating_add(earned);
@@ -152,18 +258,31 @@ impl Path {
         let names_all_at = self.names_all_at.max(now);
         let ahead = CANDIDATE_INTERVAL * (CANDIDATES_MAX as u64 - 1);
         self.forget_preferred(address);
-        if !self.is_tried(address) && names_all_at.saturating_since(now) <= ahead {
-            self.names_all_at = names_all_at + CANDIDATE_INTERVAL;
-            self.add(Candidate::new(address.into(), bytes, now, token));
+        if names_all_at.saturating_since(now) > ahead {
+            return;
         }
+        let added = self.add_by_all_uplinks(address, bytes, now, token);
+        self.names_all_at = names_all_at + CANDIDATE_INTERVAL * added;
+    }
+
+    /// Adds a candidate at this address for each uplink by which it is not tried yet; returns their
+    /// number. Only a node with two uplinks sends a token by both.
+    fn add_by_all_uplinks(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) -> u64 {
+        let mut added = 0;
+        for uplink in self.uplinks() {
+            let path = NetworkPath::by(uplink, address);
+            if !self.candidates.iter().any(|candidate| candidate.path.is_same_route(&path)) {
+                self.add(Candidate::new(path, bytes, now, token));
+                added += 1;
+            }
+        }
+        added
     }
 
     /// Adds a candidate that this side knows from its settings or from earlier use.
     pub(crate) fn retry(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
         self.forget_preferred(address);
-        if !self.is_tried(address) {
-            self.add(Candidate::new(address.into(), bytes, now, token));
-        }
+        self.add_by_all_uplinks(address, bytes, now, token);
     }
 
     /// Removes a candidate that is tried only as a preference, because now any answer from it is
@@ -183,9 +302,8 @@ impl Path {
         token: Token,
     ) {
         if !self.is_tried(address) {
-            let tries = CHALLENGES_MAX.saturating_sub(1);
-            let until = Some(now + within);
-            self.add(Candidate { tries, until, ..Candidate::new(address.into(), bytes, now, token) });
+            let path = NetworkPath::by(self.uplink(), address);
+            self.add(Candidate::once(path, bytes, now + within, now, token));
         }
     }
 
@@ -221,10 +339,18 @@ impl Path {
         self.candidates.iter().map(|candidate| candidate.next_try).min()
     }
 
-    /// Handles the answer to a challenge. Returns the new address if the session moves there;
-    /// `None` for an unknown token or a late answer.
-    pub(crate) fn on_response(&mut self, token: Token, now: Time) -> Option<SocketAddr> {
-        let index = self.candidates.iter().position(|candidate| candidate.token == token)?;
+    /// True if a challenge of this path waits for its answer.
+    pub(crate) fn is_challenged(&self, path: &NetworkPath) -> bool {
+        self.candidates.iter().any(|candidate| candidate.path.is_same_route(path))
+    }
+
+    /// Handles the answer to a challenge, which arrived by `uplink`. Returns the new address if the
+    /// session moves there; `None` for an unknown token, a late answer, or one by another uplink
+    /// than that of the challenge.
+    pub(crate) fn on_response(&mut self, token: Token, uplink: Uplink, now: Time) -> Option<SocketAddr> {
+        let is_answered =
+            |candidate: &Candidate| candidate.token == token && candidate.path.local.uplink() == uplink;
+        let index = self.candidates.iter().position(is_answered)?;
         let Candidate { path, until, .. } = self.candidates[index];
         if until.is_some_and(|until| until < now) {
             self.candidates.remove(index);
@@ -255,6 +381,12 @@ impl Candidate {
     const fn new(path: NetworkPath, allowance: usize, now: Time, token: Token) -> Self {
         Self { path, token, allowance, tries: 0, next_try: now, until: None }
     }
+
+    /// Returns a candidate that is challenged once, and whose answer counts `until` a time.
+    const fn once(path: NetworkPath, allowance: usize, until: Time, now: Time, token: Token) -> Self {
+        let tries = CHALLENGES_MAX.saturating_sub(1);
+        Self { tries, until: Some(until), ..Self::new(path, allowance, now, token) }
+    }
 }
 
 #[cfg(test)]
@@ -282,8 +414,8 @@ mod tests {
         path.on_packet(address(2).into(), 100, Time::START, || TOKEN);
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
         assert_eq!(path.address(), Some(&address(1)));
-        assert_eq!(path.on_response([0; 8], Time::START), None);
-        assert_eq!(path.on_response(TOKEN, Time::START), Some(address(2)));
+        assert_eq!(path.on_response([0; 8], Uplink::First, Time::START), None);
+        assert_eq!(path.on_response(TOKEN, Uplink::First, Time::START), Some(address(2)));
         assert_eq!(path.address(), Some(&address(2)));
         assert_eq!(path.deadline(), None);
     }
@@ -307,7 +439,7 @@ mod tests {
             let mut path = path_to(address(1));
             path.try_preferred(address(2), 60, Duration::from_millis(20), Time::START, TOKEN);
             assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
-            let answered = path.on_response(TOKEN, Time::START + Duration::from_millis(after));
+            let answered = path.on_response(TOKEN, Uplink::First, Time::START + Duration::from_millis(after));
             assert_eq!(answered.is_some(), moves);
             assert_eq!(path.address(), Some(&address(if moves { 2 } else { 1 })));
             assert_eq!(path.deadline(), None);
@@ -328,9 +460,9 @@ mod tests {
         path.on_packet(address(1).into(), 100, at(999), || unreachable!());
         path.on_packet(by_ipv6.into(), 100, at(1_998), || unreachable!());
         path.on_packet(by_ipv6.into(), 100, at(1_999), || TOKEN);
-        assert_eq!(path.on_response(TOKEN, at(1_999)), Some(by_ipv6), "nothing came by IPv4");
+        assert_eq!(path.on_response(TOKEN, Uplink::First, at(1_999)), Some(by_ipv6), "nothing came by IPv4");
         path.on_packet(address(1).into(), 100, at(2_000), || [8; 8]);
-        assert_eq!(path.on_response([8; 8], at(2_000)), Some(address(1)), "but back at once");
+        assert_eq!(path.on_response([8; 8], Uplink::First, at(2_000)), Some(address(1)), "but back at once");
     }
 
     #[test]
@@ -340,7 +472,10 @@ mod tests {
         assert!(path.challenge(60, INTERVAL, Time::START).is_some());
         path.retry(address(2), 180, Time::START, [9; 8]);
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), [9; 8])));
-        assert_eq!(path.on_response([9; 8], Time::START + Duration::from_secs(1)), Some(address(2)));
+        assert_eq!(
+            path.on_response([9; 8], Uplink::First, Time::START + Duration::from_secs(1)),
+            Some(address(2))
+        );
     }
 
     #[test]
@@ -364,8 +499,8 @@ mod tests {
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(2).into(), TOKEN)));
         assert_eq!(path.challenge(60, INTERVAL, Time::START), Some((address(3).into(), [3; 8])));
         assert_eq!(path.challenge(60, INTERVAL, Time::START), None);
-        assert_eq!(path.on_response(TOKEN, Time::START), Some(address(2)));
-        assert_eq!(path.on_response([3; 8], Time::START), None, "one is enough");
+        assert_eq!(path.on_response(TOKEN, Uplink::First, Time::START), Some(address(2)));
+        assert_eq!(path.on_response([3; 8], Uplink::First, Time::START), None, "one is enough");
     }
 
     #[test]
@@ -392,8 +527,8 @@ mod tests {
             path.on_packet(address(10 + last).into(), 100, Time::START, || [last; 8]);
         }
         assert_eq!(path.address(), Some(&address(1)));
-        assert_eq!(path.on_response([0; 8], Time::START), None, "the oldest is forgotten");
-        assert_eq!(path.on_response([1; 8], Time::START), Some(address(11)));
+        assert_eq!(path.on_response([0; 8], Uplink::First, Time::START), None, "the oldest is forgotten");
+        assert_eq!(path.on_response([1; 8], Uplink::First, Time::START), Some(address(11)));
     }
 
     #[test]

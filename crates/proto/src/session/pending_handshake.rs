@@ -11,7 +11,7 @@ use crate::limits::{
     AGENT_HANDSHAKE_RETRY, AGENT_HANDSHAKE_TRIES, HANDSHAKE_RETRY, HANDSHAKE_RETRY_MAX, HANDSHAKE_TRIES,
     HASTY_TRIES, INITIATION_DESTINATIONS_MAX, INITIATION_RESPONSE_BURST, INITIATION_RESPONSES_PER_SECOND,
 };
-use crate::network_path::{LocalAddress, NetworkPath};
+use crate::network_path::NetworkPath;
 use crate::parts::token_bucket::{Packets, TokenBucket};
 
 /// Destination to which the initiation of a pending handshake was sent.
@@ -25,10 +25,11 @@ struct Destination {
 }
 
 impl Destination {
-    /// True if a packet of this origin comes from the destination, at any local address.
+    /// True if a packet of this origin comes from the destination, at any local address of the same
+    /// uplink.
     fn is_at(&self, origin: Route) -> bool {
         match (self.to, origin) {
-            (Route::Direct(to), Route::Direct(from)) => to.remote == from.remote,
+            (Route::Direct(to), Route::Direct(from)) => to.is_same_route(&from),
             (to, from) => to == from,
         }
     }
@@ -122,8 +123,13 @@ impl PendingHandshake {
     /// Returns the path of this try to the address in use. Every other try leaves the local address
     /// to the system, because that of the session may be obsolete.
     pub(crate) const fn path(&self, in_use: &NetworkPath) -> NetworkPath {
-        let local = if self.tries.is_multiple_of(2) { LocalAddress::ANY } else { in_use.local };
-        NetworkPath { remote: in_use.remote, local }
+        let any = NetworkPath::by(in_use.local.uplink(), in_use.remote);
+        if self.tries.is_multiple_of(2) { any } else { *in_use }
+    }
+
+    /// True until the initiation was sent a second time.
+    pub(crate) const fn is_first_try(&self) -> bool {
+        self.tries <= 1
     }
 
     /// Appends to `out` the initiation for a destination, with the cookie that the destination

@@ -162,7 +162,12 @@ impl Probes {
     /// the last of these has the full time for an answer. So the death of a distant peer is
     /// detected hardly later than that of a near one.
     pub(crate) fn interval(&self) -> Duration {
-        match self.unanswered {
+        self.interval_after(0)
+    }
+
+    /// Returns the time until the next probe, if at least so many are `unanswered`.
+    pub(crate) fn interval_after(&self, unanswered: u8) -> Duration {
+        match self.unanswered.max(unanswered) {
             _ if self.smoothed.is_none() => PROBE_INTERVAL,
             1 => self.reply_timeout().clamp(FAST_PROBE_INTERVAL, PROBE_INTERVAL),
             2..=UNANSWERED_PROBES_MAX => FAST_PROBE_INTERVAL,

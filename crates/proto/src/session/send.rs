@@ -20,7 +20,7 @@ use crate::limits::{
     CANDIDATES_MAX, CHALLENGE_BYTES, CHALLENGES_MAX, DATAGRAM_CAPACITY, INITIAL_ROUND_TRIP, IP_AND_UDP_BYTES,
     MESSAGES_BYTES_MAX, PATH_MESSAGE_BYTES, PAYLOAD_BYTES_PROBED, PROBE_AHEAD, VIA_RELAYS_MAX, WATCHED_FOR,
 };
-use crate::network_path::NetworkPath;
+use crate::network_path::{NetworkPath, Uplink, Uplinks};
 use crate::outbox::{Owner, Priority, TransmitMeta};
 use crate::parts::uplink_probe::TrainShape;
 
@@ -53,6 +53,18 @@ impl Sessions {
     /// True if packets can reach the peer without a relay, as far as is known.
     pub(crate) fn is_direct(&self, id: SessionId) -> bool {
         self.get(id).is_some_and(Session::is_direct)
+    }
+
+    /// True if packets for the peer leave by a metered uplink.
+    pub(crate) fn is_metered(&self, id: SessionId) -> bool {
+        let is_second = || self.get(id).is_some_and(|session| session.path.uplink() == Uplink::Second);
+        self.uplinks() == Uplinks::Two { is_second_metered: true } && is_second()
+    }
+
+    /// True if packets for these two peers leave by the same uplink.
+    pub(crate) fn share_uplink(&self, one: SessionId, other: SessionId) -> bool {
+        let uplink = |id| self.get(id).map(|session| session.path.uplink());
+        self.uplinks() == Uplinks::One || uplink(one) == uplink(other)
     }
 
     /// Returns the traffic class for a datagram to the peer, without its DSCP if the peer does not
@@ -311,7 +323,7 @@ impl Sessions {
     }
 
     /// Seals encoded messages in a packet of their own, and sends it on this path.
-    fn send_messages_to(&mut self, id: SessionId, path: NetworkPath, messages: &[u8], now: Time) {
+    pub(super) fn send_messages_to(&mut self, id: SessionId, path: NetworkPath, messages: &[u8], now: Time) {
         let session = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut);
         if let Some(epoch) = session.and_then(|session| session.sealing(now)) {
             self.outbox.add(TransmitMeta::plain(path), |out| epoch.seal_messages(messages, out));
@@ -423,11 +435,15 @@ impl Sessions {
             return;
         };
         let envelopes = session.epochs.first().map_or(0, |epoch| epoch.envelopes_sent);
+        if session.via_relay.is_none() || !session.is_doubtful {
+            session.path.on_probe_sent();
+        }
         let number = session.probes.on_sent(ProbeContext { envelopes, preceding_bytes }, now);
         let round_trip = claimed(session.probes.measured());
         session.plan_probe(now);
         self.queue_message(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);
         self.probe_mtu(id, now);
+        self.observe_address(id, now);
         self.arm(id);
     }
 

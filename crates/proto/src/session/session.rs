@@ -338,7 +338,8 @@ impl Session {
         let pending = self.pending_handshake.as_ref().map(PendingHandshake::deadline);
         let rekey = self.rekey_at().filter(|_| self.pending_handshake.is_none() && self.wants_epoch());
         let check = self.path_mtu.as_ref().and_then(|path_mtu| path_mtu.deadline());
-        [oldest, unconfirmed, pending, rekey, self.next_probe, self.path.deadline(), check]
+        let return_at = self.path.return_at().filter(|_| !self.epochs.is_empty());
+        [oldest, unconfirmed, pending, rekey, self.next_probe, self.path.deadline(), check, return_at]
             .into_iter()
             .flatten()
             .min()
@@ -361,7 +362,7 @@ impl Session {
         } else if measures && self.probes.is_first_due() {
             Some(now)
         } else if self.is_in_use(now) || (measures && self.probes.is_answer_decisive()) {
-            Some(now + self.probes.interval())
+            Some(now + self.probes.interval_after(self.path.unanswered()))
         } else if self.is_watched(now) {
             Some(now + WATCH_INTERVAL)
         } else if self.remote.is_persistent {

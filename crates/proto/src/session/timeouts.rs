@@ -1,11 +1,16 @@
 //! Timers of sessions, and their events.
 
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
 use byway_units::{Bytes, Time};
-use byway_wire::messages::{PathChallenge, ProbeReply};
-use byway_wire::{Message, Timestamp};
+use byway_wire::messages::{PathChallenge, Probe, ProbeReply};
+use byway_wire::seal::Purpose;
+use byway_wire::{Message, Microseconds, Timestamp, Writer};
 
 use super::{Epoch, ProbeContext, Session, SessionId, Sessions};
-use crate::limits::CHALLENGE_BYTES;
+use crate::limits::{CHALLENGE_BYTES, MESSAGES_BYTES_MAX, RETURN_INTERVAL};
+use crate::network_path::{NetworkPath, Uplink};
 
 /// Event of a session, which the agent or relay handles after each input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,10 @@ pub(crate) enum SessionEvent {
     Alive { session: SessionId },
     /// The peer answered a challenge at another address, and the session now sends there.
     Moved { session: SessionId },
+    /// The session's uplink does not deliver, and its packets now leave by the node's other one.
+    UplinkChanged { session: SessionId },
+    /// A relay sees this node at this address by the uplink that the session does not use.
+    AddressObserved { address: SocketAddr },
     /// The peer has become reachable without a relay, or is so no more, as far as is known.
     DirectPath { session: SessionId },
     /// Long packets sent since this time may be lost: only short ones reach the peer.
@@ -63,6 +72,7 @@ impl Sessions {
         if probe {
             self.probe(id, now);
         }
+        self.try_return(id, now);
         self.challenge(id, now);
         self.check_lengths(id, now);
     }
@@ -128,12 +138,84 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
+        let is_uplink_silent = session.path.is_uplink_silent();
+        if is_uplink_silent {
+            session.path.change_uplink(now);
+        }
         if session.probes.is_dead() {
             self.mark_dead(id);
             // The peer may have restarted and lost the session.
             self.connect(id, &[], now);
         }
+        if is_uplink_silent {
+            self.on_uplink_changed(id, now);
+        } else {
+            self.send_probe(id, Bytes::ZERO, now);
+        }
+    }
+
+    /// Handles the system's refusal to send to an address by an uplink: sessions with that path use
+    /// the node's other uplink. The driver has sent the refused datagram by that one.
+    pub(crate) fn on_uplink_refused(&mut self, uplink: Uplink, to: SocketAddr, now: Time) {
+        let refused = NetworkPath::by(uplink, to);
+        let ids: Vec<SessionId> = self.ids().collect();
+        for id in ids {
+            let Some(session) = self.get_mut(id) else {
+                continue;
+            };
+            if session.path.network_path().is_some_and(|path| path.is_same_route(&refused))
+                && session.path.may_change_uplink(now)
+            {
+                session.path.change_uplink(now);
+                self.on_uplink_changed(id, now);
+            }
+        }
+    }
+
+    /// Notifies the role that a session uses the node's other uplink, and probes the peer by it.
+    /// The probe also shows the peer this node's other address.
+    fn on_uplink_changed(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        if let Some(path_mtu) = &mut session.path_mtu {
+            path_mtu.doubt(now);
+        }
+        self.events.push_back(SessionEvent::UplinkChanged { session: id });
         self.send_probe(id, Bytes::ZERO, now);
+    }
+
+    /// Sends a relay a probe by the uplink that the session does not use, at intervals. The reply
+    /// shows this node's address at that uplink, behind a NAT, and the probe keeps the NAT's
+    /// mapping.
+    pub(super) fn observe_address(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.get_mut(id) else {
+            return;
+        };
+        if session.remote.purpose != Purpose::AgentToRelay {
+            return;
+        }
+        let Some(path) = session.path.pop_observation(now) else {
+            return;
+        };
+        let number = session.probes.next_number();
+        session.path.on_observation_sent(number);
+        let probe = Probe { number, sent: Timestamp::at(now), round_trip: Microseconds::new(0) };
+        let mut buffer = [0; MESSAGES_BYTES_MAX];
+        let mut writer = Writer::new(&mut buffer);
+        Message::Probe(probe).emit(&mut writer).expect("a probe is shorter than a packet");
+        self.send_messages_to(id, path, writer.as_bytes(), now);
+    }
+
+    /// Challenges the peer by the session's preferred uplink, if it is time to try that again.
+    fn try_return(&mut self, id: SessionId, now: Time) {
+        let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if session.path.return_at().is_some_and(|at| at <= now) {
+            let token = self.random.bytes();
+            session.path.try_return(CHALLENGE_BYTES, RETURN_INTERVAL, now, token);
+        }
     }
 
     /// Sends the challenge that is due to a candidate address, if there is one.

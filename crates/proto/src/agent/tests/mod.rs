@@ -42,7 +42,7 @@ use super::{
 };
 use crate::agent::uplink_probing::uplink_bytes;
 use crate::limits::CODED_START;
-use crate::network_path::LocalAddress;
+use crate::network_path::{LocalAddress, Uplinks};
 use crate::outbox::Priority;
 use crate::random::Generator;
 use crate::session::{EnvelopeContents, Inbound, LocalIdentity, RemoteIdentity, Route, SessionId, Sessions};
@@ -131,6 +131,7 @@ impl TestRelay {
             shard: Shard::new(0),
             capabilities: Capabilities::NONE,
             started_unix_nanos: 1_000,
+            uplinks: Uplinks::One,
         };
         let sessions = Sessions::new(local, &PortableProvider, Generator::new([seed; 32]), now);
         Self {

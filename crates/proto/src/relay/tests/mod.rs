@@ -34,7 +34,7 @@ use byway_wire::{
 
 use super::{Authority, PeerRelay, Relay, RelayInput, RelaySettings, TenantLimits, UplinkSettings};
 use crate::limits::{CODED_START, CONSENT, RELAY_MEMORY};
-use crate::network_path::LocalAddress;
+use crate::network_path::{LocalAddress, Uplinks};
 use crate::outbox::Priority;
 use crate::random::Generator;
 use crate::session::{EnvelopeContents, Inbound, LocalIdentity, RemoteIdentity, Route, SessionId, Sessions};
@@ -139,6 +139,7 @@ impl TestClient {
             shard: Shard::new(0),
             capabilities: Capabilities::DIGESTS.with(Capabilities::LOSS_REPORTS),
             started_unix_nanos: u64::from(seed) * 1_000_000_000_000,
+            uplinks: Uplinks::One,
         };
         let mut sessions = Sessions::new(local, &PortableProvider, Generator::new([seed; 32]), now);
         let remote = RemoteIdentity {

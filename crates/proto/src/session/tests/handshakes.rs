@@ -295,6 +295,7 @@ fn a_relay_shard_is_known_by_its_own_number() {
         shard: Shard::new(shard),
         capabilities: Capabilities::DIGESTS,
         started_unix_nanos: 1_000,
+        uplinks: Uplinks::One,
     };
     let relay = |key, shard| RemoteIdentity {
         key,

@@ -5,6 +5,7 @@ mod forgeries;
 mod handshakes;
 mod keepalive;
 mod paths;
+mod uplinks;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -21,7 +22,7 @@ use super::{
     EnvelopeContents, Inbound, LocalIdentity, RemoteIdentity, Route, SessionEvent, SessionId, Sessions,
     ViaRelay,
 };
-use crate::network_path::{LocalAddress, NetworkPath};
+use crate::network_path::{LocalAddress, NetworkPath, Uplink, Uplinks};
 use crate::outbox::Priority;
 use crate::random::Generator;
 
@@ -95,6 +96,7 @@ fn sessions(who: usize, seed: u8, started_unix_nanos: u64, now: Time) -> Session
         shard: Shard::new(0),
         capabilities: Capabilities::DIGESTS,
         started_unix_nanos,
+        uplinks: Uplinks::One,
     };
     Sessions::new(local, &PortableProvider, Generator::new([seed; 32]), now)
 }
