@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::limits::{OVERLAY_BUFFER_BYTES, RECEIVE_BUFFER_BYTES_WARNED};
 use crate::socket::{Sharing, UdpSocket};
 use crate::socket_options::{self, attach_reuseport_program};
-use crate::sockets::Sockets;
+use crate::sockets::{Sockets, UplinkSockets};
 use crate::steering;
 
 /// Error of binding the overlay's sockets.
@@ -79,6 +79,24 @@ pub enum BindError {
         /// Error of the kernel.
         error: io::Error,
     },
+    /// The machine has no network device of this name.
+    #[error(
+        "cannot use the uplink {device:?}: no network device has this name (ip link shows all); correct \
+        `uplinks`, or start the agent when the device is there"
+    )]
+    UnknownDevice {
+        /// Name of the device.
+        device: String,
+    },
+    /// The kernel does not let this process bind to a network device.
+    #[error(
+        "cannot use the uplink {device:?}: binding to a device not permitted; use Linux 5.7 or newer, or \
+        grant CAP_NET_RAW (systemd: AmbientCapabilities=CAP_NET_RAW)"
+    )]
+    DeviceForbidden {
+        /// Name of the device.
+        device: String,
+    },
     /// The kernel refuses the address for another reason.
     #[error("cannot bind {address}: {error}")]
     Other {
@@ -93,11 +111,13 @@ const fn family(address: &SocketAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// Overlay sockets of one role: one for IPv4, one for IPv6, or both.
+/// Overlay sockets of one role: one for IPv4, one for IPv6, or both, for each of its uplinks.
 #[derive(Debug)]
 pub struct OverlaySockets {
-    ipv4: Option<UdpSocket>,
-    ipv6: Option<UdpSocket>,
+    first: UplinkSockets,
+    second: UplinkSockets,
+    /// Names of the devices of the uplinks; empty if the system chooses the device.
+    devices: Vec<String>,
     mark: Option<u32>,
     roams: bool,
 }
@@ -116,20 +136,46 @@ impl OverlaySockets {
         Ok(sockets)
     }
 
+    /// Binds these addresses at each of one or two network devices, the node's uplinks. Both have
+    /// the same ports. Without devices, it is the same as [`bind`](Self::bind).
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind), or if there is no such device, or the process may not bind to it.
+    pub fn bind_to_devices(addresses: &[SocketAddr], devices: &[String]) -> Result<Self, BindError> {
+        let [first, others @ ..] = devices else {
+            return Self::bind(addresses);
+        };
+        let mut sockets = Self::bind_at(addresses, Some(first), Sharing::Alone)?;
+        if let [second, ..] = others {
+            let same_ports = sockets.addresses();
+            sockets.second = Self::bind_at(&same_ports, Some(second), Sharing::Alone)?.first;
+        }
+        sockets.devices = devices.iter().take(2).cloned().collect();
+        sockets.warn_of_small_buffers();
+        Ok(sockets)
+    }
+
     fn bind_sharing(addresses: &[SocketAddr], sharing: Sharing) -> Result<Self, BindError> {
+        Self::bind_at(addresses, None, sharing)
+    }
+
+    fn bind_at(addresses: &[SocketAddr], device: Option<&str>, sharing: Sharing) -> Result<Self, BindError> {
         let ipv4 = one_of_family(addresses, SocketAddr::is_ipv4)?;
         let ipv6 = one_of_family(addresses, SocketAddr::is_ipv6)?;
         if ipv4.or(ipv6).is_none() {
             return Err(BindError::NoAddress);
         }
-        let bind = |address: Option<SocketAddr>| address.map(|address| bind(address, sharing)).transpose();
-        Ok(Self { ipv4: bind(ipv4)?, ipv6: bind(ipv6)?, mark: None, roams: false })
+        let bind =
+            |address: Option<SocketAddr>| address.map(|address| bind(address, device, sharing)).transpose();
+        let (first, second) = ([bind(ipv4)?, bind(ipv6)?], [None, None]);
+        Ok(Self { first, second, devices: Vec::new(), mark: None, roams: false })
     }
 
-    /// Returns the bound addresses with the ports that the kernel chose, IPv4 first.
+    /// Returns the bound addresses with the ports that the kernel chose, IPv4 first. All uplinks
+    /// have the same.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.sockets().map(UdpSocket::local).collect()
+        self.first.iter().flatten().map(UdpSocket::local).collect()
     }
 
     /// Returns the size of the smaller of the sockets' kernel receive buffers.
@@ -156,7 +202,7 @@ impl OverlaySockets {
     /// # Errors
     /// If the kernel rejects the option.
     pub fn without_fragments(mut self) -> io::Result<Self> {
-        self.ipv4.iter_mut().chain(&mut self.ipv6).try_for_each(UdpSocket::forbid_fragments)?;
+        self.first.iter_mut().chain(&mut self.second).flatten().try_for_each(UdpSocket::forbid_fragments)?;
         Ok(self)
     }
 
@@ -178,11 +224,16 @@ impl OverlaySockets {
     }
 
     pub(crate) fn into_sockets(self) -> Sockets {
-        Sockets::new(self.ipv4, self.ipv6)
+        Sockets::new(self.first, self.second)
+    }
+
+    /// Returns the names of the uplinks' devices; empty if the system chooses the device.
+    pub(crate) fn devices(&self) -> Vec<String> {
+        self.devices.clone()
     }
 
     fn sockets(&self) -> impl Iterator<Item = &UdpSocket> {
-        self.ipv4.iter().chain(&self.ipv6)
+        self.first.iter().chain(&self.second).flatten()
     }
 
     fn warn_of_small_buffers(&self) {
@@ -238,8 +289,13 @@ fn one_of_family(
     }
 }
 
-fn bind(address: SocketAddr, sharing: Sharing) -> Result<UdpSocket, BindError> {
-    UdpSocket::bind(address, sharing, OVERLAY_BUFFER_BYTES).map_err(|error| explained(error, address))
+fn bind(address: SocketAddr, device: Option<&str>, sharing: Sharing) -> Result<UdpSocket, BindError> {
+    let bound = UdpSocket::bind_to_device(address, device, sharing, OVERLAY_BUFFER_BYTES);
+    bound.map_err(|error| match (device, Errno::from_io_error(&error)) {
+        (Some(device), Some(Errno::NODEV)) => BindError::UnknownDevice { device: device.to_owned() },
+        (Some(device), Some(Errno::PERM)) => BindError::DeviceForbidden { device: device.to_owned() },
+        _ => explained(error, address),
+    })
 }
 
 /// True if this error, on binding this address, means that the machine does not support IPv4 or

@@ -8,7 +8,8 @@ use crate::limits::{CONTROLS_PER_TURN, PACKET_BYTES_MAX, PACKETS_PER_TURN};
 use crate::poller::Readiness;
 use crate::queues::{PacketMessage, QueuedPacket, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
-use crate::role::{Arrival, Role, SocketId};
+use crate::role::{Arrival, Role};
+use crate::socket_id::SocketId;
 use crate::sockets::role_socket_id;
 
 /// Driver of one role: the role with the sockets, buffers and controls of its thread.
@@ -92,12 +93,17 @@ impl<R: Role> Driver<R> {
         Ok(())
     }
 
-    /// Sends the queued datagrams, and notifies the role of packets that exceeded a path MTU.
+    /// Sends the queued datagrams, and notifies the role of packets that exceeded a path MTU, and
+    /// of uplinks that the system refuses.
     fn flush(&mut self) {
         self.io.flush();
         let mut has_notified = false;
         while let Some(packet) = self.io.next_too_big() {
             self.role.on_packet_too_big(&packet, &mut self.io);
+            has_notified = true;
+        }
+        while let Some((uplink, to)) = self.io.next_refused() {
+            self.role.on_uplink_refused(uplink, to, &mut self.io);
             has_notified = true;
         }
         if has_notified {

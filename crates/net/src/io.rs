@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use byway_proto::{LocalAddress, LocalAddresses, Transmit};
+use byway_proto::{LocalAddress, LocalAddresses, Transmit, Uplink};
 use byway_units::Time;
 use byway_wire::TrafficClass;
 use byway_wire::limits::DATAGRAM_BYTES_MAX;
@@ -14,19 +14,19 @@ use crate::bind::OverlaySockets;
 use crate::clock::Clock;
 use crate::counters::{ApplicationCounters, IoCounters};
 use crate::device::{Device, of_device};
-use crate::limits::{
-    APPLICATION_BUFFER_BYTES, DROPS_INTERVAL, ERRORS_PER_TURN, QUOTED_BYTES_MAX, TOO_BIG_MAX,
-};
+use crate::limits::{APPLICATION_BUFFER_BYTES, DROPS_INTERVAL, UPLINK_REFUSALS_MAX};
 use crate::poller::Poller;
 use crate::queues::{PacketKey, PacketMessage, PacketQueues, QueueCounters, Verdict};
 use crate::receive_buffers::ReceiveBuffers;
 use crate::reserve::is_in_reserve;
-use crate::role::{PacketTooBig, SocketId};
+use crate::role::PacketTooBig;
 use crate::routes::RouteCache;
 use crate::send_queue::{Datagram, DropCounts, Run, SendOutcome, SendQueue};
-use crate::socket::{Refusal, Sharing, UdpSocket};
-use crate::socket_options::{self, QueuedError};
-use crate::sockets::{Sockets, role_socket_id};
+use crate::send_run::{SendContext, UplinkRefused, drain_error_queue, send_run};
+use crate::socket::{Sharing, UdpSocket};
+use crate::socket_id::SocketId;
+use crate::socket_options;
+use crate::sockets::{Sockets, other_uplink_slot, role_socket_id, uplink_of};
 use crate::steering::shard_byte;
 
 /// Input and output of a role's thread: time, datagrams, sockets, and packets of a device.
@@ -41,6 +41,9 @@ pub struct Io {
     locals: LocalAddresses,
     /// Cache of source addresses, for nodes that move.
     routes: Option<RouteCache>,
+    /// Uplinks by which the system refused to send to an address, of which the role is notified
+    /// next.
+    refused: Vec<(Uplink, SocketAddr)>,
     device: Option<Device>,
     queues: Option<PacketQueues>,
     send_queue: SendQueue,
@@ -56,7 +59,7 @@ impl Io {
     pub(crate) fn new(overlay: OverlaySockets, clock: Clock) -> io::Result<Self> {
         let poller = Poller::new(clock)?;
         let mark = overlay.mark();
-        let routes = overlay.roams().then(RouteCache::new);
+        let routes = overlay.roams().then(|| RouteCache::new(overlay.devices()));
         let sockets = overlay.into_sockets();
         for (id, socket) in sockets.overlay() {
             poller.add(socket, id)?;
@@ -69,6 +72,7 @@ impl Io {
             mark,
             locals: LocalAddresses::default(),
             routes,
+            refused: Vec::new(),
             device: None,
             queues: None,
             send_queue: SendQueue::new(),
@@ -99,7 +103,7 @@ impl Io {
     #[inline]
     pub fn send_as(&mut self, socket: SocketId, transmit: &Transmit<'_>, traffic_class: TrafficClass) {
         let to = unmapped(transmit.to);
-        let Some(slot) = self.sockets.slot_towards(socket, &to) else {
+        let Some(slot) = self.sockets.slot_towards(socket, &to, transmit.from.uplink()) else {
             return self.count_unsendable(socket);
         };
         if to.port() == 0 || transmit.bytes.len() > DATAGRAM_BYTES_MAX {
@@ -355,16 +359,17 @@ impl Io {
         to: Option<IpAddr>,
     ) -> LocalAddress {
         let is_wildcard = self.sockets.get(socket).is_some_and(UdpSocket::is_wildcard);
+        let uplink = uplink_of(socket);
         let Some(to) = to.filter(|_| is_wildcard) else {
-            return LocalAddress::ANY;
+            return LocalAddress::any_at(uplink);
         };
         let is_overlay = role_socket_id(socket) == SocketId::OVERLAY;
         let (mark, now) = (self.mark, self.now);
         let routes = self.routes.as_mut().filter(|_| is_overlay);
-        if routes.is_some_and(|routes| routes.prefers_source(to, from, mark, now)) {
-            return LocalAddress::ANY;
+        if routes.is_some_and(|routes| routes.prefers_source(to, (from, uplink), mark, now)) {
+            return LocalAddress::any_at(uplink);
         }
-        self.locals.number(to)
+        self.locals.number(to).at(uplink)
     }
 
     pub(crate) const fn count_received(&mut self, bytes: usize) {
@@ -392,14 +397,21 @@ impl Io {
         if self.send_queue.is_empty() {
             return;
         }
-        let Self { poller, sockets, locals, send_queue, counters, applications, too_big, .. } = self;
+        let Self { poller, sockets, locals, send_queue, counters, applications, too_big, refused, .. } = self;
         let DropCounts { source_packets, scavengers } = send_queue.flush(|run| {
+            let other = other_uplink_slot(run.socket).filter(|slot| sockets.at(*slot).is_some());
             let Some((id, socket)) = sockets.at(run.socket) else {
                 unreachable!("datagrams of a closed socket are discarded");
             };
             let (sent, sent_bytes) = (counters.sent, counters.sent_bytes);
-            let mut outcome = SendContext { counters, too_big };
-            let is_sent = send_run(run, (id, socket), locals, poller, &mut outcome);
+            let mut outcome = SendContext { counters, too_big, has_other_uplink: other.is_some() };
+            let is_sent = match send_run(run, (id, socket), locals, poller, &mut outcome) {
+                Ok(is_sent) => is_sent,
+                Err(UplinkRefused) => {
+                    note_refusal(refused, (uplink_of(id), run.to));
+                    send_by_other_uplink(run, other, sockets, locals, (poller, &mut outcome))
+                }
+            };
             if role_socket_id(id) != SocketId::OVERLAY {
                 applications.datagrams += counters.sent - sent;
                 applications.bytes += counters.sent_bytes - sent_bytes;
@@ -424,6 +436,11 @@ impl Io {
         self.too_big.pop()
     }
 
+    /// Removes and returns an uplink by which the system refused to send to an address.
+    pub(crate) fn next_refused(&mut self) -> Option<(Uplink, SocketAddr)> {
+        self.refused.pop()
+    }
+
     /// Adds the kernel's drop counters to the role's, at intervals of a second.
     pub(crate) fn count_drops(&mut self) {
         if self.now < self.next_drops {
@@ -438,124 +455,28 @@ impl Io {
     }
 }
 
-/// Reads a socket's queued errors; returns true if there were any. While one is queued, the next
-/// call on the socket fails with it, whatever the call is.
-fn drain_error_queue(socket: &UdpSocket, too_big: &mut Vec<PacketTooBig>) -> bool {
-    let mut quoted = [0; QUOTED_BYTES_MAX];
-    let mut count = 0;
-    while count < ERRORS_PER_TURN
-        && let Some(error) = socket.next_error(&mut quoted)
-    {
-        count += 1;
-        if let QueuedError { to: Some(to), mtu: Some(mtu), quoted_bytes } = error
-            && too_big.len() < TOO_BIG_MAX
-        {
-            let headers = if to.is_ipv4() { IPV4_AND_UDP_BYTES } else { IPV6_AND_UDP_BYTES };
-            let payload_bytes_max = usize::try_from(mtu).unwrap_or(usize::MAX).saturating_sub(headers);
-            let quoted = quoted[..quoted_bytes.min(QUOTED_BYTES_MAX)].to_vec();
-            too_big.push(PacketTooBig { to, quoted, payload_bytes_max });
-        }
-    }
-    count > 0
-}
-
-/// Lengths in bytes of the headers before a UDP payload.
-const IPV4_AND_UDP_BYTES: usize = 20 + 8;
-const IPV6_AND_UDP_BYTES: usize = 40 + 8;
-
-/// Counters and lists that sending a run updates.
-struct SendContext<'a> {
-    counters: &'a mut IoCounters,
-    too_big: &'a mut Vec<PacketTooBig>,
-}
-
-impl SendContext<'_> {
-    /// Records that the next datagram of a run exceeds the MTU of the interface.
-    fn add_too_big(&mut self, run: &Run) {
-        self.counters.dropped_refused += 1;
-        if self.too_big.len() < TOO_BIG_MAX {
-            let bytes = run.next(1);
-            let quoted = bytes[..bytes.len().min(QUOTED_BYTES_MAX)].to_vec();
-            let payload_bytes_max = bytes.len().saturating_sub(1);
-            self.too_big.push(PacketTooBig { to: run.to, quoted, payload_bytes_max });
-        }
+/// Records a refusal for the role, once for each address and uplink.
+fn note_refusal(refused: &mut Vec<(Uplink, SocketAddr)>, refusal: (Uplink, SocketAddr)) {
+    if refused.len() < UPLINK_REFUSALS_MAX && !refused.contains(&refusal) {
+        refused.push(refusal);
     }
 }
 
-/// Sends a run of datagrams: in one call if the socket accepts that, otherwise one at a time.
-fn send_run(
+/// Sends a run that the system refuses by one uplink with the socket `slot` of the other one, from
+/// the address that the system chooses there.
+fn send_by_other_uplink(
     run: &mut Run,
-    (id, socket): (SocketId, &mut UdpSocket),
+    slot: Option<u32>,
+    sockets: &mut Sockets,
     locals: &mut LocalAddresses,
-    poller: &Poller,
-    outcome: &mut SendContext<'_>,
+    (poller, outcome): (&Poller, &mut SendContext<'_>),
 ) -> SendOutcome {
-    if socket.is_full() {
-        return SendOutcome::WouldBlock;
-    }
-    let (mut refused, mut source) = (None, locals.source(run.from));
-    let mut has_tried_again = false;
-    while run.segments() > 0 {
-        let segments_max = if refused.is_some() { 1 } else { socket.segments_max(run.segment_bytes) };
-        let segments = run.segments().min(segments_max);
-        let bytes = run.next(segments);
-        match socket.send(run.to, source, run.traffic_class, bytes, run.segment_bytes) {
-            Ok(()) => {
-                if source.is_none() && locals.source(run.from).is_some() {
-                    locals.note_removed(run.from);
-                    outcome.counters.sources_unavailable += 1;
-                }
-                if refused.take().is_some() {
-                    socket.on_gso_refused(run.segment_bytes);
-                }
-                socket.record_refused(None);
-                let counters = &mut *outcome.counters;
-                counters.send_calls += 1;
-                counters.gso_calls += u64::from(segments > 1);
-                counters.sent += segments as u64;
-                counters.sent_bytes += bytes.len() as u64;
-                run.advance(segments);
-            }
-            Err(Refusal::Full) => {
-                socket.set_full(poller.watch(socket, id, true).is_ok());
-                return SendOutcome::WouldBlock;
-            }
-            Err(Refusal::Never(errno)) if source.is_some() && may_be_about_source(errno) => source = None,
-            // The error may be an ICMP error of another packet, so the call is repeated once.
-            Err(Refusal::Never(_)) if !has_tried_again && drain_error_queue(socket, outcome.too_big) => {
-                has_tried_again = true;
-            }
-            // The error may be due to GSO, so the first datagram is sent alone.
-            Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
-            // Later, shorter datagrams may fit.
-            Err(Refusal::Never(Errno::MSGSIZE)) => {
-                socket.record_refused(Some((run.to, Errno::MSGSIZE)));
-                outcome.add_too_big(run);
-                run.advance(1);
-            }
-            Err(Refusal::Never(errno)) => {
-                socket.record_refused(Some((run.to, errno)));
-                tracing::debug!(to = %run.to, %errno, datagrams = run.segments(), "kernel refused to send");
-                outcome.counters.dropped_refused += run.segments() as u64;
-                run.advance(run.segments());
-            }
-        }
-    }
-    SendOutcome::Complete
-}
-
-/// True for errors of a source address that the machine no longer has, or that has no route.
-const fn may_be_about_source(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::INVAL | Errno::ADDRNOTAVAIL | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NODEV
-    )
-}
-
-/// True for errors of GSO: no support in hardware, segments too long for the interface, or options
-/// that exclude it.
-fn may_be_about_gso(errno: Errno) -> bool {
-    matches!(errno, Errno::IO | Errno::INVAL | Errno::MSGSIZE)
+    let Some((id, socket)) = slot.and_then(|slot| sockets.at(slot)) else {
+        return SendOutcome::Complete;
+    };
+    run.change_socket(id.slot, LocalAddress::any_at(uplink_of(id)));
+    outcome.has_other_uplink = false;
+    send_run(run, (id, socket), locals, poller, outcome).unwrap_or(SendOutcome::Complete)
 }
 
 /// Returns an IPv4-mapped IPv6 address as IPv4, and others unchanged.

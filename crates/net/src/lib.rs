@@ -72,6 +72,12 @@
 //! node that moves ([`OverlaySockets::roaming`]) use only addresses that the system would not
 //! choose anyway.
 //!
+//! # Machines with two uplinks
+//! [`OverlaySockets::bind_to_devices`] binds a socket of each family to each of two devices.
+//! The role names the uplink of a datagram in [`Transmit::from`](byway_proto::Transmit::from), and
+//! learns that of a received one from [`Arrival::to`]. If the system refuses a datagram because a
+//! device is down or has no route, the thread sends it by the other uplink and notifies the role.
+//!
 //! # Modules
 //!
 //! | module | subject |
@@ -95,7 +101,9 @@
 //! | `role` | the interface of a role |
 //! | `routes` | source addresses that the system prefers |
 //! | `send_queue` | queue of outgoing datagrams |
+//! | `send_run` | sending of one run of datagrams |
 //! | `socket` | one UDP socket |
+//! | `socket_id` | identifiers of sockets |
 //! | `socket_options` | socket options without a safe call in a library |
 //! | `sockets` | sockets of one role |
 //! | `steering` | steering of packets to shards |
@@ -133,7 +141,9 @@ mod reserve;
 mod role;
 mod routes;
 mod send_queue;
+mod send_run;
 mod socket;
+mod socket_id;
 mod socket_options;
 mod sockets;
 mod steering;
@@ -146,4 +156,5 @@ pub use handle::{ControlError, Controls, Handle, ThreadError, spawn};
 pub use io::Io;
 pub use link::{ClassCounters, Filter, HtbClass, LinkDevice, LinkError, Qdisc, TrafficControl};
 pub use queues::{PacketQueues, QueueCounters, QueueError, QueuedPacket, Verdict};
-pub use role::{Arrival, PacketTooBig, Role, SocketId};
+pub use role::{Arrival, PacketTooBig, Role};
+pub use socket_id::SocketId;

@@ -105,6 +105,10 @@ pub(crate) const ROUTE_LOOKUPS_MAX: u32 = 256;
 /// burst of a few flows. One is enough to learn the MTU.
 pub(crate) const TOO_BIG_MAX: usize = 64;
 
+/// Largest number of refusals by uplinks in one notification of the role: each peer has one
+/// address, and the refusals of others follow with their next packets.
+pub(crate) const UPLINK_REFUSALS_MAX: usize = 64;
+
 /// Number of stored bytes of the payload of a packet that was too long: its header. Routers quote
 /// at least this much in practice (RFC 1812, section 4.3.2.3).
 pub(crate) const QUOTED_BYTES_MAX: usize = 64;

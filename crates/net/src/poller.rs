@@ -15,7 +15,7 @@ use rustix::time::{
 
 use crate::clock::Clock;
 use crate::limits::EVENTS_MAX;
-use crate::role::SocketId;
+use crate::socket_id::SocketId;
 
 /// Event source that is ready after a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

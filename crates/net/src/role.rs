@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
-use byway_proto::LocalAddress;
+use byway_proto::{LocalAddress, Uplink};
 use byway_units::Time;
 use byway_wire::TrafficClass;
 
 use crate::io::Io;
 use crate::queues::{QueuedPacket, Verdict};
+use crate::socket_id::SocketId;
 
 /// State machine with sockets, which a driver runs alone in its thread.
 ///
@@ -43,6 +44,12 @@ pub trait Role: Send + 'static {
     /// longer than the path MTU.
     fn on_packet_too_big(&mut self, packet: &PacketTooBig, io: &mut Io) {
         let _ = (packet, io);
+    }
+
+    /// Handles the system's refusal to send to an address by one of two uplinks. The datagrams have
+    /// left by the other one.
+    fn on_uplink_refused(&mut self, uplink: Uplink, to: SocketAddr, io: &mut Io) {
+        let _ = (uplink, to, io);
     }
 
     /// Handles a request of another thread.
@@ -84,18 +91,4 @@ pub struct Arrival<'a> {
     /// UDP payload of the datagram, which may be decrypted in place. The buffer is reused after the
     /// call.
     pub bytes: &'a mut [u8],
-}
-
-/// Identifier of a role's socket. Identifiers are unique, so a closed socket is never mistaken for
-/// another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SocketId {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-}
-
-impl SocketId {
-    /// The overlay's sockets, IPv4 and IPv6 together: the destination's address family selects the
-    /// socket.
-    pub const OVERLAY: Self = Self { slot: u32::MAX, generation: 0 };
 }

@@ -3,16 +3,19 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use byway_proto::Uplink;
 use byway_units::Time;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limits::{ROUTE_LOOKUPS_MAX, ROUTE_VALID_FOR, ROUTES_CACHED};
 use crate::socket_options;
 
-/// Remote address with the source address that the system prefers for it, until a time.
+/// Remote address and uplink with the source address that the system prefers for them, until a
+/// time.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     remote: IpAddr,
+    uplink: Uplink,
     source: Option<IpAddr>,
     until: Time,
 }
@@ -23,6 +26,8 @@ struct Route {
 /// route then moves them at once.
 #[derive(Debug)]
 pub(crate) struct RouteCache {
+    /// Names of the uplinks' devices; empty if the system chooses the device.
+    devices: Vec<String>,
     cached: Box<[Option<Route>]>,
     /// Number of lookups in the second that ends at `counted_until`.
     lookups: u32,
@@ -30,28 +35,31 @@ pub(crate) struct RouteCache {
 }
 
 impl RouteCache {
-    pub(crate) fn new() -> Self {
-        Self { cached: vec![None; ROUTES_CACHED].into_boxed_slice(), lookups: 0, counted_until: Time::START }
+    pub(crate) fn new(devices: Vec<String>) -> Self {
+        let cached = vec![None; ROUTES_CACHED].into_boxed_slice();
+        Self { devices, cached, lookups: 0, counted_until: Time::START }
     }
 
-    /// True if the system would send to `remote` from `local` by itself. False if that is unknown,
-    /// because there were too many lookups in this second.
+    /// True if the system would send to `remote` by the uplink from `local` by itself. False if
+    /// that is unknown, because there were too many lookups in this second.
     pub(crate) fn prefers_source(
         &mut self,
         local: IpAddr,
-        remote: SocketAddr,
+        (remote, uplink): (SocketAddr, Uplink),
         mark: Option<u32>,
         now: Time,
     ) -> bool {
         let slot = slot_of(remote.ip());
-        let known = self.cached[slot].filter(|route| route.remote == remote.ip() && now < route.until);
+        let is_known = |route: &Route| (route.remote, route.uplink) == (remote.ip(), uplink);
+        let known = self.cached[slot].filter(|route| is_known(route) && now < route.until);
         let source = match known {
             Some(route) => route.source,
             None if !self.may_look_up(now) => return false,
             None => {
-                let source = preferred_source(remote, mark).ok();
+                let device = self.devices.get(uplink as usize).map(String::as_bytes);
+                let source = preferred_source(remote, device, mark).ok();
                 let until = now + ROUTE_VALID_FOR;
-                self.cached[slot] = Some(Route { remote: remote.ip(), source, until });
+                self.cached[slot] = Some(Route { remote: remote.ip(), uplink, source, until });
                 source
             }
         };
@@ -69,8 +77,11 @@ impl RouteCache {
 
 /// Looks up the source address that the system prefers for `remote`: that of a connected socket,
 /// which sends nothing.
-fn preferred_source(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
+fn preferred_source(remote: SocketAddr, device: Option<&[u8]>, mark: Option<u32>) -> io::Result<IpAddr> {
     let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
+    if device.is_some() {
+        socket.bind_device(device)?;
+    }
     if let Some(mark) = mark {
         socket_options::mark(&socket, mark)?;
     }
@@ -98,8 +109,8 @@ mod tests {
 
     #[test]
     fn the_system_sends_to_the_loopback_from_there_and_strangers_cannot_have_it_asked_without_end() {
-        let (mut routes, now) = (RouteCache::new(), Time::START);
-        let remote = |last: u32| (Ipv4Addr::from_bits(0x7f00_0100 + last), 9).into();
+        let (mut routes, now) = (RouteCache::new(Vec::new()), Time::START);
+        let remote = |last: u32| ((Ipv4Addr::from_bits(0x7f00_0100 + last), 9).into(), Uplink::First);
         let localhost = Ipv4Addr::LOCALHOST.into();
         assert!(!routes.prefers_source(Ipv4Addr::new(10, 0, 0, 1).into(), remote(0), None, now));
         for number in 0..ROUTE_LOOKUPS_MAX {

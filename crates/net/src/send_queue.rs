@@ -105,6 +105,11 @@ impl Run {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Makes another socket send the rest of the run, from another local address.
+    pub(crate) const fn change_socket(&mut self, socket: u32, from: LocalAddress) {
+        (self.socket, self.from, self.is_open) = (socket, from, false);
+    }
+
     /// Returns the number of datagrams in the run that have not been sent.
     pub(crate) const fn segments(&self) -> usize {
         self.segments

@@ -93,12 +93,26 @@ impl Batching {
 impl UdpSocket {
     /// Binds a socket to this address, and requests kernel buffers of this size in each direction.
     pub(crate) fn bind(address: SocketAddr, sharing: Sharing, buffer_bytes: usize) -> io::Result<Self> {
+        Self::bind_to_device(address, None, sharing, buffer_bytes)
+    }
+
+    /// Binds a socket like [`bind`](Self::bind), and to a network device, by which alone it sends
+    /// and receives.
+    pub(crate) fn bind_to_device(
+        address: SocketAddr,
+        device: Option<&str>,
+        sharing: Sharing,
+        buffer_bytes: usize,
+    ) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
         if sharing == Sharing::Shards {
             socket.set_reuse_port(true)?;
+        }
+        if let Some(device) = device {
+            socket.bind_device(Some(device.as_bytes()))?;
         }
         socket.bind(&address.into())?;
         enlarge_buffers(&socket, buffer_bytes);

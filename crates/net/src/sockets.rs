@@ -2,12 +2,25 @@
 
 use std::net::SocketAddr;
 
-use crate::role::SocketId;
-use crate::socket::UdpSocket;
+use byway_proto::Uplink;
 
-/// Slots of the overlay's IPv4 and IPv6 sockets: the first ones.
-const OVERLAY_IPV4: u32 = 0;
-const OVERLAY_IPV6: u32 = 1;
+use crate::socket::UdpSocket;
+use crate::socket_id::SocketId;
+
+/// Number of slots of the overlay's sockets, which are the first ones: an IPv4 and an IPv6 socket
+/// of the first uplink, and those of the second one.
+const OVERLAY_SLOTS: u32 = 4;
+
+/// Sockets of one uplink, IPv4 and IPv6.
+pub(crate) type UplinkSockets = [Option<UdpSocket>; 2];
+
+/// Returns the slot of an uplink's socket of this family.
+const fn overlay_slot(uplink: Uplink, is_ipv6: bool) -> u32 {
+    match uplink {
+        Uplink::First => is_ipv6 as u32,
+        Uplink::Second => 2 + is_ipv6 as u32,
+    }
+}
 
 /// Sockets of one role, each in a slot that is reused after the socket was closed.
 #[derive(Debug)]
@@ -24,21 +37,22 @@ struct Slot {
 }
 
 impl Sockets {
-    pub(crate) fn new(ipv4: Option<UdpSocket>, ipv6: Option<UdpSocket>) -> Self {
-        let slots = [ipv4, ipv6].map(|socket| Slot { generation: 0, socket });
-        Self { slots: slots.into(), free: Vec::new() }
+    pub(crate) fn new(first: UplinkSockets, second: UplinkSockets) -> Self {
+        let sockets = first.into_iter().chain(second);
+        Self { slots: sockets.map(|socket| Slot { generation: 0, socket }).collect(), free: Vec::new() }
     }
 
-    /// Returns the overlay's sockets, IPv4 first, each with its own identifier.
+    /// Returns the overlay's sockets, those of the first uplink first and IPv4 before IPv6, each
+    /// with its own identifier.
     pub(crate) fn overlay(&self) -> impl Iterator<Item = (SocketId, &UdpSocket)> {
-        [OVERLAY_IPV4, OVERLAY_IPV6].into_iter().filter_map(|slot| {
+        (0..OVERLAY_SLOTS).filter_map(|slot| {
             let socket = self.slots[slot as usize].socket.as_ref()?;
             Some((SocketId { slot, generation: 0 }, socket))
         })
     }
 
     pub(crate) fn overlay_mut(&mut self) -> impl Iterator<Item = &mut UdpSocket> {
-        self.slots[..=OVERLAY_IPV6 as usize].iter_mut().filter_map(|slot| slot.socket.as_mut())
+        self.slots[..OVERLAY_SLOTS as usize].iter_mut().filter_map(|slot| slot.socket.as_mut())
     }
 
     /// Returns all open sockets of the role.
@@ -47,12 +61,12 @@ impl Sockets {
     }
 
     /// Returns the slot of the socket for datagrams to `to`; `None` if it is closed or of another
-    /// family.
+    /// family. Of the overlay's sockets, it is one of this uplink if that has one.
     #[inline]
-    pub(crate) fn slot_towards(&self, id: SocketId, to: &SocketAddr) -> Option<u32> {
+    pub(crate) fn slot_towards(&self, id: SocketId, to: &SocketAddr, uplink: Uplink) -> Option<u32> {
         if id == SocketId::OVERLAY {
-            let slot = if to.is_ipv4() { OVERLAY_IPV4 } else { OVERLAY_IPV6 };
-            return self.slots[slot as usize].socket.is_some().then_some(slot);
+            let slots = [uplink, Uplink::First].map(|uplink| overlay_slot(uplink, to.is_ipv6()));
+            return slots.into_iter().find(|slot| self.slots[*slot as usize].socket.is_some());
         }
         let socket = self.get(id)?;
         (socket.local().is_ipv4() == to.is_ipv4()).then_some(id.slot)
@@ -90,7 +104,19 @@ impl Sockets {
     }
 }
 
-/// Returns the identifier that the role uses for a socket: one for both sockets of the overlay.
+/// Returns the identifier that the role uses for a socket: one for all sockets of the overlay.
 pub(crate) const fn role_socket_id(id: SocketId) -> SocketId {
-    if id.slot <= OVERLAY_IPV6 { SocketId::OVERLAY } else { id }
+    if id.slot < OVERLAY_SLOTS { SocketId::OVERLAY } else { id }
+}
+
+/// Returns the uplink of a socket; the first one for sockets of applications.
+pub(crate) fn uplink_of(id: SocketId) -> Uplink {
+    let is_second = (overlay_slot(Uplink::Second, false)..OVERLAY_SLOTS).contains(&id.slot);
+    if is_second { Uplink::Second } else { Uplink::First }
+}
+
+/// Returns the slot of the overlay's socket of the same family at the other uplink; `None` for
+/// sockets of applications.
+pub(crate) fn other_uplink_slot(slot: u32) -> Option<u32> {
+    (slot < OVERLAY_SLOTS).then_some((slot + 2) % OVERLAY_SLOTS)
 }
