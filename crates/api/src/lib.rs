@@ -60,5 +60,5 @@ pub use reload::{ChangeKind, ReloadAnswer, ReloadRefusal, SettingChange};
 pub use status::{
     AgentStatus, CaptureStatus, ControllerState, FlowDeliveries, ForwardStatus, Histogram, MappingStatus,
     NodeStatus, PathStatus, PeerReach, PeerTotals, ReasonCount, RelayReach, RelayStatus, SegmentBytes,
-    UplinkClass, UplinkStatus,
+    UplinkClass, UplinkStatus, UplinkUse,
 };

@@ -69,6 +69,24 @@ pub struct NodeStatus {
     /// remedy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
+    /// Uplinks of an agent whose settings name them, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uplinks: Vec<UplinkUse>,
+}
+
+/// Uplink of an agent, and its present traffic.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UplinkUse {
+    /// Name of the network device.
+    pub device: String,
+    /// True if the settings name it as metered.
+    pub is_metered: bool,
+    /// Names of the peers whose direct paths use it.
+    pub peers: Vec<String>,
+    /// Names of the relays whose sessions use it.
+    pub relays: Vec<String>,
+    /// IP bytes that the agent has sent by it since it started.
+    pub sent_bytes: u64,
 }
 
 /// State of a node's connection to its controller.

@@ -111,6 +111,7 @@ impl NodeInfo {
             controller_problem,
             map_revision: self.maps.as_ref().map_or(self.revision, |maps| maps.borrow().revision),
             unresolved: self.names.borrow().problems(),
+            uplinks: Vec::new(),
         }
     }
 }

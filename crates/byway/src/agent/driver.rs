@@ -10,7 +10,7 @@ use byway_net::{Arrival, Io, PacketTooBig, QueuedPacket, Role, SocketId, Verdict
 use byway_proto::agent::{Agent, AgentInput, AgentOutput, Event, Offer, Traffic};
 use byway_proto::conventions::{CONTACT_FLOW, Contacts, FlowNumbers, PairUse, Subject};
 use byway_proto::copy_selection::{Marking, MarkingInput};
-use byway_proto::{LocalAddress, Priority, Transmit};
+use byway_proto::{LocalAddress, Priority, Transmit, Uplink};
 use byway_units::{AgentId, FlowId, Time};
 use tokio::sync::oneshot;
 
@@ -36,7 +36,7 @@ use super::terms::{build_offer, return_terms};
 use super::tunnel::{InboundPacket, TunForwarder};
 use super::watchdog::Watchdog;
 use crate::name_resolution::ResolvedNames;
-use crate::settings::{ExposedResource, FlowSpec, Forward, MappingLimits, packet_subject};
+use crate::settings::{ExposedResource, FlowSpec, Forward, MappingLimits, UplinkDevice, packet_subject};
 
 /// Control message from the rest of the process to the agent's thread.
 pub(super) enum AgentControl {
@@ -128,6 +128,12 @@ impl AgentDriver {
     /// Sets the addresses to which the DNS names of targets resolve.
     pub(super) fn with_names(mut self, resolved: Arc<ResolvedNames>) -> Self {
         self.resolved = resolved;
+        self
+    }
+
+    /// Sets the uplinks that the settings name.
+    pub(super) fn with_uplinks(mut self, uplinks: Vec<UplinkDevice>) -> Self {
+        self.segments.uplinks.devices = uplinks;
         self
     }
 
@@ -525,6 +531,11 @@ impl Role for AgentDriver {
         let PacketTooBig { to, quoted, payload_bytes_max } = packet;
         let (to, payload_bytes_max) = (*to, *payload_bytes_max);
         self.agent.handle(AgentInput::TooLong { to, quoted, payload_bytes_max }, io.now());
+        self.drain(io);
+    }
+
+    fn on_uplink_refused(&mut self, uplink: Uplink, to: SocketAddr, io: &mut Io) {
+        self.agent.handle(AgentInput::UplinkRefused { uplink, to }, io.now());
         self.drain(io);
     }
 

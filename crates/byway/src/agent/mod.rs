@@ -34,7 +34,7 @@ mod watchdog;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use byway_api::{AgentStatus, Role};
+use byway_api::{AgentStatus, NodeStatus, Role};
 use byway_aws_lc::AwsLc;
 use byway_code::Engine;
 use byway_net::{Clock, Controls, Handle, OverlaySockets, spawn};
@@ -94,8 +94,10 @@ async fn serve(settings: AgentSettings, load: Load<AgentSettings>) -> Result<(),
     let mut stop = StopSignal::listen()?;
     let (reloads, reload_handle) = ReloadRequests::listen()?;
     let key = NodeKey::load_or_create(&settings.key_file)?;
-    let last_ports = LastPorts::read(&settings.state, &settings.listen);
-    let bind = |listen: &[_]| listen_sockets::bind(listen, settings.listens_by_default, OverlaySockets::bind);
+    let last_ports = LastPorts::read(&settings.state, &settings.listen.addresses);
+    let devices = settings.listen.devices();
+    let bind_all = |listen: &[_]| OverlaySockets::bind_to_devices(listen, &devices);
+    let bind = |listen: &[_]| listen_sockets::bind(listen, settings.listen.is_default, bind_all);
     let sockets = last_ports.bind(bind).map_err(Failure::machine)?;
     let sockets = sockets.without_fragments().map_err(|error| {
         Failure::machine(format!("cannot disable fragmentation on the agent's sockets: {error}"))
@@ -229,13 +231,15 @@ async fn start(
         suite: platform::suite(),
         started_unix_nanos: clock.started_unix_nanos(),
     };
-    let agent = Agent::new(identity, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
+    let mut agent = Agent::new(identity, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
+    agent.set_uplinks(settings.listen.choice());
     let known = NetworkView::new(number, node_identity.map.clone(), Families::of(&sockets.addresses()));
     let random = u64::from_be_bytes(platform::random_bytes());
     let (forwards, exposed) = (settings.forwards.clone(), settings.exposed.clone());
     let (started, starting) = oneshot::channel();
     let role = AgentDriver::new(agent, known, forwards, exposed, tunnel, random, started);
     let role = role.with_limits(settings.mappings).with_names(names);
+    let role = role.with_uplinks(settings.listen.uplinks.clone());
     let handle = spawn(&settings.name, sockets, role, clock)
         .map_err(|error| thread_failure("the agent's thread", &error))?;
     let result = starting.await.unwrap_or_else(|_| Err("the agent's thread ended at its start".to_owned()));
@@ -246,7 +250,9 @@ async fn start(
 async fn report(controls: &Controls<AgentControl>, about: &NodeInfo) -> Option<NodeReport> {
     let (answer, status) = oneshot::channel();
     controls.control(AgentControl::Status(answer)).ok()?;
-    let status = AgentStatus { node: about.status(), ..status.await.ok()? };
+    let status = status.await.ok()?;
+    let node = NodeStatus { uplinks: status.node.uplinks, ..about.status() };
+    let status = AgentStatus { node, ..status };
     let is_ready = status.forwards.iter().all(|forward| forward.problem.is_none());
     let json = serde_json::to_value(&status).ok()?;
     Some(NodeReport { status: json, metrics: metrics::of_agent(status), is_ready })

@@ -4,9 +4,11 @@
 use std::net::SocketAddr;
 
 use byway_api::{CostTotals, SegmentBytes};
-use byway_proto::Transmit;
 use byway_proto::conventions::{self, PairUse, Progress, ip_bytes};
+use byway_proto::{Transmit, Uplink};
 use byway_units::Time;
+
+use crate::settings::UplinkDevice;
 
 /// Counters of an agent's traffic: IP bytes by segment, and datagrams by outcome.
 #[derive(Debug, Default)]
@@ -35,6 +37,23 @@ pub(super) struct Segments {
     pub(super) evicted: Evictions,
     /// Costs of flows that have ended.
     pub(super) ended: CostTotals,
+    pub(super) uplinks: UplinkTraffic,
+}
+
+/// Uplinks that the settings name, and the IP bytes sent by each.
+#[derive(Debug, Default)]
+pub(super) struct UplinkTraffic {
+    pub(super) devices: Vec<UplinkDevice>,
+    /// IP bytes sent by the first and the second uplink.
+    sent_bytes: [u64; 2],
+}
+
+impl UplinkTraffic {
+    /// Returns each uplink with its device and the bytes sent by it.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Uplink, &UplinkDevice, u64)> {
+        let uplinks = [Uplink::First, Uplink::Second].into_iter().zip(&self.devices);
+        uplinks.map(|(uplink, device)| (uplink, device, self.sent_bytes[uplink as usize]))
+    }
 }
 
 /// Number of mappings evicted for new ones, by their state.
@@ -64,7 +83,9 @@ impl Evictions {
 
 impl Segments {
     pub(super) fn count_sent(&mut self, transmit: &Transmit<'_>) {
-        *self.by_segment.sent_mut(transmit.bytes) += ip_bytes(transmit.bytes, transmit.to).count();
+        let bytes = ip_bytes(transmit.bytes, transmit.to).count();
+        *self.by_segment.sent_mut(transmit.bytes) += bytes;
+        self.uplinks.sent_bytes[transmit.from.uplink() as usize] += bytes;
     }
 
     pub(super) fn count_received(&mut self, payload: &[u8], from: SocketAddr) {

@@ -2,9 +2,10 @@
 
 use byway_api::{
     AgentStatus, CostTotals, FlowDeliveries, ForwardStatus, Histogram, MappingStatus, NodeStatus, PathStatus,
-    PeerReach, PeerTotals, RelayReach,
+    PeerReach, PeerTotals, RelayReach, UplinkUse,
 };
 use byway_net::{ApplicationCounters, Io, QueueCounters};
+use byway_proto::Uplink;
 use byway_proto::agent::{
     Agent, OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, ReportedTotals, SendFlowId,
 };
@@ -20,6 +21,7 @@ use super::protection_check::address_mismatch_note;
 use super::segments::Segments;
 use super::tunnel::TunForwarder;
 use crate::observe::counters::Counts;
+use crate::settings::UplinkDevice;
 
 /// Longest datagram that an application may send, in bytes.
 const PAYLOAD_BYTES_MAX: u32 = 1_500;
@@ -51,7 +53,7 @@ impl AgentDriver {
     pub(super) fn status(&self, io: &Io) -> AgentStatus {
         let counts = self.counts(io);
         AgentStatus {
-            node: NodeStatus::default(),
+            node: NodeStatus { uplinks: self.uplinks(io), ..NodeStatus::default() },
             reflexive_addresses: self.agent.reflexive_addresses().to_vec(),
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             relays: self.relays(io),
@@ -71,6 +73,32 @@ impl AgentDriver {
             counters: counts.work.counted(),
             drops: counts.drops.counted(),
         }
+    }
+
+    /// Returns the uplinks that the settings name, each with the peers and relays whose packets
+    /// leave by it.
+    fn uplinks(&self, io: &Io) -> Vec<UplinkUse> {
+        let (agent, now) = (&self.agent, io.now());
+        let use_of = |(uplink, device, sent_bytes): (Uplink, &UplinkDevice, u64)| {
+            let uses_it = |entry: &&byway_api::AgentEntry| {
+                let status = agent.peer_status(AgentId::new(entry.number), now);
+                status.is_some_and(|status| status.established && !status.relayed && status.uplink == uplink)
+            };
+            let is_by_it = |(relay, shard): &(RelayId, Shard)| {
+                let status = agent.relay_status(*relay, *shard, now);
+                status.is_some_and(|status| status.established && status.uplink == uplink)
+            };
+            let peers = self.network_view.map().agents.iter().filter(uses_it);
+            let relays = self.network_view.near_relays().into_iter().filter(is_by_it);
+            UplinkUse {
+                device: device.device.clone(),
+                is_metered: device.is_metered,
+                peers: peers.map(|entry| entry.name.clone()).collect(),
+                relays: relays.map(|(relay, _)| self.network_view.relay_name(relay)).collect(),
+                sent_bytes,
+            }
+        };
+        self.segments.uplinks.iter().map(use_of).collect()
     }
 
     fn relays(&self, io: &Io) -> Vec<RelayReach> {

@@ -12,6 +12,7 @@ mod raw_prices;
 mod reference;
 mod selectors;
 mod tunnel;
+mod uplinks;
 mod validated;
 
 pub(crate) use endpoint::Endpoint;
@@ -27,6 +28,7 @@ pub(crate) use raw::{
 pub(crate) use reference::reference;
 pub(crate) use selectors::PrefixSetting;
 pub(crate) use tunnel::{Capture, MTU_MIN, Selection, Tunnel};
+pub(crate) use uplinks::UplinkDevice;
 pub(crate) use validated::{
     AgentSettings, LogSettings, NetworkSource, OBSERVE_PORTS, RelaySettings, agent_settings, check_file,
     controller_settings, controller_state, hosts_in_file, relay_settings,

@@ -16,6 +16,7 @@ use byway_scenario::UplinkSetting;
 use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresses};
 use super::raw_prices::{RawControllerRelay, RawPrices};
 use super::selectors::{InterfaceAddressSetting, MarkSetting, PrefixSetting, UsersSetting};
+use super::uplinks::UplinkDevice;
 
 /// A configuration file. One file may have the tables of several roles; each command reads its own.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -133,6 +134,12 @@ node_table! {
             /// Relay near it, by name. Default: with a controller, the one with the shortest round
             /// trip.
             relay: String,
+            /// Network devices by which it sends to peers and relays: `["eth0"]`, or
+            /// `["eth0", "wwan0"]`. Of two, the first is for peers and the second for relays while
+            /// both work. `{ device = "wwan0", metered = true }` as the second sends copies only
+            /// after a loss. Default: the system chooses.
+            #[schemars(with = "Option<Vec<String>>")]
+            uplinks: Vec<UplinkDevice>,
             /// Share of each received flow's `rate` that the agent returns in the long run, for
             /// repairs of other agents' losses. A burst of 30 s at the whole rate is additional.
             /// `0 %`: nothing, not even the burst, as for a metered connection. Default: `25 %`.

@@ -13,6 +13,7 @@ use super::prices::NetworkPrices;
 use super::raw::{LogFormatSetting, LogLevelSetting, NodeTable, RawLog, RawNetwork};
 use super::raw_prices::RawControllerRelay;
 use super::tunnel::{Tunnel, tunnel};
+use super::uplinks::{ListenSettings, uplinks};
 use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS_MAX};
 use crate::token::Token;
 use byway_api::{RelayPrices, Role, checked_name};
@@ -62,9 +63,7 @@ pub(crate) struct AgentSettings {
     pub(crate) state: PathBuf,
     pub(crate) key_file: PathBuf,
     pub(crate) network_source: NetworkSource,
-    pub(crate) listen: Vec<SocketAddr>,
-    /// True if `listen` is the default.
-    pub(crate) listens_by_default: bool,
+    pub(crate) listen: ListenSettings,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) relay: Option<String>,
     pub(crate) forwards: Vec<Forward>,
@@ -241,13 +240,14 @@ pub(super) fn agent(typed: ParsedFile) -> Result<AgentSettings, Problem> {
     let mut agent = file.agent.unwrap_or_default();
     let node = node(Role::Agent, agent.node(), file.network.as_ref(), &source)?;
     let relay_path = KeyPath::of("agent").key("relay");
+    let uplinks = uplinks(agent.uplinks, &node.listen, &source)?;
+    let listen = ListenSettings { addresses: node.listen, is_default: node.listens_by_default, uplinks };
     Ok(AgentSettings {
         name: node.name,
         state: node.state,
         key_file: node.key_file,
         network_source: node.network_source,
-        listen: node.listen,
-        listens_by_default: node.listens_by_default,
+        listen,
         addresses: node.addresses,
         relay: agent.relay.map(|name| validated_name(&relay_path, name, &source)).transpose()?,
         tunnel: tunnel(file.tunnel.as_ref(), &file.capture, &file.expose, &source)?,

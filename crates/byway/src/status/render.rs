@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use byway_api::{
     AgentStatus, ControllerState, ControllerStatus, FlowDeliveries, MappingStatus, NodeStatus, ReasonCount,
-    RelayStatus, UplinkStatus,
+    RelayStatus, UplinkStatus, UplinkUse,
 };
 use byway_units::{Bytes, Rate};
 use serde::Deserialize as _;
@@ -69,6 +69,9 @@ fn agent_text(status: &AgentStatus) -> String {
         status.payload_bytes_max,
         join_addresses(&status.node.listen)
     );
+    for uplink in &status.node.uplinks {
+        let _ = writeln!(page, "  uplink {}", uplink_use_text(uplink));
+    }
     for relay in &status.relays {
         let state = if relay.is_alive { "alive" } else { "does not answer" };
         let _ = writeln!(
@@ -116,6 +119,18 @@ fn agent_text(status: &AgentStatus) -> String {
     counted(&mut page, "counters", &status.counters);
     counted(&mut page, "dropped or suppressed", &status.drops);
     page
+}
+
+fn uplink_use_text(uplink: &UplinkUse) -> String {
+    let metered = if uplink.is_metered { " (metered)" } else { "" };
+    let to = |role: &str, names: &[String]| match names {
+        [] => None,
+        names => Some(format!("{role} {}", names.join(", "))),
+    };
+    let carried: Vec<String> =
+        [to("peers", &uplink.peers), to("relays", &uplink.relays)].into_iter().flatten().collect();
+    let carried = if carried.is_empty() { "nothing".to_owned() } else { carried.join("; ") };
+    format!("{}{metered}: packets to {carried}; sent {}", uplink.device, Bytes::new(uplink.sent_bytes))
 }
 
 fn mapping_text(page: &mut String, mapping: &MappingStatus) {
@@ -273,6 +288,21 @@ mod tests {
         let page = page(&relay);
         assert!(page.contains("uplink 10 Mbit/s; low-delay sojourn time at most 10 ms"), "{page}");
         assert!(page.contains("low-delay: 3 flows") && page.contains("backlog 1.5 kB of 0 B"), "{page}");
+    }
+
+    #[test]
+    fn what_each_uplink_carries_is_said() {
+        let first = UplinkUse { device: "eth0".to_owned(), sent_bytes: 1_500, ..UplinkUse::default() };
+        let (peers, relays) = (vec!["bob".to_owned()], vec!["east".to_owned(), "west".to_owned()]);
+        let second =
+            UplinkUse { device: "wwan0".to_owned(), is_metered: true, peers, relays, ..UplinkUse::default() };
+        let node = NodeStatus { uplinks: vec![first, second], ..NodeStatus::default() };
+        let page = text(&serde_json::to_value(AgentStatus { node, ..AgentStatus::default() }).expect("JSON"));
+        assert!(page.contains("  uplink eth0: packets to nothing; sent 1.5 kB\n"), "{page}");
+        assert!(
+            page.contains("  uplink wwan0 (metered): packets to peers bob; relays east, west; sent 0 B\n"),
+            "{page}"
+        );
     }
 
     #[test]
