@@ -1,7 +1,7 @@
 # The short names of what one does with Byway; the work is in scripts/, which install what is missing first.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-coder build test kills versions attack fuzz bench gates lint clean
+.PHONY: help demo demo-coder build test kills outages scale versions attack fuzz bench gates lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,14 @@ test: ## Everything that must hold; closes with the numbers of tests passed, fai
 kills: ## Kills each of two relays twenty times beside running calls, with a controller and without; six minutes
 	@scripts/setup.sh build
 	@KILLS=20 scripts/cargo.sh test --locked -p byway --test relay_deaths
+
+outages: ## Outages of one direct path, of some and of all, bridged by each service, with processes; twenty minutes
+	@scripts/setup.sh build
+	@OUTAGES=large scripts/cargo.sh test --locked -p byway --test dark_paths -- --nocapture
+
+scale: ## A thousand agents with ten thousand flows at one controller, and its share of a core; six minutes
+	@scripts/setup.sh build
+	@SCALE=large scripts/cargo.sh test --locked -p byway --test controller_load -- --nocapture
 
 versions: ## The version before beside this one, and an upgrade of one node after the other; six minutes with its build
 	@scripts/setup.sh build

@@ -159,7 +159,7 @@ impl Held {
 
 /// Returns a configuration of TLS 1.3 that accepts any certificate, because only timely answers are
 /// measured.
-fn tls() -> ClientConfig {
+pub fn tls() -> ClientConfig {
     let provider = Arc::new(default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13])
