@@ -192,7 +192,8 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        if session.remote.purpose != Purpose::AgentToRelay {
+        // The first packets of a session show the relay the address that is in use.
+        if session.remote.purpose != Purpose::AgentToRelay || session.probes.measured().is_none() {
             return;
         }
         let Some(path) = session.path.pop_observation(now) else {
