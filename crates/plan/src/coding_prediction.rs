@@ -13,13 +13,14 @@ use byway_wire::messages::{GroupActivity, LOSS_CLASSES};
 use crate::flow::{FlowTerms, repaired};
 use crate::selection::DOWNGRADE_AFTER;
 
-/// Longest interval of the relay's reports.
-const REPORT_INTERVAL: Duration = Duration::from_secs(30);
+/// Longest interval at which a sender has to ask the ingress relay for its coding group's activity,
+/// so that predictions hold.
+pub const ACTIVITY_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Time in which cached flows may follow a flow that has changed to coding: two reports until their
 /// senders know of it, and the wait before their own changes.
 const JOIN_TIMEOUT: Duration =
-    REPORT_INTERVAL.saturating_add(REPORT_INTERVAL).saturating_add(DOWNGRADE_AFTER);
+    ACTIVITY_REPORT_INTERVAL.saturating_add(ACTIVITY_REPORT_INTERVAL).saturating_add(DOWNGRADE_AFTER);
 
 /// Time for which a larger number of coded flows counts than the latest report has: two reports in
 /// a row. A relay that has just restarted reports none, and all flows may pause for a moment.

@@ -126,6 +126,7 @@ mod what_if;
 
 pub use bill::{Bill, BillItem, DailyPrices, MonthUsage, UsageTotals};
 pub use choice::{Candidate, Choice, Criteria, Reason, Rejection, choose};
+pub use coding_prediction::ACTIVITY_REPORT_INTERVAL;
 pub use cost::{
     CODING_COMPUTE_RATIO, Cost, EndpointCost, FLOWS_PER_THREAD, Prices, RelayCost, RelayPrices, break_even,
     cost, relay_bytes,

@@ -32,8 +32,9 @@ pub const SILENCE_REPEAT: Duration = Duration::from_millis(80);
 /// often after losses.
 pub const SELECTION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Interval at which the sender of a flow asks the ingress relay for its delay to the egress relay.
-pub const DELAY_ASK_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval at which the sender of a flow asks the ingress relay for its delay to the egress relay,
+/// and for the activity of the flow's coding group.
+pub const DELAY_ASK_INTERVAL: Duration = byway_plan::ACTIVITY_REPORT_INTERVAL;
 /// Interval of the first requests while the delay is unknown: relays have just met.
 pub const DELAY_ASK_RETRY: Duration = Duration::from_millis(400);
 /// Number of these requests. Relays of earlier versions do not know the delay.
@@ -67,6 +68,10 @@ pub const CARRIED_AFTER: Duration = Duration::from_secs(1);
 /// Shortest silence after which a sender sends copies instead of source packets, if its uplink
 /// cannot sustain both, or if it otherwise copies nothing.
 pub const COPIES_ONLY_AFTER: Duration = Duration::from_millis(100);
+
+/// Longest time for which packets wait for a narrow uplink before a sender sends no lost packets
+/// again. Buffers of access links hold about 100 ms, and new packets need a part of them.
+pub const RESEND_BACKLOG_MAX: Duration = Duration::from_millis(60);
 
 /// Time by which a silence has to exceed the packet interval, plus an eighth of a round trip, to
 /// count as an outage: queueing delays are none.

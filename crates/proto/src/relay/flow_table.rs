@@ -9,7 +9,8 @@ use core::ops::RangeInclusive;
 use arrayvec::ArrayVec;
 use byway_code::prefetch_value;
 use byway_units::{AgentId, Bytes, Duration, RelayId, Time};
-use byway_wire::{Alias, FlowKey, Receiver, Shard};
+use byway_wire::messages::{FlowRole, Refusal, RegisterReply};
+use byway_wire::{Alias, FlowKey, GrantedRelay, Receiver, Shard};
 
 use super::egress;
 use super::ingress;
@@ -83,6 +84,21 @@ pub(super) struct EndedRegistration {
     /// Relay shard at the other end of the flow's path.
     pub(super) far: (RelayId, Shard),
     pub(super) revision: u8,
+}
+
+impl EndedRegistration {
+    /// Returns the message by which the agent learns for which reason the registration ended.
+    pub(super) const fn reply(&self, reason: Refusal) -> RegisterReply {
+        RegisterReply {
+            flow_key: self.key,
+            role: if self.sends { FlowRole::Sender } else { FlowRole::Receiver },
+            far_relay: GrantedRelay { relay: self.far.0, shard: self.far.1 },
+            outcome: Err(reason),
+            revision: Some(self.revision),
+            far_round_trip: None,
+            group_activity: None,
+        }
+    }
 }
 
 /// Number of flow slots of a session whose memory remains allocated even if few are used: 1.5 kB.

@@ -9,9 +9,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use byway_units::Time;
-use byway_wire::messages::{Close, CloseReason, FlowRole, Refusal, Register, RegisterReply};
+use byway_wire::messages::{Close, CloseReason, Refusal, Register, RegisterReply};
 use byway_wire::seal::{PreSharedKey, Purpose, ReceivedInitiation};
-use byway_wire::{FlowKey, GrantedRelay, Message, Messages, TenantId, Writer};
+use byway_wire::{FlowKey, Message, Messages, TenantId, Writer};
 
 use super::Relay;
 use super::flow_table::FlowEndpoint;
@@ -284,19 +284,7 @@ impl Relay {
             return;
         };
         self.remove_flow(session, alias, now);
-        let role = if known.sends { FlowRole::Sender } else { FlowRole::Receiver };
-        let far_relay = GrantedRelay { relay: known.far.0, shard: known.far.1 };
-        let outcome = Err(Refusal::QuotaReached);
-        let revision = Some(known.revision);
-        let registered = RegisterReply {
-            flow_key: known.key,
-            role,
-            far_relay,
-            outcome,
-            revision,
-            far_round_trip: None,
-            group_activity: None,
-        };
+        let registered = known.reply(Refusal::QuotaReached);
         self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
     }
 }

@@ -400,22 +400,10 @@ impl Relay {
         while self.work().units() < end
             && let Some(ended) = self.flow_table.first_expired(now)
         {
-            let EndedRegistration { session, alias, key, sends, far, revision } = ended;
+            let EndedRegistration { session, alias, .. } = ended;
             self.counters.grants_ended += 1;
             self.remove_flow(session, alias, now);
-            let role = if sends { FlowRole::Sender } else { FlowRole::Receiver };
-            let far_relay = GrantedRelay { relay: far.0, shard: far.1 };
-            let outcome = Err(Refusal::GrantExpired);
-            let revision = Some(revision);
-            let registered = RegisterReply {
-                flow_key: key,
-                role,
-                far_relay,
-                outcome,
-                revision,
-                far_round_trip: None,
-                group_activity: None,
-            };
+            let registered = ended.reply(Refusal::GrantExpired);
             self.sessions.queue_message(session, &Message::RegisterReply(registered), now);
         }
     }

@@ -52,7 +52,7 @@ impl Ingress {
         })
     }
 
-    fn group_mut(&mut self, key: GroupKey) -> Option<&mut CodingGroup> {
+    pub(super) fn group_mut(&mut self, key: GroupKey) -> Option<&mut CodingGroup> {
         self.groups.iter_mut().find(|group| group.key == key)
     }
 }

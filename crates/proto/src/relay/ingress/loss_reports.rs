@@ -4,9 +4,9 @@ use byway_units::Time;
 use byway_wire::Service;
 use byway_wire::messages::{FlowLosses, LOSS_CLASSES};
 
+use super::Ingress;
 use super::flow::FlowSlot;
 use super::sink::Sink;
-use super::{CodingGroup, Ingress};
 use crate::parts::redundancy::Redundancy;
 
 /// Most counts of a report that one packet can cause: as the only loss that is known at first, and
@@ -82,7 +82,6 @@ impl Ingress {
         let registration = &self.flow(slot)?.registration;
         let key = registration.group.filter(|key| key.is_adaptive)?;
         let class = registration.batching.class;
-        let is_own = |group: &&mut CodingGroup| group.key == key;
-        self.groups.iter_mut().find(is_own)?.redundancy(class)
+        self.group_mut(key)?.redundancy(class)
     }
 }
