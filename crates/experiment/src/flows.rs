@@ -83,11 +83,12 @@ fn measure(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings
         share(total(|tally| tally.within_half_rtt), total(|tally| tally.repaired)),
         Unit::Share,
     );
-    let (in_outages, delivered) = sums_of(tallies.iter().flat_map(|tally| &tally.outages));
-    put("delivered-in-outages", share(delivered, in_outages), Unit::Share);
-    let by_outage = tallies.iter().flat_map(|tally| &tally.outages);
-    let worst = by_outage.filter_map(|(all, delivered)| share(*delivered, *all)).reduce(f64::min);
-    put("worst-outage", worst, Unit::Share);
+    let outages = tallies.iter().flat_map(|tally| &tally.outages);
+    let shares: Vec<f64> = outages.filter_map(|(all, delivered)| share(*delivered, *all)).collect();
+    // Long outages have most of the packets, and would hide what is missing of short ones.
+    let mean = (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / number(shares.len() as u64));
+    put("delivered-in-outages", mean, Unit::Share);
+    put("worst-outage", shares.into_iter().reduce(f64::min), Unit::Share);
     put("residual-loss", share(total(|tally| tally.undelivered), sent), Unit::Share);
     let locations = sums(tallies.iter().map(|tally| tally.locations));
     let episodes = sums(tallies.iter().map(|tally| tally.episodes));
@@ -340,13 +341,6 @@ fn outages(record: &FlowRecord) -> Vec<(u64, u64)> {
         Some((counted.clone().count() as u64, counted.filter(is_in_time).count() as u64))
     });
     dark.filter(|(packets, _)| *packets >= OUTAGE_PACKETS_MIN).collect()
-}
-
-fn sums_of<'a>(counts: impl Iterator<Item = &'a (u64, u64)>) -> (u64, u64) {
-    counts.fold((0, 0), |mut sums, counts| {
-        add(&mut sums, *counts);
-        sums
-    })
 }
 
 fn add(sums: &mut (u64, u64), values: (u64, u64)) {

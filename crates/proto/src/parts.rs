@@ -29,6 +29,7 @@
 //! | [`sequence_ring`] | values by recent sequence number |
 //! | [`timers`] | many timers, and the earliest of them |
 //! | [`token_bucket`] | limit of a rate and a burst |
+//! | [`uplink_backlog`] | packets that wait for an uplink of known capacity, as the sender estimates |
 //! | [`uplink_load`] | load of the uplink, without and with all copies |
 //! | [`uplink_probe`] | capacity of the uplink |
 
@@ -54,5 +55,6 @@ pub mod retry;
 pub mod sequence_ring;
 pub mod timers;
 pub mod token_bucket;
+pub mod uplink_backlog;
 pub mod uplink_load;
 pub mod uplink_probe;

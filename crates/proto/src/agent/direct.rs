@@ -135,12 +135,15 @@ impl Agent {
 
     /// Starts or stops delivery by relays for some flows, and registers those that change at their
     /// relays again.
-    fn set_relay_delivery(&mut self, flows: Vec<SendFlowId>, relays_deliver: bool, now: Time) {
+    pub(super) fn set_relay_delivery(&mut self, flows: Vec<SendFlowId>, relays_deliver: bool, now: Time) {
         for id in flows {
             let flow = &mut self.senders[id.0 as usize];
             let before = flow.service_asked();
             if !flow.set_relays_deliver(relays_deliver) {
                 continue;
+            }
+            if !relays_deliver {
+                flow.forget_failure(now);
             }
             if flow.service_asked() != before {
                 flow.registrations.revise();

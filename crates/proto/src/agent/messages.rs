@@ -246,6 +246,7 @@ impl Agent {
             }
             self.probe_direct_path(session, now);
             self.probe_relays_in_reserve(id, now);
+            self.probe_uplink_for_outages(id, now);
             select_service(self, id, now);
         }
     }

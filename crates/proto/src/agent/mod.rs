@@ -167,6 +167,7 @@ use crate::network_path::{NetworkPath, Uplinks};
 use crate::outbox::Outbox;
 use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::timers::Timers;
+use crate::parts::uplink_backlog::UplinkBacklog;
 use crate::parts::uplink_load::UplinkLoad;
 use crate::random::Generator;
 use crate::reason::Reason;
@@ -345,6 +346,7 @@ pub struct Agent {
     direct_paths: DirectPaths,
     /// Measured load of the uplink, with and without all copies.
     uplink_load: UplinkLoad,
+    uplink_backlog: UplinkBacklog,
     uplink_probing: UplinkProbing,
     number: AgentId,
     state: AgentState,
@@ -408,6 +410,7 @@ impl Agent {
             early_buffer: EarlyBuffer::default(),
             direct_paths: DirectPaths::default(),
             uplink_load: UplinkLoad::new(),
+            uplink_backlog: UplinkBacklog::default(),
             uplink_probing: UplinkProbing::default(),
             number,
             state: AgentState::Open,

@@ -238,6 +238,14 @@ impl SendFlow {
         }
     }
 
+    /// Ends the recorded failure, because the flow has a direct path again. Relays may bridge its
+    /// outages, whatever they lost of the packets that had no other path.
+    pub(super) fn forget_failure(&mut self, now: Time) {
+        if let Some(delivery) = &mut self.relay_delivery {
+            delivery.end_failure(now);
+        }
+    }
+
     /// Ends a failure that a dead relay explains, if it is the first one recently. The path is then
     /// chosen as soon as the relay is back. Relays that lose half of all packets seem to fail again
     /// and again. `lives` is true for each path whose relay answers.

@@ -9,7 +9,7 @@
 
 use byway_units::{Bytes, Duration, Time};
 use byway_wire::messages::{CopyNack, Silence, SourceAck, SourceNack};
-use byway_wire::packets::{EnvelopeRole, SourceHeader};
+use byway_wire::packets::{ENVELOPE_OVERHEAD, EnvelopeRole, SourceHeader};
 use byway_wire::{Alias, CODED_OVERHEAD, Flags, FlowKey, Message, Ranges, SequenceNumber};
 
 use super::receive_flow::ReceiveFlowId;
@@ -17,9 +17,11 @@ use super::selection::delays;
 use super::send_flow::{SendFlowId, SentPacket};
 use super::settings::Traffic;
 use super::silence::NoticeIntervals;
+use super::uplink_probing::uplink_bytes;
 use super::{Agent, Flow};
 use crate::limits::{
-    CARRIED_AFTER, COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, RESEND_REACH, RESENDS_PER_PACKET_MAX, SILENCE_MARGIN,
+    CARRIED_AFTER, COPIES_AFTER_LOSS, COPIES_ONLY_AFTER, RESEND_BACKLOG_MAX, RESEND_REACH,
+    RESENDS_PER_PACKET_MAX, SILENCE_MARGIN,
 };
 use crate::outbox::TransmitMeta;
 use crate::parts::packet_buffer::Handle;
@@ -185,7 +187,10 @@ impl Agent {
         let due = if sends_all { now } else { now.saturating_sub(round_trip + SILENCE_MARGIN) };
         // Copies arrive by relays, which may take longer.
         let wait = round_trip / 2 + self.relayed_delay(id) + SILENCE_MARGIN + round_trip / 8;
-        let copies_due = due.min(now.saturating_sub(wait));
+        if !is_wide && let Some(capacity) = self.relays[index].capacity_probe.capacity() {
+            self.uplink_backlog.count_at(capacity);
+        }
+        let copies_due = due.min(now.saturating_sub(wait + self.backlog_wait(now)));
         let next = self.senders[id.0 as usize].next.number();
         for number in from.number().max(next.saturating_sub(RESEND_REACH as u64))..next {
             self.work.numbers += 1;
@@ -196,6 +201,12 @@ impl Agent {
                 self.resend(id, SequenceNumber::new(number), Some((relay, alias)), now);
             }
         }
+    }
+
+    /// Returns the longest time for which packets may have waited for the uplink; zero if it has no
+    /// backlog.
+    fn backlog_wait(&self, now: Time) -> Duration {
+        if self.uplink_backlog.is_busy(now) { RESEND_BACKLOG_MAX } else { Duration::ZERO }
     }
 
     /// Returns the delay of a flow's relay path; that of the direct path if it is not known.
@@ -223,15 +234,8 @@ impl Agent {
 
     /// Returns the ingress relay of a flow's path in use, by its index, and its alias for the flow,
     /// unless the relay is dead or has not accepted the flow.
-    fn live_ingress_of(&self, id: SendFlowId) -> Option<(usize, Alias)> {
+    pub(super) fn live_ingress_of(&self, id: SendFlowId) -> Option<(usize, Alias)> {
         self.ingress_of(id).filter(|(index, _)| !self.relays[*index].is_dead)
-    }
-
-    /// Returns true if the uplink sustains every packet twice, as far as is known.
-    fn sustains_all_twice(&self, relay: usize) -> bool {
-        let load = self.uplink_load.measured().source_packets;
-        let probe = &self.relays[relay].capacity_probe;
-        probe.capacity().is_none() || probe.sustains(load + load)
     }
 
     /// Handles a receiver's report that the direct path of a flow with retransmission delivers
@@ -285,6 +289,11 @@ impl Agent {
     ) {
         // A queue on the uplink delays packets that were sent again before.
         let has_queue = ingress.is_some_and(|(relay, _)| self.has_queue(relay));
+        let backlog = self.uplink_backlog.delay(now);
+        if backlog > RESEND_BACKLOG_MAX {
+            return;
+        }
+        let backlog_wait = self.backlog_wait(now);
         let relayed_delay = self.relayed_delay(id);
         let flow = &mut self.senders[id.0 as usize];
         let round_trip = self.sessions.round_trip(flow.peer);
@@ -292,7 +301,7 @@ impl Agent {
         let sent = sent.and_then(|sent| Some((sent, self.retransmit_buffer.stored_at(sent.packet)?)));
         // The delay of the relays may be an assumption.
         let travel = if ingress.is_some() { relayed_delay.min(round_trip / 2) } else { round_trip / 2 };
-        let in_time = now + travel;
+        let in_time = now + backlog + travel;
         let Some((sent, sent_at)) =
             sent.filter(|(_, sent_at)| sent_at.saturating_add(flow.settings.latency_budget) > in_time)
         else {
@@ -301,7 +310,7 @@ impl Agent {
         };
         let relayed_at = sent.is_copied.then_some(sent_at);
         // The next notice that can show its arrival comes after the delays of both ways.
-        let in_flight_for = round_trip.max(round_trip / 2 + relayed_delay + SILENCE_MARGIN);
+        let in_flight_for = round_trip.max(round_trip / 2 + relayed_delay + SILENCE_MARGIN) + backlog_wait;
         let (number, limits) = (sequence.number(), (RESENDS_PER_PACKET_MAX, true));
         let resending = flow.resending(now);
         if has_queue && resending.packets.was_resent(number) {
@@ -314,6 +323,7 @@ impl Agent {
             return;
         }
         resending.packets.record(number, now);
+        self.uplink_backlog.add(uplink_bytes(sent.packet.bytes() + ENVELOPE_OVERHEAD), now);
         match ingress {
             Some((relay, alias)) => {
                 self.queue_envelope(relay, EnvelopeRole::ResentCopy, alias, sequence, sent.packet, now);

@@ -196,7 +196,7 @@ impl Agent {
         let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
         let copy_relay = if is_sent_to_relay { self.copy_relay(id, coded_bytes, now) } else { None };
         let is_in_outage = copy_relay.is_some() && self.senders[id.0 as usize].is_in_outage(now);
-        let is_narrow = is_in_outage && !self.fits_uplink();
+        let is_narrow = is_in_outage && !self.sustains_outage(id);
         // A packet that may be copied, now or later, is sealed in the retransmission buffer.
         let reserved = if copied { self.retransmit_buffer.reserve(coded_bytes, now) } else { None };
         let (packet, coded) = if let Some((packet, reserved)) = reserved {
@@ -232,10 +232,8 @@ impl Agent {
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
         let is_suppressed = is_in_outage && flow.leaves_to_relays(sequence, is_narrow, now);
-        if !flow.needs_relay()
-            && !is_suppressed
-            && let Some(path) = path
-        {
+        let direct_path = path.filter(|_| !flow.needs_relay() && !is_suppressed);
+        if let Some(path) = direct_path {
             flow.usage.count_direct(front.len() + coded_bytes, &mut self.counters.source_packets);
             let meta = TransmitMeta { ecn: traffic_class.ecn(), ..TransmitMeta::plain(path) };
             self.sessions.outbox.add(meta, |out| {
@@ -243,6 +241,11 @@ impl Agent {
                 out.extend_from_slice(coded);
             });
             self.sessions.on_sent(peer, front.len() + coded_bytes, now);
+        }
+        if self.uplink_backlog.is_busy(now) {
+            let direct = direct_path.map_or(Bytes::ZERO, |_| uplink_bytes(front.len() + coded_bytes));
+            let copy = copy_relay.map_or(Bytes::ZERO, |_| uplink_bytes(coded_bytes + ENVELOPE_OVERHEAD));
+            self.uplink_backlog.add(direct + copy, now);
         }
         self.note_load(id, front.len() + coded_bytes, coded_bytes, is_sent_to_relay, now);
         self.counters.source_packets_suppressed += u64::from(is_suppressed);

@@ -107,6 +107,46 @@ impl Agent {
         } else {
             self.uplink_load.measured().with_extras
         };
+        self.probe_uplink_for(index, load, now);
+    }
+
+    /// Measures the uplink of a flow with retransmission: in an outage, it has to carry lost packets
+    /// again beside new ones, and the first notice of silence is too late for a probe train.
+    pub(super) fn probe_uplink_for_outages(&mut self, id: SendFlowId, now: Time) {
+        if !self.senders[id.0 as usize].copies_on_loss_only() || self.uplink_load.is_idle(now) {
+            return;
+        }
+        if let Some((index, _)) = self.live_ingress_of(id) {
+            self.relays[index].capacity_probe.handle_timeout(now);
+            self.probe_uplink_for(index, self.load_in_outages(), now);
+        }
+    }
+
+    /// Returns true if the uplink sustains a flow's packets besides what relays need in an outage,
+    /// as far as is known. The measured load contains the copies of flows that send them always.
+    #[cold]
+    pub(super) fn sustains_outage(&self, id: SendFlowId) -> bool {
+        if !self.senders[id.0 as usize].copies_on_loss_only() {
+            return self.fits_uplink();
+        }
+        self.ingress_of(id).is_none_or(|(index, _)| self.sustains_all_twice(index))
+    }
+
+    /// Returns true if the uplink sustains every packet twice, as far as is known.
+    pub(super) fn sustains_all_twice(&self, relay: usize) -> bool {
+        let probe = &self.relays[relay].capacity_probe;
+        probe.capacity().is_none() || probe.sustains(self.load_in_outages())
+    }
+
+    /// Returns the load of the uplink if all lost packets are sent again.
+    const fn load_in_outages(&self) -> Rate {
+        let bits = self.uplink_load.measured().source_packets.bits_per_second();
+        Rate::from_bits_per_second(bits.saturating_mul(2))
+    }
+
+    /// Sends a probe train to a relay, by its index, unless the uplink is known to sustain this
+    /// load.
+    fn probe_uplink_for(&mut self, index: usize, load: Rate, now: Time) {
         let relay = &self.relays[index];
         let session = relay.session;
         let is_usable = relay.is_free() && self.sessions.is_established(session, now);

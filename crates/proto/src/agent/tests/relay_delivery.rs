@@ -2,6 +2,7 @@
 
 use super::*;
 
+use crate::agent::Flow;
 use crate::agent::send_flow::SendFlow;
 
 fn sender(network: &mut TestNetwork) -> &mut SendFlow {
@@ -147,4 +148,23 @@ fn a_failure_of_a_path_that_a_new_map_has_no_more_is_forgotten() {
     network.agents[SENDER].set_paths(id, alloc::vec![elsewhere], now);
     assert_eq!(sender(&mut network).undelivered_until(now), None);
     assert_eq!(service(&network), Service::Internet, "its relay has not answered");
+}
+
+#[test]
+fn a_failure_before_the_direct_path_opens_keeps_no_relay_from_bridging_the_next_outage() {
+    let mut network = TestNetwork::new(&settings(Service::Pull));
+    network.stream(40);
+    let (id, now) = (network.flow, network.now);
+    let agent = &mut network.agents[SENDER];
+    agent.set_relay_delivery(alloc::vec![id], true, now);
+    agent.use_both_paths(id, now);
+    assert!(sender(&mut network).is_undelivered());
+    let agent = &mut network.agents[SENDER];
+    agent.set_relay_delivery(alloc::vec![id], false, now);
+    agent.choose_path(Flow::Sent(id), now);
+    network.stream(20);
+    network.loses(|datagram| datagram.source_sequence().is_some());
+    network.stream(30);
+    let now = network.now;
+    assert!(sender(&mut network).is_in_outage(now));
 }

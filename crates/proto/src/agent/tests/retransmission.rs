@@ -195,6 +195,30 @@ fn a_narrow_uplink_is_relieved_of_lost_packets_early() {
 }
 
 #[test]
+fn in_an_outage_behind_a_narrow_uplink_no_packet_leaves_twice_and_lost_ones_leave_as_it_allows() {
+    let settings = FlowSettings { latency_budget: ms(110), ..resent_settings() };
+    let mut network = TestNetwork::resending(&settings);
+    network.stream(100);
+    let load = network.agents[SENDER].uplink_load.measured().source_packets.bits_per_second();
+    let capacity = Rate::from_bits_per_second(load * 3 / 2);
+    network.agents[SENDER].relays[0].capacity_probe.assume_capacity(Some(capacity));
+    network.loses(|datagram| datagram.source_sequence().is_some());
+    network.stream(60);
+    network.forget();
+    network.stream(60);
+    assert_eq!(network.at_relay(EnvelopeRole::Copy).len(), 60);
+    let resent = network.at_relay(EnvelopeRole::ResentCopy).len();
+    assert!(resent + network.source_packets() <= 20, "{resent} and {}", network.source_packets());
+}
+
+#[test]
+fn the_uplink_of_a_flow_that_copies_nothing_is_measured_before_an_outage() {
+    let mut network = TestNetwork::resending(&resent_settings());
+    network.stream(100);
+    assert!(network.agents[SENDER].relays[0].capacity_probe.capacity().is_some());
+}
+
+#[test]
 fn repairs_of_bursts_watch_relays_and_an_outage_uses_them() {
     let is_in_use = |network: &TestNetwork, who: usize| {
         let relay = network.agents[who].relays[0].session;
