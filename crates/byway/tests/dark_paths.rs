@@ -153,7 +153,8 @@ impl World {
 
     /// Runs the calls, and returns what is wrong; `None` if this machine cannot run them.
     fn faults(&self) -> Option<Vec<String>> {
-        let outcome = Calls::start(self.mode, self.calls.clone())?.run(self.length);
+        let mut calls = Calls::start(self.mode, self.calls.clone())?;
+        let outcome = calls.run(self.length);
         let gap = outcome.fates.iter().map(longest_gap).max().unwrap_or_default();
         let mut faults = Vec::new();
         for arm in &self.arms {
@@ -162,6 +163,7 @@ impl World {
             if counts.share() < SHARE_MIN {
                 let Counts { missing, .. } = &counts;
                 faults.push(format!("{:?}, {}: {counts}, missing at {missing:?}", self.mode, arm.name));
+                eprintln!("status of the nodes of {}:\n{}", arm.name, calls.statuses(arm.calls.clone()));
             }
             let twice: usize = outcome.fates[arm.calls.clone()].iter().map(Fate::twice).sum();
             faults.extend((twice > 0).then(|| format!("{}: {twice} packets arrived twice", arm.name)));

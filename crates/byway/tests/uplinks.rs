@@ -35,18 +35,29 @@ struct TwoUplinks {
     agent: &'static str,
     /// Setting of the agent.
     uplinks: &'static str,
+    /// True if a controller introduces the nodes to each other, instead of their files.
+    is_managed: bool,
 }
 
 const BOTH_FREE: &str = "uplinks = [\"eth0\", \"wwan0\"]";
 const SECOND_METERED: &str = "uplinks = [\"eth0\", { device = \"wwan0\", metered = true }]";
 
-/// Relays 10 and 20, alice 11 and bob 12 at `198.51.100.0/24`. The second uplinks of agents are at
+/// Relays 10 and 20, alice 11, bob 12 and a controller 30 at `198.51.100.0/24`. The second uplinks of agents are at
 /// `203.0.113.0/24`, and the switch routes between the two networks.
 struct World {
     bench: Bench,
     network: Network,
-    tables: String,
+    /// Key and network of each node: tables of a static network, or the token of a role.
+    identities: Identities,
     nodes: Vec<Node>,
+}
+
+/// Parts of the nodes' files by which they know each other.
+enum Identities {
+    /// Tables of the network.
+    Tables(String),
+    /// Tokens of relays and of agents.
+    Tokens { relay: String, agent: String },
 }
 
 impl World {
@@ -60,13 +71,16 @@ impl World {
              ip link add br1 type bridge && ip link set br1 up && ip address add 203.0.113.1/24 dev br1
              echo 1 > /proc/sys/net/ipv4/ip_forward",
         );
-        for (machine, host) in [("east", 10), ("west", 20), ("alice", 11), ("bob", 12)] {
+        for (machine, host) in [("east", 10), ("west", 20), ("alice", 11), ("bob", 12), ("ctl", 30)] {
             network.add(machine, host);
             network.shell(machine, "ip route add default via 198.51.100.1 dev eth0");
         }
-        let mut world = Self { bench, network, tables: String::new(), nodes: Vec::new() };
+        let identities = Identities::Tables(tables(&bench));
+        let mut world = Self { bench, network, identities, nodes: Vec::new() };
         world.add_second_uplink(two.agent, if two.agent == "alice" { 11 } else { 12 });
-        world.write_tables();
+        if two.is_managed {
+            world.start_controller();
+        }
         world.start_nodes(two, forward);
         Some(world)
     }
@@ -90,24 +104,23 @@ impl World {
         );
     }
 
-    fn write_tables(&mut self) {
-        for (number, relay, host) in [(1, "east", 10), (2, "west", 20)] {
-            let key = self.bench.key(relay);
-            let _ = write!(
-                self.tables,
-                "[[network.relays]]\nname = \"{relay}\"\nnumber = {number}\nkey = \"{key}\"\n\
-                 addresses = [\"198.51.100.{host}:4600\"]\n"
-            );
-        }
-        for (number, agent, host, relay) in [(1, "alice", 11, "east"), (2, "bob", 12, "west")] {
-            let key = self.bench.key(agent);
-            let _ = write!(
-                self.tables,
-                "[[network.agents]]\nname = \"{agent}\"\nnumber = {number}\nkey = \"{key}\"\n\
-                 addresses = [\"198.51.100.{host}:4610\"]\nrelays = [\"{relay}\"]\n"
-            );
-        }
-        self.tables += "[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n";
+    /// Starts a controller, and makes the tokens by which the nodes join.
+    fn start_controller(&mut self) {
+        let state = self.bench.path("controller");
+        let settings =
+            format!("[controller]\nstate = \"{}\"\nlisten = [\"198.51.100.30:4443\"]\n", path(&state));
+        let file = self.bench.write("controller.toml", &settings);
+        let command = self.network.byway("ctl", &["controller", "--config", path(&file)]);
+        let node = self.bench.spawn_command("controller", command);
+        node.wait_until_ready();
+        self.nodes.push(node);
+        let [relay, agent] = ["relay", "agent"].map(|role| {
+            let arguments = ["token", "create", "--role", role, "--uses", "2", "--state", path(&state)];
+            let output = self.network.byway("ctl", &arguments).output().expect("the program runs");
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            text(&output.stdout).trim().to_owned()
+        });
+        self.identities = Identities::Tokens { relay, agent };
     }
 
     fn start_nodes(&mut self, two: TwoUplinks, forward: &str) {
@@ -119,8 +132,8 @@ impl World {
         let forward =
             format!("[[forward]]\nlisten = \"127.0.0.1:5000\"\npeer = \"bob\"\nto = \"app\"\n{forward}\n");
         for (role, name, rest) in [
-            ("relay", "east", String::new()),
-            ("relay", "west", String::new()),
+            ("relay", "east", "listen = [\"198.51.100.10:4600\"]".to_owned()),
+            ("relay", "west", "listen = [\"198.51.100.20:4600\"]".to_owned()),
             ("agent", "bob", agent("bob", expose)),
             ("agent", "alice", agent("alice", &forward)),
         ] {
@@ -131,9 +144,17 @@ impl World {
     }
 
     fn spawn(&self, role: &str, name: &str, rest: &str) -> Node {
-        let key = self.bench.path(&format!("{name}.key"));
-        let settings =
-            format!("[{role}]\nname = \"{name}\"\nkey_file = \"{}\"\n{rest}\n{}", key.display(), self.tables);
+        let (own, tables) = match &self.identities {
+            Identities::Tables(tables) => {
+                let key = self.bench.path(&format!("{name}.key"));
+                (format!("key_file = \"{}\"", path(&key)), tables.as_str())
+            }
+            Identities::Tokens { relay, agent } => {
+                let token = if role == "relay" { relay } else { agent };
+                (format!("token = \"{token}\"\nstate = \"{}\"", path(&self.bench.path(name))), "")
+            }
+        };
+        let settings = format!("[{role}]\nname = \"{name}\"\n{own}\n{rest}\n{tables}");
         let file = self.bench.write(&format!("{name}.toml"), &settings);
         let command = self.network.byway(name, &[role, "--config", path(&file)]);
         self.bench.spawn_command(name, command)
@@ -221,6 +242,28 @@ impl World {
     fn direct(&self) -> u64 {
         self.status("bob")["totals"][0]["received"]["direct"].as_u64().unwrap_or(0)
     }
+}
+
+/// Returns the tables of a static network.
+fn tables(bench: &Bench) -> String {
+    let mut tables = String::new();
+    for (number, relay, host) in [(1, "east", 10), (2, "west", 20)] {
+        let key = bench.key(relay);
+        let _ = write!(
+            tables,
+            "[[network.relays]]\nname = \"{relay}\"\nnumber = {number}\nkey = \"{key}\"\n\
+             addresses = [\"198.51.100.{host}:4600\"]\n"
+        );
+    }
+    for (number, agent, host, relay) in [(1, "alice", 11, "east"), (2, "bob", 12, "west")] {
+        let key = bench.key(agent);
+        let _ = write!(
+            tables,
+            "[[network.agents]]\nname = \"{agent}\"\nnumber = {number}\nkey = \"{key}\"\n\
+             addresses = [\"198.51.100.{host}:4610\"]\nrelays = [\"{relay}\"]\n"
+        );
+    }
+    tables + "[[network.pairs]]\nagents = [\"alice\", \"bob\"]\n"
 }
 
 /// Packets from one socket to another, each with its number.
@@ -334,8 +377,8 @@ fn over_a_failure(
     Some((missing, by_relays))
 }
 
-const ALICE: TwoUplinks = TwoUplinks { agent: "alice", uplinks: BOTH_FREE };
-const BOB: TwoUplinks = TwoUplinks { agent: "bob", uplinks: BOTH_FREE };
+const ALICE: TwoUplinks = TwoUplinks { agent: "alice", uplinks: BOTH_FREE, is_managed: false };
+const BOB: TwoUplinks = TwoUplinks { agent: "bob", ..ALICE };
 
 /// Packets that a direct path without a working uplink loses at least until the sender leaves it:
 /// it takes three missing answers, which are 0.3 s.
@@ -362,6 +405,17 @@ fn nothing_is_lost_when_the_uplink_of_copies_falls_silent() {
             return;
         };
         assert_eq!(missing, [0; 0], "{service}");
+    }
+}
+
+#[test]
+fn in_a_managed_network_nothing_is_lost_when_either_uplink_falls_silent() {
+    for device in ["eth0", "wwan0"] {
+        let managed = TwoUplinks { is_managed: true, ..ALICE };
+        let outcome = over_a_failure(managed, device, UplinkFailure::Silent, "service = \"caching\"");
+        let Some((missing, by_relays)) = outcome else { return };
+        assert_eq!(missing, [0; 0], "{device}");
+        assert!(device == "wwan0" || by_relays >= LOST_MIN, "{by_relays} by relays");
     }
 }
 
@@ -395,7 +449,7 @@ const NOTICED_MAX: usize = 30;
 
 #[test]
 fn a_metered_uplink_gets_copies_only_after_a_loss() {
-    let metered = TwoUplinks { agent: "alice", uplinks: SECOND_METERED };
+    let metered = TwoUplinks { uplinks: SECOND_METERED, ..ALICE };
     let Some(world) = World::start(metered, "service = \"caching\"") else { return };
     let stream = world.begin();
     world.wait_until_split("alice", SPLIT);
@@ -431,8 +485,7 @@ fn a_flow_with_retransmission_loses_no_more_than_a_silence_takes_to_notice() {
 
 #[test]
 fn an_uplink_without_a_device_is_named() {
-    let unknown = TwoUplinks { agent: "alice", uplinks: BOTH_FREE };
-    let Some(mut world) = World::start(unknown, "service = \"both\"") else { return };
+    let Some(mut world) = World::start(ALICE, "service = \"both\"") else { return };
     world.nodes.clear();
     let mut node =
         world.spawn("agent", "bob", "listen = [\"0.0.0.0:4610\"]\nuplinks = [\"eth0\", \"wwan7\"]");

@@ -13,6 +13,7 @@
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -208,6 +209,15 @@ impl Calls {
         let mut command = Command::new(BYWAY);
         command.args(arguments).current_dir(self.folder.path());
         self.machines[index].run(move || command.output().expect("it starts"))
+    }
+
+    /// Returns the status pages of the agents of these calls, and of both relays.
+    pub fn statuses(&self, calls: Range<usize>) -> String {
+        let count = self.calls.len();
+        let agents = calls.clone().chain(calls.map(|call| count + call));
+        let nodes = agents.chain([2 * count, 2 * count + 1]);
+        let page = |index| String::from_utf8_lossy(&self.run_in(index, &["status"]).stdout).into_owned();
+        nodes.map(page).collect()
     }
 
     /// Returns the status of a node; null before it answers.
