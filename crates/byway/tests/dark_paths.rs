@@ -33,7 +33,7 @@ const END_MARGIN: Duration = Duration::from_millis(10);
 /// for a core.
 const TOLERANCE: Duration = Duration::from_millis(20);
 
-/// Least share of the counted packets that arrive in time.
+/// Least share of an outage's counted packets that arrive in time, as the mean over all outages.
 const SHARE_MIN: f64 = 0.99;
 
 /// Greatest share without a service: otherwise the outage is none.
@@ -82,29 +82,28 @@ const SHORT_LONE: Schedule = &[(ALL, 2, 1), (ALL, 6, 3)];
 const LONG_LONE: Schedule = &[(ALL, 3, 8), (ALL, 14, 3), (ALL, 20, 1)];
 
 /// Calls that are judged together.
-struct Arm {
+struct Variant {
     name: String,
     calls: Range<usize>,
 }
 
 /// Calls that run at the same time, the last one without a service.
-struct World {
+struct Environment {
     mode: Mode,
     calls: Vec<Call>,
-    arms: Vec<Arm>,
+    variants: Vec<Variant>,
     length: Duration,
 }
 
 /// Counts of packets in outages.
 #[derive(Default)]
 struct Counts {
-    sent: usize,
-    delivered: usize,
-    late: usize,
+    sent: u32,
+    late: u32,
     /// Time of each missing packet since the begin of its outage.
     missing: Vec<Duration>,
-    /// Least share of an outage of one call.
-    worst: Option<f64>,
+    /// Share of each outage of each call.
+    shares: Vec<f64>,
 }
 
 fn call(service: &str, uplink: &'static str, group: usize, index: usize, schedule: Schedule) -> Call {
@@ -116,18 +115,18 @@ fn call(service: &str, uplink: &'static str, group: usize, index: usize, schedul
     Call { keys, uplink, group, outages: outages.collect() }
 }
 
-impl World {
-    fn new(mode: Mode, mut calls: Vec<Call>, arms: Vec<Arm>, schedule: Schedule) -> Self {
+impl Environment {
+    fn new(mode: Mode, mut calls: Vec<Call>, variants: Vec<Variant>, schedule: Schedule) -> Self {
         let bare = Call { outages: Vec::new(), ..call("internet", WIDE.1, calls.len(), 0, schedule) };
         let mut outages: Vec<Outage> = calls.iter().flat_map(|call| call.outages.clone()).collect();
         outages.sort_by_key(|outage| outage.at);
         outages.dedup_by_key(|outage| outage.at);
         calls.push(Call { outages, ..bare });
         let end = schedule.iter().map(|(_, at, length)| at + length).max().expect("outages");
-        Self { mode, calls, arms, length: Duration::from_secs(end + AFTERMATH) }
+        Self { mode, calls, variants, length: Duration::from_secs(end + AFTERMATH) }
     }
 
-    /// Returns a world of eight calls with one service.
+    /// Returns a environment of eight calls with one service.
     fn in_company(
         mode: Mode,
         service: &str,
@@ -135,20 +134,20 @@ impl World {
         schedule: Schedule,
     ) -> Self {
         let calls = ALL.map(|index| call(service, uplink, 0, index, schedule)).collect();
-        let arms = vec![Arm { name: format!("{service}, {name}, in company"), calls: ALL }];
-        Self::new(mode, calls, arms, schedule)
+        let variants = vec![Variant { name: format!("{service}, {name}, in company"), calls: ALL }];
+        Self::new(mode, calls, variants, schedule)
     }
 
-    /// Returns a world of one call with each service, which relays code with no other.
+    /// Returns a environment of one call with each service, which relays code with no other.
     fn alone(mode: Mode, (name, uplink): (&str, &'static str), schedule: Schedule) -> Self {
         let calls = SERVICES.into_iter().enumerate();
-        let arms = calls.clone().map(|(index, service)| Arm {
+        let variants = calls.clone().map(|(index, service)| Variant {
             name: format!("{service}, {name}, alone"),
             calls: index..index + 1,
         });
-        let arms = arms.collect();
+        let variants = variants.collect();
         let calls = calls.map(|(group, service)| call(service, uplink, group, 0, schedule)).collect();
-        Self::new(mode, calls, arms, schedule)
+        Self::new(mode, calls, variants, schedule)
     }
 
     /// Runs the calls, and returns what is wrong; `None` if this machine cannot run them.
@@ -157,16 +156,20 @@ impl World {
         let outcome = calls.run(self.length);
         let gap = outcome.fates.iter().map(longest_gap).max().unwrap_or_default();
         let mut faults = Vec::new();
-        for arm in &self.arms {
-            let counts = self.counts(&outcome, arm.calls.clone());
-            eprintln!("| {:?} | {} | {counts} |", self.mode, arm.name);
+        for variant in &self.variants {
+            let counts = self.counts(&outcome, variant.calls.clone());
+            eprintln!("| {:?} | {} | {counts} |", self.mode, variant.name);
             if counts.share() < SHARE_MIN {
                 let Counts { missing, .. } = &counts;
-                faults.push(format!("{:?}, {}: {counts}, missing at {missing:?}", self.mode, arm.name));
-                eprintln!("status of the nodes of {}:\n{}", arm.name, calls.statuses(arm.calls.clone()));
+                faults.push(format!("{:?}, {}: {counts}, missing at {missing:?}", self.mode, variant.name));
+                eprintln!(
+                    "status of the nodes of {}:\n{}",
+                    variant.name,
+                    calls.statuses(variant.calls.clone())
+                );
             }
-            let twice: usize = outcome.fates[arm.calls.clone()].iter().map(Fate::twice).sum();
-            faults.extend((twice > 0).then(|| format!("{}: {twice} packets arrived twice", arm.name)));
+            let twice: usize = outcome.fates[variant.calls.clone()].iter().map(Fate::twice).sum();
+            faults.extend((twice > 0).then(|| format!("{}: {twice} packets arrived twice", variant.name)));
         }
         let bare = self.counts(&outcome, self.calls.len() - 1..self.calls.len());
         eprintln!("| {:?} | internet, wide | {bare} |", self.mode);
@@ -200,7 +203,7 @@ impl Counts {
     fn add(&mut self, fate: &Fate, begun: Instant, length: Duration) {
         let counted = begun + GRACE..begun + length - END_MARGIN;
         let packets = fate.sent.iter().zip(&fate.took).filter(|(sent, _)| counted.contains(*sent));
-        let (mut sent, mut delivered) = (0, 0);
+        let (mut sent, mut delivered) = (0_u32, 0_u32);
         for (at, took) in packets {
             sent += 1;
             match took {
@@ -209,14 +212,18 @@ impl Counts {
                 None => self.missing.push(*at - begun),
             }
         }
-        let share = delivered as f64 / sent as f64;
-        self.worst = Some(self.worst.map_or(share, |worst| worst.min(share)));
+        assert!(sent > 0, "no packet was sent in an outage");
+        self.shares.push(f64::from(delivered) / f64::from(sent));
         self.sent += sent;
-        self.delivered += delivered;
     }
 
+    /// Returns the mean share of the outages: long ones would hide what is missing of short ones.
     fn share(&self) -> f64 {
-        self.delivered as f64 / self.sent as f64
+        self.shares.iter().sum::<f64>() / self.shares.len() as f64
+    }
+
+    fn worst(&self) -> f64 {
+        self.shares.iter().copied().fold(1.0, f64::min)
     }
 }
 
@@ -224,7 +231,7 @@ impl fmt::Display for Counts {
     /// Writes columns of a table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sent, late, missing, .. } = self;
-        let [share, worst] = [self.share(), self.worst.unwrap_or(f64::NAN)].map(|share| share * 100.0);
+        let [share, worst] = [self.share(), self.worst()].map(|share| share * 100.0);
         write!(f, "{sent} | {late} | {} | {share:.2} % | {worst:.1} %", missing.len())
     }
 }
@@ -234,36 +241,37 @@ fn longest_gap(fate: &Fate) -> Duration {
     fate.sent.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
 }
 
-/// Returns the worlds of `make outages`: each service with each uplink in company, in a static or a
+/// Returns the environments of `make outages`: each service with each uplink in company, in a static or a
 /// managed network, and all lone calls in both.
-fn large() -> Vec<World> {
-    let mut worlds = Vec::new();
+fn large() -> Vec<Environment> {
+    let mut environments = Vec::new();
     for (number, service) in SERVICES.into_iter().enumerate() {
         let modes = [Mode::Static, Mode::Managed];
-        worlds.push(World::in_company(modes[number % 2], service, WIDE, LONG));
-        worlds.push(World::in_company(modes[1 - number % 2], service, NARROW, LONG));
+        environments.push(Environment::in_company(modes[number % 2], service, WIDE, LONG));
+        environments.push(Environment::in_company(modes[1 - number % 2], service, NARROW, LONG));
     }
     for mode in [Mode::Static, Mode::Managed] {
-        worlds.extend([WIDE, NARROW].map(|uplink| World::alone(mode, uplink, LONG_LONE)));
+        environments.extend([WIDE, NARROW].map(|uplink| Environment::alone(mode, uplink, LONG_LONE)));
     }
-    worlds
+    environments
 }
 
-fn small() -> Vec<World> {
+fn small() -> Vec<Environment> {
     vec![
-        World::in_company(Mode::Static, "coding", WIDE, SHORT),
-        World::alone(Mode::Managed, NARROW, SHORT_LONE),
+        Environment::in_company(Mode::Static, "coding", WIDE, SHORT),
+        Environment::alone(Mode::Managed, NARROW, SHORT_LONE),
     ]
 }
 
 #[test]
 fn of_what_an_outage_would_lose_after_its_detection_every_service_delivers_99_percent() {
-    let worlds = if std::env::var("OUTAGES").is_ok_and(|size| size == "large") { large() } else { small() };
+    let environments =
+        if std::env::var("OUTAGES").is_ok_and(|size| size == "large") { large() } else { small() };
     eprintln!("| network | service, uplink | packets | late | missing | in time | worst outage |");
     eprintln!("|---|---|---|---|---|---|---|");
     let mut faults = Vec::new();
-    for world in worlds {
-        let Some(found) = world.faults() else { return };
+    for environment in environments {
+        let Some(found) = environment.faults() else { break };
         faults.extend(found);
     }
     assert_eq!(faults, Vec::<String>::new());

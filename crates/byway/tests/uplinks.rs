@@ -380,8 +380,8 @@ fn over_a_failure(
 const ALICE: TwoUplinks = TwoUplinks { agent: "alice", uplinks: BOTH_FREE, is_managed: false };
 const BOB: TwoUplinks = TwoUplinks { agent: "bob", ..ALICE };
 
-/// Packets that a direct path without a working uplink loses at least until the sender leaves it:
-/// it takes three missing answers, which are 0.3 s.
+/// Fewest packets that relays deliver until the sender leaves a silent uplink: a part of those of
+/// half a second.
 const LOST_MIN: u64 = 20;
 
 #[test]
@@ -443,8 +443,8 @@ fn a_receiver_loses_nothing_when_either_of_its_uplinks_falls_silent() {
     }
 }
 
-/// Largest number of packets that a flow with retransmission may lose in an outage: what the
-/// receiver's silence needs to be noticed, and a round trip.
+/// Largest number of packets that a flow with retransmission may lose in an outage: those of the
+/// detection time of the silence, and of a round trip.
 const NOTICED_MAX: usize = 30;
 
 #[test]

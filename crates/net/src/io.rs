@@ -22,7 +22,7 @@ use crate::reserve::is_in_reserve;
 use crate::role::PacketTooBig;
 use crate::routes::RouteCache;
 use crate::send_queue::{Datagram, DropCounts, Run, SendOutcome, SendQueue};
-use crate::send_run::{SendContext, UplinkRefused, drain_error_queue, send_run};
+use crate::send_run::{SendContext, UplinkRefusal, drain_error_queue, send_run};
 use crate::socket::{Sharing, UdpSocket};
 use crate::socket_id::SocketId;
 use crate::socket_options;
@@ -407,7 +407,7 @@ impl Io {
             let mut outcome = SendContext { counters, too_big, has_other_uplink: other.is_some() };
             let is_sent = match send_run(run, (id, socket), locals, poller, &mut outcome) {
                 Ok(is_sent) => is_sent,
-                Err(UplinkRefused) => {
+                Err(UplinkRefusal) => {
                     note_refusal(refused, (uplink_of(id), run.to));
                     send_by_other_uplink(run, other, sockets, locals, (poller, &mut outcome))
                 }

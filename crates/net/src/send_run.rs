@@ -47,7 +47,7 @@ pub(crate) struct SendContext<'a> {
 
 /// Error of a run that the system refuses to send by its uplink, but maybe not by the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UplinkRefused;
+pub(crate) struct UplinkRefusal;
 
 impl SendContext<'_> {
     /// Records that the next datagram of a run exceeds the MTU of the interface.
@@ -62,6 +62,10 @@ impl SendContext<'_> {
     }
 }
 
+/// Most repetitions of a call on a socket with queued ICMP errors. Anybody can send such errors, so
+/// they do not make the agent leave an uplink.
+const RETRIES_MAX: u8 = 3;
+
 /// Sends a run of datagrams: in one call if the socket accepts that, otherwise one at a time.
 ///
 /// # Errors
@@ -73,12 +77,12 @@ pub(crate) fn send_run(
     locals: &mut LocalAddresses,
     poller: &Poller,
     outcome: &mut SendContext<'_>,
-) -> Result<SendOutcome, UplinkRefused> {
+) -> Result<SendOutcome, UplinkRefusal> {
     if socket.is_full() {
         return Ok(SendOutcome::WouldBlock);
     }
     let (mut refused, mut source) = (None, locals.source(run.from));
-    let mut has_tried_again = false;
+    let mut retries = 0;
     while run.segments() > 0 {
         let segments_max = if refused.is_some() { 1 } else { socket.segments_max(run.segment_bytes) };
         let segments = run.segments().min(segments_max);
@@ -93,6 +97,7 @@ pub(crate) fn send_run(
                     socket.on_gso_refused(run.segment_bytes);
                 }
                 socket.record_refused(None);
+                retries = 0;
                 let counters = &mut *outcome.counters;
                 counters.send_calls += 1;
                 counters.gso_calls += u64::from(segments > 1);
@@ -105,9 +110,9 @@ pub(crate) fn send_run(
                 return Ok(SendOutcome::WouldBlock);
             }
             Err(Refusal::Never(errno)) if source.is_some() && may_be_about_source(errno) => source = None,
-            // The error may be an ICMP error of another packet, so the call is repeated once.
-            Err(Refusal::Never(_)) if !has_tried_again && drain_error_queue(socket, outcome.too_big) => {
-                has_tried_again = true;
+            // The error may be an ICMP error of another packet, so the call is repeated.
+            Err(Refusal::Never(_)) if retries < RETRIES_MAX && drain_error_queue(socket, outcome.too_big) => {
+                retries += 1;
             }
             // The error may be due to GSO, so the first datagram is sent alone.
             Err(Refusal::Never(errno)) if segments > 1 && may_be_about_gso(errno) => refused = Some(errno),
@@ -117,8 +122,11 @@ pub(crate) fn send_run(
                 outcome.add_too_big(run);
                 run.advance(1);
             }
-            Err(Refusal::Never(errno)) if outcome.has_other_uplink && is_about_uplink(errno) => {
-                return Err(UplinkRefused);
+            // After so many ICMP errors, this one may be about another packet too.
+            Err(Refusal::Never(errno))
+                if outcome.has_other_uplink && is_about_uplink(errno) && retries < RETRIES_MAX =>
+            {
+                return Err(UplinkRefusal);
             }
             Err(Refusal::Never(errno)) => {
                 socket.record_refused(Some((run.to, errno)));

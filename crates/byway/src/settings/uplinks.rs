@@ -82,8 +82,8 @@ impl ListenSettings {
 /// Validates the uplinks of an agent that listens on these addresses.
 ///
 /// # Errors
-/// If there are none or more than two, or if a name is invalid or occurs twice. Of two uplinks,
-/// also if the first is metered, or if the agent listens on an address of one device.
+/// If there are none or more than two, if a name is invalid or occurs twice, or if the first one is
+/// metered. Also if an agent with two listens on an address of one device.
 pub(super) fn uplinks(
     typed: Option<Vec<UplinkDevice>>,
     listen: &[SocketAddr],
@@ -106,6 +106,10 @@ pub(super) fn uplinks(
             "invalid name of a network device, {:?}: write 1 to {DEVICE_NAME_BYTES_MAX} bytes without spaces \
              and slashes (ip link shows all)",
             invalid.device
+        ),
+        ([only], ..) if only.is_metered => format!(
+            "metered device {:?} alone: only the second of two devices can be metered, so remove \"metered\"",
+            only.device
         ),
         ([first, second], ..) if first.device == second.device => {
             format!("device {:?} named twice: name two different devices, or one", first.device)
@@ -171,6 +175,7 @@ mod tests {
             ("uplinks = [\"sixteen-letters-\"]", "1 to 15 bytes"),
             ("uplinks = [\"../eth0\"]", "\"../eth0\""),
             ("uplinks = [{ device = \"wwan0\", metered = true }, \"eth0\"]", "metered device \"wwan0\""),
+            ("uplinks = [{ device = \"wwan0\", metered = true }]", "only the second of two"),
             ("uplinks = [\"eth0\", \"wwan0\"]\nlisten = [\"192.0.2.1:4600\"]", "192.0.2.1:4600"),
             ("uplinks = [\"eth0\", { metered = true }]", "device"),
             ("uplinks = [\"eth0\", { device = \"wwan0\", price = 3 }]", "price"),

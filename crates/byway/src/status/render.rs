@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_uplink_carries_is_said() {
+    fn status_names_the_peers_and_relays_of_each_uplink() {
         let first = UplinkUse { device: "eth0".to_owned(), sent_bytes: 1_500, ..UplinkUse::default() };
         let (peers, relays) = (vec!["bob".to_owned()], vec!["east".to_owned(), "west".to_owned()]);
         let second =

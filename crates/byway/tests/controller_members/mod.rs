@@ -1,4 +1,4 @@
-//! MemberLoad of a network with a controller, which poll and report as agents and relays do. All of
+//! Members of a network with a controller, which poll and report as agents and relays do. All of
 //! them are in one process, each with an address of its own.
 
 #![allow(unreachable_pub, reason = "module of tests")]
@@ -28,6 +28,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use tokio::net::TcpSocket;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -37,8 +38,8 @@ const TIMEOUT: Duration = Duration::from_secs(40);
 /// Number of requests at the same time while members join.
 const JOINS_AT_ONCE: usize = 16;
 
-/// Number of agents with which each agent requests to be paired. Each pair has a flow in each
-/// direction.
+/// Number of agents with which each agent requests to be paired. Of flows, a controller sees only
+/// these pairs.
 pub const PAIRINGS: usize = 5;
 
 /// Interval of a member's reports: agents repeat an unchanged one after five minutes, and report
@@ -62,7 +63,7 @@ pub struct Requests {
 
 /// Client of a controller for members at addresses of their own.
 #[derive(Clone)]
-pub struct MemberLoad {
+pub struct MemberClient {
     controller: SocketAddr,
     tls: TlsConnector,
     pub requests: Arc<Requests>,
@@ -83,7 +84,7 @@ struct Connection {
     bearer: Option<String>,
 }
 
-impl MemberLoad {
+impl MemberClient {
     pub fn new(controller: SocketAddr, tls: rustls::ClientConfig) -> Self {
         Self { controller, tls: TlsConnector::from(Arc::new(tls)), requests: Arc::default() }
     }
@@ -137,19 +138,22 @@ impl MemberLoad {
         pairing.buffered(JOINS_AT_ONCE).collect::<()>().await;
     }
 
-    /// Starts to poll and to report as each of these members does.
-    pub fn start(&self, members: &[LoadingMember], relays: &[u32]) {
-        let begun = Instant::now();
+    /// Starts to poll and to report as each of these members does. The tasks never end, unless a
+    /// request has no answer.
+    pub fn start(&self, members: &[LoadingMember], relays: &[u32]) -> Vec<JoinHandle<()>> {
+        let (begun, mut tasks) = (Instant::now(), Vec::new());
         for member in members {
             let phase = |interval: Duration| {
                 interval.mul_f64(f64::from(u32::try_from(member.index).expect("few")) / members.len() as f64)
             };
-            tokio::spawn(self.clone().poll(member.clone(), begun + phase(BEGIN)));
+            tasks.push(tokio::spawn(self.clone().poll(member.clone(), begun + phase(BEGIN))));
             let interval = if member.role == Role::Agent { REPORT_INTERVAL } else { USAGE_INTERVAL };
             let first = begun + phase(BEGIN);
             let next = begun + BEGIN + phase(interval);
-            tokio::spawn(self.clone().report(member.clone(), relays.to_vec(), [first, next], interval));
+            let reporting = self.clone().report(member.clone(), relays.to_vec(), [first, next], interval);
+            tasks.push(tokio::spawn(reporting));
         }
+        tasks
     }
 
     async fn poll(self, member: LoadingMember, at: Instant) {
@@ -234,13 +238,13 @@ fn expect_ok((status, body): (StatusCode, Bytes)) -> Bytes {
     body
 }
 
-/// Returns the report of an agent: its round trips to all relays. In every other report, one of
-/// them has changed by three tenths.
+/// Returns the report of an agent: its round trips to all relays. In every other report, that to one
+/// more of them has changed by three tenths.
 fn agent_report(member: &LoadingMember, relays: &[u32], number: u32) -> SelfUpdate {
-    let changed = number / 2;
-    let round_trip = |(place, relay): (usize, &u32)| {
-        let base = 5_000 + (member.index * 7_919 + place * 104_729) as u64 % 95_000;
-        let is_changed = changed as usize % (2 * relays.len()) > 2 * place;
+    let changed = number.div_ceil(2);
+    let round_trip = |(nth, relay): (usize, &u32)| {
+        let base = 5_000 + (member.index * 7_919 + nth * 104_729) as u64 % 95_000;
+        let is_changed = changed as usize % (relays.len() + 1) > nth;
         RoundTrip { relay: *relay, microseconds: if is_changed { base * 13 / 10 } else { base } }
     };
     SelfUpdate {

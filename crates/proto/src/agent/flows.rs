@@ -330,9 +330,12 @@ impl Agent {
                 SessionEvent::DirectPath { session } => self.on_direct_path_change(session, now),
                 SessionEvent::PathNarrowed { session, since } => self.on_path_narrowed(session, since, now),
                 SessionEvent::AddressObserved { address } => self.note_reflexive_address(address, now),
-                SessionEvent::Moved { .. }
-                | SessionEvent::Ended { .. }
-                | SessionEvent::UplinkChanged { .. } => {}
+                SessionEvent::UplinkChanged { session } => {
+                    if let Some(relay) = self.relay_of(session) {
+                        relay.on_uplink_changed();
+                    }
+                }
+                SessionEvent::Moved { .. } | SessionEvent::Ended { .. } => {}
             }
         }
     }

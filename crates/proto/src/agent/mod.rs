@@ -346,6 +346,9 @@ pub struct Agent {
     direct_paths: DirectPaths,
     /// Measured load of the uplink, with and without all copies.
     uplink_load: UplinkLoad,
+    /// Load of source packets that leave by another uplink than packets to relays.
+    load_beside: UplinkLoad,
+    /// Packets that wait for a narrow uplink in an outage, as estimated.
     uplink_backlog: UplinkBacklog,
     uplink_probing: UplinkProbing,
     number: AgentId,
@@ -410,6 +413,7 @@ impl Agent {
             early_buffer: EarlyBuffer::default(),
             direct_paths: DirectPaths::default(),
             uplink_load: UplinkLoad::new(),
+            load_beside: UplinkLoad::new(),
             uplink_backlog: UplinkBacklog::default(),
             uplink_probing: UplinkProbing::default(),
             number,

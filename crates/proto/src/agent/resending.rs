@@ -128,7 +128,7 @@ impl Agent {
         if self.senders[id.0 as usize].copies_on_loss_only() && !nack.ranges.is_empty() {
             self.watch_relays(Flow::Sent(id), now);
         }
-        let ingress = self.live_ingress_of(id).map(|(index, alias)| (self.relays[index].session, alias));
+        let ingress = self.live_ingress_of(id);
         for low in nack.ranges.numbers_low().take(RESEND_REACH) {
             self.work.numbers += 1;
             let sequence = SequenceNumber::nearest(low, self.senders[id.0 as usize].next);
@@ -163,7 +163,6 @@ impl Agent {
         };
         let elapsed = silence.elapsed.duration();
         let is_certain = self.is_lost_since(id, from, elapsed, now);
-        let relay = self.relays[index].session;
         let round_trip = self.sessions.round_trip(self.senders[id.0 as usize].peer);
         let (can_wait, is_wide) = (self.repairs_silence_in_time(id, now), self.sustains_all_twice(index));
         let carried_after = match (can_wait, is_wide) {
@@ -177,7 +176,7 @@ impl Agent {
             let flow = &mut self.senders[id.0 as usize];
             let was_in_outage = flow.is_in_outage(now);
             let resending = flow.resending(now);
-            resending.is_outage_certain = (is_certain && elapsed >= COPIES_ONLY_AFTER)
+            resending.is_outage_certain = (is_certain && (elapsed >= COPIES_ONLY_AFTER || !is_wide))
                 || (resending.is_outage_certain && was_in_outage);
             flow.outage_since = Some(silence.direct);
             flow.copies_until = now + COPIES_AFTER_LOSS;
@@ -187,9 +186,6 @@ impl Agent {
         let due = if sends_all { now } else { now.saturating_sub(round_trip + SILENCE_MARGIN) };
         // Copies arrive by relays, which may take longer.
         let wait = round_trip / 2 + self.relayed_delay(id) + SILENCE_MARGIN + round_trip / 8;
-        if !is_wide && let Some(capacity) = self.relays[index].capacity_probe.capacity() {
-            self.uplink_backlog.count_at(capacity);
-        }
         let copies_due = due.min(now.saturating_sub(wait + self.backlog_wait(now)));
         let next = self.senders[id.0 as usize].next.number();
         for number in from.number().max(next.saturating_sub(RESEND_REACH as u64))..next {
@@ -198,7 +194,7 @@ impl Agent {
             let sent_at = sent.and_then(|sent| self.retransmit_buffer.stored_at(sent.packet));
             let due = if sent.is_some_and(|sent| sent.is_copied) { copies_due } else { due };
             if sent_at.is_some_and(|sent_at| sent_at <= due) {
-                self.resend(id, SequenceNumber::new(number), Some((relay, alias)), now);
+                self.resend(id, SequenceNumber::new(number), Some((index, alias)), now);
             }
         }
     }
@@ -271,26 +267,33 @@ impl Agent {
         (self.senders[id.0 as usize].peer == session).then_some(id)
     }
 
-    /// Returns true if packets to a relay queue, as far as is known.
-    fn has_queue(&self, relay: SessionId) -> bool {
-        let link = self.relays.iter().find(|link| link.session == relay);
-        link.is_some_and(|link| link.is_queueing() || !link.pending.is_empty())
+    /// Returns true if packets to a relay, by its index, queue, as far as is known.
+    fn has_queue(&self, relay: usize) -> bool {
+        let link = &self.relays[relay];
+        link.is_queueing() || !link.pending.is_empty()
     }
 
-    /// Sends a packet again through the flow's ingress relay, or on the direct path if none works.
-    /// It does nothing if the packet cannot be in time, may be in flight, or was sent again as
-    /// often as allowed.
+    /// Returns true if the uplink has room for lost packets of a relay's flows, by its index.
+    fn admits_resends(&mut self, relay: usize, now: Time) -> bool {
+        self.uplink_backlog.set_capacity(self.narrow_capacity(relay));
+        let is_admitted = self.uplink_backlog.delay(now) <= RESEND_BACKLOG_MAX;
+        self.counters.copies_suppressed += u64::from(!is_admitted);
+        is_admitted
+    }
+
+    /// Sends a packet again through the flow's ingress relay, by its index, or on the direct path if
+    /// none works. It does nothing if the packet cannot be in time, may be in flight, or was sent
+    /// again as often as allowed.
     fn resend(
         &mut self,
         id: SendFlowId,
         sequence: SequenceNumber,
-        ingress: Option<(SessionId, Alias)>,
+        ingress: Option<(usize, Alias)>,
         now: Time,
     ) {
         // A queue on the uplink delays packets that were sent again before.
         let has_queue = ingress.is_some_and(|(relay, _)| self.has_queue(relay));
-        let backlog = self.uplink_backlog.delay(now);
-        if backlog > RESEND_BACKLOG_MAX {
+        if ingress.is_some_and(|(relay, _)| !self.admits_resends(relay, now)) {
             return;
         }
         let backlog_wait = self.backlog_wait(now);
@@ -301,7 +304,7 @@ impl Agent {
         let sent = sent.and_then(|sent| Some((sent, self.retransmit_buffer.stored_at(sent.packet)?)));
         // The delay of the relays may be an assumption.
         let travel = if ingress.is_some() { relayed_delay.min(round_trip / 2) } else { round_trip / 2 };
-        let in_time = now + backlog + travel;
+        let in_time = now + self.uplink_backlog.delay(now) + travel;
         let Some((sent, sent_at)) =
             sent.filter(|(_, sent_at)| sent_at.saturating_add(flow.settings.latency_budget) > in_time)
         else {
@@ -323,9 +326,10 @@ impl Agent {
             return;
         }
         resending.packets.record(number, now);
-        self.uplink_backlog.add(uplink_bytes(sent.packet.bytes() + ENVELOPE_OVERHEAD), now);
         match ingress {
             Some((relay, alias)) => {
+                self.uplink_backlog.add(uplink_bytes(sent.packet.bytes() + ENVELOPE_OVERHEAD), now);
+                let relay = self.relays[relay].session;
                 self.queue_envelope(relay, EnvelopeRole::ResentCopy, alias, sequence, sent.packet, now);
             }
             None => self.resend_source_packet(id, sequence, sent.packet, now),

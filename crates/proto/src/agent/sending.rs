@@ -196,7 +196,8 @@ impl Agent {
         let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
         let copy_relay = if is_sent_to_relay { self.copy_relay(id, coded_bytes, now) } else { None };
         let is_in_outage = copy_relay.is_some() && self.senders[id.0 as usize].is_in_outage(now);
-        let is_narrow = is_in_outage && !self.sustains_outage(id);
+        let is_narrow =
+            is_in_outage && !self.senders[id.0 as usize].copies_on_loss_only() && !self.fits_uplink();
         // A packet that may be copied, now or later, is sealed in the retransmission buffer.
         let reserved = if copied { self.retransmit_buffer.reserve(coded_bytes, now) } else { None };
         let (packet, coded) = if let Some((packet, reserved)) = reserved {
@@ -243,7 +244,8 @@ impl Agent {
             self.sessions.on_sent(peer, front.len() + coded_bytes, now);
         }
         if self.uplink_backlog.is_busy(now) {
-            let direct = direct_path.map_or(Bytes::ZERO, |_| uplink_bytes(front.len() + coded_bytes));
+            let shared = direct_path.filter(|_| self.shares_uplink_with_relays(peer));
+            let direct = shared.map_or(Bytes::ZERO, |_| uplink_bytes(front.len() + coded_bytes));
             let copy = copy_relay.map_or(Bytes::ZERO, |_| uplink_bytes(coded_bytes + ENVELOPE_OVERHEAD));
             self.uplink_backlog.add(direct + copy, now);
         }

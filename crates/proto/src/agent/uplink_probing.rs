@@ -3,6 +3,7 @@
 use byway_units::{Bytes, Rate, Time};
 use byway_wire::Timestamp;
 
+use super::relay_link::RelayLink;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Role};
 use crate::limits::{ENVELOPE_OVERHEAD, IP_AND_UDP_BYTES};
@@ -59,11 +60,14 @@ impl Agent {
             (source_packet, Bytes::ZERO)
         };
         self.uplink_load.note(source_packet, extras, now);
+        if source_packet.is_zero() {
+            self.load_beside.note(direct, Bytes::ZERO, now);
+        }
     }
 
     /// True if packets to a peer leave by the same uplink as those to relays, whose capacity is
     /// measured.
-    fn shares_uplink_with_relays(&self, peer: SessionId) -> bool {
+    pub(super) fn shares_uplink_with_relays(&self, peer: SessionId) -> bool {
         let relay = self.relays.first().map(|relay| relay.session);
         relay.is_none_or(|relay| self.sessions.share_uplink(peer, relay))
     }
@@ -75,8 +79,8 @@ impl Agent {
     /// after a pause does not wait.
     pub(super) fn fits_uplink(&self) -> bool {
         let load = self.uplink_load.measured().with_extras;
-        // All relays are reached by one uplink. A relay without a measurement does not contradict
-        // the others.
+        // Relays are reached by one uplink, except for a moment after one of two fails. A relay
+        // without a measurement does not contradict the others.
         let is_measured = self.relays.iter().any(|relay| relay.capacity_probe.capacity().is_some());
         self.relays.iter().any(|relay| !is_measured || relay.capacity_probe.sustains(load))
     }
@@ -100,8 +104,6 @@ impl Agent {
     /// disturbs nothing.
     #[cold]
     pub(super) fn probe_uplink(&mut self, index: usize, now: Time) {
-        // This input may be later than a probe train's timeout, which has to be handled first.
-        self.relays[index].capacity_probe.handle_timeout(now);
         let load = if self.uplink_load.is_idle(now) {
             self.expected_load(index)
         } else {
@@ -110,26 +112,17 @@ impl Agent {
         self.probe_uplink_for(index, load, now);
     }
 
-    /// Measures the uplink of a flow with retransmission: in an outage, it has to carry lost packets
-    /// again beside new ones, and the first notice of silence is too late for a probe train.
+    /// Measures the uplink of a flow with retransmission before an outage. Then it has to carry lost
+    /// packets again beside new ones, and has no capacity for a probe train.
     pub(super) fn probe_uplink_for_outages(&mut self, id: SendFlowId, now: Time) {
-        if !self.senders[id.0 as usize].copies_on_loss_only() || self.uplink_load.is_idle(now) {
+        let flow = &self.senders[id.0 as usize];
+        let is_needless = !flow.copies_on_loss_only() || flow.is_in_outage(now);
+        if is_needless || (self.uplink_load.is_idle(now) && self.load_beside.is_idle(now)) {
             return;
         }
         if let Some((index, _)) = self.live_ingress_of(id) {
-            self.relays[index].capacity_probe.handle_timeout(now);
             self.probe_uplink_for(index, self.load_in_outages(), now);
         }
-    }
-
-    /// Returns true if the uplink sustains a flow's packets besides what relays need in an outage,
-    /// as far as is known. The measured load contains the copies of flows that send them always.
-    #[cold]
-    pub(super) fn sustains_outage(&self, id: SendFlowId) -> bool {
-        if !self.senders[id.0 as usize].copies_on_loss_only() {
-            return self.fits_uplink();
-        }
-        self.ingress_of(id).is_none_or(|(index, _)| self.sustains_all_twice(index))
     }
 
     /// Returns true if the uplink sustains every packet twice, as far as is known.
@@ -138,15 +131,25 @@ impl Agent {
         probe.capacity().is_none() || probe.sustains(self.load_in_outages())
     }
 
+    /// Returns the capacity of the uplink to a relay, by its index, if it is too narrow for every
+    /// packet twice.
+    pub(super) fn narrow_capacity(&self, relay: usize) -> Option<Rate> {
+        let capacity = self.relays[relay].capacity_probe.capacity();
+        capacity.filter(|_| !self.sustains_all_twice(relay))
+    }
+
     /// Returns the load of the uplink if all lost packets are sent again.
     const fn load_in_outages(&self) -> Rate {
-        let bits = self.uplink_load.measured().source_packets.bits_per_second();
-        Rate::from_bits_per_second(bits.saturating_mul(2))
+        let shared = self.uplink_load.measured().source_packets.bits_per_second();
+        let beside = self.load_beside.measured().source_packets.bits_per_second();
+        Rate::from_bits_per_second(shared.saturating_add(beside).saturating_mul(2))
     }
 
     /// Sends a probe train to a relay, by its index, unless the uplink is known to sustain this
     /// load.
     fn probe_uplink_for(&mut self, index: usize, load: Rate, now: Time) {
+        // This input may be later than a probe train's timeout, which has to be handled first.
+        self.relays[index].capacity_probe.handle_timeout(now);
         let relay = &self.relays[index];
         let session = relay.session;
         let is_usable = relay.is_free() && self.sessions.is_established(session, now);
@@ -154,8 +157,9 @@ impl Agent {
             return;
         }
         if relay.capacity_probe.capacity().is_none() {
-            // All relays are reached by one uplink.
-            let known = self.relays.iter().filter_map(|relay| relay.capacity_probe.capacity()).max();
+            let is_shared = |relay: &&RelayLink| self.sessions.share_uplink(relay.session, session);
+            let known = self.relays.iter().filter(is_shared);
+            let known = known.filter_map(|relay| relay.capacity_probe.capacity()).max();
             self.relays[index].capacity_probe.assume_capacity(known);
         }
         let relay = &mut self.relays[index];
@@ -218,7 +222,11 @@ impl Agent {
         let Some(index) = path.and_then(|path| self.relay_indices.get(&path.ingress).copied()) else {
             return;
         };
-        let load = self.uplink_load.measured().with_extras;
+        let load = if flow.copies_on_loss_only() {
+            self.load_in_outages()
+        } else {
+            self.uplink_load.measured().with_extras
+        };
         if !self.relays[index].capacity_probe.sustains(load) {
             self.relays[index].capacity_probe.doubt(load, now);
             self.probe_uplink(index, now);

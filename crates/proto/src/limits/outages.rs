@@ -69,8 +69,8 @@ pub const CARRIED_AFTER: Duration = Duration::from_secs(1);
 /// cannot sustain both, or if it otherwise copies nothing.
 pub const COPIES_ONLY_AFTER: Duration = Duration::from_millis(100);
 
-/// Longest time for which packets wait for a narrow uplink before a sender sends no lost packets
-/// again. Buffers of access links hold about 100 ms, and new packets need a part of them.
+/// Longest estimated wait for a narrow uplink with which a sender sends lost packets again: more
+/// would leave new packets too little of the uplink's buffer.
 pub const RESEND_BACKLOG_MAX: Duration = Duration::from_millis(60);
 
 /// Time by which a silence has to exceed the packet interval, plus an eighth of a round trip, to

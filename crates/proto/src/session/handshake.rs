@@ -364,6 +364,7 @@ impl Sessions {
         let epoch = Epoch::new(pending.epoch, index, theirs, keys.epoch_keys(provider, suite), known, now);
         session.pending_handshake = None;
         session.initiator = true;
+        let before = session.path.uplink();
         match origin {
             Route::Direct(from) => {
                 session.path.validate_answer(from, now);
@@ -375,6 +376,7 @@ impl Sessions {
             }
         }
         self.note_direct_path(id);
+        self.note_uplink(id, before, now);
         let fresh = self.begin_epoch(id, epoch, response.incarnation, now);
         self.on_established(id, fresh);
         self.try_ipv4(id, answered_after, now);

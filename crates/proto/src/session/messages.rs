@@ -143,8 +143,13 @@ impl Sessions {
             // A relay may be faster than the direct path of the answer.
             Route::ViaRelay(_) => session.path.uplink(),
         };
+        let before = session.path.uplink();
         if let Some(address) = session.path.on_response(token, uplink, now) {
             self.known_addresses.add(address);
+            self.note_uplink(id, before, now);
+            let Some(session) = self.get_mut(id) else {
+                return;
+            };
             session.is_doubtful = false;
             session.plan_probe(now);
             self.note_direct_path(id);

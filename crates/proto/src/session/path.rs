@@ -163,21 +163,21 @@ impl Path {
         }
     }
 
-    /// Returns the time of the next challenge by the preferred uplink; `None` while that is in use,
-    /// or the peer has no address.
+    /// Returns the time of the next challenge by the uplink that is not in use; `None` while the
+    /// preferred one delivers, or the peer has no address.
     pub(crate) fn return_at(&self) -> Option<Time> {
         let (path, choice) = (self.validated?, self.choice?);
         choice.return_at(path.local.uplink())
     }
 
-    /// Adds a challenge of the address in use by the preferred uplink, if it is time to try that
-    /// again. An answer by that uplink `within` this time makes the session return there.
+    /// Adds a challenge of the address in use by the other uplink, if it is time to try that again.
+    /// An answer by that uplink `within` this time makes the session use it.
     pub(crate) fn try_return(&mut self, bytes: usize, within: Duration, now: Time, token: Token) {
         let (Some(path), Some(choice)) = (self.validated, &mut self.choice) else {
             return;
         };
         if choice.pop_return(path.local.uplink(), now) {
-            let path = NetworkPath::by(choice.preferred(), path.remote);
+            let path = NetworkPath::by(path.local.uplink().other(), path.remote);
             self.candidates.retain(|candidate| !candidate.path.is_same_route(&path));
             self.add(Candidate::once(path, bytes, now + within, now, token));
         }
@@ -228,6 +228,7 @@ impl Path {
             return false;
         }
         let earned = bytes.saturating_mul(AMPLIFICATION_MAX);
+        let from = self.by_own_choice(from);
         match self.candidates.iter_mut().find(|candidate| candidate.path.is_same_route(&from)) {
             Some(candidate) => {
                 candidate.path.local = from.local;
@@ -242,12 +243,23 @@ impl Path {
         true
     }
 
+    /// Returns the path of a packet, by the uplink in use instead of that at which it arrived: a
+    /// peer does not choose this node's uplink.
+    fn by_own_choice(&self, from: NetworkPath) -> NetworkPath {
+        let is_own = self.validated.is_none() || from.local.uplink() == self.uplink();
+        if is_own { from } else { NetworkPath::by(self.uplink(), from.remote) }
+    }
+
+    /// Adds a candidate. If there are too many, it replaces the oldest one by the other uplink, or
+    /// the oldest one.
     fn add(&mut self, candidate: Candidate) {
         if !is_unicast(candidate.path.remote) {
             return;
         }
         if self.candidates.is_full() {
-            self.candidates.remove(0);
+            let in_use = self.uplink();
+            let is_other = |candidate: &Candidate| candidate.path.local.uplink() != in_use;
+            self.candidates.remove(self.candidates.iter().position(is_other).unwrap_or(0));
         }
         self.candidates.push(candidate);
     }
@@ -261,22 +273,25 @@ impl Path {
         if names_all_at.saturating_since(now) > ahead {
             return;
         }
-        let added = self.add_by_all_uplinks(address, bytes, now, token);
-        self.names_all_at = names_all_at + CANDIDATE_INTERVAL * added;
+        if self.add_by_all_uplinks(address, bytes, now, token) {
+            self.names_all_at = names_all_at + CANDIDATE_INTERVAL;
+        }
     }
 
-    /// Adds a candidate at this address for each uplink by which it is not tried yet; returns their
-    /// number. Only a node with two uplinks sends a token by both.
-    fn add_by_all_uplinks(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) -> u64 {
-        let mut added = 0;
+    /// Adds a candidate at this address for each uplink by which it is not tried yet; returns true
+    /// if there is one. The uplink that is not in use is tried while the session has no address,
+    /// and if there is room.
+    fn add_by_all_uplinks(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) -> bool {
+        let (in_use, mut is_added) = (self.uplink(), false);
         for uplink in self.uplinks() {
             let path = NetworkPath::by(uplink, address);
-            if !self.candidates.iter().any(|candidate| candidate.path.is_same_route(&path)) {
+            let is_useful = uplink == in_use || (self.validated.is_none() && !self.candidates.is_full());
+            if is_useful && !self.candidates.iter().any(|candidate| candidate.path.is_same_route(&path)) {
                 self.add(Candidate::new(path, bytes, now, token));
-                added += 1;
+                is_added = true;
             }
         }
-        added
+        is_added
     }
 
     /// Adds a candidate that this side knows from its settings or from earlier use.

@@ -24,7 +24,7 @@ pub(crate) enum SessionEvent {
     Alive { session: SessionId },
     /// The peer answered a challenge at another address, and the session now sends there.
     Moved { session: SessionId },
-    /// The session's uplink does not deliver, and its packets now leave by the node's other one.
+    /// The session's packets now leave by the node's other uplink.
     UplinkChanged { session: SessionId },
     /// A relay sees this node at this address by the uplink that the session does not use.
     AddressObserved { address: SocketAddr },
@@ -138,7 +138,7 @@ impl Sessions {
         let Some(session) = self.get_mut(id) else {
             return;
         };
-        let is_uplink_silent = session.path.is_uplink_silent();
+        let (before, is_uplink_silent) = (session.path.uplink(), session.path.is_uplink_silent());
         if is_uplink_silent {
             session.path.change_uplink(now);
         }
@@ -147,11 +147,8 @@ impl Sessions {
             // The peer may have restarted and lost the session.
             self.connect(id, &[], now);
         }
-        if is_uplink_silent {
-            self.on_uplink_changed(id, now);
-        } else {
-            self.send_probe(id, Bytes::ZERO, now);
-        }
+        self.note_uplink(id, before, now);
+        self.send_probe(id, Bytes::ZERO, now);
     }
 
     /// Handles the system's refusal to send to an address by an uplink: sessions with that path use
@@ -167,22 +164,23 @@ impl Sessions {
                 && session.path.may_change_uplink(now)
             {
                 session.path.change_uplink(now);
-                self.on_uplink_changed(id, now);
+                self.note_uplink(id, uplink, now);
+                // The probe shows the peer this node's other address.
+                self.send_probe(id, Bytes::ZERO, now);
             }
         }
     }
 
-    /// Notifies the role that a session uses the node's other uplink, and probes the peer by it.
-    /// The probe also shows the peer this node's other address.
-    fn on_uplink_changed(&mut self, id: SessionId, now: Time) {
-        let Some(session) = self.get_mut(id) else {
+    /// Notifies the role if a session uses another uplink than `before`. Its path may be longer, and
+    /// carry shorter packets.
+    pub(super) fn note_uplink(&mut self, id: SessionId, before: Uplink, now: Time) {
+        let Some(session) = self.get_mut(id).filter(|session| session.path.uplink() != before) else {
             return;
         };
         if let Some(path_mtu) = &mut session.path_mtu {
             path_mtu.doubt(now);
         }
         self.events.push_back(SessionEvent::UplinkChanged { session: id });
-        self.send_probe(id, Bytes::ZERO, now);
     }
 
     /// Sends a relay a probe by the uplink that the session does not use, at intervals. The reply
@@ -208,7 +206,7 @@ impl Sessions {
         self.send_messages_to(id, path, writer.as_bytes(), now);
     }
 
-    /// Challenges the peer by the session's preferred uplink, if it is time to try that again.
+    /// Challenges the peer by the uplink that the session does not use, if it is time to try that.
     fn try_return(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;

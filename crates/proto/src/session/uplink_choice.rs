@@ -12,13 +12,19 @@ use crate::network_path::Uplink;
 ///
 /// A session uses its preferred uplink until too many probes by it stay unanswered, or the system
 /// refuses to send by it. Then the session uses the other uplink, and challenges the peer by the
-/// preferred one at intervals. An answer brings it back.
+/// preferred one at intervals. An answer brings it back. If the other uplink delivers nothing
+/// either, the peer is dead: its packets leave by the preferred uplink.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UplinkChoice {
     preferred: Uplink,
     /// Number of probes sent by the uplink in use since the last packet that arrived by it.
     unanswered: u8,
-    /// Time of the next challenge by the preferred uplink, while the other one is in use.
+    /// True if a packet arrived by the uplink in use since the session uses it.
+    has_delivered: bool,
+    /// True if the other uplink did not deliver either: the peer is dead, rather than an uplink. The
+    /// session then stays at the preferred one, and challenges the peer by the other one.
+    is_peer_silent: bool,
+    /// Time of the next challenge by the uplink that is not in use.
     next_return: Time,
     /// Time from that challenge to the next one.
     return_interval: Duration,
@@ -37,6 +43,8 @@ impl UplinkChoice {
         Self {
             preferred,
             unanswered: 0,
+            has_delivered: true,
+            is_peer_silent: false,
             next_return: Time::START,
             return_interval: RETURN_INTERVAL,
             changed_at: None,
@@ -53,7 +61,7 @@ impl UplinkChoice {
     /// Records that a packet arrived by the uplink in use.
     #[inline]
     pub(crate) const fn on_packet(&mut self) {
-        self.unanswered = 0;
+        (self.unanswered, self.has_delivered, self.is_peer_silent) = (0, true, false);
     }
 
     /// Records a probe sent by the uplink in use.
@@ -67,7 +75,7 @@ impl UplinkChoice {
 
     /// True if so many probes by the uplink in use are unanswered that it counts as out.
     pub(crate) const fn is_silent(&self) -> bool {
-        self.unanswered > UNANSWERED_PROBES_MAX
+        self.unanswered > UNANSWERED_PROBES_MAX && !self.is_peer_silent
     }
 
     /// True if a refusal of the uplink in use may change it now. While the system refuses both, the
@@ -79,9 +87,12 @@ impl UplinkChoice {
     /// Records that the session uses `uplink` from now on. If it leaves the preferred one soon
     /// after its return, it waits for longer before it tries to return again.
     pub(crate) fn on_changed(&mut self, uplink: Uplink, now: Time) {
+        let has_delivered = core::mem::replace(&mut self.has_delivered, false);
         (self.unanswered, self.changed_at) = (0, Some(now));
         if uplink == self.preferred {
             self.returned_at = Some(now);
+            self.is_peer_silent = !has_delivered;
+            (self.return_interval, self.next_return) = (RETURN_INTERVAL, now + RETURN_INTERVAL);
             return;
         }
         let is_proved = self.returned_at.is_none_or(|at| now.saturating_since(at) >= UPLINK_PROVED_AFTER);
@@ -108,12 +119,13 @@ impl UplinkChoice {
         self.observation.take_if(|sent| *sent == number).is_some()
     }
 
-    /// Returns the time of the next challenge by the preferred uplink; `None` while that is in use.
+    /// Returns the time of the next challenge by the uplink that is not in use; `None` while the
+    /// preferred one delivers.
     pub(crate) fn return_at(&self, in_use: Uplink) -> Option<Time> {
-        (in_use != self.preferred).then_some(self.next_return)
+        (in_use != self.preferred || self.is_peer_silent).then_some(self.next_return)
     }
 
-    /// True if a challenge by the preferred uplink is due; schedules the next one.
+    /// True if a challenge by the uplink that is not in use is due; schedules the next one.
     pub(crate) fn pop_return(&mut self, in_use: Uplink, now: Time) -> bool {
         let is_due = self.return_at(in_use).is_some_and(|at| at <= now);
         if is_due {
@@ -153,10 +165,25 @@ mod tests {
         let mut choice = UplinkChoice::new(Uplink::First);
         for (second, first_return) in [(100, 1), (140, 8)] {
             choice.on_changed(Uplink::Second, at(second));
+            choice.on_packet();
             assert_eq!(returns(&mut choice, second).first(), Some(&first_return), "{second}");
             choice.on_changed(Uplink::First, at(second + 38));
             assert_eq!(choice.return_at(Uplink::First), None);
         }
+    }
+
+    #[test]
+    fn if_neither_uplink_delivers_the_session_stays_at_the_preferred_one_and_tries_the_other() {
+        let mut choice = UplinkChoice::new(Uplink::First);
+        choice.on_changed(Uplink::Second, at(100));
+        choice.on_changed(Uplink::First, at(101));
+        (0..=UNANSWERED_PROBES_MAX).for_each(|_| choice.on_probe_sent());
+        assert!(!choice.is_silent(), "a change would help no more");
+        assert_eq!(choice.return_at(Uplink::First), Some(at(102)));
+        choice.on_packet();
+        assert_eq!(choice.return_at(Uplink::First), None);
+        (0..=UNANSWERED_PROBES_MAX).for_each(|_| choice.on_probe_sent());
+        assert!(choice.is_silent());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use byway_units::Rate;
 use byway_wire::messages::{ProbeReply, Silence, SourceNack};
+use byway_wire::packets::SOURCE_OVERHEAD;
 use byway_wire::{Microseconds, RangeSet, Timestamp};
 
 use super::*;
@@ -194,28 +195,56 @@ fn a_narrow_uplink_is_relieved_of_lost_packets_early() {
     }
 }
 
-#[test]
-fn in_an_outage_behind_a_narrow_uplink_no_packet_leaves_twice_and_lost_ones_leave_as_it_allows() {
+/// Returns a network whose uplink has this many tenths of the flow's rate, and whose latency budget
+/// has no time to wait for a second notice of silence.
+fn over_narrow_uplink(tenths: u64) -> TestNetwork {
+    let source = uplink_bytes(50 + SOURCE_OVERHEAD);
+    let rate = Rate::over(source, ms(10)).expect("ten milliseconds").bits_per_second();
     let settings = FlowSettings { latency_budget: ms(110), ..resent_settings() };
-    let mut network = TestNetwork::resending(&settings);
-    network.stream(100);
-    let load = network.agents[SENDER].uplink_load.measured().source_packets.bits_per_second();
-    let capacity = Rate::from_bits_per_second(load * 3 / 2);
-    network.agents[SENDER].relays[0].capacity_probe.assume_capacity(Some(capacity));
-    network.loses(|datagram| datagram.source_sequence().is_some());
-    network.stream(60);
+    let mut network = TestNetwork::unregistered(&settings);
+    network.uplink = Some(Rate::from_bits_per_second(rate * tenths / 10));
+    network.run(ms(3_000));
+    network.stream(200);
     network.forget();
-    network.stream(60);
-    assert_eq!(network.at_relay(EnvelopeRole::Copy).len(), 60);
-    let resent = network.at_relay(EnvelopeRole::ResentCopy).len();
-    assert!(resent + network.source_packets() <= 20, "{resent} and {}", network.source_packets());
+    network
 }
 
 #[test]
-fn the_uplink_of_a_flow_that_copies_nothing_is_measured_before_an_outage() {
-    let mut network = TestNetwork::resending(&resent_settings());
-    network.stream(100);
-    assert!(network.agents[SENDER].relays[0].capacity_probe.capacity().is_some());
+fn in_an_outage_lost_packets_leave_by_a_narrow_uplink_without_filling_its_buffer() {
+    let mut network = over_narrow_uplink(20);
+    network.loses(|datagram| datagram.source_sequence().is_some());
+    let mut longest = Duration::ZERO;
+    for number in 0..100 {
+        network.send(&[number; 50]);
+        network.run(ms(10));
+        longest = longest.max(network.busy_until.saturating_since(network.now));
+    }
+    assert!((ms(10)..=ms(90)).contains(&longest), "{longest:?}");
+    let (copies, resent) = (network.at_relay(EnvelopeRole::Copy), network.at_relay(EnvelopeRole::ResentCopy));
+    assert!(copies.len() >= 85, "{}", copies.len());
+    assert!(resent.iter().collect::<BTreeSet<_>>().len() >= 3, "{resent:?}");
+    assert!(network.source_packets() <= 30, "{}", network.source_packets());
+}
+
+#[test]
+fn after_a_pause_packets_use_the_direct_path_behind_a_narrow_uplink_too() {
+    let mut network = over_narrow_uplink(20);
+    network.run(ms(400));
+    network.forget();
+    network.stream(5);
+    assert_eq!(network.source_packets(), 5);
+}
+
+#[test]
+fn the_uplink_of_a_flow_that_begins_at_once_is_measured_before_an_outage() {
+    let mut network = TestNetwork::unregistered(&resent_settings());
+    network.uplink = Some(Rate::from_kilobits_per_second(160));
+    network.stream(250);
+    let capacity = network.agents[SENDER].relays[0].capacity_probe.capacity().expect("it was measured");
+    assert!(capacity < Rate::from_kilobits_per_second(200), "{capacity:?}");
+    network.forget();
+    network.stream(250);
+    assert!(network.at_relay(EnvelopeRole::Copy).is_empty());
 }
 
 #[test]

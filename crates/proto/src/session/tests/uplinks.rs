@@ -193,6 +193,37 @@ fn a_packet_at_the_other_uplink_moves_nothing_and_a_challenge_there_has_no_answe
 }
 
 #[test]
+fn a_peer_at_a_new_address_is_challenged_by_the_uplink_in_use_wherever_its_packet_arrives() {
+    let mut uplinks = TwoUplinks::new(Purpose::EndToEnd);
+    uplinks.send_for(secs(2));
+    let before = uplinks.pair.sent.len();
+    uplinks.pair.send_number(LARGE, 7);
+    let (_, datagram) = uplinks.pair.flying.pop_back().expect("it was just sent");
+    uplinks.pair.nodes[SMALL].asked_at = LocalAddress::any_at(Uplink::Second);
+    uplinks.pair.deliver(SMALL, Datagram { from: address(50), ..datagram });
+    uplinks.pair.nodes[SMALL].asked_at = LocalAddress::ANY;
+    uplinks.run(ms(50));
+    let sent = uplinks.pair.sent[before..].iter();
+    let challenges: Vec<_> = sent.filter(|sent| sent.to == address(50)).collect();
+    assert!(!challenges.is_empty(), "its address may have changed");
+    assert!(challenges.iter().all(|sent| sent.local.uplink() == Uplink::First), "{challenges:?}");
+}
+
+#[test]
+fn a_dead_peer_gets_its_packets_by_the_preferred_uplink() {
+    let mut uplinks = TwoUplinks::new(Purpose::EndToEnd);
+    uplinks.send_for(secs(2));
+    uplinks.are_out = [true; 2];
+    uplinks.send_for(secs(3));
+    let before = uplinks.pair.sent.len();
+    uplinks.send_for(secs(10));
+    assert_eq!(uplinks.uplink(), Uplink::First);
+    assert!(sent_by_second(&uplinks, before) <= 30, "challenges and initiations alone");
+    uplinks.are_out = [true, false];
+    assert!(uplinks.time_until(Uplink::Second) <= RETURN_INTERVAL_MAX + ms(100));
+}
+
+#[test]
 fn a_stranger_at_the_other_address_does_not_move_the_peer() {
     let mut uplinks = TwoUplinks::new(Purpose::EndToEnd);
     uplinks.send_for(secs(2));
