@@ -189,7 +189,7 @@ fn the_members_of_a_network_cost_its_controller_little_and_all_are_answered() {
         std::thread::sleep(INTERVAL);
     }
     let (processor, elapsed) = (processor_time(testbed.controller.process()), begun.elapsed());
-    let percent = (processor - processor_before).as_secs_f64() / elapsed.as_secs_f64() * 100.0;
+    let percent = processor.saturating_sub(processor_before).as_secs_f64() / elapsed.as_secs_f64() * 100.0;
     let after = counts();
     let [maps, unchanged, reports, failed] = std::array::from_fn(|kind| after[kind] - before[kind]);
     eprintln!(

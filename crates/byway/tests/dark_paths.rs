@@ -201,7 +201,7 @@ impl Environment {
 impl Counts {
     /// Counts the packets of a call in an outage.
     fn add(&mut self, fate: &Fate, begun: Instant, length: Duration) {
-        let counted = begun + GRACE..begun + length - END_MARGIN;
+        let counted = begun + GRACE..begun + length.saturating_sub(END_MARGIN);
         let packets = fate.sent.iter().zip(&fate.took).filter(|(sent, _)| counted.contains(*sent));
         let (mut sent, mut delivered) = (0_u32, 0_u32);
         for (at, took) in packets {

@@ -22,7 +22,7 @@ use crate::reserve::is_in_reserve;
 use crate::role::PacketTooBig;
 use crate::routes::RouteCache;
 use crate::send_queue::{Datagram, DropCounts, Run, SendOutcome, SendQueue};
-use crate::send_run::{SendContext, UplinkRefusal, drain_error_queue, send_run};
+use crate::send_run::{SendContext, drain_error_queue, send_run};
 use crate::socket::{Sharing, UdpSocket};
 use crate::socket_id::SocketId;
 use crate::socket_options;
@@ -405,12 +405,11 @@ impl Io {
             };
             let (sent, sent_bytes) = (counters.sent, counters.sent_bytes);
             let mut outcome = SendContext { counters, too_big, has_other_uplink: other.is_some() };
-            let is_sent = match send_run(run, (id, socket), locals, poller, &mut outcome) {
-                Ok(is_sent) => is_sent,
-                Err(UplinkRefusal) => {
-                    note_refusal(refused, (uplink_of(id), run.to));
-                    send_by_other_uplink(run, other, sockets, locals, (poller, &mut outcome))
-                }
+            let is_sent = if let Ok(is_sent) = send_run(run, (id, socket), locals, poller, &mut outcome) {
+                is_sent
+            } else {
+                note_refusal(refused, (uplink_of(id), run.to));
+                send_by_other_uplink(run, other, sockets, locals, (poller, &mut outcome))
             };
             if role_socket_id(id) != SocketId::OVERLAY {
                 applications.datagrams += counters.sent - sent;

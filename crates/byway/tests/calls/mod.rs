@@ -77,7 +77,7 @@ impl Call {
 /// Nodes of running calls.
 pub struct Calls {
     folder: tempfile::TempDir,
-    calls: Vec<Call>,
+    planned: Vec<Call>,
     names: Vec<String>,
     machines: Vec<Machine>,
     emulator: Option<EmulatorThread>,
@@ -128,7 +128,7 @@ impl Calls {
         let mut started = Self {
             folder: tempfile::tempdir().expect("a folder"),
             nodes: names.iter().map(|_| None).collect(),
-            calls,
+            planned: calls,
             names,
             machines,
             emulator: Some(emulator.expect("a thread")),
@@ -144,8 +144,8 @@ impl Calls {
     /// Begins all calls, waits until relays protect each, and begins the links' time. Ends the calls
     /// after a time.
     pub fn run(&mut self, time: Duration) -> CallsOutcome {
-        let streams: Vec<Stream> = (0..self.calls.len()).map(|call| self.begin_call(call)).collect();
-        for call in (0..self.calls.len()).filter(|call| self.calls[*call].uses_relays()) {
+        let streams: Vec<Stream> = (0..self.planned.len()).map(|call| self.begin_call(call)).collect();
+        for call in (0..self.planned.len()).filter(|call| self.planned[*call].uses_relays()) {
             self.wait_for(&format!("relays protect call {call}"), || {
                 let status = self.status(call);
                 let paths = status["mappings"][0]["paths"].as_array().cloned().unwrap_or_default();
@@ -169,12 +169,12 @@ impl Calls {
         let bind = |index: usize, port| {
             self.machines[index].run(move || UdpSocket::bind(address(port)).expect("the port is free"))
         };
-        let (sender, receiver) = (bind(call, SOURCE), bind(self.calls.len() + call, APP));
+        let (sender, receiver) = (bind(call, SOURCE), bind(self.planned.len() + call, APP));
         Stream::begin(sender, address(FORWARD), receiver, BYTES)
     }
 
     fn start_nodes(&mut self) {
-        let agents = 2 * self.calls.len();
+        let agents = 2 * self.planned.len();
         for index in [agents, agents + 1].into_iter().chain(0..agents) {
             self.start_node(index, if index < agents { "agent" } else { "relay" });
         }
@@ -213,7 +213,7 @@ impl Calls {
 
     /// Returns the status pages of the agents of these calls, and of both relays.
     pub fn statuses(&self, calls: Range<usize>) -> String {
-        let count = self.calls.len();
+        let count = self.planned.len();
         let agents = calls.clone().chain(calls.map(|call| count + call));
         let nodes = agents.chain([2 * count, 2 * count + 1]);
         let page = |index| String::from_utf8_lossy(&self.run_in(index, &["status"]).stdout).into_owned();
@@ -243,11 +243,11 @@ impl Calls {
 
     /// Returns a node's file without the parts that depend on the mode, besides `rest`.
     fn node(&self, index: usize, rest: &str) -> String {
-        let count = self.calls.len();
+        let count = self.planned.len();
         let (role, name, state) =
             (if index < 2 * count { "agent" } else { "relay" }, &self.names[index], self.state(index));
         let [ipv4, ipv6] = sockets(index);
-        let tables = if let Some(call) = self.calls.get(index) {
+        let tables = if let Some(call) = self.planned.get(index) {
             let (peer, keys) = (&self.names[count + index], &call.keys);
             format!(
                 "[[forward]]\nlisten = \"127.0.0.1:{FORWARD}\"\npeer = \"{peer}\"\nto = \"app\"\n\
@@ -267,7 +267,7 @@ impl Calls {
     }
 
     fn write_static_files(&self) {
-        let (count, mut network) = (self.calls.len(), String::new());
+        let (count, mut network) = (self.planned.len(), String::new());
         for index in 0..2 * count + 2 {
             let (key, name, [ipv4, ipv6]) = (key(&self.state(index)), &self.names[index], sockets(index));
             let table = if index < 2 * count { "agents" } else { "relays" };
@@ -282,7 +282,7 @@ impl Calls {
                 let _ = writeln!(network, "relays = {relays:?}");
             }
         }
-        for (index, call) in self.calls.iter().enumerate() {
+        for (index, call) in self.planned.iter().enumerate() {
             let agents = [&self.names[index], &self.names[count + index]];
             let _ = writeln!(network, "[[network.pairs]]\nagents = {agents:?}\ngroup = {}", call.group + 1);
         }
@@ -292,7 +292,7 @@ impl Calls {
     }
 
     fn write_managed_files(&mut self) {
-        let (count, controller) = (self.calls.len(), self.names.len() - 1);
+        let (count, controller) = (self.planned.len(), self.names.len() - 1);
         let ([ipv4, _], state) = (addresses(controller), self.state(controller));
         std::fs::create_dir(&state).expect("space on the disk");
         let text = format!("[controller]\nstate = \"{}\"\nlisten = [\"{ipv4}:4443\"]\n", state.display());
@@ -302,7 +302,7 @@ impl Calls {
         for index in [2 * count, 2 * count + 1] {
             self.write(index, &self.node(index, &format!("token = \"{relays}\"")));
         }
-        for (call, Call { group, .. }) in self.calls.iter().enumerate() {
+        for (call, Call { group, .. }) in self.planned.iter().enumerate() {
             let tenant = format!("tenant-{group}");
             let token = self.token(&["--role", "agent", "--uses", "2", "--tenant", &tenant]);
             for (index, near) in [(call, "ingress"), (count + call, "egress")] {
@@ -348,7 +348,7 @@ fn scenario(calls: &[Call]) -> String {
         append(format!("[[node]]\nname = \"gate-{number}\"\nrole = \"router\"\n"));
     }
     let mut link = |one: &str, other: &str, keys: &str| {
-        append(format!("[[link]]\nbetween = [\"{one}\", \"{other}\"]\n{keys}\n"))
+        append(format!("[[link]]\nbetween = [\"{one}\", \"{other}\"]\n{keys}\n"));
     };
     for (number, call) in (1..).zip(calls) {
         let [sender, gate, receiver] = ["sender", "gate", "receiver"].map(|kind| format!("{kind}-{number}"));

@@ -64,7 +64,7 @@ impl TwoUplinks {
             if datagram.to == second_address() && is_due && !is_lost {
                 to_second.push(datagram.clone());
             }
-            !is_lost && !(datagram.to == second_address() && is_due)
+            !(is_lost || (datagram.to == second_address() && is_due))
         });
         for datagram in to_second {
             let node = &mut self.pair.nodes[SMALL];
