@@ -241,8 +241,8 @@ fn longest_gap(fate: &Fate) -> Duration {
     fate.sent.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
 }
 
-/// Returns the environments of `make outages`: each service with each uplink in company, in a static or a
-/// managed network, and all lone calls in both.
+/// Returns the environments of `make outages`: each service with each uplink in company, in a
+/// static or a managed network, and all lone calls in both.
 fn large() -> Vec<Environment> {
     let mut environments = Vec::new();
     for (number, service) in SERVICES.into_iter().enumerate() {

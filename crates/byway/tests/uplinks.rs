@@ -42,8 +42,8 @@ struct TwoUplinks {
 const BOTH_FREE: &str = "uplinks = [\"eth0\", \"wwan0\"]";
 const SECOND_METERED: &str = "uplinks = [\"eth0\", { device = \"wwan0\", metered = true }]";
 
-/// Relays 10 and 20, alice 11, bob 12 and a controller 30 at `198.51.100.0/24`. The second uplinks of agents are at
-/// `203.0.113.0/24`, and the switch routes between the two networks.
+/// Relays 10 and 20, alice 11, bob 12 and a controller 30 at `198.51.100.0/24`. The second uplinks
+/// of agents are at `203.0.113.0/24`, and the switch routes between the two networks.
 struct World {
     bench: Bench,
     network: Network,

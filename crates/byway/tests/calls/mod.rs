@@ -141,8 +141,8 @@ impl Calls {
         Some(started)
     }
 
-    /// Begins all calls, waits until relays protect each, and begins the links' time. Ends the calls
-    /// after a time.
+    /// Begins all calls, waits until relays protect each, and begins the links' time. Ends the
+    /// calls after a time.
     pub fn run(&mut self, time: Duration) -> CallsOutcome {
         let streams: Vec<Stream> = (0..self.planned.len()).map(|call| self.begin_call(call)).collect();
         for call in (0..self.planned.len()).filter(|call| self.planned[*call].uses_relays()) {

@@ -238,8 +238,8 @@ fn expect_ok((status, body): (StatusCode, Bytes)) -> Bytes {
     body
 }
 
-/// Returns the report of an agent: its round trips to all relays. In every other report, that to one
-/// more of them has changed by three tenths.
+/// Returns the report of an agent: its round trips to all relays. In every other report, that to
+/// one more of them has changed by three tenths.
 fn agent_report(member: &LoadingMember, relays: &[u32], number: u32) -> SelfUpdate {
     let changed = number.div_ceil(2);
     let round_trip = |(nth, relay): (usize, &u32)| {

@@ -122,7 +122,7 @@ impl Agent {
         before: ProbeContext,
         now: Time,
     ) {
-        let load = self.uplink_load.measured().with_extras;
+        let load = self.uplink.load.measured().with_extras;
         let Some(relay) = self.relay_of(session) else {
             return;
         };

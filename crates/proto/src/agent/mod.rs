@@ -159,7 +159,7 @@ use send_flow::SendFlow;
 use service_changes::ServiceChanges;
 use teardown::Teardowns;
 use totals::Totals;
-use uplink_probing::UplinkProbing;
+use uplink_probing::{UplinkEstimates, UplinkProbing};
 
 use crate::index_table::IndexTable;
 use crate::limits::{AGENT_BUFFER_BYTES, AGENT_BUFFER_RETENTION, CODED_BYTES_MAX};
@@ -167,8 +167,6 @@ use crate::network_path::{NetworkPath, Uplinks};
 use crate::outbox::Outbox;
 use crate::parts::packet_buffer::PacketBuffer;
 use crate::parts::timers::Timers;
-use crate::parts::uplink_backlog::UplinkBacklog;
-use crate::parts::uplink_load::UplinkLoad;
 use crate::random::Generator;
 use crate::reason::Reason;
 use crate::session::{LocalIdentity, Route, SessionCounters, SessionId, Sessions};
@@ -344,12 +342,7 @@ pub struct Agent {
     /// Early packets of peers' offers that the driver has not answered yet.
     early_buffer: EarlyBuffer,
     direct_paths: DirectPaths,
-    /// Measured load of the uplink, with and without all copies.
-    uplink_load: UplinkLoad,
-    /// Load of source packets that leave by another uplink than packets to relays.
-    load_beside: UplinkLoad,
-    /// Packets that wait for a narrow uplink in an outage, as estimated.
-    uplink_backlog: UplinkBacklog,
+    uplink: UplinkEstimates,
     uplink_probing: UplinkProbing,
     number: AgentId,
     state: AgentState,
@@ -412,9 +405,7 @@ impl Agent {
             early: EarlySending::default(),
             early_buffer: EarlyBuffer::default(),
             direct_paths: DirectPaths::default(),
-            uplink_load: UplinkLoad::new(),
-            load_beside: UplinkLoad::new(),
-            uplink_backlog: UplinkBacklog::default(),
+            uplink: UplinkEstimates::default(),
             uplink_probing: UplinkProbing::default(),
             number,
             state: AgentState::Open,

@@ -221,8 +221,8 @@ impl RelayLink {
         u32::try_from(time.map_or(0, Duration::as_micros)).unwrap_or(0)
     }
 
-    /// Forgets the delay and the capacity of the uplink, because packets to the relay leave by another
-    /// one.
+    /// Forgets the delay and the capacity of the uplink, because packets to the relay leave by
+    /// another one.
     pub(super) fn on_uplink_changed(&mut self) {
         (self.queue, self.capacity_probe) = (QueueDelay::new(), UplinkCapacityProbe::new());
     }

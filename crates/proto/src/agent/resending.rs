@@ -202,7 +202,7 @@ impl Agent {
     /// Returns the longest time for which packets may have waited for the uplink; zero if it has no
     /// backlog.
     fn backlog_wait(&self, now: Time) -> Duration {
-        if self.uplink_backlog.is_busy(now) { RESEND_BACKLOG_MAX } else { Duration::ZERO }
+        if self.uplink.backlog.is_busy(now) { RESEND_BACKLOG_MAX } else { Duration::ZERO }
     }
 
     /// Returns the delay of a flow's relay path; that of the direct path if it is not known.
@@ -275,15 +275,15 @@ impl Agent {
 
     /// Returns true if the uplink has room for lost packets of a relay's flows, by its index.
     fn admits_resends(&mut self, relay: usize, now: Time) -> bool {
-        self.uplink_backlog.set_capacity(self.narrow_capacity(relay));
-        let is_admitted = self.uplink_backlog.delay(now) <= RESEND_BACKLOG_MAX;
+        self.uplink.backlog.set_capacity(self.narrow_capacity(relay));
+        let is_admitted = self.uplink.backlog.delay(now) <= RESEND_BACKLOG_MAX;
         self.counters.copies_suppressed += u64::from(!is_admitted);
         is_admitted
     }
 
-    /// Sends a packet again through the flow's ingress relay, by its index, or on the direct path if
-    /// none works. It does nothing if the packet cannot be in time, may be in flight, or was sent
-    /// again as often as allowed.
+    /// Sends a packet again through the flow's ingress relay, by its index, or on the direct path
+    /// if none works. It does nothing if the packet cannot be in time, may be in flight, or was
+    /// sent again as often as allowed.
     fn resend(
         &mut self,
         id: SendFlowId,
@@ -304,7 +304,7 @@ impl Agent {
         let sent = sent.and_then(|sent| Some((sent, self.retransmit_buffer.stored_at(sent.packet)?)));
         // The delay of the relays may be an assumption.
         let travel = if ingress.is_some() { relayed_delay.min(round_trip / 2) } else { round_trip / 2 };
-        let in_time = now + self.uplink_backlog.delay(now) + travel;
+        let in_time = now + self.uplink.backlog.delay(now) + travel;
         let Some((sent, sent_at)) =
             sent.filter(|(_, sent_at)| sent_at.saturating_add(flow.settings.latency_budget) > in_time)
         else {
@@ -328,7 +328,7 @@ impl Agent {
         resending.packets.record(number, now);
         match ingress {
             Some((relay, alias)) => {
-                self.uplink_backlog.add(uplink_bytes(sent.packet.bytes() + ENVELOPE_OVERHEAD), now);
+                self.uplink.backlog.add(uplink_bytes(sent.packet.bytes() + ENVELOPE_OVERHEAD), now);
                 let relay = self.relays[relay].session;
                 self.queue_envelope(relay, EnvelopeRole::ResentCopy, alias, sequence, sent.packet, now);
             }

@@ -64,7 +64,7 @@ impl Agent {
         let path = flow.settings.paths.get(in_use).filter(|_| flow.registrations.is_accepted(in_use));
         let index = path.and_then(|path| self.relay_indices.get(&path.ingress).copied());
         if let (Some(index), Some(alias)) = (index, flow.registrations.alias()) {
-            let load = self.uplink_load.measured().with_extras;
+            let load = self.uplink.load.measured().with_extras;
             let relay = &mut self.relays[index];
             let is_sustained = relay.capacity_probe.sustains(load);
             if !is_sustained && relay.capacity_probe.may_probe(now) {

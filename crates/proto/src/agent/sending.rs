@@ -196,8 +196,7 @@ impl Agent {
         let coded_bytes = CODED_OVERHEAD + traffic_class.dscp_bytes() + bytes.len();
         let copy_relay = if is_sent_to_relay { self.copy_relay(id, coded_bytes, now) } else { None };
         let is_in_outage = copy_relay.is_some() && self.senders[id.0 as usize].is_in_outage(now);
-        let is_narrow =
-            is_in_outage && !self.senders[id.0 as usize].copies_on_loss_only() && !self.fits_uplink();
+        let is_narrow = is_in_outage && self.is_too_narrow_for_copies(id);
         // A packet that may be copied, now or later, is sealed in the retransmission buffer.
         let reserved = if copied { self.retransmit_buffer.reserve(coded_bytes, now) } else { None };
         let (packet, coded) = if let Some((packet, reserved)) = reserved {
@@ -243,12 +242,8 @@ impl Agent {
             });
             self.sessions.on_sent(peer, front.len() + coded_bytes, now);
         }
-        if self.uplink_backlog.is_busy(now) {
-            let shared = direct_path.filter(|_| self.shares_uplink_with_relays(peer));
-            let direct = shared.map_or(Bytes::ZERO, |_| uplink_bytes(front.len() + coded_bytes));
-            let copy = copy_relay.map_or(Bytes::ZERO, |_| uplink_bytes(coded_bytes + ENVELOPE_OVERHEAD));
-            self.uplink_backlog.add(direct + copy, now);
-        }
+        let (direct, copy) = (front.len() + coded_bytes, coded_bytes + ENVELOPE_OVERHEAD);
+        self.note_backlog(peer, direct_path.map(|_| direct), copy_relay.map(|_| copy), now);
         self.note_load(id, front.len() + coded_bytes, coded_bytes, is_sent_to_relay, now);
         self.counters.source_packets_suppressed += u64::from(is_suppressed);
         let is_covered = if let Some((copy_relay, packet)) = copy_relay.zip(packet) {
@@ -294,7 +289,7 @@ impl Agent {
         let alias = flow.registrations.alias()?;
         let is_metered = self.sessions.is_metered(self.relays[index].session);
         let relay = &mut self.relays[index];
-        let load = self.uplink_load.measured();
+        let load = self.uplink.load.measured();
         // In an outage, lost source packets leave their share of the uplink to copies.
         let fits = relay.capacity_probe.sustains(load.with_extras) || !flow.copies_all();
         let is_spared = is_metered && flow.copies_all() && !flow.has_lost(now);

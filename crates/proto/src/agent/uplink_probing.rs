@@ -7,6 +7,8 @@ use super::relay_link::RelayLink;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Role};
 use crate::limits::{ENVELOPE_OVERHEAD, IP_AND_UDP_BYTES};
+use crate::parts::uplink_backlog::UplinkBacklog;
+use crate::parts::uplink_load::UplinkLoad;
 use crate::session::SessionId;
 
 /// Probes of the uplink's capacity that are due.
@@ -20,6 +22,17 @@ pub(super) struct UplinkProbing {
     /// Relay, by its index, to which the current packet was not copied, because the uplink may not
     /// sustain it.
     pub(super) over_capacity: Option<usize>,
+}
+
+/// Estimates of the uplink to relays, from what the agent sends.
+#[derive(Debug, Default)]
+pub(super) struct UplinkEstimates {
+    /// Measured load, with and without all copies.
+    pub(super) load: UplinkLoad,
+    /// Load of source packets that leave by another uplink than packets to relays.
+    pub(super) load_beside: UplinkLoad,
+    /// Packets that wait for a narrow uplink in an outage.
+    pub(super) backlog: UplinkBacklog,
 }
 
 impl SendFlow {
@@ -59,15 +72,33 @@ impl Agent {
         } else {
             (source_packet, Bytes::ZERO)
         };
-        self.uplink_load.note(source_packet, extras, now);
+        self.uplink.load.note(source_packet, extras, now);
         if source_packet.is_zero() {
-            self.load_beside.note(direct, Bytes::ZERO, now);
+            self.uplink.load_beside.note(direct, Bytes::ZERO, now);
+        }
+    }
+
+    /// Adds a packet to the backlog of the uplink to relays, if earlier ones wait for it. `direct`
+    /// and `copy` are the UDP payloads, in bytes, of the source packet and the copy that were sent.
+    pub(super) fn note_backlog(
+        &mut self,
+        peer: SessionId,
+        direct: Option<usize>,
+        copy: Option<usize>,
+        now: Time,
+    ) {
+        if !self.uplink.backlog.is_busy(now) {
+            return;
+        }
+        let shared = direct.filter(|_| self.shares_uplink_with_relays(peer));
+        for payload in [shared, copy].into_iter().flatten() {
+            self.uplink.backlog.add(uplink_bytes(payload), now);
         }
     }
 
     /// True if packets to a peer leave by the same uplink as those to relays, whose capacity is
     /// measured.
-    pub(super) fn shares_uplink_with_relays(&self, peer: SessionId) -> bool {
+    fn shares_uplink_with_relays(&self, peer: SessionId) -> bool {
         let relay = self.relays.first().map(|relay| relay.session);
         relay.is_none_or(|relay| self.sessions.share_uplink(peer, relay))
     }
@@ -78,7 +109,7 @@ impl Agent {
     /// packet. On an uplink that fits, such a probe would miss queueing, because the first packet
     /// after a pause does not wait.
     pub(super) fn fits_uplink(&self) -> bool {
-        let load = self.uplink_load.measured().with_extras;
+        let load = self.uplink.load.measured().with_extras;
         // Relays are reached by one uplink, except for a moment after one of two fails. A relay
         // without a measurement does not contradict the others.
         let is_measured = self.relays.iter().any(|relay| relay.capacity_probe.capacity().is_some());
@@ -104,25 +135,32 @@ impl Agent {
     /// disturbs nothing.
     #[cold]
     pub(super) fn probe_uplink(&mut self, index: usize, now: Time) {
-        let load = if self.uplink_load.is_idle(now) {
+        let load = if self.uplink.load.is_idle(now) {
             self.expected_load(index)
         } else {
-            self.uplink_load.measured().with_extras
+            self.uplink.load.measured().with_extras
         };
         self.probe_uplink_for(index, load, now);
     }
 
-    /// Measures the uplink of a flow with retransmission before an outage. Then it has to carry lost
-    /// packets again beside new ones, and has no capacity for a probe train.
+    /// Measures the uplink of a flow with retransmission before an outage. Then it has to carry
+    /// lost packets again beside new ones, and has no capacity for a probe train.
     pub(super) fn probe_uplink_for_outages(&mut self, id: SendFlowId, now: Time) {
         let flow = &self.senders[id.0 as usize];
         let is_needless = !flow.copies_on_loss_only() || flow.is_in_outage(now);
-        if is_needless || (self.uplink_load.is_idle(now) && self.load_beside.is_idle(now)) {
+        if is_needless || (self.uplink.load.is_idle(now) && self.uplink.load_beside.is_idle(now)) {
             return;
         }
         if let Some((index, _)) = self.live_ingress_of(id) {
             self.probe_uplink_for(index, self.load_in_outages(), now);
         }
+    }
+
+    /// True if the uplink cannot sustain a flow's packets with all copies. Flows with
+    /// retransmission send them on loss only, and leave source packets to relays for other reasons.
+    #[cold]
+    pub(super) fn is_too_narrow_for_copies(&self, id: SendFlowId) -> bool {
+        !self.senders[id.0 as usize].copies_on_loss_only() && !self.fits_uplink()
     }
 
     /// Returns true if the uplink sustains every packet twice, as far as is known.
@@ -140,8 +178,8 @@ impl Agent {
 
     /// Returns the load of the uplink if all lost packets are sent again.
     const fn load_in_outages(&self) -> Rate {
-        let shared = self.uplink_load.measured().source_packets.bits_per_second();
-        let beside = self.load_beside.measured().source_packets.bits_per_second();
+        let shared = self.uplink.load.measured().source_packets.bits_per_second();
+        let beside = self.uplink.load_beside.measured().source_packets.bits_per_second();
         Rate::from_bits_per_second(shared.saturating_add(beside).saturating_mul(2))
     }
 
@@ -225,7 +263,7 @@ impl Agent {
         let load = if flow.copies_on_loss_only() {
             self.load_in_outages()
         } else {
-            self.uplink_load.measured().with_extras
+            self.uplink.load.measured().with_extras
         };
         if !self.relays[index].capacity_probe.sustains(load) {
             self.relays[index].capacity_probe.doubt(load, now);

@@ -1,5 +1,6 @@
 //! Addresses of a session's peer: the validated one, and candidates.
 
+use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 
 use arrayvec::ArrayVec;
@@ -37,7 +38,7 @@ pub(crate) struct Path {
     /// Time of the last packet from the address in use, or of its validation.
     alive: Time,
     /// Choice between the node's uplinks; `None` if it has one.
-    choice: Option<UplinkChoice>,
+    choice: Option<Box<UplinkChoice>>,
 }
 
 /// Time after a packet from an IPv4 address during which the session does not switch to an IPv6
@@ -94,19 +95,19 @@ impl Path {
     }
 
     /// Lets the session choose between two uplinks of the node, of which it prefers this one.
-    pub(crate) const fn prefer_uplink(&mut self, preferred: Uplink) {
-        self.choice = Some(UplinkChoice::new(preferred));
+    pub(crate) fn prefer_uplink(&mut self, preferred: Uplink) {
+        self.choice = Some(Box::new(UplinkChoice::new(preferred)));
     }
 
     /// True if the node has two uplinks, and a refusal of the one in use may change it now.
     pub(crate) fn may_change_uplink(&self, now: Time) -> bool {
-        self.choice.is_some_and(|choice| choice.may_change(now))
+        self.choice.as_ref().is_some_and(|choice| choice.may_change(now))
     }
 
     /// Returns the uplink of packets for the peer; before an address is validated, the preferred
     /// one.
     pub(crate) fn uplink(&self) -> Uplink {
-        let preferred = self.choice.map_or(Uplink::First, |choice| choice.preferred());
+        let preferred = self.choice.as_ref().map_or(Uplink::First, |choice| choice.preferred());
         self.validated.map_or(preferred, |path| path.local.uplink())
     }
 
@@ -117,7 +118,7 @@ impl Path {
     }
 
     /// Records a probe by the address in use.
-    pub(crate) const fn on_probe_sent(&mut self) {
+    pub(crate) fn on_probe_sent(&mut self) {
         if let (Some(choice), Some(_)) = (&mut self.choice, &self.validated) {
             choice.on_probe_sent();
         }
@@ -130,7 +131,7 @@ impl Path {
     }
 
     /// Records the number of a probe by the uplink that is not in use.
-    pub(crate) const fn on_observation_sent(&mut self, number: u32) {
+    pub(crate) fn on_observation_sent(&mut self, number: u32) {
         if let Some(choice) = &mut self.choice {
             choice.on_observation_sent(number);
         }
@@ -144,12 +145,12 @@ impl Path {
     /// Returns the number of probes by the uplink in use that are unanswered; 0 if it is the only
     /// one.
     pub(crate) fn unanswered(&self) -> u8 {
-        self.choice.map_or(0, |choice| choice.unanswered())
+        self.choice.as_ref().map_or(0, |choice| choice.unanswered())
     }
 
     /// True if the node has two uplinks, and the one in use does not deliver.
     pub(crate) fn is_uplink_silent(&self) -> bool {
-        self.choice.is_some_and(|choice| choice.is_silent())
+        self.choice.as_ref().is_some_and(|choice| choice.is_silent())
     }
 
     /// Sends packets for the peer by the node's other uplink from now on. The peer's address stays,
@@ -166,7 +167,7 @@ impl Path {
     /// Returns the time of the next challenge by the uplink that is not in use; `None` while the
     /// preferred one delivers, or the peer has no address.
     pub(crate) fn return_at(&self) -> Option<Time> {
-        let (path, choice) = (self.validated?, self.choice?);
+        let (path, choice) = (self.validated?, self.choice.as_ref()?);
         choice.return_at(path.local.uplink())
     }
 
@@ -273,20 +274,27 @@ impl Path {
         if names_all_at.saturating_since(now) > ahead {
             return;
         }
-        if self.add_by_all_uplinks(address, bytes, now, token) {
+        let may_choose = self.validated.is_none();
+        if self.add_by_uplinks(address, may_choose, bytes, now, token) {
             self.names_all_at = names_all_at + CANDIDATE_INTERVAL;
         }
     }
 
-    /// Adds a candidate at this address for each uplink by which it is not tried yet; returns true
-    /// if there is one. The uplink that is not in use is tried while the session has no address,
-    /// and if there is room.
-    fn add_by_all_uplinks(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) -> bool {
+    /// Adds a candidate at this address by the uplink in use, if it is not tried yet, and with
+    /// `by_both` also by the other one, if there is room. Returns true if it adds one.
+    fn add_by_uplinks(
+        &mut self,
+        address: SocketAddr,
+        by_both: bool,
+        bytes: usize,
+        now: Time,
+        token: Token,
+    ) -> bool {
         let (in_use, mut is_added) = (self.uplink(), false);
         for uplink in self.uplinks() {
             let path = NetworkPath::by(uplink, address);
-            let is_useful = uplink == in_use || (self.validated.is_none() && !self.candidates.is_full());
-            if is_useful && !self.candidates.iter().any(|candidate| candidate.path.is_same_route(&path)) {
+            let is_allowed = uplink == in_use || (by_both && !self.candidates.is_full());
+            if is_allowed && !self.candidates.iter().any(|candidate| candidate.path.is_same_route(&path)) {
                 self.add(Candidate::new(path, bytes, now, token));
                 is_added = true;
             }
@@ -297,7 +305,7 @@ impl Path {
     /// Adds a candidate that this side knows from its settings or from earlier use.
     pub(crate) fn retry(&mut self, address: SocketAddr, bytes: usize, now: Time, token: Token) {
         self.forget_preferred(address);
-        self.add_by_all_uplinks(address, bytes, now, token);
+        self.add_by_uplinks(address, true, bytes, now, token);
     }
 
     /// Removes a candidate that is tried only as a preference, because now any answer from it is

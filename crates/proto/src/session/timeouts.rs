@@ -171,8 +171,8 @@ impl Sessions {
         }
     }
 
-    /// Notifies the role if a session uses another uplink than `before`. Its path may be longer, and
-    /// carry shorter packets.
+    /// Notifies the role if a session uses another uplink than `before`. Its path may be longer,
+    /// and carry shorter packets.
     pub(super) fn note_uplink(&mut self, id: SessionId, before: Uplink, now: Time) {
         let Some(session) = self.get_mut(id).filter(|session| session.path.uplink() != before) else {
             return;

@@ -21,8 +21,8 @@ pub(crate) struct UplinkChoice {
     unanswered: u8,
     /// True if a packet arrived by the uplink in use since the session uses it.
     has_delivered: bool,
-    /// True if the other uplink did not deliver either: the peer is dead, rather than an uplink. The
-    /// session then stays at the preferred one, and challenges the peer by the other one.
+    /// True if the other uplink did not deliver either: the peer is dead, rather than an uplink.
+    /// The session then stays at the preferred one, and challenges the peer by the other one.
     is_peer_silent: bool,
     /// Time of the next challenge by the uplink that is not in use.
     next_return: Time,

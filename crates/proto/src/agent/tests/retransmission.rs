@@ -183,7 +183,7 @@ fn a_narrow_uplink_is_relieved_of_lost_packets_early() {
     for (elapsed, copied) in [(ms(90), false), (COPIES_ONLY_AFTER, true)] {
         let mut network = TestNetwork::resending(&resent_settings());
         network.stream(20);
-        let load = network.agents[SENDER].uplink_load.measured().source_packets;
+        let load = network.agents[SENDER].uplink.load.measured().source_packets;
         network.agents[SENDER].relays[0]
             .capacity_probe
             .assume_capacity(Some(load + Rate::from_bits_per_second(load.bits_per_second() / 2)));

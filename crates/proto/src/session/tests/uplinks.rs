@@ -218,7 +218,8 @@ fn a_dead_peer_gets_its_packets_by_the_preferred_uplink() {
     let before = uplinks.pair.sent.len();
     uplinks.send_for(secs(10));
     assert_eq!(uplinks.uplink(), Uplink::First);
-    assert!(sent_by_second(&uplinks, before) <= 30, "challenges and initiations alone");
+    let by_second = sent_by_second(&uplinks, before);
+    assert!(by_second <= 40, "{by_second}: challenges and initiations alone");
     uplinks.are_out = [true, false];
     assert!(uplinks.time_until(Uplink::Second) <= RETURN_INTERVAL_MAX + ms(100));
 }
