@@ -88,7 +88,8 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 #[library_benchmark]
 // About 110 of these record the packets that an outage would copy, and check for the outage. About
 // 50 choose the local address, and count lengths. About 20 check whether losses are sent again.
-#[bench::sending(args = (Stage::Senders, false), setup = warmed_up, config = at_most(2_840))]
+// About 60 look for the uplink of the packet and its backlog.
+#[bench::sending(args = (Stage::Senders, false), setup = warmed_up, config = at_most(2_900))]
 // About 180 of these store copies for later NACKs, and 530 use memory that a relay allocates at its
 // start. About 110 charge the memory to the tenant. About 30 check whether copies wait for
 // requests.
@@ -99,8 +100,9 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = warmed_up, config = at_most(1_630))]
 // About 270 of these update the next deadline exactly, which saves agents a wake-up for most
 // packets. About 60 count lengths, and detect reordering. About 50 check by which service losses
-// are repaired, also shortly after a change. About 70 measure the growth of the path's queue.
-#[bench::receiving(args = (Stage::Receivers, false), setup = warmed_up, config = at_most(2_960))]
+// are repaired, also shortly after a change. About 70 measure the growth of the path's queue. Some
+// look for the uplink of the packet.
+#[bench::receiving(args = (Stage::Receivers, false), setup = warmed_up, config = at_most(2_990))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);
     chain
