@@ -32,7 +32,7 @@ outages: ## Outages of one direct path, of some and of all, bridged by each serv
 	@scripts/setup.sh build
 	@OUTAGES=large scripts/cargo.sh test --locked -p byway --test dark_paths -- --nocapture
 
-scale: ## A thousand agents in five thousand pairs at one controller, and its share of a core; six minutes
+scale: ## A thousand agents in five thousand pairs at one controller, and its share of a core
 	@scripts/setup.sh build
 	@SCALE=large scripts/cargo.sh test --locked -p byway --test controller_load -- --nocapture
 

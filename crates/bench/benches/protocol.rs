@@ -100,9 +100,9 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = warmed_up, config = at_most(1_630))]
 // About 270 of these update the next deadline exactly, which saves agents a wake-up for most
 // packets. About 60 count lengths, and detect reordering. About 50 check by which service losses
-// are repaired, also shortly after a change. About 70 measure the growth of the path's queue. Some
-// look for the uplink of the packet.
-#[bench::receiving(args = (Stage::Receivers, false), setup = warmed_up, config = at_most(2_990))]
+// are repaired, also shortly after a change. About 70 measure the growth of the path's queue. About
+// 15 look for the uplink of the packet.
+#[bench::receiving(args = (Stage::Receivers, false), setup = warmed_up, config = at_most(2_960))]
 fn packets((mut chain, stage): (Chain, Stage)) -> Chain {
     black_box(&mut chain).run_stage(stage);
     chain

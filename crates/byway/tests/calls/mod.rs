@@ -9,7 +9,6 @@
     clippy::disallowed_types,
     reason = "programs use files, sockets and clocks"
 )]
-#![allow(clippy::print_stderr, reason = "says what is skipped")]
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, UdpSocket};
@@ -19,11 +18,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use byway_lab::timer_lateness::LatenessSummary;
-use byway_lab::{EmulatorThread, LabError, Machine, addresses};
-use byway_net::Clock;
-use byway_scenario::Scenario;
+use byway_lab::{EmulatorThread, Machine, addresses};
 
-use crate::sites::{BYWAY, Fate, Mode, Stream, TIMEOUT, key};
+use crate::sites::{BYWAY, Fate, Mode, Stream, TIMEOUT, key, start_machines};
 
 /// Bytes of a call's packets, of which each call sends a hundred a second.
 const BYTES: usize = 500;
@@ -104,34 +101,16 @@ impl Drop for Calls {
 impl Calls {
     /// Starts all nodes; `None` if the kernel refuses machines to this process.
     pub fn start(mode: Mode, calls: Vec<Call>) -> Option<Self> {
-        let network = Scenario::parse(&scenario(&calls)).expect("a scenario").network(1);
-        let network = network.expect("all are joined");
         let names = names(calls.len());
-        let (mut machines, mut devices) = (Vec::new(), Vec::new());
-        for index in 0..names.len() {
-            match Machine::new(addresses(index)) {
-                Ok((machine, device)) => {
-                    machines.push(machine);
-                    devices.push(Some(device));
-                }
-                Err(LabError::Machine(error)) => {
-                    eprintln!("skipped: the kernel makes no machine: {error}");
-                    return None;
-                }
-                Err(other) => panic!("{other}"),
-            }
-        }
-        // Each sender's router.
-        devices.extend(calls.iter().map(|_| None));
-        let all: Vec<_> = (0..devices.len()).map(|index| addresses(index).to_vec()).collect();
-        let emulator = EmulatorThread::start(network, devices, &all, &[], 1, Clock::start(), None);
+        // Each sender has a router.
+        let (machines, emulator) = start_machines(&scenario(&calls), names.len(), calls.len())?;
         let mut started = Self {
             folder: tempfile::tempdir().expect("a folder"),
             nodes: names.iter().map(|_| None).collect(),
             planned: calls,
             names,
             machines,
-            emulator: Some(emulator.expect("a thread")),
+            emulator: Some(emulator),
         };
         match mode {
             Mode::Static => started.write_static_files(),

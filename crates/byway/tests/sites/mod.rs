@@ -102,6 +102,34 @@ impl Drop for Sites {
     }
 }
 
+/// Makes the first machines of a scenario, and starts its links. Its last nodes are routers, which
+/// have no machine. Returns `None` if the kernel refuses machines to this process.
+pub fn start_machines(
+    scenario: &str,
+    machines: usize,
+    routers: usize,
+) -> Option<(Vec<Machine>, EmulatorThread)> {
+    let network = Scenario::parse(scenario).expect("a scenario").network(1).expect("all are joined");
+    let (mut made, mut devices) = (Vec::new(), Vec::new());
+    for index in 0..machines {
+        match Machine::new(addresses(index)) {
+            Ok((machine, device)) => {
+                made.push(machine);
+                devices.push(Some(device));
+            }
+            Err(LabError::Machine(error)) => {
+                eprintln!("skipped: the kernel makes no machine: {error}");
+                return None;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    devices.extend((0..routers).map(|_| None));
+    let all: Vec<Vec<IpAddr>> = (0..devices.len()).map(|index| addresses(index).to_vec()).collect();
+    let emulator = EmulatorThread::start(network, devices, &all, &[], 1, Clock::start(), None);
+    Some((made, emulator.expect("a thread")))
+}
+
 impl Sites {
     /// Starts all nodes; `None` if the kernel refuses machines to this process.
     pub fn start(plan: Plan) -> Option<Self> {
@@ -110,27 +138,9 @@ impl Sites {
 
     /// Starts all nodes, with a program for each.
     pub fn start_with(plan: Plan, programs: [PathBuf; NAMES.len()]) -> Option<Self> {
-        let network =
-            Scenario::parse(&scenario(&plan)).expect("a scenario").network(1).expect("all are joined");
-        let (mut machines, mut devices) = (Vec::new(), Vec::new());
-        for index in 0..NAMES.len() {
-            match Machine::new(addresses(index)) {
-                Ok((machine, device)) => {
-                    machines.push(machine);
-                    devices.push(Some(device));
-                }
-                Err(LabError::Machine(error)) => {
-                    eprintln!("skipped: the kernel makes no machine: {error}");
-                    return None;
-                }
-                Err(other) => panic!("{other}"),
-            }
-        }
-        devices.extend(plan.access.as_ref().map(|_| None));
-        let all: Vec<Vec<IpAddr>> = (0..devices.len()).map(|index| addresses(index).to_vec()).collect();
+        let routers = usize::from(plan.access.is_some());
+        let (machines, carrier) = start_machines(&scenario(&plan), NAMES.len(), routers)?;
         let begun = Instant::now();
-        let carrier =
-            EmulatorThread::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
         let mut sites = Self {
             folder: tempfile::tempdir().expect("a folder"),
             plan,
