@@ -58,6 +58,11 @@ pub struct FlowMeasurements {
     pub direct_ms: Option<f64>,
     /// Delay to the ingress relay in milliseconds; absent before it is measured.
     pub to_ingress_ms: Option<f64>,
+    /// Delay between the relays in milliseconds; absent before it is measured, and then assumed.
+    pub between_relays_ms: Option<f64>,
+    /// Delay from the egress relay to the receiver in milliseconds; absent before it is measured,
+    /// and then assumed.
+    pub to_receiver_ms: Option<f64>,
     /// Name of the ingress relay in use; absent without one.
     pub ingress: Option<String>,
     /// Name of the egress relay in use; absent without one.
@@ -79,14 +84,16 @@ pub struct ServicePrediction {
     pub service: String,
     /// True if the flow has this service.
     pub is_in_force: bool,
-    /// Median of the time from sending to delivery, in milliseconds; absent if packets are lost for
-    /// good.
+    /// Median of the time from sending to delivery of all packets that arrive, in milliseconds;
+    /// absent if fewer than half arrive.
     pub p50_ms: Option<f64>,
     /// 95th percentile of that time.
     pub p95_ms: Option<f64>,
-    /// Time from sending to delivery of a packet that the direct path loses; absent if it is lost
-    /// for good.
-    pub repaired_ms: Option<f64>,
+    /// Median of the time from sending to delivery of packets that the direct path loses; absent if
+    /// they are lost for good.
+    pub repaired_p50_ms: Option<f64>,
+    /// 95th percentile of that time.
+    pub repaired_p95_ms: Option<f64>,
     /// Share of all packets that are lost for good or late.
     pub residual_loss: f64,
     /// Cost of the relays' bytes for an hour of the flow, in hundredths of the currency's unit.

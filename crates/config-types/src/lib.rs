@@ -21,6 +21,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `ports` | transport protocols and port ranges |
+//! | `price_sheets` | validated prices of a network's relays |
+//! | `prices` | prices of a relay as typed |
 //! | `problem` | problems with their locations in a file |
 //! | `quantities` | rates, times, bytes, shares, ratios and shapes of repair packets |
 //! | `redundancy` | rule for the number of repair packets |
@@ -28,6 +30,8 @@
 //! | `sampled` | values drawn at random from a range or a list |
 
 mod ports;
+mod price_sheets;
+mod prices;
 mod problem;
 mod quantities;
 mod redundancy;
@@ -35,6 +39,8 @@ pub mod reference;
 mod sampled;
 
 pub use ports::{PortsSetting, Protocol, range};
+pub use price_sheets::PriceSheets;
+pub use prices::PricesSetting;
 pub use problem::{KeyPath, Problem, Source};
 pub use quantities::{
     BytesSetting, DurationSetting, QuantityError, RateSetting, RatioSetting, ShapeSetting, ShareSetting,

@@ -21,6 +21,9 @@ pub struct Delays {
     pub cooperating: Duration,
     /// `T_det`: time from the expected arrival of a lost packet to its receiver's NACK.
     pub detection: Duration,
+    /// `T_det` of services whose repairs come from the sender or the ingress relay, if that is
+    /// longer: they request a packet once the next one arrives.
+    pub detection_afar: Duration,
     /// `T_enc`: time for which a packet waits at the ingress relay until its batch is encoded.
     pub encoding: Duration,
 }
@@ -53,7 +56,7 @@ impl Delays {
     /// encoded without delay.
     #[must_use]
     pub const fn as_published(self) -> Self {
-        Self { detection: Duration::ZERO, encoding: Duration::ZERO, ..self }
+        Self { detection: Duration::ZERO, detection_afar: Duration::ZERO, encoding: Duration::ZERO, ..self }
     }
 
     /// Returns the round-trip time of the direct path: twice `y`.
@@ -84,8 +87,16 @@ impl Delays {
             Service::Forwarding => Some(self.relayed()),
             Service::Both => Some(self.relayed().min(self.direct)),
             Service::Caching | Service::Coding | Service::Pull | Service::Retransmission => {
-                Some(sum(&[self.direct, self.detection, self.repair(service)?]))
+                Some(sum(&[self.direct, self.detected(service), self.repair(service)?]))
             }
+        }
+    }
+
+    /// Returns `T_det` of a service.
+    fn detected(&self, service: Service) -> Duration {
+        match service {
+            Service::Pull | Service::Retransmission => self.detection.max(self.detection_afar),
+            _ => self.detection,
         }
     }
 
@@ -122,7 +133,7 @@ impl Delays {
     /// is zero.
     #[must_use]
     pub fn recovery_share(&self, service: Service) -> Option<f64> {
-        let recovery = sum(&[self.detection, self.repair(service)?]);
+        let recovery = sum(&[self.detected(service), self.repair(service)?]);
         let round_trip = self.direct_round_trip();
         (!round_trip.is_zero()).then(|| recovery.as_secs_f64() / round_trip.as_secs_f64())
     }
@@ -160,6 +171,7 @@ mod tests {
             direct: ms(100),
             cooperating: ms(12),
             detection: ms(25),
+            detection_afar: Duration::ZERO,
             encoding: ms(40),
         }
     }
@@ -171,6 +183,14 @@ mod tests {
         // Pull: 100 + 25 + 2 * (80 + 8); retransmission: 100 + 25 + 98 + 98.
         let expected = published.into_iter().chain([Some(ms(301)), Some(ms(321))]);
         assert!(deliveries.eq(expected));
+    }
+
+    #[test]
+    fn repairs_from_afar_wait_for_the_next_packet() {
+        let paced = Delays { detection_afar: ms(60), ..delays() };
+        let [caching, pull, retransmission] =
+            [Service::Caching, Service::Pull, Service::Retransmission].map(|service| paced.delivery(service));
+        assert_eq!([caching, pull, retransmission], [Some(ms(141)), Some(ms(336)), Some(ms(356))]);
     }
 
     #[test]
@@ -207,6 +227,7 @@ mod tests {
                 direct: y,
                 cooperating: others,
                 detection,
+                detection_afar: Duration::ZERO,
                 encoding,
             };
             prop_assert!(delays.delivery(Service::Coding) >= delays.delivery(Service::Caching));

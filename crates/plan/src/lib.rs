@@ -17,6 +17,7 @@
 //!     direct: Duration::from_millis(140),
 //!     cooperating: Duration::from_millis(20),
 //!     detection: Duration::from_millis(10),
+//!     detection_afar: Duration::from_millis(10),
 //!     encoding: Duration::from_millis(10),
 //! };
 //! assert_eq!(delays.delivery(Service::Coding), Some(Duration::from_millis(204)));
@@ -73,6 +74,8 @@
 //! | `last_mile` | delays of endpoints to their nearest relay |
 //! | `locations` | regions, cities and the delays among them |
 //! | `month` | calendar months and five-minute samples |
+//! | `path_usage` | bytes of a flow on each segment of its relay path |
+//! | `prediction` | predictions of what a service does for a flow |
 //! | `price` | prices and tariffs |
 //! | `price_list` | prices of a market by region |
 //! | `price_sheet` | prices of one relay |
@@ -111,6 +114,8 @@ mod flow;
 mod last_mile;
 mod locations;
 mod month;
+mod path_usage;
+mod prediction;
 mod price;
 mod price_list;
 mod price_sheet;
@@ -140,10 +145,12 @@ pub use flow::{FlowTerms, HOUR, IP_AND_UDP_BYTES, MessageOverhead, NACK_BYTES, R
 pub use last_mile::LastMile;
 pub use locations::{City, DelayTable, Position, Region, SAME_CITY_DELAY, World, cities, regions};
 pub use month::{Month, SAMPLE_SECONDS, SAMPLES_OF_MONTH_MAX};
+pub use path_usage::{PathUsage, UsageTerms};
+pub use prediction::{PredictedTimes, Prediction, PredictionTerms};
 pub use price::{GIGABYTE, MONTH, PricePerGigabyte, Tariff, Tier, TierError, TierRange};
 pub use price_list::{PriceList, RegionPrices};
 pub use price_sheet::{Destination, DestinationPrice, MarginalPrices, PriceSheet, PriceSheetError};
-pub use price_table::{NextBytePrices, RelayPriceTable};
+pub use price_table::{NextBytePrices, OneRelayPrices, RelayPriceTable, SegmentPrices};
 pub use relay_delays::{ROUTE_RELAYS_MAX, RelayDelays, TooManyRelaysError};
 pub use route::{
     AccessDelay, PlannedRoute, ROUTE_LENGTH_MAX, Reach, Route, RouteQuery, RouteTable, delay_of,

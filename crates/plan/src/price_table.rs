@@ -7,6 +7,7 @@ use byway_units::{Money, RelayId};
 use crate::cost::{Prices, RelayPrices};
 use crate::decision_log::PriceBasis;
 use crate::price::PricePerGigabyte;
+use crate::price_sheet::{Destination, MarginalPrices, PriceSheet};
 
 /// Least price of 10^9 bytes that relays send, in a comparison: a tenth of a thousandth of the
 /// currency's unit. If bytes cost nothing, the service with the fewest bytes is chosen, not just
@@ -24,6 +25,64 @@ pub struct NextBytePrices {
     pub to_relays: BTreeMap<RelayId, PricePerGigabyte>,
 }
 
+impl NextBytePrices {
+    /// Returns the prices of a relay's next bytes. `next` are those of its sheet by destination,
+    /// and `others` the sheets of other relays.
+    #[must_use]
+    pub fn of_relay<'a>(
+        sheet: &PriceSheet,
+        next: &MarginalPrices,
+        others: impl Iterator<Item = (RelayId, &'a PriceSheet)>,
+    ) -> Self {
+        let to_internet = next.to(&Destination::Internet);
+        let to_relays = others.filter_map(|(relay, other)| {
+            let price = next.to(&sheet.destination(&other.provider, &other.region));
+            (price != to_internet).then_some((relay, price))
+        });
+        Self { incoming: next.incoming, to_internet, to_relays: to_relays.collect() }
+    }
+
+    /// Returns the price of bytes to another relay, or to agents (`None`).
+    #[must_use]
+    pub fn to(&self, relay: Option<RelayId>) -> PricePerGigabyte {
+        relay.and_then(|relay| self.to_relays.get(&relay)).copied().unwrap_or(self.to_internet)
+    }
+}
+
+/// Prices of the next bytes of one relay of a flow's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OneRelayPrices {
+    /// Price of bytes that the relay receives.
+    pub incoming: PricePerGigabyte,
+    /// Price of bytes to the path's other relay.
+    pub to_relay: PricePerGigabyte,
+    /// Price of bytes to agents.
+    pub to_agents: PricePerGigabyte,
+}
+
+/// Prices of the next bytes of both relays of a flow's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentPrices {
+    /// Prices of the ingress relay.
+    pub ingress: OneRelayPrices,
+    /// Prices of the egress relay.
+    pub egress: OneRelayPrices,
+}
+
+impl SegmentPrices {
+    /// Returns the nominal prices of [`Prices::nominal`].
+    #[must_use]
+    pub fn nominal() -> Self {
+        let relay = |RelayPrices { incoming, outgoing, .. }| OneRelayPrices {
+            incoming,
+            to_relay: outgoing,
+            to_agents: outgoing,
+        };
+        let Prices { ingress_relay, egress_relay, .. } = Prices::nominal();
+        Self { ingress: relay(ingress_relay), egress: relay(egress_relay) }
+    }
+}
+
 /// Prices of the next bytes of all relays that an agent may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelayPriceTable(BTreeMap<RelayId, NextBytePrices>);
@@ -35,10 +94,7 @@ impl RelayPriceTable {
     pub fn between(&self, ingress: RelayId, egress: RelayId) -> Option<Prices> {
         let [from, to] = [self.0.get(&ingress)?, self.0.get(&egress)?];
         // A flow that enters and leaves at one relay crosses nothing between the two halves.
-        let between = match from.to_relays.get(&egress) {
-            _ if ingress == egress => PricePerGigabyte::FREE,
-            listed => listed.copied().unwrap_or(from.to_internet),
-        };
+        let between = if ingress == egress { PricePerGigabyte::FREE } else { from.to(Some(egress)) };
         let nominal = Prices::nominal();
         let relay = |incoming, outgoing| RelayPrices { incoming, outgoing, ..nominal.ingress_relay };
         Some(Prices {
@@ -47,6 +103,23 @@ impl RelayPriceTable {
             sender_access: PricePerGigabyte::FREE,
             ..nominal
         })
+    }
+
+    /// Returns the prices of the segments of a path; `None` if those of one relay are not known.
+    #[must_use]
+    pub fn segments(&self, ingress: RelayId, egress: RelayId) -> Option<SegmentPrices> {
+        let relay = |relay, other| {
+            let prices = self.0.get(&relay)?;
+            let (to_relay, to_agents) = (prices.to(Some(other)), prices.to_internet);
+            Some(OneRelayPrices { incoming: prices.incoming, to_relay, to_agents })
+        };
+        Some(SegmentPrices { ingress: relay(ingress, egress)?, egress: relay(egress, ingress)? })
+    }
+
+    /// Returns the prices of a relay's next bytes; `None` if they are not known.
+    #[must_use]
+    pub fn relay(&self, relay: RelayId) -> Option<&NextBytePrices> {
+        self.0.get(&relay)
     }
 
     /// Returns the prices by which services of a flow with these relays are compared: nominal ones

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use byway_code::Engine;
 use byway_config_types::RedundancySetting;
+use byway_plan::RelayPriceTable;
 use byway_proto::CodingRates;
 use byway_proto::agent::{
     Agent, Duplication, FlowSettings, ReceiveFlowId, RedundancyMode, SendFlowId, Traffic as TrafficKind,
@@ -23,6 +24,7 @@ use thiserror::Error;
 pub(crate) use self::links::ResolvedLink;
 use self::links::{Direction, sampled_link};
 
+use crate::costs::relay_prices;
 use crate::flow_service::FlowService;
 use crate::machine::Machine;
 use crate::record::{DeliveryTerms, OverlayDelays};
@@ -136,7 +138,7 @@ impl MachineIdentity {
                 address: Some(topology::address(2, node)),
             }),
             Role::Relay => Self::Relay(RelayNode {
-                number: RelayId::new(number(node)),
+                number: relay_number(node),
                 secret: secret("relay"),
                 address: topology::address(1, node),
             }),
@@ -160,6 +162,8 @@ pub(crate) struct Plan<'a> {
     relays_of: BTreeMap<usize, Vec<usize>>,
     /// Agents with which each agent exchanges flows, by the agent's index.
     peers_of: BTreeMap<usize, Vec<usize>>,
+    /// Prices of the next bytes of all relays that have prices.
+    pub(crate) relay_prices: RelayPriceTable,
 }
 
 impl<'a> Plan<'a> {
@@ -179,7 +183,9 @@ impl<'a> Plan<'a> {
         let (relays_of, peers_of, flow_setups) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let nodes = scenario.nodes.iter().enumerate();
         let identities = nodes.map(|(index, node)| MachineIdentity::of(node.role, index, seed)).collect();
-        let mut plan = Self { scenario, seed, links, graph, identities, flow_setups, relays_of, peers_of };
+        let relay_prices = relay_prices(scenario);
+        let mut plan =
+            Self { scenario, seed, links, graph, identities, flow_setups, relays_of, peers_of, relay_prices };
         plan.set_up_flows()?;
         Ok(plan)
     }
@@ -385,6 +391,7 @@ impl<'a> Plan<'a> {
         let identity = self.agent_node(node).identity(Suite::Aes256Gcm);
         let own_seed = topology::secret_bytes(self.seed.numbered(now.as_nanos()), "agent's seed", node);
         let mut agent = Agent::new(identity, Engine::fastest(), &Checksums, own_seed, now);
+        agent.set_relay_prices(self.relay_prices.clone());
         for relay in self.relays_of.get(&node).into_iter().flatten() {
             agent.add_relay(&self.relay_node(*relay).relay_peer(), now);
         }
@@ -546,6 +553,11 @@ fn note(table: &mut BTreeMap<usize, Vec<usize>>, key: usize, value: usize) {
     if !values.contains(&value) {
         values.push(value);
     }
+}
+
+/// Returns the number of a relay by the index of its machine.
+pub(crate) fn relay_number(node: usize) -> RelayId {
+    RelayId::new(number(node))
 }
 
 fn number(node: usize) -> u32 {

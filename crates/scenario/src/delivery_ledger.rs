@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use byway_proto::agent::Delivery;
 use byway_units::{Duration, Time};
 
+use crate::explanation::ExplainedFlow;
 use crate::outcome::{Quantiles, RepairCounts};
 use crate::record::{DeliveryMethod, DeliveryTerms, LossLocation, PacketRecord};
 
@@ -22,6 +23,8 @@ pub(crate) struct DeliveryLedger {
     packets: VecDeque<PacketRecord>,
     /// Outcomes of packets no longer stored, if recording is enabled.
     recorded: Option<Vec<PacketRecord>>,
+    /// Explanation of the flow's service, if there was one.
+    explained: Option<Box<ExplainedFlow>>,
 }
 
 /// Counts of the outcomes of all packets of the flows of one name.
@@ -43,7 +46,7 @@ pub(crate) struct DeliveryCounts {
 
 impl DeliveryLedger {
     pub(crate) const fn new(terms: DeliveryTerms) -> Self {
-        Self { terms, first: 0, packets: VecDeque::new(), recorded: None }
+        Self { terms, first: 0, packets: VecDeque::new(), recorded: None, explained: None }
     }
 
     /// Enables recording of each packet's outcome from now on.
@@ -51,9 +54,21 @@ impl DeliveryLedger {
         self.recorded = Some(Vec::new());
     }
 
+    /// Counts packets that are sent from now on also for an explanation of the flow's service.
+    pub(crate) fn explain(&mut self, explained: ExplainedFlow) {
+        self.explained = Some(Box::new(explained));
+    }
+
+    /// Returns the explanation of the flow's service; `None` without one.
+    pub(crate) fn explained(&self) -> Option<&ExplainedFlow> {
+        self.explained.as_deref()
+    }
+
     /// Returns the memory of the ledger, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        (self.packets.len() + self.recorded.as_ref().map_or(0, Vec::len)) * size_of::<PacketRecord>()
+        let explained = self.explained.as_ref().map_or(0, |explained| explained.memory_bytes());
+        explained
+            + (self.packets.len() + self.recorded.as_ref().map_or(0, Vec::len)) * size_of::<PacketRecord>()
     }
 
     /// Returns the recorded outcomes of all packets; empty if recording is not enabled.
@@ -114,7 +129,13 @@ impl DeliveryLedger {
         while let Some(packet) = self.packets.front().copied().filter(|packet| packet.sent < before) {
             self.packets.pop_front();
             self.first += 1;
-            self.count(packet, now, counts);
+            self.terms.count(packet, now, counts);
+            if let Some(explained) =
+                self.explained.as_mut().and_then(|explained| explained.counts_of(&packet))
+            {
+                explained.sent += 1;
+                self.terms.count(packet, now, explained);
+            }
             self.recorded.iter_mut().for_each(|fates| fates.push(packet));
         }
     }
@@ -123,10 +144,12 @@ impl DeliveryLedger {
     pub(crate) fn close(&mut self, now: Time, counts: &mut DeliveryCounts) {
         self.retire_before(Time::MAX, now, counts);
     }
+}
 
+impl DeliveryTerms {
     fn count(&self, packet: PacketRecord, now: Time, counts: &mut DeliveryCounts) {
         let Some((at, method)) = packet.delivered else {
-            if now.saturating_since(packet.sent) < self.terms.budget {
+            if now.saturating_since(packet.sent) < self.budget {
                 counts.in_flight += 1;
                 return;
             }
@@ -137,7 +160,7 @@ impl DeliveryLedger {
         counts.lost += u64::from(packet.is_lost());
         let delay = at - packet.sent;
         counts.delays.push(delay);
-        if delay > self.terms.budget {
+        if delay > self.budget {
             counts.late += 1;
             return;
         }
@@ -148,9 +171,9 @@ impl DeliveryLedger {
     }
 
     fn count_repair(&self, delay: Duration, method: DeliveryMethod, counts: &mut DeliveryCounts) {
-        let time = delay.saturating_sub(self.terms.due);
+        let time = delay.saturating_sub(self.due);
         counts.repaired += 1;
-        counts.repaired_within_rtt += u64::from(time <= self.terms.round_trip);
+        counts.repaired_within_rtt += u64::from(time <= self.round_trip);
         counts.repair_times.push(time);
         match method {
             DeliveryMethod::InStream => counts.by.in_stream += 1,
@@ -192,7 +215,7 @@ impl TimeHistogram {
         self.total += 1;
     }
 
-    fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.counts.len() * size_of::<u32>()
     }
 

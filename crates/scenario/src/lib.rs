@@ -43,7 +43,9 @@
 //! | [`classes`] | packet schedulers of links |
 //! | `command` | programs that a lab runs |
 //! | `conversation` | applications over TCP |
+//! | `costs` | bytes of relays by destination, and their costs |
 //! | `delivery_ledger` | outcome of each packet of a flow |
+//! | `explanation` | explanations of services, and what was measured after them |
 //! | `flow_service` | service of a flow |
 //! | `frames` | recorded frame sizes of a video |
 //! | `import` | loss and delay traces from the output of other tools |
@@ -75,7 +77,9 @@ mod build;
 mod capture;
 mod command;
 mod conversation;
+mod costs;
 mod delivery_ledger;
+mod explanation;
 mod flow_service;
 mod frames;
 mod import;
@@ -98,6 +102,8 @@ mod validation;
 
 pub use build::BuildError;
 pub use command::{Command, Lifecycle, Placeholder, ReadinessCheck, Template};
+pub use costs::{CostOutcome, RelayCostOutcome};
+pub use explanation::{ExplanationOutcome, MeasuredOutcome, PredictionOutcome};
 pub use flow_service::FlowService;
 pub use import::{ImportError, MeasurementFormat, import_delays, import_trace};
 pub use network::{

@@ -9,6 +9,7 @@ use byway_wire::packets::{SOURCE_OVERHEAD, SourcePacket};
 use byway_wire::seal::TAG_BYTES;
 
 use crate::capture::Capture;
+use crate::costs::RelayMeter;
 use crate::trace::TraceText;
 
 /// Length of the label at the start of each datagram, in bytes: its number in its flow, and the
@@ -48,6 +49,8 @@ pub(crate) struct RunObserver {
     pub(crate) duplicated: Vec<(usize, u64)>,
     pub(crate) trace: Option<TraceText>,
     pub(crate) capture: Option<Capture>,
+    /// Bytes of relays, if some have prices.
+    pub(crate) meter: Option<RelayMeter>,
     /// Packets that a link has damaged, by their number in the simulated world. Their datagrams are
     /// recorded already, so a further damage or loss is not. A damaged payload may name a wrong
     /// datagram.
@@ -100,6 +103,9 @@ impl Observer for RunObserver {
     fn packet(&mut self, record: &Record<'_>) {
         if let Some(capture) = &mut self.capture {
             capture.packet(record);
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.packet(record);
         }
         if let Some(lines) = &mut self.trace {
             lines.packet(record);

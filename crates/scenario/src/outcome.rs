@@ -7,6 +7,8 @@ use byway_sim::ClassCounters;
 use byway_units::Duration;
 use serde::Serialize;
 
+use crate::costs::CostOutcome;
+use crate::explanation::ExplanationOutcome;
 use crate::record::{ConversationRecord, FlowRecord};
 use crate::run::StopReason;
 use crate::scenario::{Bound, Expectation, ExpectedMeasure, Measure, Scenario};
@@ -37,6 +39,16 @@ pub struct Outcome {
     pub nodes: Vec<NodeOutcome>,
     /// Outcomes of the links, an entry for each direction.
     pub links: Vec<LinkOutcome>,
+    /// Costs of the relays' bytes, if some have prices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs: Option<CostOutcome>,
+    /// Costs of the relays' bytes from the explanations on, by the hour, in hundredths of the
+    /// currency's unit. `None` without explanations or prices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explained_cents_per_hour: Option<f64>,
+    /// Explanations of flows' services, with what was measured after them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub explanations: Vec<ExplanationOutcome>,
     /// Verdicts on the scenario's expectations.
     pub expectations: Vec<Verdict>,
     /// Outcome of every packet, by flow; no packets unless records are enabled.

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use byway_config_types::{
-    BytesSetting, DurationSetting, PortsSetting, RateSetting, RedundancySetting, Sampled, ShapeSetting,
-    ShareSetting,
+    BytesSetting, DurationSetting, PortsSetting, PricesSetting, RateSetting, RedundancySetting, Sampled,
+    ShapeSetting, ShareSetting,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,6 +33,9 @@ pub(crate) struct ScenarioSetting {
     pub(crate) length: DurationSetting,
     /// The seed of the random numbers; one on the command line takes precedence. Default: 1.
     pub(crate) seed: Option<u64>,
+    /// The time at which the services of all flows are explained, as by `byway explain`. The outcome
+    /// compares the predictions with what is then measured (in the simulator only). Default: never.
+    pub(crate) explain: Option<DurationSetting>,
     /// The machines of the network.
     #[serde(default)]
     pub(crate) node: Vec<NodeSetting>,
@@ -81,6 +84,10 @@ pub(crate) struct NodeSetting {
     /// Of relays only: the rate limit of the relay's uplink, and the shares of flows in it.
     /// Default: packets are sent at once.
     pub(crate) uplink: Option<UplinkSetting>,
+    /// Of relays only: the prices of the relay's bytes, as in the settings of a network. Agents
+    /// compare services by them, and the outcome has the costs (in the simulator only). Default:
+    /// nominal prices, and no costs.
+    pub(crate) prices: Option<PricesSetting>,
     /// Of routers only: translates addresses like a home router (IPv4 only, in a lab only). Agents
     /// with links to this router alone are inside and use its address; hosts outside can only
     /// answer an agent that has sent to them. Default: `false`.

@@ -14,7 +14,9 @@ use byway_wire::Ecn;
 
 use crate::build::{FlowEnd, Plan, ResolvedLink};
 use crate::conversation::{Conversation, End};
+use crate::costs::{CostOutcome, RelayMeter};
 use crate::delivery_ledger::{DeliveryCounts, DeliveryLedger};
+use crate::explanation::ExplainedFlow;
 use crate::machine::Machine;
 use crate::observer::{LABEL_BYTES, LostDatagram, RunObserver, WakeUps, parse_label};
 use crate::record::LossLocation;
@@ -106,6 +108,10 @@ pub(crate) enum Event {
     Second { conversation: usize },
     /// A step of the scenario is due, by its index.
     Step(usize),
+    /// Agents measure all delays for the explanations.
+    PrepareExplanation,
+    /// The services of all flows are explained.
+    Explain,
     /// The last minute begins, in which wake-ups of machines are counted.
     LastMinute,
 }
@@ -138,6 +144,8 @@ pub(crate) struct Run<'a> {
     stopped: Option<&'static str>,
     /// Flows that begin or end at each machine.
     of_machine: BTreeMap<usize, Vec<usize>>,
+    /// Costs at the time of the explanations; `None` before, and without prices.
+    costs_at_explanation: Option<CostOutcome>,
     datagram: Vec<u8>,
     segment: Vec<u8>,
 }
@@ -173,6 +181,8 @@ impl byway_sim::Scenario for Run<'_> {
                 world.observer_mut().wake_ups = Some(vec![WakeUps::default(); machines]);
             }
             Event::Step(step) => self.step(step, world),
+            Event::PrepareExplanation => self.prepare_explanation(world),
+            Event::Explain => self.explain(world),
         }
     }
 
@@ -248,6 +258,7 @@ impl<'a> Run<'a> {
             counts: vec![DeliveryCounts::default(); groups],
             stopped: None,
             of_machine,
+            costs_at_explanation: None,
             datagram: Vec::new(),
             segment: Vec::new(),
         }
@@ -265,6 +276,13 @@ impl<'a> Run<'a> {
         self.begin_conversations(world);
         if self.plan.scenario.length > MINUTE {
             world.schedule(Time::START + (self.plan.scenario.length - MINUTE), Event::LastMinute);
+        }
+        if let Some(at) = self.plan.scenario.explain_at {
+            world.schedule(Time::START + at.saturating_sub(SECOND), Event::PrepareExplanation);
+            world.schedule(Time::START + at, Event::Explain);
+        }
+        if self.plan.scenario.prices.iter().next().is_some() {
+            world.observer_mut().meter = Some(RelayMeter::new(self.plan.scenario));
         }
         for (index, step) in self.plan.scenario.steps.iter().enumerate() {
             world.schedule(Time::START + step.at, Event::Step(index));
@@ -320,6 +338,39 @@ impl<'a> Run<'a> {
         self.datagram.extend_from_slice(&number.to_be_bytes());
         self.datagram.extend_from_slice(&(index as u64).to_be_bytes());
         debug_assert_eq!(self.datagram.len(), LABEL_BYTES, "what is read is what is written");
+    }
+
+    /// Makes agents ask for the delays that explanations need.
+    fn prepare_explanation(&self, world: &mut World<Self>) {
+        for (index, flow) in self.flows.iter().enumerate() {
+            let from = world.node(self.plan.scenario.flows[index].from);
+            world.input(from, |host, now| {
+                if let (Machine::Overlay(host), Some(sent)) = (host, flow.sent) {
+                    host.as_agent_mut().ask_for_unknown_delay(sent, now);
+                }
+            });
+        }
+    }
+
+    /// Explains the services of all flows, and notes the costs until now.
+    fn explain(&mut self, world: &mut World<Self>) {
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            let from = world.node(self.plan.scenario.flows[index].from);
+            let now = world.now();
+            let (Machine::Overlay(host), Some(sent)) = (world.host_mut(from), flow.sent) else {
+                continue;
+            };
+            if let Some(explanation) = host.as_agent_mut().explain(sent, now) {
+                flow.ledger.explain(ExplainedFlow::new(explanation, now));
+            }
+        }
+        self.costs_at_explanation = self.costs(world);
+    }
+
+    /// Returns the costs of all relays until now; `None` if none has prices.
+    fn costs(&self, world: &World<Self>) -> Option<CostOutcome> {
+        let meter = world.observer().meter.as_ref()?;
+        meter.costs(self.plan.scenario, &self.plan.relay_prices)
     }
 
     /// Passes the datagram in the buffer to the agent of the flow's sender.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use byway_config_types::PortsSetting;
 use byway_config_types::{DurationSetting, RateSetting, RedundancySetting, Sampled, ShareSetting};
+use byway_config_types::{PortsSetting, PriceSheets};
 use byway_sim::{CapacityTrace, DelayTrace, GilbertElliott, LossTrace, tcp};
 use byway_units::{Bytes, Duration, FlowId, Probability, Rate};
 use byway_wire::BlockShape;
@@ -26,7 +26,11 @@ pub struct Scenario {
     pub(crate) description: String,
     pub(crate) seed: u64,
     pub(crate) length: Duration,
+    /// Time at which the services of all flows are explained; `None`: never.
+    pub(crate) explain_at: Option<Duration>,
     pub(crate) nodes: Vec<Node>,
+    /// Prices of relays, by name.
+    pub(crate) prices: PriceSheets,
     pub(crate) shapes: Vec<LinkShape>,
     pub(crate) links: Vec<LinkPlan>,
     pub(crate) flows: Vec<FlowPlan>,

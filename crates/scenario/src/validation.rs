@@ -7,6 +7,7 @@ mod flows;
 mod links;
 mod names;
 mod nats;
+mod prices;
 mod rates;
 mod steps;
 
@@ -142,6 +143,8 @@ impl Reader<'_> {
             return Err(self.problem(&KeyPath::of("length"), message));
         }
         let mut names = Names::of(self, &typed.node)?;
+        let prices = self.prices(&typed.node, &names)?;
+        let explain_at = self.explain_at(typed.explain, length)?;
         let (shapes, links) = self.links(&typed.link, &names)?;
         self.put_behind_nats(&mut names, &links)?;
         let (flows, conversations) = self.flows(&typed.flow, &names, length)?;
@@ -153,7 +156,9 @@ impl Reader<'_> {
             description: typed.description,
             seed: typed.seed.unwrap_or(1),
             length,
+            explain_at,
             nodes: names.nodes(),
+            prices,
             shapes,
             links,
             flows,

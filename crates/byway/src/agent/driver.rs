@@ -569,7 +569,12 @@ impl Role for AgentDriver {
             AgentControl::Observed(answer) => {
                 drop(answer.send(self.network_view.observed(&self.agent, io.now())));
             }
-            AgentControl::Explain(request) => self.with_flows(|flows| flows.explain(request, io.now())),
+            AgentControl::Explain(request) => {
+                let now = io.now();
+                if let Some(flow) = self.with_flows(|flows| flows.explain(request, now)) {
+                    self.agent.ask_for_unknown_delay(flow, now);
+                }
+            }
             AgentControl::Reload(change, answer) => drop(answer.send(self.reload(*change, io))),
             AgentControl::Close => self.agent.close(io.now()),
         }

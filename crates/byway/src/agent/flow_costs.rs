@@ -51,7 +51,7 @@ impl FlowView<'_> {
         let usage = self.agent.sent_usage(mapping.sent).unwrap_or_default();
         let reported = self.agent.reported_totals(mapping.sent).unwrap_or_default();
         let relays = self.relays_of(mapping);
-        let bytes = |count: PacketCount| self.ip_bytes(mapping, count);
+        let bytes = |count: PacketCount| self.agent.sent_ip_bytes(mapping.sent, count);
         let [between, from_relays] = relay_packets(&usage, &reported, self.service_of(mapping));
         let between = if relays.is_none_or(|[ingress, egress]| ingress == egress) {
             PacketCount::default()

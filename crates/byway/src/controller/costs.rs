@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use byway_api::{NetworkCost, RelayPrices, RelayUsage, Role};
+use byway_config_types::PriceSheets;
 use byway_plan::{DailyPrices, MarginalPrices, Month, PriceSheet};
 
 use super::network::Network;
 use crate::cost::PricedRelays;
-use crate::settings::NetworkPrices;
+use crate::settings::price_entries;
 
 /// Seconds of a day.
 const DAY_SECONDS: u64 = 86_400;
@@ -16,7 +17,7 @@ const DAY_SECONDS: u64 = 86_400;
 #[derive(Debug, Default)]
 pub(super) struct RelayCosts {
     /// Prices of relays by name, members or not.
-    prices: NetworkPrices,
+    prices: PriceSheets,
     /// Latest reports, by the relay's number.
     usages: BTreeMap<u32, RelayUsage>,
     /// Prices of next bytes, by the relay's number.
@@ -29,7 +30,7 @@ pub(super) struct RelayCosts {
 
 impl RelayCosts {
     /// Replaces the prices.
-    pub(super) fn set_prices(&mut self, prices: NetworkPrices) {
+    pub(super) fn set_prices(&mut self, prices: PriceSheets) {
         (self.prices, self.current) = (prices, None);
         self.daily.clear();
     }
@@ -68,7 +69,7 @@ impl RelayCosts {
         let Self { prices, usages, daily, .. } = self;
         let numbers = network.relays().map(|relay| (relay.name.as_str(), relay.number)).collect();
         let relays = priced(network, prices);
-        let entries = prices.entries(&numbers, |number, sheet| {
+        let entries = price_entries(prices, &numbers, |number, sheet| {
             next_prices(&relays, sheet, usages.get(&number), daily.entry(number).or_default(), now)
         });
         let differs = entries != self.entries;
@@ -99,7 +100,7 @@ impl RelayCosts {
     }
 }
 
-fn priced<'a>(network: &'a Network, prices: &'a NetworkPrices) -> PricedRelays<'a> {
+fn priced<'a>(network: &'a Network, prices: &'a PriceSheets) -> PricedRelays<'a> {
     let names = network.relays().map(|relay| (relay.number, relay.name.as_str())).collect();
     PricedRelays { names, prices }
 }

@@ -1,5 +1,6 @@
 //! The `byway controller` process.
 
+use byway_config_types::PriceSheets;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::{Controller, ControllerSettings};
 use crate::exit::Failure;
 use crate::membership::WallClock;
 use crate::reload::{self, Load, ReloadOutcome, ReloadReport, ReloadRequests, Reloadable};
-use crate::settings::{LogSettings, NetworkPrices};
+use crate::settings::LogSettings;
 use crate::signals::{self, StopSignal};
 use crate::{logs, node, observe};
 
@@ -59,7 +60,7 @@ struct ControllerNode<SetPrices> {
     settings: Settings,
 }
 
-impl<SetPrices: Fn(NetworkPrices)> Reloadable for ControllerNode<SetPrices> {
+impl<SetPrices: Fn(PriceSheets)> Reloadable for ControllerNode<SetPrices> {
     async fn reload(&mut self) -> ReloadOutcome {
         let (read, observe, log) = reload::read(&self.load).await?;
         let (old, old_observe, old_log) = &mut self.settings;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byway_api::{ControllerStatus, NetworkCost};
+use byway_config_types::PriceSheets;
 use byway_net::is_family_unsupported;
 use byway_units::Rate;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -26,7 +27,6 @@ use crate::exit::Cause;
 use crate::listen_sockets::{self, FamilyError};
 use crate::membership::WallClock;
 use crate::membership::files::{self, FileError};
-use crate::settings::NetworkPrices;
 use crate::token::{Token, TokenError};
 
 /// Name of the file in the state directory that contains the administrators' token.
@@ -59,7 +59,7 @@ pub(crate) struct ControllerSettings {
     /// Quotas of each tenant.
     pub(crate) quotas: Quotas,
     /// Prices of relays, which agents' maps carry.
-    pub(crate) prices: NetworkPrices,
+    pub(crate) prices: PriceSheets,
 }
 
 impl ControllerSettings {
@@ -215,7 +215,7 @@ impl Controller {
 
     /// Returns a function that replaces the prices of relays, and wakes the pending polls: maps
     /// carry the new prices.
-    pub(crate) fn price_setter(&self) -> impl Fn(NetworkPrices) + Send + Sync + use<> {
+    pub(crate) fn price_setter(&self) -> impl Fn(PriceSheets) + Send + Sync + use<> {
         let state = self.state.clone();
         move |prices| state.set_prices(prices)
     }

@@ -10,6 +10,7 @@ use byway_api::{
     ConnectionCounts, ControllerStatus, NetworkCost, NodeEntry, NodeList, RelayUsage, Role, RoundTrip,
     SignedMap, TenantUse,
 };
+use byway_config_types::PriceSheets;
 use data_encoding::{BASE64, HEXLOWER};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -27,7 +28,6 @@ use super::network::{
 use super::store::{Store, StoreError, StoredState};
 use crate::connections::ConnectionLimiter;
 use crate::membership::{WallClock, files};
-use crate::settings::NetworkPrices;
 
 /// Settings of the controller's network: of grants, and of quotas.
 #[derive(Clone, Copy, Debug)]
@@ -191,7 +191,7 @@ impl State {
     }
 
     /// Replaces the prices of relays, and wakes the pending polls.
-    pub(crate) fn set_prices(&self, prices: NetworkPrices) {
+    pub(crate) fn set_prices(&self, prices: PriceSheets) {
         self.view().set_prices(prices);
         self.changes.send_modify(|changes| *changes += 1);
     }
@@ -350,7 +350,7 @@ impl NetworkSnapshot {
         !affected.is_none()
     }
 
-    fn set_prices(&mut self, prices: NetworkPrices) {
+    fn set_prices(&mut self, prices: PriceSheets) {
         self.costs.set_prices(prices);
         self.generation += 1;
     }

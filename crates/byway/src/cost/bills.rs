@@ -1,18 +1,19 @@
 //! Bills of relays, from their traffic of the month and their prices.
 
+use byway_config_types::PriceSheets;
 use std::collections::BTreeMap;
 
 use byway_api::{BytesToDestination, BytesToRelay, RelayBill, RelayBillItem, RelayCost, RelayUsage};
 use byway_plan::{Destination, MarginalPrices, Month, MonthUsage, PriceSheet, UsageTotals};
 use byway_units::{Bytes, RelayId};
 
-use crate::settings::{NetworkPrices, price_entry};
+use crate::settings::price_entry;
 
 /// Relays of a network by number, with their prices.
 #[derive(Clone, Debug)]
 pub(crate) struct PricedRelays<'a> {
     pub(crate) names: BTreeMap<u32, &'a str>,
-    pub(crate) prices: &'a NetworkPrices,
+    pub(crate) prices: &'a PriceSheets,
 }
 
 impl PricedRelays<'_> {

@@ -3,6 +3,7 @@
 mod render;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use byway_api::{FlowExplanation, FlowList};
 use clap::Args;
@@ -13,6 +14,13 @@ use crate::exit::{Cause, Failure};
 use crate::node;
 use crate::settings::OBSERVE_PORTS;
 use crate::status::{NoAnswer, exchange, no_answer_message};
+
+/// Queries for an explanation whose delays are not all measured: relays of earlier versions never
+/// answer with theirs.
+const QUERIES_FOR_DELAYS: u8 = 5;
+
+/// Interval of these queries: most round trips to a relay are shorter.
+const QUERY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Flags of `byway explain`.
 #[derive(Clone, Debug, Args)]
@@ -42,13 +50,27 @@ pub(crate) fn run(flags: &ExplainFlags) -> Result<(), Failure> {
             Some(id) => {
                 check_id(id)?;
                 let path = format!("/v1/flows/{id}/explanation");
-                let explanation: FlowExplanation = query(at, &path, id).await?;
+                let explanation = explanation(at, &path, id).await?;
                 if flags.json { json(&explanation) } else { render::explanation(&explanation) }
             }
         };
         print!("{page}");
         Ok(())
     })
+}
+
+/// Returns the explanation of a flow. An agent that lacks a delay asks for it when it is queried, so
+/// the query is repeated a few times.
+async fn explanation(at: SocketAddr, path: &str, id: &str) -> Result<FlowExplanation, Failure> {
+    for _ in 0..QUERIES_FOR_DELAYS {
+        let explanation: FlowExplanation = query(at, path, id).await?;
+        let measured = &explanation.measured;
+        if measured.ingress.is_none() || measured.between_relays_ms.is_some() {
+            return Ok(explanation);
+        }
+        tokio::time::sleep(QUERY_INTERVAL).await;
+    }
+    query(at, path, id).await
 }
 
 fn json(answer: &impl serde::Serialize) -> String {

@@ -69,7 +69,9 @@ fn measured_text(measured: &FlowMeasurements) -> String {
         measured.packet_bytes
     );
     if let (Some(ingress), Some(egress)) = (&measured.ingress, &measured.egress) {
-        let _ = write!(text, "; relays {ingress} ({}) and {egress}", optional_ms(measured.to_ingress_ms));
+        let delays = [measured.to_ingress_ms, measured.between_relays_ms, measured.to_receiver_ms];
+        let [to_ingress, between, to_receiver] = delays.map(optional_ms);
+        let _ = write!(text, "; relays {ingress} and {egress} ({to_ingress}, {between}, {to_receiver})");
     }
     let currency = measured.currency.as_ref().map_or_else(String::new, |currency| format!(" in {currency}"));
     let _ = write!(text, "; {}{currency}", measured.prices);
@@ -78,15 +80,17 @@ fn measured_text(measured: &FlowMeasurements) -> String {
 
 fn candidates(explanation: &FlowExplanation) -> String {
     let cents = explanation.measured.currency.as_ref().map_or("nominal c/h", |_| "cents/h");
-    let head = ["service", "p50", "p95", "if lost", "residual", cents, "uplink", "relays", "why not"]
-        .map(str::to_owned);
+    let head =
+        ["service", "p50", "p95", "lost: p50", "lost: p95", "residual", cents, "uplink", "relays", "why not"]
+            .map(str::to_owned);
     let row = |known: &ServicePrediction| {
         let mark = if known.is_in_force { " *" } else { "" };
         [
             format!("{}{mark}", known.service),
             optional_ms(known.p50_ms),
             optional_ms(known.p95_ms),
-            optional_ms(known.repaired_ms),
+            optional_ms(known.repaired_p50_ms),
+            optional_ms(known.repaired_p95_ms),
             percent(known.residual_loss),
             format!("{:.4}", known.cents_per_hour),
             rate(hourly_rate(known.uplink_bytes_per_hour)),
@@ -135,7 +139,8 @@ mod tests {
             is_in_force: why_not.is_none(),
             p50_ms: Some(50.0),
             p95_ms: None,
-            repaired_ms: None,
+            repaired_p50_ms: None,
+            repaired_p95_ms: Some(90.0),
             residual_loss: 0.01,
             cents_per_hour: 1.234_56,
             uplink_bytes_per_hour: 450_000_000,
@@ -161,6 +166,8 @@ mod tests {
                 loss: 0.01,
                 direct_ms: Some(50.0),
                 to_ingress_ms: Some(10.0),
+                between_relays_ms: Some(40.0),
+                to_receiver_ms: None,
                 ingress: Some("east".to_owned()),
                 egress: Some("west".to_owned()),
                 rate_bits_per_second: 1_000_000,
@@ -181,7 +188,7 @@ mod tests {
         let expected = "\
 flow bob:7 to echo: caching (cheapest service, by list prices)
   target: 110 ms from sending to delivery, at most 0.10 % lost or late
-  measured: direct path 50.0 ms, loss 1.00 %; 1.0 Mbit/s in packets of 1000 bytes; relays east (10.0 ms) and west; list prices in EUR
+  measured: direct path 50.0 ms, loss 1.00 %; 1.0 Mbit/s in packets of 1000 bytes; relays east and west (10.0 ms, 40.0 ms, -); list prices in EUR
 
   service        p50  p95  if lost  residual  cents/h      uplink      relays         why not
   ───────────────────────────────────────────────────────────────────────────────────────────

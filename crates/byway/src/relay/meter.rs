@@ -22,7 +22,7 @@ use super::driver::RelayControl;
 use super::traffic::TrafficBytes;
 use crate::cost::{PricedRelays, reported};
 use crate::membership::{Membership, WallClock, files};
-use crate::settings::{NetworkPrices, NetworkSource};
+use crate::settings::NetworkSource;
 
 /// Interval of readings. A five-minute sample has 30 of them, so little of its traffic counts for
 /// the next one.
@@ -184,7 +184,7 @@ impl Meter {
         }
         let usage = self.with_account(|account| reported(&account.usage));
         let network = self.network.borrow();
-        let unpriced = NetworkPrices::default();
+        let unpriced = byway_config_types::PriceSheets::default();
         let cost = match &*network {
             NetworkSource::Static(network) => network.priced_relays().cost(&self.name, &usage, None),
             NetworkSource::Managed(_) => {

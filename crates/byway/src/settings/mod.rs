@@ -8,7 +8,6 @@ mod network;
 mod overlay;
 mod prices;
 mod raw;
-mod raw_prices;
 mod reference;
 mod selectors;
 mod tunnel;
@@ -21,7 +20,7 @@ pub(crate) use flows::{ExposedKind, ExposedResource, FlowSpec, Forward, packet_s
 pub(crate) use mapping_limits::MappingLimits;
 pub(crate) use network::StaticNetwork;
 pub(crate) use overlay::{AgentContext, OtherAgent, agent_context, agent_settings_with};
-pub(crate) use prices::{NetworkPrices, entry as price_entry};
+pub(crate) use prices::{entries as price_entries, entry as price_entry};
 pub(crate) use raw::{
     CopiesSetting, LogFormatSetting, LogLevelSetting, RawFile, ServiceSetting, TrafficSetting,
 };

@@ -13,13 +13,13 @@ use byway_wire::{
 
 use super::endpoint::Endpoint;
 use super::overlay::OtherAgent;
-use super::prices::NetworkPrices;
+use super::prices::entries;
 use super::raw::{RawNetwork, RawPair};
 use super::validated::{checked_shards, validated_name};
 use crate::controller::ControllerSettings;
 use crate::cost::PricedRelays;
 use crate::name_resolution::ResolvedNames;
-use byway_config_types::{KeyPath, Problem, Source};
+use byway_config_types::{KeyPath, PriceSheets, Problem, Source};
 
 /// Validated static network of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) struct StaticNetwork {
     relays: Vec<StaticRelay>,
     agents: Vec<StaticAgent>,
     pairs: Vec<StaticPair>,
-    prices: NetworkPrices,
+    prices: PriceSheets,
 }
 
 /// Relay of a static network. Its map entry has no addresses until its endpoints are resolved.
@@ -73,7 +73,7 @@ impl StaticNetwork {
         let mut relays = checker.relays(typed)?;
         let prices = checker.prices(typed)?;
         let numbers = relays.iter().map(|relay| (relay.entry.name.as_str(), relay.entry.number)).collect();
-        let mut entries = prices.entries(&numbers, |_, sheet| sheet.marginal_as_expected());
+        let mut entries = entries(&prices, &numbers, |_, sheet| sheet.marginal_as_expected());
         for relay in &mut relays {
             relay.entry.prices = entries.remove(&relay.entry.number);
         }
@@ -86,7 +86,7 @@ impl StaticNetwork {
 
     /// Returns the network without the prices of its relays, which a running node can change.
     pub(crate) fn without_prices(&self) -> Self {
-        let mut network = Self { prices: NetworkPrices::default(), ..self.clone() };
+        let mut network = Self { prices: PriceSheets::default(), ..self.clone() };
         for relay in &mut network.relays {
             relay.entry.prices = None;
         }
@@ -307,12 +307,12 @@ impl Checker<'_> {
         entries.collect()
     }
 
-    fn prices(&self, typed: &RawNetwork) -> Result<NetworkPrices, Problem> {
+    fn prices(&self, typed: &RawNetwork) -> Result<PriceSheets, Problem> {
         let root = self.root.key("relays");
         let priced = typed.relays.iter().enumerate().filter_map(|(index, relay)| {
             Some((root.index(index).key("prices"), relay.name.as_str(), relay.prices.as_ref()?))
         });
-        NetworkPrices::check(priced, self.source)
+        PriceSheets::check(priced, self.source)
     }
 
     fn agents(

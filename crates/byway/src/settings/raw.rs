@@ -9,12 +9,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use byway_config_types::{
-    BytesSetting, DurationSetting, PortsSetting, RateSetting, RedundancySetting, ShapeSetting, ShareSetting,
+    BytesSetting, DurationSetting, PortsSetting, PricesSetting, RateSetting, RedundancySetting, ShapeSetting,
+    ShareSetting,
 };
 use byway_scenario::UplinkSetting;
 
 use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresses};
-use super::raw_prices::{RawControllerRelay, RawPrices};
+use super::prices::RawControllerRelay;
 use super::selectors::{InterfaceAddressSetting, MarkSetting, PrefixSetting, UsersSetting};
 use super::uplinks::UplinkDevice;
 
@@ -517,7 +518,7 @@ pub(crate) struct RawNetworkRelay {
     pub(crate) addresses: Vec<Endpoint>,
     /// Number of its shards. Default: 1.
     pub(crate) shards: Option<u8>,
-    pub(crate) prices: Option<RawPrices>,
+    pub(crate) prices: Option<PricesSetting>,
 }
 
 /// An agent of the network.

@@ -9,15 +9,14 @@ use super::flags::{AgentFlags, ControllerFlags, ParsedFile, RelayFlags};
 use super::flows::{ExposedResource, Forward, exposed, forwards};
 use super::mapping_limits::{MappingLimits, mapping_limits};
 use super::network::StaticNetwork;
-use super::prices::NetworkPrices;
+use super::prices::RawControllerRelay;
 use super::raw::{LogFormatSetting, LogLevelSetting, NodeTable, RawLog, RawNetwork};
-use super::raw_prices::RawControllerRelay;
 use super::tunnel::{Tunnel, tunnel};
 use super::uplinks::{ListenSettings, uplinks};
 use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS_MAX};
 use crate::token::Token;
 use byway_api::{RelayPrices, Role, checked_name};
-use byway_config_types::{BytesSetting, KeyPath, Problem, Source};
+use byway_config_types::{BytesSetting, KeyPath, PriceSheets, Problem, Source};
 use byway_proto::limits::{RELAY_MEMORY, RELAY_MEMORY_MIN, SESSIONS_MAX, TENANT_FLOWS_LIMIT};
 use byway_proto::relay::{TenantLimits, UplinkSettings};
 use byway_scenario::{UplinkError, UplinkSetting};
@@ -436,7 +435,7 @@ fn controller_prices(
     root: &KeyPath,
     typed: &[RawControllerRelay],
     source: &Source,
-) -> Result<NetworkPrices, Problem> {
+) -> Result<PriceSheets, Problem> {
     for (index, relay) in typed.iter().enumerate() {
         let path = root.index(index).key("name");
         validated_name(&path, relay.name.clone(), source)?;
@@ -447,7 +446,7 @@ fn controller_prices(
     let priced = typed.iter().enumerate();
     let priced =
         priced.map(|(index, relay)| (root.index(index).key("prices"), relay.name.as_str(), &relay.prices));
-    NetworkPrices::check(priced, source)
+    PriceSheets::check(priced, source)
 }
 
 /// Returns the state directory of the controller on this machine: the one of the flag, the file's,
@@ -577,7 +576,7 @@ pub(crate) fn agent_of(text: &str) -> Result<AgentSettings, Problem> {
 
 /// Returns the prices of a controller's relays with these tables.
 #[cfg(test)]
-pub(crate) fn controller_prices_of(text: &str) -> Result<NetworkPrices, Problem> {
+pub(crate) fn controller_prices_of(text: &str) -> Result<PriceSheets, Problem> {
     let source = Source::default();
     let file = toml::from_str(text).map_err(|error| source.parse_problem(&error))?;
     Ok(controller(ParsedFile { file, source })?.0.prices)

@@ -16,10 +16,12 @@
 //! | `cooperative_recovery` | in-stream decoding, and requests for others' repairs |
 //! | `covered` | losses of the direct path that relays cover |
 //! | `deliver` | received packets: loss state, cooperative answers, delivery |
+//! | `detection` | prediction of the time in which losses are detected |
 //! | `direct` | peers without a direct path |
 //! | `early` | early packets at the sender, before the answer to an offer |
 //! | `early_buffer` | early packets at the receiver |
 //! | `events` | events for the driver |
+//! | `explanation` | explanations of a sent flow's service |
 //! | `flow_table` | table of flows by number |
 //! | `flows` | opening and acceptance of flows, timers, session events |
 //! | `interface` | inputs, outputs and counters of an agent |
@@ -69,10 +71,12 @@ mod closing;
 mod cooperative_recovery;
 mod covered;
 mod deliver;
+mod detection;
 mod direct;
 mod early;
 mod early_buffer;
 mod events;
+mod explanation;
 mod flow_table;
 mod flows;
 mod interface;
@@ -127,6 +131,7 @@ use byway_wire::seal::Provider;
 use byway_wire::{Capabilities, FlowKey, Shard, TrafficClass};
 
 pub use events::{Delivery, Event};
+pub use explanation::Explanation;
 pub use interface::{AgentCounters, AgentInput, AgentOutput};
 pub use receive_flow::ReceiveFlowId;
 pub use selection::FlowDelays;

@@ -6,6 +6,7 @@ use byway_units::{Duration, Time};
 use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report};
 use byway_wire::{GrantedRelay, Message, Microseconds, Service};
 
+use super::detection::Pace;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
 use super::selection::FlowDelays;
@@ -99,7 +100,7 @@ pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
         return;
     }
     ask_for_delay(agent, flow, now);
-    let Some((observation, in_force)) = observe(agent, flow) else {
+    let Some((observation, in_force)) = observe(agent, flow, now) else {
         return;
     };
     let (known, supported) = (agent.flow_delays(flow), agent.services_for(flow, now));
@@ -113,8 +114,9 @@ pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
 }
 
 /// Returns the state of a flow and its paths, and its service; `None` before the first report.
-fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
-    let service = agent.senders.get(flow.0)?.service();
+fn observe(agent: &Agent, flow: SendFlowId, now: Time) -> Option<(Observation, Service)> {
+    let known = agent.senders.get(flow.0)?;
+    let (service, budget) = (known.service(), known.settings.latency_budget);
     let reported = agent.reported_totals(flow)?;
     let measured = agent.flow_delays(flow);
     let number =
@@ -127,24 +129,45 @@ fn observe(agent: &Agent, flow: SendFlowId) -> Option<(Observation, Service)> {
         forwarded: reported.forwarded,
         covered: reported.covered,
         path: measured.map(number),
-        delays: agent.predicted_delays(flow),
+        delays: measured.map(|measured| {
+            Pace::of(known, measured.detection, now).detect(predicted(measured), 0.95, budget)
+        }),
         are_delays_measured: measured.is_some_and(FlowDelays::are_complete),
         group_activity: registrations.group_activity(),
     };
     Some((observation, service))
 }
 
-/// Repeats the registration of a flow's path in use from time to time: the relay's answer contains
-/// its delay to the egress relay.
+/// Asks for the delay between the relays of a flow from time to time.
 fn ask_for_delay(agent: &mut Agent, flow: SendFlowId, now: Time) {
     let is_known = agent.flow_delays(flow).is_some_and(|known| known.between.is_some());
     if agent.service_changes.selectors.asks_for_delay(flow.0, is_known, now) {
-        let registrations = agent.registrations_of_mut(Flow::Sent(flow));
-        let path = registrations.in_use();
-        if registrations.is_accepted(path) {
-            registrations.request_again(path, now);
-            agent.register(Flow::Sent(flow), now);
+        repeat_registration(agent, flow, now);
+    }
+}
+
+/// Repeats the registration of a flow's path in use: the relay's answer contains its delay to the
+/// egress relay.
+fn repeat_registration(agent: &mut Agent, flow: SendFlowId, now: Time) {
+    let registrations = agent.registrations_of_mut(Flow::Sent(flow));
+    let path = registrations.in_use();
+    if registrations.is_accepted(path) {
+        registrations.request_again(path, now);
+        agent.register(Flow::Sent(flow), now);
+    }
+}
+
+impl Agent {
+    /// Asks the ingress relay of a sent flow for its delay to the egress relay, if that is not
+    /// known. Flows whose service the settings name do not need it, but an
+    /// [explanation](Agent::explain) does. Returns true if it asks.
+    pub fn ask_for_unknown_delay(&mut self, flow: SendFlowId, now: Time) -> bool {
+        let asks = self.flow_delays(flow).is_some_and(|known| known.between.is_none());
+        if asks {
+            repeat_registration(self, flow, now);
+            self.finish(now);
         }
+        asks
     }
 }
 

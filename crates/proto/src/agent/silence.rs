@@ -112,6 +112,13 @@ impl NoticeIntervals {
     }
 }
 
+impl NoticeIntervals {
+    /// Returns the time from the expected arrival of the first lost packet to the first notice.
+    pub(super) const fn first(self) -> Duration {
+        self.first
+    }
+}
+
 impl Agent {
     /// Sends the sender of a received flow a notice of silence if one is due.
     pub(super) fn send_silence_if_due(&mut self, id: ReceiveFlowId, now: Time) {

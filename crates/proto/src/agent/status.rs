@@ -3,19 +3,18 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use byway_plan::{Criteria, Delays, RelayPriceTable, Selection, Selector};
+use byway_plan::{RelayPriceTable, Selection, Selector};
 use byway_units::{AgentId, Duration, RelayId, Time};
 use byway_wire::messages::Refusal;
 use byway_wire::{GrantedRelay, Service, Shard};
 
 use super::receive_flow::ReceiveFlowId;
-use super::selection::{FlowDelays, criteria, delays, reported_delays};
+use super::selection::{FlowDelays, reported_delays};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::sent_usage::SentUsage;
 use super::settings::Traffic;
 use super::{Agent, Flow};
 use crate::network_path::Uplink;
-use crate::policy::batch_wait;
 use crate::session::SessionId;
 
 /// Status of the session with a peer.
@@ -130,21 +129,6 @@ impl Agent {
     #[must_use]
     pub fn selector(&self, flow: SendFlowId) -> Option<&Selector> {
         self.service_changes.selectors.selector(flow.0)
-    }
-
-    /// Returns all delays of a sent flow's paths as selections have them, with assumptions for
-    /// those that nobody has measured yet. `None` without a direct path or a relay path that is
-    /// measured.
-    #[must_use]
-    pub fn predicted_delays(&self, flow: SendFlowId) -> Option<Delays> {
-        let encoding = batch_wait(self.senders.get(flow.0)?.settings.latency_budget);
-        self.flow_delays(flow).map(|known| Delays { encoding, ..delays(known) })
-    }
-
-    /// Returns the criteria by which the service of a flow with this latency budget is selected.
-    #[must_use]
-    pub fn selection_criteria(latency_budget: Duration) -> Criteria {
-        criteria(latency_budget)
     }
 
     /// Returns the packets of a flow that this agent has sent; `None` if the flow was closed.

@@ -184,6 +184,13 @@ impl TwoState {
         self.small.saturating_sub(self.gaps.at_least_in_three_of_four()).max(BACK_TO_BACK)
     }
 
+    /// Returns by how much [`detection`](Self::detection) is too long for a paced flow with this
+    /// interval, because the timer knows intervals only to a step of its histogram.
+    #[must_use]
+    pub fn detection_excess(interval: Duration) -> Duration {
+        Gaps::above_step(interval)
+    }
+
     fn note(&mut self, gap: Duration) {
         self.gaps.add(gap);
         self.note_pace(gap);

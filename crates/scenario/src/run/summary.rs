@@ -7,6 +7,8 @@ use byway_sim::{LinkCounters, LossReason, NodeId, World};
 use byway_units::{Duration, Time};
 
 use super::{Machine, Run};
+use crate::costs::CostOutcome;
+use crate::explanation::ExplanationOutcome;
 use crate::measure::share;
 use crate::outcome::{
     ClassesOutcome, FlowOutcome, Interruption, LinkOutcome, NodeOutcome, Outcome, TailQuantiles,
@@ -35,6 +37,7 @@ impl Run<'_> {
         let of_relays = plans.filter(|(plan, _)| plan.role == Role::Relay);
         let relay_bytes = of_relays.map(|(_, node)| node.sent_bytes).sum();
         let flows = self.flow_outcomes(relay_bytes, &conversations, world.now());
+        let costs = self.costs(world);
         // A run that stopped early meets no expectation.
         let has_ended = stopped.is_none();
         let links = links(scenario, world);
@@ -62,6 +65,9 @@ impl Run<'_> {
             digest: format!("{:016x}", world.digest()),
             link_crossings: world.links().map(|(_, _, counters)| counters.sent).sum(),
             unroutable: world.unroutable(),
+            explained_cents_per_hour: self.explained_cents_per_hour(costs.as_ref(), now),
+            explanations: self.explanations(),
+            costs,
             expectations: scenario.expectations.iter().filter_map(verdict).map(in_the_end).collect(),
             flows,
             nodes,
@@ -69,6 +75,25 @@ impl Run<'_> {
             records: self.records(world),
             conversations,
         }
+    }
+
+    /// Returns the mean costs from the explanations on, by the hour.
+    fn explained_cents_per_hour(&self, costs: Option<&CostOutcome>, now: Time) -> Option<f64> {
+        let (before, after) = (self.costs_at_explanation.as_ref()?, costs?);
+        let lasting = now.saturating_since(Time::START + self.plan.scenario.explain_at?);
+        (!lasting.is_zero()).then(|| (after.cents - before.cents) * 3_600.0 / lasting.as_secs_f64())
+    }
+
+    fn explanations(&self) -> Vec<ExplanationOutcome> {
+        let scenario = self.plan.scenario;
+        let name = |node: usize| scenario.nodes[node].name.clone();
+        let flows = scenario.flows.iter().zip(&self.flows);
+        let explained = flows.filter_map(|(plan, flow)| {
+            let outcome = flow.ledger.explained()?.outcome();
+            let (flow, from, to) = (plan.name.clone(), name(plan.from), name(plan.to));
+            Some(ExplanationOutcome { flow, from, to, ..outcome })
+        });
+        explained.collect()
     }
 
     /// Returns the records of applications over TCP.

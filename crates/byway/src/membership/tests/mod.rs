@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use byway_api::{NetworkMap, Pairing, Role};
+use byway_config_types::PriceSheets;
 use byway_wire::seal::Statement;
 use byway_wire::{Grant, Receiver};
 use data_encoding::BASE64;
@@ -22,7 +23,6 @@ use tokio::time::timeout;
 use super::backoff::RetryPolicy;
 use super::*;
 use crate::controller::{AdminClient, Controller, ControllerSettings, Quotas};
-use crate::settings::NetworkPrices;
 use crate::token::Token;
 
 /// Timeout of an expected event.
@@ -67,7 +67,7 @@ impl TestNetwork {
             grant_lifetime: ControllerSettings::GRANT_LIFETIME,
             rate: ControllerSettings::RATE,
             quotas: self.quotas,
-            prices: NetworkPrices::default(),
+            prices: PriceSheets::default(),
         };
         let controller = Controller::start(settings, self.clock()).await.expect("it starts");
         self.listen = controller.addresses()[0];

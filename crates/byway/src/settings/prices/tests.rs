@@ -2,13 +2,14 @@
 
 use super::super::raw::RawFile;
 use super::*;
+use byway_config_types::{KeyPath, Source};
 
 /// Returns the prices of two relays: `east` with these keys, `west` in Byway's list.
-fn checked(east: &str) -> Result<NetworkPrices, String> {
+fn checked(east: &str) -> Result<PriceSheets, String> {
     checked_with(east, "provider = \"aws\"\nregion = \"us-east-1\"")
 }
 
-fn checked_with(east: &str, west: &str) -> Result<NetworkPrices, String> {
+fn checked_with(east: &str, west: &str) -> Result<PriceSheets, String> {
     let text = format!(
         "[[controller.relays]]\nname = \"east\"\n[controller.relays.prices]\n{east}\n\
          [[controller.relays]]\nname = \"west\"\n[controller.relays.prices]\n{west}\n"
@@ -20,11 +21,11 @@ fn checked_with(east: &str, west: &str) -> Result<NetworkPrices, String> {
     let typed = relays.iter().enumerate();
     let typed =
         typed.map(|(index, relay)| (root.index(index).key("prices"), relay.name.as_str(), &relay.prices));
-    NetworkPrices::check(typed, &source).map_err(|problem| problem.to_string())
+    PriceSheets::check(typed, &source).map_err(|problem| problem.to_string())
 }
 
-fn entries(prices: &NetworkPrices, numbers: &[(&str, u32)]) -> BTreeMap<u32, RelayPrices> {
-    prices.entries(&numbers.iter().copied().collect(), |_, sheet| sheet.marginal_as_expected())
+fn entries(prices: &PriceSheets, numbers: &[(&str, u32)]) -> BTreeMap<u32, RelayPrices> {
+    super::entries(prices, &numbers.iter().copied().collect(), |_, sheet| sheet.marginal_as_expected())
 }
 
 const ACME: &str = "provider = \"acme\"\nregion = \"moon-1\"\n";

@@ -39,6 +39,11 @@ impl Gaps {
         }
     }
 
+    /// Returns the part of a silence above the begin of its step.
+    pub(super) fn above_step(gap: Duration) -> Duration {
+        gap.saturating_sub(begin(bucket(gap)))
+    }
+
     /// Returns the number of silences in the histogram, after halvings.
     pub(super) const fn total(&self) -> u16 {
         self.total

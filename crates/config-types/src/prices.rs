@@ -1,12 +1,13 @@
-//! Prices of relays as typed. The doc comments here are part of the configuration reference.
+//! Prices of relays as typed. The doc comments here are part of reference pages.
 
 use std::str::FromStr;
 
-use byway_config_types::{BytesSetting, RateSetting};
 use byway_plan::{GIGABYTE, PricePerGigabyte};
 use byway_units::{Bytes, Money};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::quantities::{BytesSetting, RateSetting};
 
 /// Prices of a relay, as its provider bills them. `byway cost` and the choice of services use them.
 /// Without them, services are compared by nominal prices.
@@ -15,7 +16,7 @@ use serde::Deserialize;
 /// prices are those of Byway's own list for the region.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RawPrices {
+pub struct PricesSetting {
     /// Provider of the relay's machine, as in `aws`.
     pub(crate) provider: String,
     /// Region of the provider in which the machine is, as in `eu-central-1`.
@@ -24,7 +25,7 @@ pub(crate) struct RawPrices {
     pub(crate) currency: Option<String>,
     /// Price of bytes that the relay sends to agents, and to relays without a price in `to`.
     #[serde(default)]
-    pub(crate) egress: Vec<RawTier>,
+    pub(crate) egress: Vec<TierSetting>,
     /// Volume of a month that the machine's price includes, of the bytes that `egress` is for.
     /// Default: none.
     pub(crate) included: Option<BytesSetting>,
@@ -34,7 +35,7 @@ pub(crate) struct RawPrices {
     /// Price of bytes that the relay receives, as in `"0.01/GB"`. Default: free.
     pub(crate) ingress: Option<BytesPriceSetting>,
     /// Port at a flat rate, for all bytes.
-    pub(crate) flat_rate: Option<RawFlatRate>,
+    pub(crate) flat_rate: Option<FlatRateSetting>,
     /// Price of a port for all bytes by the 95th percentile of a month's five-minute samples, of
     /// the direction with more, as in `"1.20/Mbit/s"`.
     pub(crate) percentile_95: Option<MegabitPriceSetting>,
@@ -43,22 +44,13 @@ pub(crate) struct RawPrices {
     pub(crate) machine: Option<HourPriceSetting>,
     /// Prices of bytes to relays at a provider, or in one region of it.
     #[serde(default)]
-    pub(crate) to: Vec<RawDestination>,
-}
-
-/// A relay of the controller's network.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RawControllerRelay {
-    /// Name of the relay. It may join later.
-    pub(crate) name: String,
-    pub(crate) prices: RawPrices,
+    pub(crate) to: Vec<DestinationSetting>,
 }
 
 /// Step of a price that changes with the volume of a calendar month.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RawTier {
+pub(crate) struct TierSetting {
     /// Volume of the month at which the step begins, as in `"10 TB"`. Default: the end of the step
     /// before; 0 of the first one.
     pub(crate) from: Option<BytesSetting>,
@@ -72,13 +64,13 @@ pub(crate) struct RawTier {
 /// Price of bytes to relays at one provider.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RawDestination {
+pub(crate) struct DestinationSetting {
     /// Provider of those relays: of a relay with prices, or of Byway's list.
     pub(crate) provider: String,
     /// Region of those relays. Default: all regions of the provider.
     pub(crate) region: Option<String>,
     /// Price of the bytes.
-    pub(crate) egress: Vec<RawTier>,
+    pub(crate) egress: Vec<TierSetting>,
     /// Volume of a month that is expected. Default: 0 bytes.
     pub(crate) expected_egress: Option<BytesSetting>,
 }
@@ -86,7 +78,7 @@ pub(crate) struct RawDestination {
 /// Port at a flat rate.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RawFlatRate {
+pub(crate) struct FlatRateSetting {
     /// Price of the port, as in `"20/month"`.
     pub(crate) price: MonthPriceSetting,
     /// Rate of the port, as in `"1 Gbit/s"`.

@@ -1,0 +1,94 @@
+//! Prediction of the time in which a receiver detects a loss, by the flow's pace.
+
+use byway_plan::Delays;
+use byway_units::{Duration, Time};
+
+use super::send_flow::SendFlow;
+use super::silence::NoticeIntervals;
+use crate::limits::{REORDERING_TIME, SILENCE_MARGIN, TAIL_PAUSE_MIN};
+use crate::parts::loss_timer::TwoState;
+use crate::policy::batch_wait;
+
+/// Longest interval of a paced flow, as a multiple of the reported detection time, in halves: the
+/// timeout is 25 % above a step of 14 to 25 %. A longer mean interval contains pauses.
+const INTERVAL_HALVES_MAX: u64 = 5;
+
+/// Multiple of the shortest pause from which on an egress relay takes each interval for a pause.
+const PAUSES_OF_INTERVAL: u64 = 6;
+
+/// Pace of a sent flow, and the bursts of its losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Pace {
+    /// Interval between packets; zero before the second one.
+    interval: Duration,
+    /// Mean and longest number of consecutive losses.
+    bursts: Option<(f64, u32)>,
+}
+
+impl Pace {
+    /// Returns the pace of a flow. `detection` is the detection time that its receiver reports.
+    pub(super) fn of(flow: &SendFlow, detection: Option<Duration>, now: Time) -> Self {
+        let usage = &flow.usage;
+        let lasting = usage.began.map_or(Duration::ZERO, |began| now.saturating_since(began));
+        let mean = lasting.as_nanos().checked_div(usage.source.packets.saturating_sub(1));
+        let mean = Duration::from_nanos(mean.unwrap_or(0));
+        let paced = detection.map_or(mean, |detection| mean.min(detection * INTERVAL_HALVES_MAX / 2));
+        let report = flow.reports.as_ref().and_then(|reports| reports.newest());
+        let bursts = report
+            .filter(|report| report.bursts > 0)
+            .map(|report| (f64::from(report.lost) / f64::from(report.bursts), report.longest_burst.max(1)));
+        Self { interval: paced, bursts }
+    }
+
+    /// True if an egress relay with a cache takes each interval for a pause.
+    pub(super) fn has_hints(self) -> bool {
+        self.interval >= TAIL_PAUSE_MIN * PAUSES_OF_INTERVAL
+    }
+
+    /// True if one loss is a silence of which the receiver notifies its sender.
+    pub(super) fn has_notices(self, delays: &Delays) -> bool {
+        delays.detection + SILENCE_MARGIN + delays.direct / 4 < self.interval
+    }
+
+    /// Returns the mean number of consecutive losses.
+    pub(super) fn burst(self) -> f64 {
+        self.bursts.map_or(1.0, |(mean, _)| mean.max(1.0))
+    }
+
+    /// Returns these delays with the time in which this share of the losses is detected.
+    pub(super) fn detect(self, delays: Delays, share: f64, latency_budget: Duration) -> Delays {
+        let excess = TwoState::detection_excess(self.interval);
+        let timer = delays.detection.saturating_sub(excess).max(Duration::from_millis(1));
+        let has_expired = timer <= self.interval;
+        let reordering = if has_expired { Duration::ZERO } else { REORDERING_TIME };
+        let next = self.interval + reordering;
+        let hint = if self.has_hints() {
+            let hinted = delays.relayed() + TAIL_PAUSE_MIN;
+            (hinted.max(delays.direct) + REORDERING_TIME).saturating_sub(delays.direct)
+        } else {
+            Duration::MAX
+        };
+        let notices = NoticeIntervals::within(latency_budget, delays.direct_round_trip());
+        let after_burst = self.interval * u64::from(self.lost_from(share)) + reordering;
+        Delays {
+            detection: timer.min(next).min(hint),
+            detection_afar: after_burst.min(timer + notices.first()),
+            encoding: batch_wait(latency_budget),
+            ..delays
+        }
+    }
+
+    /// Returns the number of consecutive losses from a lost packet on, itself included, that this
+    /// share of lost packets does not exceed. The lengths of bursts have a geometric distribution.
+    fn lost_from(self, share: f64) -> u32 {
+        let Some((mean, longest)) = self.bursts else {
+            return 1;
+        };
+        let goes_on = 1.0 - 1.0 / mean.max(1.0);
+        let (mut count, mut beyond) = (1, goes_on);
+        while beyond > 1.0 - share && count < longest {
+            (count, beyond) = (count + 1, beyond * goes_on);
+        }
+        count
+    }
+}
