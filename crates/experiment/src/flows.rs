@@ -1,13 +1,13 @@
 //! Study of flows: losses on their direct paths, and the share, times and costs of repairs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use byway_scenario::{DeliveryMethod, FlowRecord, FlowService, LossLocation, Outcome, PacketRecord};
+use byway_scenario::{DeliveryMethod, FlowRecord, LossLocation, Outcome, PacketRecord};
 use byway_units::Duration;
-use byway_wire::Service;
 
 use crate::decoding_bound;
 use crate::findings::{Findings, Unit, number, quantile, share};
+use crate::repair_floor::RepairFloor;
 
 /// Fewest losses of a path that counts in shares of paths, because the repaired share of fewer
 /// losses means little.
@@ -15,6 +15,10 @@ const PATH_LOSSES_MIN: u64 = 20;
 
 /// Fewest losses of a path whose repaired share counts on its own, in the measure `worst-path`.
 const PATH_LOSSES_MANY: u64 = 200;
+
+/// Loss rate over which a path counts as lossy: the published paths are described by their number
+/// over 0.1 % (J-QoS, section 5.2).
+const PATH_LOSS_NOTABLE: f64 = 0.001;
 
 /// Time from the beginning of an outage for which its packets do not count, besides a round trip.
 const OUTAGE_GRACE: Duration = Duration::from_millis(250);
@@ -30,9 +34,8 @@ pub(crate) fn reduce(outcome: &Outcome) -> Findings {
     let mut findings = Findings { stopped: outcome.stopped.clone(), ..Findings::default() };
     let records: Vec<&FlowRecord> = outcome.records.iter().collect();
     let names: BTreeSet<&str> = records.iter().map(|record| record.name.as_str()).collect();
-    let farthest = farthest_receivers(&records);
     for record in &records {
-        sample(record, &farthest, &mut findings);
+        sample(record, &mut findings);
     }
     let groups = names.iter().map(|name| Some(*name)).chain([None]);
     for group in groups {
@@ -58,16 +61,6 @@ pub(crate) fn reduce(outcome: &Outcome) -> Findings {
     findings
 }
 
-/// Returns the longest delay from each egress relay to one of its receivers, which may be a helper.
-fn farthest_receivers(records: &[&FlowRecord]) -> BTreeMap<String, Duration> {
-    let mut farthest: BTreeMap<String, Duration> = BTreeMap::new();
-    for overlay in records.iter().filter_map(|record| record.overlay.as_ref()) {
-        let delay = farthest.entry(overlay.egress.clone()).or_default();
-        *delay = overlay.egress_to_receiver.max(*delay);
-    }
-    farthest
-}
-
 fn measure(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings) {
     let tallies: Vec<Tally> = records.iter().map(|record| Tally::of(record)).collect();
     let total = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>();
@@ -76,6 +69,7 @@ fn measure(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings
     put("sent", Some(number(sent)), Unit::Count);
     put("lost", Some(number(lost)), Unit::Count);
     put("loss", share(lost, sent), Unit::Share);
+    put("loss-burst-mean", share(lost, total(|tally| tally.episode_count)), Unit::Ratio);
     put("repaired", share(total(|tally| tally.repaired), lost), Unit::Share);
     put("repaired-within-rtt", share(total(|tally| tally.within_rtt), lost), Unit::Share);
     put(
@@ -114,6 +108,10 @@ fn paths(tallies: &[Tally], mut put: impl FnMut(&str, Option<f64>, Unit)) {
         enough(PATH_LOSSES_MANY).filter_map(|tally| share(tally.within_rtt, tally.lost)).reduce(f64::min);
     put("worst-path", worst, Unit::Share);
     put("paths-with-200-losses", Some(number(enough(PATH_LOSSES_MANY).count() as u64)), Unit::Count);
+    let losses: Vec<f64> = tallies.iter().filter_map(|tally| share(tally.lost, tally.sent)).collect();
+    let lossy = losses.iter().filter(|loss| **loss > PATH_LOSS_NOTABLE).count() as u64;
+    put("paths-over-a-thousandth", share(lossy, losses.len() as u64), Unit::Share);
+    put("worst-path-loss", losses.into_iter().reduce(f64::max), Unit::Share);
 }
 
 /// Adds quantiles of the repair times and delays of a group of flows.
@@ -125,6 +123,10 @@ fn times(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings) 
         let mut values = findings.samples.get(&name).cloned().unwrap_or_default();
         for (suffix, at) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)] {
             findings.measure(&format!("{sample}-{suffix}"), group, quantile(&mut values, at), unit);
+        }
+        if sample == "repair-over-floor" {
+            let below = values.iter().filter(|ratio| **ratio < 1.0).count() as u64;
+            findings.measure("repairs-below-floor", group, share(below, values.len() as u64), Unit::Share);
         }
     }
     let fates = || records.iter().flat_map(|record| &record.packets);
@@ -145,19 +147,19 @@ fn times(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings) 
 }
 
 /// Adds samples of one flow's repair times: in milliseconds, relative to the round trip, and
-/// relative to the shortest possible time.
-fn sample(record: &FlowRecord, farthest: &BTreeMap<String, Duration>, findings: &mut Findings) {
+/// relative to the least time in which a service could have repaired the packet.
+fn sample(record: &FlowRecord, findings: &mut Findings) {
     let round_trip = milliseconds(record.terms.round_trip);
-    let floors = Floors::of(record, farthest);
+    let floor = RepairFloor::of(record);
     let (mut times, mut of_round_trip, mut of_floor) = (Vec::new(), Vec::new(), Vec::new());
     for (index, fate) in record.packets.iter().enumerate() {
-        let (Some(time), Some((_, method))) = (fate.repair_time(&record.terms), fate.delivered) else {
+        let Some(time) = fate.repair_time(&record.terms).map(milliseconds) else {
             continue;
         };
-        let time = milliseconds(time);
         times.push(time);
         of_round_trip.push(time / round_trip);
-        of_floor.extend(floors.as_ref().map(|floors| time / milliseconds(floors.floor(index, method))));
+        let least = floor.as_ref().map(|floor| floor.least(index)).filter(|least| !least.is_zero());
+        of_floor.extend(least.map(|least| time / milliseconds(least)));
     }
     for (name, values) in
         [("repair", &times), ("repair-over-rtt", &of_round_trip), ("repair-over-floor", &of_floor)]
@@ -172,61 +174,8 @@ fn sample(record: &FlowRecord, farthest: &BTreeMap<String, Duration>, findings: 
     findings.sample("path-loss", &record.name, share(tally.lost, tally.sent).as_slice());
 }
 
-/// Shortest possible times of a flow's repairs, by the source of the repair.
-struct Floors<'a> {
-    record: &'a FlowRecord,
-    /// Interval of the flow's packets: the shortest time in which the receiver can detect a loss.
-    gap: Duration,
-    to_ingress: Duration,
-    to_egress: Duration,
-    between_relays: Duration,
-    /// True for coding and pull: the ingress relay stores copies for later NACKs.
-    fetches: bool,
-    /// Delay from the egress relay to the farthest receiver that may be a helper.
-    helpers: Duration,
-}
-
-impl<'a> Floors<'a> {
-    fn of(record: &'a FlowRecord, farthest: &BTreeMap<String, Duration>) -> Option<Self> {
-        let overlay = record.overlay.as_ref()?;
-        Some(Self {
-            record,
-            gap: interval(record),
-            to_ingress: overlay.sender_to_ingress,
-            to_egress: overlay.egress_to_receiver,
-            between_relays: overlay.ingress_to_egress,
-            fetches: matches!(
-                record.service,
-                FlowService::Automatic | FlowService::Named(Service::Coding | Service::Pull)
-            ),
-            helpers: farthest.get(&overlay.egress).copied().unwrap_or_default(),
-        })
-    }
-
-    fn floor(&self, index: usize, method: DeliveryMethod) -> Duration {
-        match method {
-            DeliveryMethod::Cooperative => self.gap + self.to_egress * 2 + self.helpers * 2,
-            // The ingress relay detects the loss by the next copy, and sends a NACK.
-            DeliveryMethod::Direct => self.gap_of_copies(index) + self.to_ingress * 2,
-            // Copies that the egress relay lacks are at the ingress relay.
-            DeliveryMethod::Cached if self.fetches => self.gap + (self.to_egress + self.between_relays) * 2,
-            DeliveryMethod::Resent => self.gap + self.to_ingress + self.between_relays + self.to_egress,
-            DeliveryMethod::Cached | DeliveryMethod::InStream | DeliveryMethod::Forwarded => {
-                self.gap + self.to_egress * 2
-            }
-        }
-    }
-
-    fn gap_of_copies(&self, index: usize) -> Duration {
-        let (lost, later) =
-            (self.record.packets[index], self.record.packets.get(index..).unwrap_or_default());
-        let next = later.iter().find(|fate| !fate.is_lost());
-        next.map_or(self.gap, |next| next.sent.saturating_since(lost.sent))
-    }
-}
-
 /// Returns the shortest interval between packets of a flow, in which a loss can be detected.
-fn interval(record: &FlowRecord) -> Duration {
+pub(crate) fn interval(record: &FlowRecord) -> Duration {
     let between = record.packets.windows(2).map(|two| two[1].sent.saturating_since(two[0].sent));
     between.filter(|time| !time.is_zero()).min().unwrap_or_default()
 }
@@ -265,6 +214,8 @@ struct Tally {
     locations: KindCounts,
     /// Losses by length of their episode, in the order of [`EPISODES`].
     episodes: KindCounts,
+    /// Number of episodes of any length.
+    episode_count: u64,
     /// Packets of each outage of the direct path after its first moments, and those of them that
     /// were delivered within the budget, see [`outages`].
     outages: Vec<(u64, u64)>,
@@ -322,6 +273,7 @@ impl Tally {
             _ => 2,
         };
         add(&mut self.episodes[kind], *episode);
+        self.episode_count += 1;
         *episode = (0, 0);
     }
 }
@@ -346,4 +298,44 @@ fn outages(record: &FlowRecord) -> Vec<(u64, u64)> {
 fn add(sums: &mut (u64, u64), values: (u64, u64)) {
     sums.0 += values.0;
     sums.1 += values.1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_records::{Fate, flow};
+
+    fn findings_of(records: &[FlowRecord]) -> Findings {
+        let members: Vec<&FlowRecord> = records.iter().collect();
+        let mut findings = Findings::default();
+        members.iter().for_each(|record| sample(record, &mut findings));
+        measure(&members, None, &mut findings);
+        findings
+    }
+
+    #[test]
+    fn paths_are_described_by_their_losses_and_bursts() {
+        let clean = flow(&[Fate::Direct; 2_000]);
+        let mut fates = [Fate::Direct; 2_000];
+        // Three losses in two episodes: 0.15 %.
+        for lost in [100, 101, 200] {
+            fates[lost] = Fate::Missing;
+        }
+        let findings = findings_of(&[clean, flow(&fates)]);
+        let value = |name| findings.value(name, None);
+        assert_eq!(value("loss-burst-mean"), Some(1.5));
+        assert_eq!(value("paths-over-a-thousandth"), Some(0.5));
+        assert_eq!(value("worst-path-loss"), Some(0.0015));
+    }
+
+    #[test]
+    fn repairs_below_their_floor_are_counted() {
+        let mut fates = [Fate::Direct; 100];
+        // The floor is the interval of 10 ms, and two times 10 ms to the egress relay.
+        (fates[10], fates[20], fates[30]) = (Fate::Repaired(15), Fate::Repaired(30), Fate::Repaired(60));
+        let findings = findings_of(&[flow(&fates)]);
+        let value = |name| findings.value(name, None);
+        assert_eq!(value("repairs-below-floor"), Some(1.0 / 3.0));
+        assert_eq!((value("repair-over-floor-p50"), value("repair-over-floor-p99")), (Some(1.0), Some(2.0)));
+    }
 }

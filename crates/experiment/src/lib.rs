@@ -20,12 +20,14 @@
 //! | `model` | studies computed from tables: feasibility, cost and routes |
 //! | `on_path` | codes and retransmissions on the direct path, for comparison |
 //! | `raw` | settings of experiments, as in the file |
+//! | `repair_floor` | least times in which services could repair a flow's losses |
 //! | `report` | HTML page, terminal table, plots as SVG |
 //! | `result` | content of a result file |
 //! | `result_tables` | rows, tables and plots from findings |
 //! | `run` | runs of an experiment |
 //! | `selection` | study of the selected service of many flows |
 //! | `target` | targets of rows |
+//! | `test_records` | records of made-up flows, for tests |
 //! | `timers` | NACK timers, compared on the same arrivals |
 //! | `transfers` | study of TCP transfers |
 
@@ -40,12 +42,15 @@ mod flows;
 mod model;
 mod on_path;
 mod raw;
+mod repair_floor;
 mod report;
 mod result;
 mod result_tables;
 mod run;
 mod selection;
 mod target;
+#[cfg(test)]
+mod test_records;
 mod timers;
 mod transfers;
 
