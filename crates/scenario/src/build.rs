@@ -3,6 +3,7 @@
 mod links;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use byway_code::Engine;
 use byway_config_types::RedundancySetting;
@@ -26,7 +27,8 @@ use self::links::{Direction, sampled_link};
 
 use crate::costs::relay_prices;
 use crate::flow_service::FlowService;
-use crate::machine::Machine;
+use crate::machine::{BareHost, Machine};
+use crate::observer::RunObserver;
 use crate::record::{DeliveryTerms, OverlayDelays};
 use crate::routes::{Graph, Routes};
 use crate::run::Run;
@@ -72,6 +74,14 @@ pub enum BuildError {
         /// Most datagrams in a list.
         max: usize,
     },
+    /// The machine runs no Byway, which only the simulator supports.
+    #[error("{location}{machine} runs no Byway, which only the simulator supports: omit `bare`")]
+    Bare {
+        /// Location of the machine in the scenario file, as a prefix of the message.
+        location: String,
+        /// Name of the machine.
+        machine: String,
+    },
     /// The link to capture does not exist.
     #[error("no link between {from} and {to}: name two machines that a link joins")]
     NoLink {
@@ -89,6 +99,9 @@ pub enum BuildError {
         machine: String,
     },
 }
+
+/// Network of the addresses of agents' machines.
+const AGENT_NETWORK: u8 = 2;
 
 /// Cache of the shortest paths from one machine: those from all machines would take too much
 /// memory.
@@ -135,7 +148,7 @@ impl MachineIdentity {
             Role::Agent => Self::Agent(AgentNode {
                 number: agent_number(node),
                 secret: secret("agent"),
-                address: Some(topology::address(2, node)),
+                address: Some(agent_address(node)),
             }),
             Role::Relay => Self::Relay(RelayNode {
                 number: relay_number(node),
@@ -406,6 +419,7 @@ impl<'a> Plan<'a> {
         match self.scenario.nodes[node].role {
             Role::Router => Machine::Router,
             Role::Relay => Machine::Overlay(OverlayHost::relay(self.relay(node, now))),
+            Role::Agent if self.scenario.nodes[node].bare.is_some() => Machine::Bare(BareHost::default()),
             Role::Agent => Machine::Overlay(OverlayHost::agent(self.agent(node, now))),
         }
     }
@@ -444,11 +458,13 @@ impl<'a> Plan<'a> {
 
     /// Creates the world with its machines and links.
     pub(crate) fn build(&self) -> World<Run<'a>> {
-        let mut world = World::new(self.seed, crate::observer::RunObserver::default());
+        let nodes = self.scenario.nodes.iter().enumerate();
+        let bare = nodes.filter(|(_, node)| node.bare.is_some()).map(|(node, _)| agent_address(node));
+        let mut world = World::new(self.seed, RunObserver::new(bare.collect()));
         for (node, plan) in self.scenario.nodes.iter().enumerate() {
             let network = match plan.role {
                 Role::Relay => 1,
-                Role::Agent => 2,
+                Role::Agent => AGENT_NETWORK,
                 Role::Router => 3,
             };
             world.add(self.machine(node, Time::START), topology::address(network, node));
@@ -562,6 +578,11 @@ pub(crate) fn relay_number(node: usize) -> RelayId {
 
 fn number(node: usize) -> u32 {
     u32::try_from(node + 1).expect("there are few machines")
+}
+
+/// Returns the address of the agent's machine with this index.
+pub(crate) fn agent_address(node: usize) -> SocketAddr {
+    topology::address(AGENT_NETWORK, node)
 }
 
 fn agent_number(node: usize) -> AgentId {

@@ -192,6 +192,11 @@ impl Scenario {
     /// If machines that exchange packets have no route, or if applications send more than
     /// [`NETWORK_DATAGRAMS_MAX`](crate::limits::NETWORK_DATAGRAMS_MAX) datagrams.
     pub fn network(&self, seed: u64) -> Result<Network, BuildError> {
+        if let Some((location, machine)) =
+            self.nodes.iter().find_map(|node| Some((node.bare.clone()?, node.name.clone())))
+        {
+            return Err(BuildError::Bare { location, machine });
+        }
         let plan = Plan::new(self, Seed::new(seed))?;
         let machines = self.nodes.iter().map(|node| NetworkMachine {
             name: node.name.clone(),

@@ -2,6 +2,7 @@
 //! enabled.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use byway_sim::{LossReason, NodeChange, NodeId, Observer, Record, Step as PacketStep};
 use byway_units::{Duration, Time};
@@ -47,6 +48,8 @@ pub(crate) struct RunObserver {
     pub(crate) lost: Vec<LostDatagram>,
     /// Datagrams that a link duplicated: the index of the flow, and the datagram's number in it.
     pub(crate) duplicated: Vec<(usize, u64)>,
+    /// Addresses of machines without Byway, whose datagrams are no source packets.
+    bare: BTreeSet<SocketAddr>,
     pub(crate) trace: Option<TraceText>,
     pub(crate) capture: Option<Capture>,
     /// Bytes of relays, if some have prices.
@@ -82,12 +85,27 @@ impl WakeUps {
 }
 
 impl RunObserver {
+    /// Creates the observer of a world with machines without Byway at these addresses.
+    pub(crate) fn new(bare: BTreeSet<SocketAddr>) -> Self {
+        Self { bare, ..Self::default() }
+    }
+
     /// Records that a link damaged a packet. Returns true unless it was damaged before.
     fn mark_damaged(&mut self, packet: u64) -> bool {
         if self.damaged.len() == DAMAGED_MAX {
             self.damaged.pop_first();
         }
         self.damaged.insert(packet)
+    }
+
+    /// Returns the flow's index and the datagram's number of a packet on the direct path; `None`
+    /// for other packets.
+    fn label(&self, record: &Record<'_>) -> Option<(usize, u64)> {
+        if self.bare.contains(&record.source) {
+            return parse_label(record.payload);
+        }
+        SourcePacket::parse(record.payload).ok()?;
+        parse_label(record.payload.get(DATAGRAM_START..)?)
     }
 
     /// Writes a step of the scenario to the trace.
@@ -121,9 +139,9 @@ impl Observer for RunObserver {
                 machine.packet(record.time);
             }
         }
-        let labelled = || record.payload.get(DATAGRAM_START..).and_then(parse_label);
-        if record.step == PacketStep::Duplicated && SourcePacket::parse(record.payload).is_ok() {
-            self.duplicated.extend(labelled());
+        if record.step == PacketStep::Duplicated {
+            let label = self.label(record);
+            self.duplicated.extend(label);
         }
         let is_lost = match record.step {
             // A packet for a stopped or frozen host was not lost in the network.
@@ -133,10 +151,10 @@ impl Observer for RunObserver {
             PacketStep::Corrupted { .. } => self.mark_damaged(record.packet),
             _ => false,
         };
-        if is_lost && SourcePacket::parse(record.payload).is_ok() {
+        if is_lost && let Some((flow, number)) = self.label(record) {
             let index = |node: NodeId| node.number() as usize;
             let link = (index(record.from), record.to.map_or(usize::MAX, index));
-            self.lost.extend(labelled().map(|(flow, number)| LostDatagram { flow, number, link }));
+            self.lost.push(LostDatagram { flow, number, link });
         }
     }
 

@@ -92,6 +92,10 @@ pub(crate) struct NodeSetting {
     /// with links to this router alone are inside and use its address; hosts outside can only
     /// answer an agent that has sent to them. Default: `false`.
     pub(crate) nat: Option<bool>,
+    /// Of agents only: the machine runs no Byway. Its applications send plain UDP to other such
+    /// machines (in a simulation only), and their flows have the service `"internet"`. Default:
+    /// `false`.
+    pub(crate) bare: Option<bool>,
 }
 
 /// The role of a machine.

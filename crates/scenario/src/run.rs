@@ -7,12 +7,12 @@ mod tcp_flows;
 use std::collections::BTreeMap;
 
 use byway_code::prefetch_value;
-use byway_proto::agent::{AgentInput, ReceiveFlowId, SendFlowId};
+use byway_proto::agent::{AgentInput, Delivery, ReceiveFlowId, SendFlowId};
 use byway_sim::{Freeze, Link, NodeId, Span, World};
 use byway_units::{Bytes, Duration, Time};
 use byway_wire::Ecn;
 
-use crate::build::{FlowEnd, Plan, ResolvedLink};
+use crate::build::{FlowEnd, Plan, ResolvedLink, agent_address};
 use crate::conversation::{Conversation, End};
 use crate::costs::{CostOutcome, RelayMeter};
 use crate::delivery_ledger::{DeliveryCounts, DeliveryLedger};
@@ -195,8 +195,13 @@ impl byway_sim::Scenario for Run<'_> {
     }
 
     fn drained(&mut self, node: NodeId, world: &mut World<Self>) {
-        let Machine::Overlay(host) = world.host_mut(node) else {
-            return;
+        let host = match world.host_mut(node) {
+            Machine::Overlay(host) => host,
+            Machine::Bare(host) => {
+                let delivered = host.drain_delivered();
+                return self.deliver_bare(node, delivered, world);
+            }
+            Machine::Router => return,
         };
         let (delivered, events) = (host.drain_delivered(), host.drain_events());
         // Flows are opened at both ends without offers.
@@ -295,7 +300,7 @@ impl<'a> Run<'a> {
         let plan = &self.plan;
         let ends = world.input(world.node(node), |host, now| match host {
             Machine::Overlay(host) => plan.open_flows(host.as_agent_mut(), flows.into_iter(), node, now),
-            Machine::Router => Vec::new(),
+            Machine::Bare(_) | Machine::Router => Vec::new(),
         });
         for (flow, end) in ends.unwrap_or_default() {
             match end {
@@ -373,18 +378,38 @@ impl<'a> Run<'a> {
         meter.costs(self.plan.scenario, &self.plan.relay_prices)
     }
 
-    /// Passes the datagram in the buffer to the agent of the flow's sender.
+    /// Passes the datagram in the buffer to the agent of the flow's sender, or to its machine if
+    /// that runs no Byway.
     fn send_datagram(&mut self, index: usize, ecn: Ecn, marked: bool, world: &mut World<Self>) {
         self.flows[index].bytes += self.datagram.len() as u64;
-        let (Some(flow), datagram) = (self.flows[index].sent, &self.datagram) else {
+        let plan = &self.plan.scenario.flows[index];
+        let (sent, datagram) = (self.flows[index].sent, &self.datagram);
+        if sent.is_none() && self.plan.scenario.nodes[plan.from].bare.is_none() {
             return;
-        };
-        world.input(world.node(self.plan.scenario.flows[index].from), |host, now| {
-            if let Machine::Overlay(host) = host {
+        }
+        world.input(world.node(plan.from), |host, now| match (host, sent) {
+            (Machine::Overlay(host), Some(flow)) => {
                 let input = AgentInput::Send { flow, datagram, traffic_class: ecn.into(), marked };
                 host.as_agent_mut().handle(input, now);
             }
+            (Machine::Bare(host), _) => host.send(agent_address(plan.to), ecn, datagram),
+            (Machine::Overlay(_) | Machine::Router, _) => {}
         });
+    }
+
+    /// Delivers datagrams that arrived at a machine without Byway to its applications.
+    fn deliver_bare(&mut self, node: NodeId, delivered: Vec<(Vec<u8>, Ecn)>, world: &mut World<Self>) {
+        for (mut datagram, ecn) in delivered {
+            let (index, number) = parse_label(&datagram).expect("datagrams begin with their label");
+            let (flow, plan) = (&mut self.flows[index], &self.plan.scenario.flows[index]);
+            assert!(plan.to == node.number() as usize, "a datagram arrives at its receiver");
+            flow.ledger.on_delivered(number, Delivery::Direct, world.now(), &mut self.counts[plan.group]);
+            if let Some((conversation, end)) = flow.receiving_end {
+                let segment = &mut datagram[LABEL_BYTES..];
+                self.conversations[conversation].receive(end, segment, ecn, world.now());
+                self.poll_conversation(conversation, world);
+            }
+        }
     }
 
     fn step(&mut self, index: usize, world: &mut World<Self>) {

@@ -128,6 +128,8 @@ pub(crate) struct Node {
     pub(crate) uplink: Option<UplinkSetting>,
     /// Of a router with address translation: the location of the setting in the scenario file.
     pub(crate) nat: Option<String>,
+    /// Of an agent's machine without Byway: the location of the setting in the scenario file.
+    pub(crate) bare: Option<String>,
     /// Index of the router that translates the machine's address; `None` without one.
     pub(crate) behind: Option<usize>,
 }

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use byway_config_types::{KeyPath, Problem, Source};
-use byway_units::Duration;
+use byway_units::{Duration, Probability};
 use toml::Table;
 
 use crate::change::Change;
@@ -147,6 +147,13 @@ impl Reader<'_> {
         let explain_at = self.explain_at(typed.explain, length)?;
         let (shapes, links) = self.links(&typed.link, &names)?;
         self.put_behind_nats(&mut names, &links)?;
+        let is_corrupting = shapes.iter().any(|shape| shape.corruption > Probability::ZERO);
+        if let Some(location) =
+            names.all().iter().find_map(|node| node.bare.as_ref()).filter(|_| is_corrupting)
+        {
+            let message = "conflicts with `corruption` of links, because plain UDP would need its checksum";
+            return Err(Problem::without_location(format!("{location}{message}: omit one of them")));
+        }
         let (flows, conversations) = self.flows(&typed.flow, &names, length)?;
         let steps = self.steps(&typed.step, &names, (&shapes, &links), length)?;
         let commands = self.commands(&typed.command, &names, &flows, length)?;

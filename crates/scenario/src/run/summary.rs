@@ -133,7 +133,7 @@ impl Run<'_> {
             let host = world.host_mut(world.node(plan.to));
             let agent = match host {
                 Machine::Overlay(host) => Some(host.as_agent_mut()),
-                Machine::Router => None,
+                Machine::Bare(_) | Machine::Router => None,
             };
             let counted = agent.zip(flow.received).and_then(|(agent, flow)| agent.statistics(flow).copied());
             let name = |node: usize| scenario.nodes[node].name.clone();
@@ -294,11 +294,11 @@ fn links(scenario: &Scenario, world: &World<Run<'_>>) -> Vec<LinkOutcome> {
     world.links().map(link).collect()
 }
 
-/// Returns the counters of a machine's agent or relay that are not 0; none for a router.
+/// Returns the counters of a machine's agent or relay that are not 0; none for other machines.
 fn counted(machine: &Machine) -> BTreeMap<String, u64> {
     let named = |prefix: &str, (name, count): (&str, u64)| (format!("{prefix}{name}"), count);
     let all: Vec<(String, u64)> = match machine {
-        Machine::Router => Vec::new(),
+        Machine::Bare(_) | Machine::Router => Vec::new(),
         Machine::Overlay(OverlayHost::Agent { agent, .. }) => {
             agent.counters().by_name().map(|count| named("", count)).collect()
         }

@@ -129,6 +129,7 @@ impl Reader<'_> {
             let plan = FlowPlan { group: index, ..self.flow(&here, flow, names, length)? };
             let conversation = self.conversation(&here.key("sends"), &flow.sends, length)?;
             for (from, to) in self.between(&here, flow, names)? {
+                self.check_bare(&here, flow, names, [from, to])?;
                 for _ in 0..flow.count.unwrap_or(1) {
                     ends.reserve(self, &here, &plan.load, (from, to), names)?;
                     let number = numbers.number(from, to, plan.tunnel.as_ref());
@@ -163,6 +164,31 @@ impl Reader<'_> {
             return Err(self.problem(&here.key("to"), "same machine as `from`: name another one"));
         }
         Ok(pairs)
+    }
+
+    /// Checks that a flow of a machine without Byway is between two of these, and has no service.
+    fn check_bare(
+        &self,
+        here: &KeyPath,
+        flow: &FlowSetting,
+        names: &Names,
+        ends: [usize; 2],
+    ) -> Result<(), Problem> {
+        let is_bare = ends.map(|end| names.all()[end].bare.is_some());
+        if is_bare == [false; 2] {
+            return Ok(());
+        }
+        if is_bare != [true; 2] {
+            let message = "one of the two machines is `bare`: set it for both, or for none";
+            return Err(self.problem(&here.key("to"), message));
+        }
+        let of_back = flow.back.and_then(|back| back.service);
+        let is_served = |service: Option<ServiceSetting>| service != Some(ServiceSetting::Internet);
+        if is_served(flow.service) || (of_back.is_some() && is_served(of_back)) {
+            let message = "not possible between `bare` machines: set service \"internet\"";
+            return Err(self.problem(&here.key("service"), message));
+        }
+        Ok(())
     }
 
     /// Returns the plan of a flow from its settings; the caller adds sender, receiver and flow

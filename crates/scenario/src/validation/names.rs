@@ -64,6 +64,11 @@ impl Names {
             let message = format!("not allowed for {}: only routers translate addresses", word(role));
             return Err(reader.problem(&here.key("nat"), message));
         }
+        if typed.bare.is_some() && role != Role::Agent {
+            let message = format!("not allowed for {}: only agents can be left out", word(role));
+            return Err(reader.problem(&here.key("bare"), message));
+        }
+        let bare = typed.bare.unwrap_or(false).then(|| reader.source.location(&here.key("bare")));
         let follows_up = typed.follows_up.unwrap_or(true);
         let nat = typed.nat.unwrap_or(false).then(|| reader.source.location(&here.key("nat")));
         let is_one = typed.count.is_none();
@@ -75,6 +80,7 @@ impl Names {
             follows_up,
             uplink: uplink.clone(),
             nat: nat.clone(),
+            bare: bare.clone(),
             behind: None,
         };
         self.nodes.extend((1..=count).map(node));
