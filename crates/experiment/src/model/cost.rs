@@ -11,6 +11,7 @@ use super::Model;
 use super::data::Data;
 use super::drawing::curve;
 use super::markets::{self, Market};
+use super::selected;
 use crate::findings::{Unit, quantile, share};
 use crate::result::{Kind, Plot, Scale};
 
@@ -72,6 +73,7 @@ pub(crate) fn cost(data: &Data) -> Model {
     incoming(&hyperscale, &mut model);
     let markets = Market::all(&world, data);
     markets::compare(&markets, &mut model);
+    selected::compare(&world, &mut model);
     model
 }
 

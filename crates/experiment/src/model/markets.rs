@@ -59,8 +59,8 @@ impl Market {
         self.rows.iter().filter(move |row| row.loss.value().total_cmp(&loss).is_eq())
     }
 
-    /// Returns the share of region pairs between which Byway chooses this service at this loss
-    /// rate; `None` without pairs.
+    /// Returns the share of region pairs between which the published criteria choose this service
+    /// at this loss rate; `None` without pairs.
     fn chosen(&self, service: Service, loss: f64) -> Option<f64> {
         let count = self.at(loss).filter(|row| row.choice.service == service).count();
         share(count as u64, self.at(loss).count() as u64)
@@ -150,7 +150,7 @@ fn summary(markets: &[Market]) -> Table {
         "forwarding, ¢/h",
         "reason, first pair",
     ];
-    table("Pairs of regions per service that Byway chooses, and mean costs", &columns, rows)
+    table("Pairs of regions per service that published criteria choose, and mean costs", &columns, rows)
 }
 
 /// Returns a table with the choice for every pair of regions of the built-in price lists.
@@ -214,7 +214,7 @@ fn chosen(markets: &[Market]) -> Plot {
     });
     let is_shown = |curve: &Curve| curve.points.iter().any(|[_, share]| *share > 0.0);
     Plot {
-        title: "Share of pairs of regions per service that Byway chooses".to_owned(),
+        title: "Share of pairs of regions per service that published criteria choose".to_owned(),
         caption: "Coding must repair 80 % of losses; among services within 10 % of the lowest cost, \
                   the fastest is chosen."
             .to_owned(),

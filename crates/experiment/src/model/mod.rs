@@ -14,6 +14,7 @@ mod feasibility;
 mod markets;
 mod route_flows;
 mod routes;
+mod selected;
 
 pub(crate) use cost::cost;
 pub(crate) use data::Data;
