@@ -90,7 +90,7 @@ pub(super) fn compare(world: &World, model: &mut Model) {
 
 /// Returns the services that repair losses.
 fn selectable() -> impl Iterator<Item = Service> {
-    Service::ALL.into_iter().filter(|service| *service != Service::Internet)
+    Service::ALL.iter().copied().filter(|service| *service != Service::Internet)
 }
 
 fn costs_of_pairs(world: &World, list: &PriceList, budget: Duration) -> Vec<PairCosts> {
