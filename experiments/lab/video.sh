@@ -4,19 +4,21 @@
 #   video.sh rate FOLDER FOOTAGE      decodes it without any loss, to compare with
 #   video.sh send FOLDER ADDRESS      sends it, 1,316 bytes in a datagram, at its rate
 #   video.sh watch FOLDER FOOTAGE PORT      records what comes until 3 s after its end, decodes it, and tells as JSON what a viewer saw
-# Without footage, what is shown is ffmpeg's test picture.
+# Without footage, what is shown is ffmpeg's test picture. RATE is that of the stream in bit/s, null packets included.
 action=$1 folder=$2 footage=$3
 frames=$((SECONDS_OF_VIDEO * 25))
-rate=1500000
-stream=$folder/stream-$SECONDS_OF_VIDEO.ts
-rated=$folder/without-loss-$SECONDS_OF_VIDEO
+rate=${RATE:-1500000}
+# The pictures leave a quarter of the rate to headers and null packets.
+pictures=$((rate * 3 / 4))
+stream=$folder/stream-$SECONDS_OF_VIDEO-$rate.ts
+rated=$folder/without-loss-$SECONDS_OF_VIDEO-$rate
 picture="scale=1280:720:force_original_aspect_ratio=decrease,pad=1280:720:-1:-1,format=yuv420p"
 
 encode() {
     if [ -s "$footage" ]; then set -- -stream_loop -1 -i "$footage"; else set -- -f lavfi -i testsrc2=size=1280x720:rate=25; fi
     # Slices, so that a loss does not cost a whole frame; a key frame with its headers each second; no frames that wait for later ones.
     ffmpeg -v error -y "$@" -an -sn -dn -map 0:v:0 -vf "setpts=N/25/TB,$picture" -r 25 -frames:v $frames \
-        -c:v libx264 -preset veryfast -bf 0 -g 25 -b:v 1150k -maxrate 1150k -bufsize 575k \
+        -c:v libx264 -preset veryfast -bf 0 -g 25 -b:v $pictures -maxrate $pictures -bufsize $((pictures / 2)) \
         -x264-params slices=8:repeat-headers=1:scenecut=0:force-cfr=1 \
         -muxdelay 0 -muxpreload 0 -muxrate $rate -f mpegts "$stream.part" && mv "$stream.part" "$stream"
 }

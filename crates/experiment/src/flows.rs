@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use byway_scenario::{DeliveryMethod, FlowRecord, LossLocation, Outcome, PacketRecord};
-use byway_units::Duration;
+use byway_units::{Duration, Time};
 
 use crate::decoding_bound;
 use crate::findings::{Findings, Unit, number, quantile, share};
@@ -50,9 +50,11 @@ pub(crate) fn reduce(outcome: &Outcome) -> Findings {
         .filter_map(|record| record.overlay.as_ref())
         .flat_map(|overlay| [overlay.ingress.as_str(), overlay.egress.as_str()])
         .collect();
-    let relayed = outcome.nodes.iter().filter(|node| relays.contains(node.name.as_str()));
-    let relayed = relayed.map(|node| node.sent_bytes).sum();
+    let of_relays = || outcome.nodes.iter().filter(|node| relays.contains(node.name.as_str()));
+    let relayed = of_relays().map(|node| node.sent_bytes).sum();
+    let packets = of_relays().map(|node| node.sent).sum();
     findings.measure("relay-bytes", None, Some(number(relayed)), Unit::Count);
+    findings.measure("relay-packets", None, Some(number(packets)), Unit::Count);
     findings.measure("relay-share", None, share(relayed, app_bytes), Unit::Ratio);
     let senders: BTreeSet<&str> = records.iter().map(|record| record.from.as_str()).collect();
     let senders = outcome.nodes.iter().filter(|node| senders.contains(node.name.as_str()));
@@ -83,6 +85,8 @@ fn measure(records: &[&FlowRecord], group: Option<&str>, findings: &mut Findings
     let mean = (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / number(shares.len() as u64));
     put("delivered-in-outages", mean, Unit::Share);
     put("worst-outage", shares.into_iter().reduce(f64::min), Unit::Share);
+    let gap = records.iter().map(|record| longest_gap(record)).max();
+    put("longest-gap", gap.map(milliseconds), Unit::Milliseconds);
     put("residual-loss", share(total(|tally| tally.undelivered), sent), Unit::Share);
     let locations = sums(tallies.iter().map(|tally| tally.locations));
     let episodes = sums(tallies.iter().map(|tally| tally.episodes));
@@ -295,6 +299,18 @@ fn outages(record: &FlowRecord) -> Vec<(u64, u64)> {
     dark.filter(|(packets, _)| *packets >= OUTAGE_PACKETS_MIN).collect()
 }
 
+/// Returns the longest time of sending without a packet that was delivered within the budget: a
+/// viewer sees no new picture for about as long.
+fn longest_gap(record: &FlowRecord) -> Duration {
+    let is_in_time = |fate: &&PacketRecord| fate.delay().is_some_and(|at| at <= record.terms.budget);
+    let ends = [record.packets.first(), record.packets.last()];
+    let [first, last] = ends.map(|end| end.map(|fate| fate.sent));
+    let delivered = record.packets.iter().filter(is_in_time).map(|fate| fate.sent);
+    let times: Vec<Time> = first.into_iter().chain(delivered).chain(last).collect();
+    let gaps = times.windows(2).map(|two| two[1].saturating_since(two[0]));
+    gaps.max().unwrap_or_default()
+}
+
 fn add(sums: &mut (u64, u64), values: (u64, u64)) {
     sums.0 += values.0;
     sums.1 += values.1;
@@ -326,6 +342,19 @@ mod tests {
         assert_eq!(value("loss-burst-mean"), Some(1.5));
         assert_eq!(value("paths-over-a-thousandth"), Some(0.5));
         assert_eq!(value("worst-path-loss"), Some(0.0015));
+    }
+
+    #[test]
+    fn the_longest_gap_is_between_packets_in_time() {
+        let mut fates = [Fate::Direct; 100];
+        fates[10..30].fill(Fate::Missing);
+        // The repairs are later than the budget of a second, or within it.
+        (fates[15], fates[25]) = (Fate::Repaired(2_000), Fate::Repaired(100));
+        let gap = |fates: &[Fate]| longest_gap(&flow(fates)).as_millis();
+        assert_eq!(gap(&fates), 160, "from packet 9 to packet 25");
+        assert_eq!(gap(&[Fate::Direct; 100]), 10);
+        assert_eq!(gap(&[Fate::Missing; 100]), 990, "nothing arrives");
+        assert_eq!(findings_of(&[flow(&fates)]).value("longest-gap", None), Some(160.0));
     }
 
     #[test]
