@@ -85,6 +85,7 @@ enum Command {
     Protocol(protocol::ProtocolOptions),
     Queues(queues::QueuesOptions),
     Sockets(sockets::SocketsOptions),
+    Threads(sockets::threads::ThreadsOptions),
 }
 
 fn main() -> Result<ExitCode> {
@@ -93,6 +94,7 @@ fn main() -> Result<ExitCode> {
         Some(Command::Protocol(options)) => protocol(options),
         Some(Command::Queues(options)) => queues(options),
         Some(Command::Sockets(options)) => sockets(options),
+        Some(Command::Threads(options)) => threads(options),
         None => coder(&options),
     }
 }
@@ -119,6 +121,13 @@ fn queues(options: &queues::QueuesOptions) -> Result<ExitCode> {
 fn sockets(options: &sockets::SocketsOptions) -> Result<ExitCode> {
     eprintln!("{}, a core for the generator and one for the relay", processor());
     let all_met = sockets::run(options)?;
+    Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures relays over their number of threads, and prints and writes the ratios.
+fn threads(options: &sockets::threads::ThreadsOptions) -> Result<ExitCode> {
+    eprintln!("{}, a core for each relay and each generator, if there are enough", processor());
+    let all_met = sockets::threads::run(options)?;
     Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -1,8 +1,10 @@
-//! Throughput of a relay on real sockets and one thread, compared with a bare loop of system calls.
+//! Throughput of a relay on real sockets: on one thread, compared with a bare loop of system calls,
+//! and over the number of threads.
 
 mod bare;
 mod generator;
 mod relays;
+pub(crate) mod threads;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -167,13 +169,29 @@ impl RelayContender {
     /// Runs a turn of a relay: a short warm-up, then the measured time. Fails if the relay served
     /// less than nine tenths of the packets.
     fn turn(&self, length: Duration) -> Result<TurnRates> {
-        self.send_command(GeneratorCommand::Run)?;
+        self.begin_turn()?;
         sleep(length / 4);
-        let (start, before) = (Instant::now(), self.progress.read());
+        let before = (Instant::now(), self.progress.read());
         sleep(length);
-        let (nanos, after) = (start.elapsed().as_nanos(), self.progress.read());
-        self.send_command(GeneratorCommand::Rest)?;
+        let after = (Instant::now(), self.progress.read());
+        self.end_turn()?;
         sleep(Duration::from_millis(20));
+        self.rates(before, after)
+    }
+
+    fn begin_turn(&self) -> Result<()> {
+        self.send_command(GeneratorCommand::Run)
+    }
+
+    fn end_turn(&self) -> Result<()> {
+        self.send_command(GeneratorCommand::Rest)
+    }
+
+    /// Returns the rates between two readings of the progress, with their times. Fails if the relay
+    /// served less than nine tenths of the packets.
+    fn rates(&self, before: (Instant, [u64; 3]), after: (Instant, [u64; 3])) -> Result<TurnRates> {
+        let nanos = after.0.duration_since(before.0).as_nanos();
+        let (before, after) = (before.1, after.1);
         let [packets, served, cpu] = std::array::from_fn(|index| after[index] - before[index]);
         ensure!(packets > 0, "{}: no packet went through", self.name);
         ensure!(served * 10 > packets * 9, "{}: of {packets} packets only {served} were served", self.name);

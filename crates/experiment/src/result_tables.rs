@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::experiment::Experiment;
 use crate::findings::{Findings, Unit, key, quantile};
 use crate::model::Model;
-use crate::raw::{FormSetting, PlotSetting, RowSetting, StudySetting, TableSetting};
+use crate::raw::{FormSetting, PlotSetting, RowSetting, TableSetting};
 use crate::result::{Bound, Curve, Kind, Plot, Results, Row, StoppedRun, Table, World};
 use crate::target::target;
 
@@ -154,15 +154,12 @@ impl Report<'_> {
                 Some(true) => "missed, as expected",
                 _ => "met: the target proves nothing",
             };
-            rows.push(vec![row.metric.clone(), shown, verdict.to_owned()]);
+            let control = self.experiment.arms[arm].title.clone();
+            rows.push(vec![row.metric.clone(), control, shown, verdict.to_owned()]);
         }
-        let (title, value) = match self.experiment.settings.study {
-            StudySetting::Classes => ("Controls, which must miss their targets", "control"),
-            _ => ("Without the overlay", "without"),
-        };
         (!rows.is_empty()).then(|| Table {
-            title: title.to_owned(),
-            columns: ["measure", value, "target"].map(str::to_owned).to_vec(),
+            title: "Controls, which must miss their targets".to_owned(),
+            columns: ["measure", "control", "value", "target"].map(str::to_owned).to_vec(),
             rows,
         })
     }
