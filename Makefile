@@ -55,6 +55,7 @@ bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, 
 	@scripts/cargo.sh run --release --locked -p byway-bench -- protocol
 	@scripts/cargo.sh run --release --locked -p byway-bench -- queues
 	@scripts/cargo.sh run --release --locked -p byway-bench -- sockets
+	@scripts/cargo.sh run --release --locked -p byway-bench -- threads
 	@$(MAKE) --no-print-directory gates
 
 gates: ## Limits on how many instructions the coder and the protocol core take
