@@ -216,7 +216,7 @@ fn chosen(markets: &[Market]) -> Plot {
     Plot {
         title: "Share of pairs of regions per service that published criteria choose".to_owned(),
         caption: "Coding must repair 80 % of losses; among services within 10 % of the lowest cost, \
-                  the fastest is chosen."
+                  the one with the fewest bytes is chosen."
             .to_owned(),
         x: "loss on the direct path, %".to_owned(),
         y: "share of pairs".to_owned(),
