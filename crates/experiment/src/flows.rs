@@ -178,12 +178,6 @@ fn sample(record: &FlowRecord, findings: &mut Findings) {
     findings.sample("path-loss", &record.name, share(tally.lost, tally.sent).as_slice());
 }
 
-/// Returns the shortest interval between packets of a flow, in which a loss can be detected.
-pub(crate) fn interval(record: &FlowRecord) -> Duration {
-    let between = record.packets.windows(2).map(|two| two[1].sent.saturating_since(two[0].sent));
-    between.filter(|time| !time.is_zero()).min().unwrap_or_default()
-}
-
 pub(crate) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
 }

@@ -5,8 +5,6 @@ use byway_scenario::{FlowRecord, FlowService, LossLocation, PacketRecord};
 use byway_units::Duration;
 use byway_wire::Service;
 
-use crate::flows::interval;
-
 /// Least repair times of one flow, from the delays of its relay path.
 ///
 /// The bound of a packet is the least of all services' own, whichever repaired it. A bound by the
@@ -69,6 +67,12 @@ impl<'a> RepairFloor<'a> {
         let next = packets.iter().find(|packet| packet.lost != Some(LossLocation::SenderAccess));
         next.map_or(self.gap, |next| next.sent.saturating_since(packets[0].sent))
     }
+}
+
+/// Returns the shortest interval between packets of a flow, in which a loss can be detected.
+fn interval(record: &FlowRecord) -> Duration {
+    let between = record.packets.windows(2).map(|two| two[1].sent.saturating_since(two[0].sent));
+    between.filter(|time| !time.is_zero()).min().unwrap_or_default()
 }
 
 #[cfg(test)]
