@@ -43,11 +43,11 @@ impl<'a> RepairFloor<'a> {
 
     /// Returns the least time from the expected arrival of a lost packet to a repair.
     ///
-    /// - By a NACK to the egress relay: detection, and the way to the relay and back.
+    /// - By a NACK to the egress relay: detection, and a round trip to the relay.
     /// - By a NACK of the ingress relay, if the sender's access lost the packet: detection by the
-    ///   next copy, and the way to the sender and back.
-    /// - Without a NACK of its own: the way over the relays. So it is if relays send all packets,
-    ///   or if the packet before was lost too, because an open-ended NACK may be in force.
+    ///   next copy, and a round trip to the sender.
+    /// - Without a NACK of its own: the delay of the relay path. It applies if relays send all
+    ///   packets, or if the packet before was lost too, because an open-ended NACK may be in force.
     pub(crate) fn least(&self, index: usize) -> Duration {
         let packets = &self.record.packets;
         let mut least = self.gap + self.to_egress * 2;
