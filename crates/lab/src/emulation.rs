@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use byway_scenario::{Network, NetworkLink};
 use byway_sched::Class;
-use byway_sim::{ClassCounters, FlowHasher, LinkState, PacketCopy, PacketOutcome, Seed};
+use byway_sim::{ClassCounters, FlowHasher, Link, LinkState, PacketCopy, PacketOutcome, Seed};
 use byway_units::{Bytes, Time};
 use byway_wire::Ecn;
 use byway_wire::ip::{Packet, Transport};
@@ -109,7 +109,8 @@ enum EventKind {
 }
 
 impl Emulation {
-    /// Makes an idle network whose machines have these addresses, by index.
+    /// Makes an idle network whose machines have these addresses, by index. Its links have no
+    /// outages until the scenario's time starts, because those are at times of the scenario.
     #[must_use]
     pub fn new(network: Network, addresses: &[Vec<IpAddr>], seed: u64) -> Self {
         let machine_by_address = addresses.iter().enumerate();
@@ -130,7 +131,9 @@ impl Emulation {
             machines: Vec::new(),
             network,
         };
-        emulation.restart(Time::START);
+        let idle =
+            |link: NetworkLink| NetworkLink { link: Link { outages: Vec::new(), ..link.link }, ..link };
+        emulation.reset(emulation.network.links.clone().into_iter().map(idle));
         emulation
     }
 
@@ -149,12 +152,17 @@ impl Emulation {
         for nat in self.nats.values_mut() {
             nat.restart_clock(before);
         }
+        self.reset(self.network.links.clone().into_iter());
+    }
+
+    /// Removes all packets, and replaces the links by these.
+    fn reset(&mut self, links: impl Iterator<Item = NetworkLink>) {
         self.links.clear();
         self.events.clear();
         self.queued.clear();
         self.counters = EmulationCounters::default();
         self.machines = vec![MachineCounters::default(); self.network.machines.len()];
-        for link in self.network.links.clone() {
+        for link in links {
             self.set_link(link, Time::START);
         }
     }
@@ -497,7 +505,11 @@ link = [
     const HOME_ROUTER: usize = 3;
 
     fn emulation() -> Emulation {
-        let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
+        emulation_of(SCENARIO)
+    }
+
+    fn emulation_of(scenario: &str) -> Emulation {
+        let network = Scenario::parse(scenario).expect("a scenario").network(1).expect("all are joined");
         let addresses: Vec<Vec<IpAddr>> =
             (1..=3).map(|host| vec![Ipv4Addr::new(10, 77, 0, host).into()]).collect();
         Emulation::new(network, &addresses, 1)
@@ -533,6 +545,21 @@ link = [
             };
             assert_eq!(arrival, Arrival { machine: BOB, due: at(38_000), packet: packet(2, 1_000) });
         }
+    }
+
+    #[test]
+    fn outages_are_at_their_times_of_the_scenario_and_not_before_it_begins() {
+        let key = "delay = \"10 ms\"";
+        let outage = format!("{key}, outage = [{{ at = \"1 s\", for = \"2 s\" }}]");
+        let mut emulation = emulation_of(&SCENARIO.replacen(key, &outage, 1));
+        let arrivals = |emulation: &mut Emulation, micros: u64| {
+            emulation.send(ALICE, &packet(2, 1_000), at(micros));
+            core::iter::from_fn(|| emulation.next(at(micros + 1_000_000))).count()
+        };
+        assert_eq!(arrivals(&mut emulation, 1_500_000), 1);
+        emulation.restart(at(5_000_000));
+        let times = [500_000, 1_500_000, 3_500_000];
+        assert_eq!(times.map(|micros| arrivals(&mut emulation, micros)), [1, 0, 1]);
     }
 
     #[test]
