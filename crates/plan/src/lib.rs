@@ -146,7 +146,7 @@ pub use last_mile::LastMile;
 pub use locations::{City, DelayTable, Position, Region, SAME_CITY_DELAY, World, cities, regions};
 pub use month::{Month, SAMPLE_SECONDS, SAMPLES_OF_MONTH_MAX};
 pub use path_usage::{PathUsage, UsageTerms};
-pub use prediction::{PredictedTimes, Prediction, PredictionTerms};
+pub use prediction::{PredictedTimes, Prediction, PredictionTerms, repairs_within};
 pub use price::{GIGABYTE, MONTH, PricePerGigabyte, Tariff, Tier, TierError, TierRange};
 pub use price_list::{PriceList, RegionPrices};
 pub use price_sheet::{Destination, DestinationPrice, MarginalPrices, PriceSheet, PriceSheetError};

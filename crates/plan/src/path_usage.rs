@@ -13,6 +13,7 @@ use crate::flow::{FlowTerms, HOUR};
 use crate::price_table::SegmentPrices;
 
 /// Bytes by which a copy is longer than its source packet: an envelope replaces the header.
+#[allow(clippy::cast_precision_loss, reason = "it is a few bytes")]
 const COPY_EXTRA_BYTES: f64 = (ENVELOPE_OVERHEAD - SourceHeader::CODED_START) as f64;
 
 /// Bytes of a NACK to an egress relay, or of a request for copies between relays.
@@ -29,9 +30,9 @@ const RESEND_MESSAGE_BYTES: f64 = 27.0;
 /// forwarded notices, and requests for the copies that follow.
 const NOTICE_BYTES: f64 = 480.0;
 
-/// Copies that the ingress relay sends in vain for each loss that is also a silence: it takes the
-/// direct path for out until the next packet arrives.
-const COPIES_IN_VAIN: f64 = 0.7;
+/// Spurious copies of the ingress relay for each loss that is also a silence: it declares an outage
+/// of the direct path until the next packet arrives.
+const SPURIOUS_COPIES: f64 = 0.7;
 
 /// Bytes of a tail-loss hint of an egress relay.
 const HINT_BYTES: f64 = 65.0;
@@ -99,8 +100,9 @@ pub struct PathUsage {
 }
 
 impl PathUsage {
-    /// Predicts the bytes of a service for a flow whose losses are independent. Coding counts as
-    /// caching whose copies stay at the ingress relay, with its repair packets instead.
+    /// Predicts the bytes of a service for a flow whose losses are independent. For coding, those
+    /// include the egress relay's requests to other receivers, and the packets with which these
+    /// answer.
     #[must_use]
     pub fn new(service: Service, flow: &FlowTerms, terms: &UsageTerms) -> Self {
         if service == Service::Internet {
@@ -202,6 +204,9 @@ struct Rates {
     bursts: f64,
     copy_bytes: f64,
     repair_bytes: f64,
+    /// Bytes of requests to the receivers of other flows, and of their answers.
+    requests: f64,
+    answers: f64,
 }
 
 impl Rates {
@@ -210,6 +215,7 @@ impl Rates {
         let packet_bytes = flow.packet.count().max(1) as f64;
         let packets = flow.rate.bits_per_second() as f64 / 8.0 / packet_bytes;
         let traffic = flow.traffic();
+        let in_a_second = |bytes: Bytes| bytes.count() as f64 / HOUR.as_secs_f64();
         let share = traffic.repairs.count() as f64 / traffic.source.count().max(1) as f64;
         let repairs = if service == Service::Coding { share } else { 0.0 };
         let copy_bytes = packet_bytes + COPY_EXTRA_BYTES;
@@ -219,6 +225,8 @@ impl Rates {
             bursts: packets * flow.loss.value() / burst.max(1.0),
             copy_bytes,
             repair_bytes: packets * repairs * copy_bytes,
+            requests: in_a_second(traffic.requests),
+            answers: in_a_second(traffic.answers),
         }
     }
 
@@ -258,7 +266,7 @@ impl Rates {
         let nacks = self.lost * NACK_BYTES;
         let hints = if terms.has_hints { self.packets * HINT_BYTES } else { 0.0 };
         let noticed = if terms.has_notices { self.bursts } else { 0.0 };
-        let in_vain = noticed * COPIES_IN_VAIN * self.copy_bytes;
+        let spurious = noticed * SPURIOUS_COPIES * self.copy_bytes;
         let copied = SegmentRates {
             sender_to_ingress: all,
             ingress_to_sender: noticed * RELAYED_NACK_BYTES,
@@ -270,7 +278,7 @@ impl Rates {
                 SegmentRates { ingress_to_egress: all, egress_to_receiver: all, ..copied }
             }
             Service::Caching => SegmentRates {
-                ingress_to_egress: all + in_vain,
+                ingress_to_egress: all + spurious,
                 egress_to_ingress: noticed * NOTICE_BYTES,
                 egress_to_receiver: repaired + hints,
                 receiver_to_egress: nacks,
@@ -278,12 +286,12 @@ impl Rates {
             },
             Service::Coding => SegmentRates {
                 ingress_to_egress: self.repair_bytes,
-                egress_to_receiver: repaired,
-                receiver_to_egress: nacks,
+                egress_to_receiver: repaired + self.requests,
+                receiver_to_egress: nacks + self.answers,
                 ..copied
             },
             Service::Pull => SegmentRates {
-                ingress_to_egress: repaired + in_vain,
+                ingress_to_egress: repaired + spurious,
                 egress_to_ingress: self.bursts * NACK_BYTES / 2.0 + noticed * NOTICE_BYTES,
                 egress_to_receiver: repaired,
                 receiver_to_egress: nacks,

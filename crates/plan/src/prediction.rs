@@ -49,6 +49,8 @@ pub struct PredictionTerms {
     pub median: Delays,
     /// Delays with the time to detect 95 % of the losses.
     pub delays: Delays,
+    /// Delays with the time to detect the share of losses of [`repairs_within`] at 95 %.
+    pub delays_of_all: Delays,
     /// Facts on which the bytes depend.
     pub usage: UsageTerms,
     /// Prices of the relays.
@@ -60,7 +62,7 @@ impl Prediction {
     #[must_use]
     pub fn new(known: &Candidate, terms: &PredictionTerms) -> Self {
         let service = known.cost.service;
-        let PredictionTerms { flow, median, delays, usage, prices } = terms;
+        let PredictionTerms { flow, median, delays, delays_of_all, usage, prices } = terms;
         let path = PathUsage::new(service, flow, usage);
         let source = flow.rate.bytes_in(HOUR).unwrap_or(Bytes::MAX);
         let direct = if service == Service::Forwarding { Bytes::ZERO } else { source };
@@ -68,7 +70,7 @@ impl Prediction {
             service,
             delivered: PredictedTimes {
                 p50: delivered_percentile(0.5, service, flow.loss, median),
-                p95: delivered_percentile(0.95, service, flow.loss, delays),
+                p95: delivered_percentile(0.95, service, flow.loss, delays_of_all),
             },
             repaired: PredictedTimes { p50: repaired(service, median), p95: repaired(service, delays) },
             residual: known.residual,
@@ -78,6 +80,14 @@ impl Prediction {
             rejected: known.rejected,
         }
     }
+}
+
+/// Returns the share of lost packets that have to be repaired for this share of all packets to
+/// arrive: 0 if the direct path delivers that many.
+#[must_use]
+pub fn repairs_within(share: f64, loss: Probability) -> f64 {
+    let direct = 1.0 - loss.value();
+    if share > direct { (share - direct) / loss.value() } else { 0.0 }
 }
 
 /// Returns the time from sending to delivery of a packet that the direct path loses; `None` if it
@@ -99,6 +109,7 @@ fn delivered_percentile(
 ) -> Option<Duration> {
     match service {
         Service::Forwarding => delays.delivery(service),
+        Service::Internet => Some(delays.direct),
         _ if loss.value() > 1.0 - share => repaired(service, delays),
         Service::Both => delays.delivery(service),
         _ => Some(delays.direct),
@@ -119,9 +130,11 @@ mod tests {
         assert_eq!(of(0.95, Service::Caching, 0.05), Some(ms(50)));
         assert_eq!(of(0.95, Service::Caching, 0.06), Some(ms(95)));
         assert_eq!(of(0.5, Service::Caching, 0.06), Some(ms(50)));
-        assert_eq!(of(0.95, Service::Internet, 0.06), None);
+        assert_eq!(of(0.95, Service::Internet, 0.06), Some(ms(50)), "of those that arrive");
         assert_eq!(of(0.5, Service::Forwarding, 0.0), Some(ms(70)));
         assert_eq!(of(0.95, Service::Both, 0.05), Some(ms(50)));
         assert_eq!(repaired(Service::Both, &delays), Some(ms(70)), "the direct path lost its copy");
+        let share = |loss| repairs_within(0.95, Probability::new(loss).expect("a share"));
+        assert!(share(0.05) < 1e-9 && (share(0.07) - 2.0 / 7.0).abs() < 1e-9 && share(0.0) < 1e-9);
     }
 }

@@ -1,9 +1,9 @@
 //! Construction of a world from a scenario and a seed.
 
+pub(crate) mod addresses;
 mod links;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use byway_code::Engine;
 use byway_config_types::RedundancySetting;
@@ -17,11 +17,12 @@ use byway_proto::relay::{Authority, Relay, RelaySettings};
 use byway_sim::overlay::topology::{self, AgentNode, RelayNode};
 use byway_sim::overlay::{Checksums, OverlayHost};
 use byway_sim::{Link, Seed, World};
-use byway_units::{AgentId, Duration, FlowId, RelayId, Time};
+use byway_units::{Duration, FlowId, Time};
 use byway_wire::seal::{StaticSecret, Suite};
 use byway_wire::{FlowKey, Grant, Service};
 use thiserror::Error;
 
+use self::addresses::{AGENT_NETWORK, agent_address, agent_number, relay_address, relay_number};
 pub(crate) use self::links::ResolvedLink;
 use self::links::{Direction, sampled_link};
 
@@ -100,9 +101,6 @@ pub enum BuildError {
     },
 }
 
-/// Network of the addresses of agents' machines.
-const AGENT_NETWORK: u8 = 2;
-
 /// Cache of the shortest paths from one machine: those from all machines would take too much
 /// memory.
 struct RouteCache<'a> {
@@ -153,7 +151,7 @@ impl MachineIdentity {
             Role::Relay => Self::Relay(RelayNode {
                 number: relay_number(node),
                 secret: secret("relay"),
-                address: topology::address(1, node),
+                address: relay_address(node),
             }),
             Role::Router => Self::Router,
         }
@@ -569,24 +567,6 @@ fn note(table: &mut BTreeMap<usize, Vec<usize>>, key: usize, value: usize) {
     if !values.contains(&value) {
         values.push(value);
     }
-}
-
-/// Returns the number of a relay by the index of its machine.
-pub(crate) fn relay_number(node: usize) -> RelayId {
-    RelayId::new(number(node))
-}
-
-fn number(node: usize) -> u32 {
-    u32::try_from(node + 1).expect("there are few machines")
-}
-
-/// Returns the address of the agent's machine with this index.
-pub(crate) fn agent_address(node: usize) -> SocketAddr {
-    topology::address(AGENT_NETWORK, node)
-}
-
-fn agent_number(node: usize) -> AgentId {
-    AgentId::new(number(node))
 }
 
 const fn duplication(flow: &FlowPlan) -> Duplication {

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use byway_plan::{NextBytePrices, PriceSheet, RelayPriceTable};
-use byway_sim::overlay::topology;
 use byway_sim::{Record, Step, ip_bytes};
 use byway_units::{Bytes, Money, RelayId};
 use serde::Serialize;
 
-use crate::build::relay_number;
+use crate::build::addresses::{relay_address, relay_number};
 use crate::scenario::{Role, Scenario};
 
 /// Costs of all relays with prices, by the bytes that the network carried.
@@ -19,6 +18,10 @@ pub struct CostOutcome {
     pub currency: String,
     /// Costs of the bytes of all relays, in hundredths of the currency's unit.
     pub cents: f64,
+    /// Costs from the explanations on, by the hour, in hundredths of the currency's unit. All flows
+    /// count. `None` without explanations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explained_cents_per_hour: Option<f64>,
     /// Costs of each relay with prices, in the order of the file.
     pub relays: Vec<RelayCostOutcome>,
 }
@@ -58,7 +61,7 @@ impl RelayMeter {
     /// Creates the counter of all relays of a scenario.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let nodes = scenario.nodes.iter().enumerate().filter(|(_, node)| node.role == Role::Relay);
-        let relays = nodes.map(|(node, _)| (topology::address(1, node), node)).collect();
+        let relays = nodes.map(|(node, _)| (relay_address(node), node)).collect();
         Self { relays, usage: BTreeMap::new() }
     }
 
@@ -107,7 +110,8 @@ impl RelayMeter {
         });
         let relays: Vec<RelayCostOutcome> = relays.collect();
         let cents = relays.iter().map(|relay| relay.cents).sum();
-        Some(CostOutcome { currency: first.currency.code().to_owned(), cents, relays })
+        let currency = first.currency.code().to_owned();
+        Some(CostOutcome { currency, cents, explained_cents_per_hour: None, relays })
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use byway_proto::agent::Delivery;
 use byway_units::{Duration, Time};
 
+use crate::delivery_counts::DeliveryCounts;
 use crate::explanation::ExplainedFlow;
-use crate::outcome::{Quantiles, RepairCounts};
 use crate::record::{DeliveryMethod, DeliveryTerms, LossLocation, PacketRecord};
 
 /// Time after its budget for which the ledger stores a packet, because a late delivery still
@@ -25,23 +25,6 @@ pub(crate) struct DeliveryLedger {
     recorded: Option<Vec<PacketRecord>>,
     /// Explanation of the flow's service, if there was one.
     explained: Option<Box<ExplainedFlow>>,
-}
-
-/// Counts of the outcomes of all packets of the flows of one name.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DeliveryCounts {
-    pub(crate) sent: u64,
-    pub(crate) lost: u64,
-    pub(crate) repaired: u64,
-    pub(crate) repaired_within_rtt: u64,
-    pub(crate) late: u64,
-    pub(crate) missing: u64,
-    pub(crate) in_flight: u64,
-    pub(crate) delivered: u64,
-    pub(crate) duplicates: u64,
-    pub(crate) by: RepairCounts,
-    pub(crate) repair_times: TimeHistogram,
-    pub(crate) delays: TimeHistogram,
 }
 
 impl DeliveryLedger {
@@ -131,7 +114,7 @@ impl DeliveryLedger {
             self.first += 1;
             self.terms.count(packet, now, counts);
             if let Some(explained) =
-                self.explained.as_mut().and_then(|explained| explained.counts_of(&packet))
+                self.explained.as_mut().and_then(|explained| explained.record_repair_and_counts(&packet))
             {
                 explained.sent += 1;
                 self.terms.count(packet, now, explained);
@@ -185,62 +168,10 @@ impl DeliveryTerms {
     }
 }
 
-impl DeliveryCounts {
-    /// Returns the memory of the histograms, in bytes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.repair_times.memory_bytes() + self.delays.memory_bytes()
-    }
-}
-
-/// Histogram of times in steps of 10 us up to 10 s.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TimeHistogram {
-    counts: Vec<u32>,
-    total: u64,
-}
-
-/// Length of a histogram step, in nanoseconds.
-const STEP_NANOS: u64 = 10_000;
-
-/// Most steps of a histogram; longer times count in the last one.
-const STEPS_MAX: usize = 1_000_000;
-
-impl TimeHistogram {
-    pub(crate) fn push(&mut self, time: Duration) {
-        let step = usize::try_from(time.as_nanos().div_ceil(STEP_NANOS)).unwrap_or(STEPS_MAX).min(STEPS_MAX);
-        if self.counts.len() <= step {
-            self.counts.resize(step + 1, 0);
-        }
-        self.counts[step] = self.counts[step].saturating_add(1);
-        self.total += 1;
-    }
-
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.counts.len() * size_of::<u32>()
-    }
-
-    /// Returns a percentile of the times, in milliseconds and rounded up to a step; `None` without
-    /// times.
-    fn percentile(&self, percent: u64) -> Option<f64> {
-        let rank = (self.total * percent).div_ceil(100).max(1);
-        let mut below = 0;
-        for (step, count) in (0_u32..).zip(&self.counts) {
-            below += u64::from(*count);
-            if below >= rank {
-                return Some(f64::from(step) / 100.0);
-            }
-        }
-        None
-    }
-
-    pub(crate) fn quantiles(&self) -> Option<Quantiles> {
-        Some(Quantiles { p50: self.percentile(50)?, p95: self.percentile(95)?, p99: self.percentile(99)? })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delivery_counts::{Quantiles, RepairCounts};
 
     const fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -307,15 +238,5 @@ mod tests {
         assert!(book.memory_bytes() < 600 * size_of::<PacketRecord>(), "{}", book.memory_bytes());
         book.close(at(200_000), &mut counts);
         assert_eq!((counts.sent, counts.missing, counts.delivered), (10_000, 0, 10_000));
-    }
-
-    #[test]
-    fn times_are_rounded_up_to_a_step() {
-        let mut times = TimeHistogram::default();
-        assert_eq!(times.quantiles(), None);
-        times.push(Duration::from_micros(15));
-        times.push(Duration::from_secs(60));
-        assert!(times.memory_bytes() >= 4_000_000, "a table of all steps: {}", times.memory_bytes());
-        assert_eq!(times.quantiles(), Some(Quantiles { p50: 0.02, p95: 10_000.0, p99: 10_000.0 }));
     }
 }

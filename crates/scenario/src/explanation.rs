@@ -6,9 +6,8 @@ use byway_units::{Duration, Time};
 use serde::Serialize;
 
 use crate::costs::cents;
-use crate::delivery_ledger::{DeliveryCounts, TimeHistogram};
+use crate::delivery_counts::{DeliveryCounts, Quantiles, TimeHistogram};
 use crate::measure::share;
-use crate::outcome::Quantiles;
 use crate::record::PacketRecord;
 
 /// Explanation of a flow's service, and what was measured from then on.
@@ -117,8 +116,9 @@ impl ExplainedFlow {
         self.counts.memory_bytes() + self.repaired.memory_bytes()
     }
 
-    /// Returns the counts to which a packet belongs; `None` if it was sent before.
-    pub(crate) fn counts_of(&mut self, packet: &PacketRecord) -> Option<&mut DeliveryCounts> {
+    /// Records the repair of a packet, and returns the counts to which it belongs; `None` if it
+    /// was sent before.
+    pub(crate) fn record_repair_and_counts(&mut self, packet: &PacketRecord) -> Option<&mut DeliveryCounts> {
         if packet.sent < self.at {
             return None;
         }

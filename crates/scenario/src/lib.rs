@@ -78,6 +78,7 @@ mod capture;
 mod command;
 mod conversation;
 mod costs;
+mod delivery_counts;
 mod delivery_ledger;
 mod explanation;
 mod flow_service;
@@ -103,6 +104,7 @@ mod validation;
 pub use build::BuildError;
 pub use command::{Command, Lifecycle, Placeholder, ReadinessCheck, Template};
 pub use costs::{CostOutcome, RelayCostOutcome};
+pub use delivery_counts::{Quantiles, RepairCounts};
 pub use explanation::{ExplanationOutcome, MeasuredOutcome, PredictionOutcome};
 pub use flow_service::FlowService;
 pub use import::{ImportError, MeasurementFormat, import_delays, import_trace};
@@ -111,8 +113,8 @@ pub use network::{
     NetworkStep, NetworkTraffic,
 };
 pub use outcome::{
-    ClassOutcome, ClassesOutcome, FlowOutcome, Interruption, LinkOutcome, NodeOutcome, Outcome, Quantiles,
-    RepairCounts, Subject, TailQuantiles, TransfersOutcome, Verdict,
+    ClassOutcome, ClassesOutcome, FlowOutcome, Interruption, LinkOutcome, NodeOutcome, Outcome, Subject,
+    TailQuantiles, TransfersOutcome, Verdict,
 };
 pub use record::{
     ConversationRecord, DeliveryMethod, DeliveryTerms, FlowRecord, LossLocation, OverlayDelays, PacketRecord,

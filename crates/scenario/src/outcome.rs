@@ -8,6 +8,7 @@ use byway_units::Duration;
 use serde::Serialize;
 
 use crate::costs::CostOutcome;
+use crate::delivery_counts::{Quantiles, RepairCounts};
 use crate::explanation::ExplanationOutcome;
 use crate::record::{ConversationRecord, FlowRecord};
 use crate::run::StopReason;
@@ -42,10 +43,6 @@ pub struct Outcome {
     /// Costs of the relays' bytes, if some have prices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub costs: Option<CostOutcome>,
-    /// Costs of the relays' bytes from the explanations on, by the hour, in hundredths of the
-    /// currency's unit. `None` without explanations or prices.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub explained_cents_per_hour: Option<f64>,
     /// Explanations of flows' services, with what was measured after them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub explanations: Vec<ExplanationOutcome>,
@@ -192,32 +189,6 @@ impl TailQuantiles {
         let at = |per_mille: usize| values[(values.len() * per_mille).div_ceil(1_000) - 1];
         Some(Self { p50: at(500), p99: at(990), p999: at(999), max: last })
     }
-}
-
-/// Numbers of packets lost on the direct path and delivered in time, by kind of repair.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RepairCounts {
-    /// Packets restored from repair packets of their own flow.
-    pub in_stream: u64,
-    /// Packets restored with packets that receivers of other flows returned.
-    pub cooperative: u64,
-    /// Packets sent again from a relay's cache.
-    pub cache: u64,
-    /// Packets that relays forwarded without a request.
-    pub forward: u64,
-    /// Packets that their senders sent again, after a request or a silence.
-    pub resent: u64,
-}
-
-/// Median and high percentiles of a distribution, each a value that occurred.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Quantiles {
-    /// Median value.
-    pub p50: f64,
-    /// 95th percentile of the values.
-    pub p95: f64,
-    /// 99th percentile of the values.
-    pub p99: f64,
 }
 
 /// Outcome of a machine in a run: the IP packets that it sent, and its own protocol counters.

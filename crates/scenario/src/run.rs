@@ -12,10 +12,12 @@ use byway_sim::{Freeze, Link, NodeId, Span, World};
 use byway_units::{Bytes, Duration, Time};
 use byway_wire::Ecn;
 
-use crate::build::{FlowEnd, Plan, ResolvedLink, agent_address};
+use crate::build::addresses::agent_address;
+use crate::build::{FlowEnd, Plan, ResolvedLink};
 use crate::conversation::{Conversation, End};
 use crate::costs::{CostOutcome, RelayMeter};
-use crate::delivery_ledger::{DeliveryCounts, DeliveryLedger};
+use crate::delivery_counts::DeliveryCounts;
+use crate::delivery_ledger::DeliveryLedger;
 use crate::explanation::ExplainedFlow;
 use crate::machine::Machine;
 use crate::observer::{LABEL_BYTES, LostDatagram, RunObserver, WakeUps, parse_label};

@@ -143,8 +143,8 @@ impl Reader<'_> {
             return Err(self.problem(&KeyPath::of("length"), message));
         }
         let mut names = Names::of(self, &typed.node)?;
-        let prices = self.prices(&typed.node, &names)?;
-        let explain_at = self.explain_at(typed.explain, length)?;
+        let prices = prices::prices(self, &typed.node, &names)?;
+        let explain_at = prices::explain_at(self, typed.explain, length)?;
         let (shapes, links) = self.links(&typed.link, &names)?;
         self.put_behind_nats(&mut names, &links)?;
         let is_corrupting = shapes.iter().any(|shape| shape.corruption > Probability::ZERO);

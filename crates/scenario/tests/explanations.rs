@@ -184,7 +184,8 @@ impl Cell {
         };
         let times = times.expect("packets arrive");
         let (p50, p95) = (predicted.0.expect("it delivers"), predicted.1.expect("it delivers"));
-        let cents = outcome.explained_cents_per_hour.expect("relays have prices");
+        let costs = outcome.costs.as_ref().expect("relays have prices");
+        let cents = costs.explained_cents_per_hour.expect("services are explained");
         let is_p95_met = (p95 - times.p95).abs() <= (times.p95 / 10.0).max(5.0);
         let is_cost_met = (known.cents_per_hour / cents - 1.0).abs() <= 0.05;
         let line = format!(

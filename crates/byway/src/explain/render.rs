@@ -190,10 +190,10 @@ flow bob:7 to echo: caching (cheapest service, by list prices)
   target: 110 ms from sending to delivery, at most 0.10 % lost or late
   measured: direct path 50.0 ms, loss 1.00 %; 1.0 Mbit/s in packets of 1000 bytes; relays east and west (10.0 ms, 40.0 ms, -); list prices in EUR
 
-  service        p50  p95  if lost  residual  cents/h      uplink      relays         why not
-  ───────────────────────────────────────────────────────────────────────────────────────────
-  internet   50.0 ms    -        -    1.00 %   1.2346  1.0 Mbit/s  0.1 kbit/s  is not allowed
-  caching *  50.0 ms    -        -    1.00 %   1.2346  1.0 Mbit/s  0.1 kbit/s               -
+  service        p50  p95  lost: p50  lost: p95  residual  cents/h      uplink      relays         why not
+  ────────────────────────────────────────────────────────────────────────────────────────────────────────
+  internet   50.0 ms    -          -    90.0 ms    1.00 %   1.2346  1.0 Mbit/s  0.1 kbit/s  is not allowed
+  caching *  50.0 ms    -          -    90.0 ms    1.00 %   1.2346  1.0 Mbit/s  0.1 kbit/s               -
   (* in force)
 
 What would change the choice:

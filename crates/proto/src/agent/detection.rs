@@ -16,6 +16,10 @@ const INTERVAL_HALVES_MAX: u64 = 5;
 /// Multiple of the shortest pause from which on an egress relay takes each interval for a pause.
 const PAUSES_OF_INTERVAL: u64 = 6;
 
+/// Longest burst of a prediction, in packets. The receiver reports it, and may report anything;
+/// bursts beyond it are outages, of which notices tell the sender.
+const BURST_MAX: u32 = 1_024;
+
 /// Pace of a sent flow, and the bursts of its losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Pace {
@@ -34,9 +38,9 @@ impl Pace {
         let mean = Duration::from_nanos(mean.unwrap_or(0));
         let paced = detection.map_or(mean, |detection| mean.min(detection * INTERVAL_HALVES_MAX / 2));
         let report = flow.reports.as_ref().and_then(|reports| reports.newest());
-        let bursts = report
-            .filter(|report| report.bursts > 0)
-            .map(|report| (f64::from(report.lost) / f64::from(report.bursts), report.longest_burst.max(1)));
+        let bursts = report.filter(|report| report.bursts > 0).map(|report| {
+            (f64::from(report.lost) / f64::from(report.bursts), report.longest_burst.clamp(1, BURST_MAX))
+        });
         Self { interval: paced, bursts }
     }
 
@@ -61,7 +65,7 @@ impl Pace {
         let timer = delays.detection.saturating_sub(excess).max(Duration::from_millis(1));
         let has_expired = timer <= self.interval;
         let reordering = if has_expired { Duration::ZERO } else { REORDERING_TIME };
-        let next = self.interval + reordering;
+        let next = self.interval.saturating_add(reordering);
         let hint = if self.has_hints() {
             let hinted = delays.relayed() + TAIL_PAUSE_MIN;
             (hinted.max(delays.direct) + REORDERING_TIME).saturating_sub(delays.direct)
@@ -69,10 +73,11 @@ impl Pace {
             Duration::MAX
         };
         let notices = NoticeIntervals::within(latency_budget, delays.direct_round_trip());
-        let after_burst = self.interval * u64::from(self.lost_from(share)) + reordering;
+        let lost = self.interval.checked_mul(self.lost_from(share).into()).unwrap_or(Duration::MAX);
+        let after_burst = lost.saturating_add(reordering);
         Delays {
             detection: timer.min(next).min(hint),
-            detection_afar: after_burst.min(timer + notices.first()),
+            detection_afar: after_burst.min(timer.saturating_add(notices.first())),
             encoding: batch_wait(latency_budget),
             ..delays
         }

@@ -9,7 +9,7 @@ use byway_wire::{GrantedRelay, Message, Microseconds, Service};
 use super::detection::Pace;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
-use super::selection::FlowDelays;
+use super::selection::{FlowDelays, delays as predicted};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
 use crate::limits::{

@@ -1,19 +1,21 @@
 //! Status of an agent's peers, relays and flows, for operators.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 
-use byway_plan::{RelayPriceTable, Selection, Selector};
+use byway_plan::{Criteria, RelayPriceTable, Selection, Selector};
 use byway_units::{AgentId, Duration, RelayId, Time};
 use byway_wire::messages::Refusal;
 use byway_wire::{GrantedRelay, Service, Shard};
 
+use super::explanation::{Explanation, explain};
 use super::receive_flow::ReceiveFlowId;
-use super::selection::{FlowDelays, reported_delays};
+use super::selection::{FlowDelays, criteria, reported_delays};
 use super::send_flow::{SendFlow, SendFlowId};
-use super::sent_usage::SentUsage;
+use super::sent_usage::{PacketCount, SentUsage};
 use super::settings::Traffic;
 use super::{Agent, Flow};
+use crate::conventions::ip_bytes;
 use crate::network_path::Uplink;
 use crate::session::SessionId;
 
@@ -85,6 +87,26 @@ pub struct FlowStatus {
 }
 
 impl Agent {
+    /// Explains the service of a sent flow; `None` if the flow was closed.
+    #[must_use]
+    pub fn explain(&self, flow: SendFlowId, now: Time) -> Option<Explanation> {
+        explain(self, flow, now)
+    }
+
+    /// Returns the criteria by which the service of a flow with this latency budget is selected.
+    #[must_use]
+    pub fn selection_criteria(latency_budget: Duration) -> Criteria {
+        criteria(latency_budget)
+    }
+
+    /// Returns the bytes of a flow's packets with their headers of UDP and IP.
+    #[must_use]
+    pub fn sent_ip_bytes(&self, flow: SendFlowId, count: PacketCount) -> u64 {
+        let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let headers = ip_bytes(&[], self.sent_address(flow).unwrap_or(unknown));
+        count.bytes + count.packets * headers.count()
+    }
+
     /// Returns the measured delays of a flow that this agent sends. `None` if the flow was closed,
     /// has no direct path or no relay path, or if a round trip was not measured.
     #[must_use]

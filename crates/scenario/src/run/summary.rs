@@ -37,7 +37,10 @@ impl Run<'_> {
         let of_relays = plans.filter(|(plan, _)| plan.role == Role::Relay);
         let relay_bytes = of_relays.map(|(_, node)| node.sent_bytes).sum();
         let flows = self.flow_outcomes(relay_bytes, &conversations, world.now());
-        let costs = self.costs(world);
+        let costs = self.costs(world).map(|costs| CostOutcome {
+            explained_cents_per_hour: self.explained_cents_per_hour(&costs, now),
+            ..costs
+        });
         // A run that stopped early meets no expectation.
         let has_ended = stopped.is_none();
         let links = links(scenario, world);
@@ -65,7 +68,6 @@ impl Run<'_> {
             digest: format!("{:016x}", world.digest()),
             link_crossings: world.links().map(|(_, _, counters)| counters.sent).sum(),
             unroutable: world.unroutable(),
-            explained_cents_per_hour: self.explained_cents_per_hour(costs.as_ref(), now),
             explanations: self.explanations(),
             costs,
             expectations: scenario.expectations.iter().filter_map(verdict).map(in_the_end).collect(),
@@ -78,10 +80,10 @@ impl Run<'_> {
     }
 
     /// Returns the mean costs from the explanations on, by the hour.
-    fn explained_cents_per_hour(&self, costs: Option<&CostOutcome>, now: Time) -> Option<f64> {
-        let (before, after) = (self.costs_at_explanation.as_ref()?, costs?);
+    fn explained_cents_per_hour(&self, costs: &CostOutcome, now: Time) -> Option<f64> {
+        let before = self.costs_at_explanation.as_ref()?;
         let lasting = now.saturating_since(Time::START + self.plan.scenario.explain_at?);
-        (!lasting.is_zero()).then(|| (after.cents - before.cents) * 3_600.0 / lasting.as_secs_f64())
+        (!lasting.is_zero()).then(|| (costs.cents - before.cents) * 3_600.0 / lasting.as_secs_f64())
     }
 
     fn explanations(&self) -> Vec<ExplanationOutcome> {

@@ -7,38 +7,40 @@ use super::names::Names;
 use super::{Reader, element};
 use crate::raw::{NodeSetting, RoleSetting};
 
-impl Reader<'_> {
-    /// Returns the prices of all relays that have some, by name.
-    pub(super) fn prices(&self, typed: &[NodeSetting], names: &Names) -> Result<PriceSheets, Problem> {
-        let mut priced = Vec::new();
-        for (index, node) in typed.iter().enumerate() {
-            let Some(prices) = &node.prices else {
-                continue;
-            };
-            let here = element("node", index).key("prices");
-            if node.role != RoleSetting::Relay {
-                let message = "not allowed here: only relays have prices";
-                return Err(self.problem(&here, message));
-            }
-            let members = names.members(self, &element("node", index).key("name"), &node.name)?;
-            priced.extend(members.map(|member| (here.clone(), names.name(member), prices)));
+/// Returns the prices of all relays that have some, by name.
+pub(super) fn prices(
+    reader: &Reader<'_>,
+    typed: &[NodeSetting],
+    names: &Names,
+) -> Result<PriceSheets, Problem> {
+    let mut priced = Vec::new();
+    for (index, node) in typed.iter().enumerate() {
+        let Some(setting) = &node.prices else {
+            continue;
+        };
+        let here = element("node", index).key("prices");
+        if node.role != RoleSetting::Relay {
+            let message = "not allowed here: only relays have prices";
+            return Err(reader.problem(&here, message));
         }
-        PriceSheets::check(priced.into_iter(), self.source)
+        let members = names.members(reader, &element("node", index).key("name"), &node.name)?;
+        priced.extend(members.map(|member| (here.clone(), names.name(member), setting)));
     }
+    PriceSheets::check(priced.into_iter(), reader.source)
+}
 
-    /// Returns the time at which services are explained.
-    pub(super) fn explain_at(
-        &self,
-        typed: Option<DurationSetting>,
-        length: Duration,
-    ) -> Result<Option<Duration>, Problem> {
-        match typed {
-            Some(at) if at.0 >= length => {
-                let message = format!("{} is not before the end, {length}: set an earlier time", at.0);
-                Err(self.problem(&KeyPath::of("explain"), message))
-            }
-            other => Ok(other.map(|at| at.0)),
+/// Returns the time at which services are explained.
+pub(super) fn explain_at(
+    reader: &Reader<'_>,
+    typed: Option<DurationSetting>,
+    length: Duration,
+) -> Result<Option<Duration>, Problem> {
+    match typed {
+        Some(at) if at.0 >= length => {
+            let message = format!("{} is not before the end, {length}: set an earlier time", at.0);
+            Err(reader.problem(&KeyPath::of("explain"), message))
         }
+        other => Ok(other.map(|at| at.0)),
     }
 }
 

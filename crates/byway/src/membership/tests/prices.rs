@@ -70,7 +70,7 @@ async fn maps_of_agents_have_the_price_of_the_months_forecast_which_changes_once
     world.unix_seconds.fetch_add(DAY_SECONDS, Ordering::Relaxed);
     report(&fra, usage(now + DAY_SECONDS, 1), 4_603, &alice).await;
     price_is(&alice, Some(0)).await;
-    controller.price_setter()(byway_config_types::PriceSheets::default());
+    controller.price_setter()(PriceSheets::default());
     price_is(&alice, None).await;
     assert_eq!(fra.maps().borrow().relays, [], "a relay needs no prices");
 }
