@@ -1,5 +1,6 @@
 //! Least times in which services could repair a flow's losses: bounds that no repair beats, but for
-//! jitter.
+//! jitter. Hints of egress relays, which reveal losses of packets that are 48 ms apart and more,
+//! may beat them too.
 
 use byway_scenario::{FlowRecord, FlowService, LossLocation, PacketRecord};
 use byway_units::Duration;
@@ -11,12 +12,15 @@ use byway_wire::Service;
 /// service that did would excuse a slow one: a cooperative repair is slow if a helper is far.
 pub(crate) struct RepairFloor<'a> {
     record: &'a FlowRecord,
-    /// Interval of the flow's packets: the shortest time in which the receiver can detect a loss.
-    gap: Duration,
+    /// Shortest time in which the receiver can detect a loss: a quarter of the interval of the
+    /// flow's packets, after which the timer for them may expire.
+    detection: Duration,
+    /// Interval of the flow's packets.
+    interval: Duration,
     to_ingress: Duration,
     to_egress: Duration,
-    /// Time by which a packet on the relay path is later than the direct copy; at least the
-    /// interval, because a ratio to less than that would say nothing.
+    /// Time by which a packet on the relay path is later than the direct copy; at least the time of
+    /// detection, because a ratio to less than that would say nothing.
     relayed: Duration,
     /// True if relays send all packets without a NACK.
     is_relayed: bool,
@@ -26,14 +30,16 @@ impl<'a> RepairFloor<'a> {
     /// Returns the bounds of a flow; `None` if it has no relay path.
     pub(crate) fn of(record: &'a FlowRecord) -> Option<Self> {
         let overlay = record.overlay.as_ref()?;
-        let gap = interval(record);
+        let interval = interval(record);
+        let detection = interval / 4;
         let relayed = overlay.sender_to_ingress + overlay.ingress_to_egress + overlay.egress_to_receiver;
         Some(Self {
             record,
-            gap,
+            detection,
+            interval,
             to_ingress: overlay.sender_to_ingress,
             to_egress: overlay.egress_to_receiver,
-            relayed: relayed.saturating_sub(record.terms.due).max(gap),
+            relayed: relayed.saturating_sub(record.terms.due).max(detection),
             is_relayed: matches!(
                 record.service,
                 FlowService::Automatic | FlowService::Named(Service::Forwarding | Service::Both)
@@ -50,7 +56,7 @@ impl<'a> RepairFloor<'a> {
     ///   packets, or if the packet before was lost too, because an open-ended NACK may be in force.
     pub(crate) fn least(&self, index: usize) -> Duration {
         let packets = &self.record.packets;
-        let mut least = self.gap + self.to_egress * 2;
+        let mut least = self.detection + self.to_egress * 2;
         if packets[index].lost == Some(LossLocation::SenderAccess) {
             least = least.min(self.gap_of_copies(index) + self.to_ingress * 2);
         }
@@ -65,7 +71,7 @@ impl<'a> RepairFloor<'a> {
     fn gap_of_copies(&self, index: usize) -> Duration {
         let packets = &self.record.packets[index..];
         let next = packets.iter().find(|packet| packet.lost != Some(LossLocation::SenderAccess));
-        next.map_or(self.gap, |next| next.sent.saturating_since(packets[0].sent))
+        next.map_or(self.interval, |next| next.sent.saturating_since(packets[0].sent))
     }
 }
 
@@ -85,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_packet_needs_a_gap_and_a_nack() {
+    fn a_lost_packet_needs_a_detection_and_a_nack() {
         let mut fates = [Fate::Direct; 10];
         fates[4] = Fate::Repaired(90);
         let record = flow(&fates);
         let floor = RepairFloor::of(&record).expect("it has relays");
-        assert_eq!(floor.least(4), ms(10 + 2 * 10));
+        assert_eq!(floor.least(4), ms(10) / 4 + ms(2 * 10));
         let alone = FlowRecord { overlay: None, ..record.clone() };
         assert!(RepairFloor::of(&alone).is_none());
     }
@@ -102,7 +108,7 @@ mod tests {
         let record = flow(&fates);
         let floor = RepairFloor::of(&record).expect("it has relays");
         // Over the relays it takes 64 ms, and 50 ms directly.
-        assert_eq!([floor.least(4), floor.least(5)], [ms(30), ms(14)]);
+        assert_eq!([floor.least(4), floor.least(5)], [ms(10) / 4 + ms(20), ms(14)]);
         let service = FlowService::Named(Service::Both);
         let relayed = FlowRecord { service, ..record.clone() };
         let floor = RepairFloor::of(&relayed).expect("it has relays");
