@@ -460,6 +460,10 @@ def print_repair():
     for relays in ([], [(0x01020304, 5, 31_000)], [(2, 0, 2**32 - 1), (3, 0, 0), (4, 255, 1), (5, 1, 7)]):
         trips = [field for relay, shard, trip in relays for field in (far_relay(relay, shard), number("relay-round-trip", 4, trip))]
         message("report", UNICAST, *reported, number("detection", 4, 25_000), silent(bytes([len(relays)])), *trips, number("covered", 4, 0x0C0D0E0F))
+    for known in (["direct"], ["relayed"], ["direct", "relayed"]):
+        delays = [number(f"{path}-{name}", 4, 2**32 - 3 + n) for path in known for n, name in enumerate(("least", "p95"))]
+        paths = silent(bytes([("direct" in known) | ("relayed" in known) << 1]))
+        message("report", UNICAST, *reported, number("detection", 4, 25_000), silent(b"\0"), number("covered", 4, 1), paths, *delays)
     message("silence", UNICAST, number("from-low", 4, 0xFFFFFFFE), number("elapsed", 4, 25_000), number("direct", 4, 7))
     message("source-nack", UNICAST, ranges((7, 3), (2**32 - 2, 4)))
     message("source-ack", UNICAST, number("from-low", 4, 7))

@@ -63,7 +63,9 @@ pub use probe_reply::ProbeReply;
 pub use register::{Consent, FlowOptions, FlowRole, Register};
 pub use register_reply::{GroupActivity, Refusal, RegisterReply};
 pub use relayed_packet::RelayedPacket;
-pub use report::{DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report};
+pub use report::{
+    DelayPercentiles, PathDelays, RELAYS_REPORTED_MAX, RelativeDelay, RelayRoundTrip, RepairCounters, Report,
+};
 pub use service_change::ServiceChange;
 pub use service_change_reply::ServiceChangeReply;
 pub use silence::Silence;

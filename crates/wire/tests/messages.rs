@@ -8,9 +8,9 @@ use byway_wire::messages::{
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
     DelayPercentiles, EarlyPacket, Entry, FlowLosses, FlowsLosses, GroupActivity, InStreamHead,
     InStreamRepair, InterRelayPacket, LossReport, Nack, Offer, OfferRefusal, OfferReply, PathChallenge,
-    PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal, Register, RegisterReply, RelayRoundTrip,
-    RelayedPacket, RepairCounters, Report, ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack,
-    Subject, UnknownMessage, Unregister, UnregisterReply,
+    PathDelays, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal, Register, RegisterReply,
+    RelativeDelay, RelayRoundTrip, RelayedPacket, RepairCounters, Report, ServiceChange, ServiceChangeReply,
+    Silence, SourceAck, SourceNack, Subject, UnknownMessage, Unregister, UnregisterReply,
 };
 use byway_wire::{
     Ecn, Fragment, List, Message, MessageFullError, Messages, Microseconds, Plaintext, SequenceNumber,
@@ -242,7 +242,10 @@ proptest! {
     fn report_survives(
         flow_key in flow_key(), numbers in any::<[u32; 12]>(), delays in (micros(), micros(), micros(), micros()),
         measured in vec((granted_relay(), micros()), 0..=RELAYS_REPORTED_MAX),
+        by_path in any::<[Option<(u32, u32)>; 2]>(),
     ) {
+        let [direct_path, relayed] =
+            by_path.map(|delay| delay.map(|(least, p95)| RelativeDelay { least, p95 }));
         let [highest_low, direct, lost, in_stream, cooperative, cached, forwarded, late, bursts, longest_burst, resent, covered] =
             numbers;
         let (p50, p95, p99, detection) = delays;
@@ -255,6 +258,7 @@ proptest! {
             repaired: RepairCounters { in_stream, cooperative, cached, forwarded, resent },
             delay: DelayPercentiles { p50, p95, p99 },
             detection, relays, covered,
+            paths: PathDelays { direct: direct_path, relayed },
         });
     }
 

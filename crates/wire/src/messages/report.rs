@@ -47,6 +47,26 @@ pub struct RelayRoundTrip {
     pub round_trip: Microseconds,
 }
 
+/// One-way delays of a flow's packets on one path: differences between the receiver's clock at
+/// arrival and the sender's timestamp, in microseconds modulo 2^32. They include the unknown offset
+/// of the clocks, so only their differences have a meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelativeDelay {
+    /// Least difference.
+    pub least: u32,
+    /// 95th percentile of the differences, queues included.
+    pub p95: u32,
+}
+
+/// Delays of the latest second on each of a flow's two paths; `None` if no packet arrived by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathDelays {
+    /// Delay of the direct path.
+    pub direct: Option<RelativeDelay>,
+    /// Delay of the relay path by which relays forward packets without a request.
+    pub relayed: Option<RelativeDelay>,
+}
+
 /// A receiver reports losses and delays of a flow. Counters start with the session, and are modulo
 /// 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +99,8 @@ pub struct Report {
     /// Packets that relays delivered without a request, and that the direct path lost. Reports of
     /// earlier versions lack the field; then all that relays delivered so count.
     pub covered: u32,
+    /// Delays by path. Reports of earlier versions lack the field; then no delay is known.
+    pub paths: PathDelays,
 }
 
 impl Report {
@@ -114,6 +136,7 @@ impl Report {
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: 0,
+            paths: PathDelays::default(),
         };
         report.covered = report.repaired.forwarded;
         if !reader.rest().is_empty() {
@@ -125,6 +148,9 @@ impl Report {
         }
         if !reader.rest().is_empty() {
             report.covered = reader.u32("covered")?;
+        }
+        if !reader.rest().is_empty() {
+            report.paths = PathDelays::parse(&mut reader)?;
         }
         Ok(report)
     }
@@ -148,7 +174,45 @@ impl Report {
             output.u32(self.detection.count());
             emit_relays(&self.relays, output);
             output.u32(self.covered);
+            self.paths.emit(output);
         })
+    }
+}
+
+impl PathDelays {
+    /// Bits of the paths with a delay, in the order of the delays.
+    const DIRECT: u8 = 1;
+    const RELAYED: u8 = 2;
+
+    /// Reads the delays. Later versions may add others behind them.
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let known = reader.u8("paths")?;
+        let direct = RelativeDelay::parse(reader, known & Self::DIRECT != 0)?;
+        let relayed = RelativeDelay::parse(reader, known & Self::RELAYED != 0)?;
+        Ok(Self { direct, relayed })
+    }
+
+    /// Writes the delays; nothing if there are none, like earlier versions.
+    fn emit(&self, output: &mut Output<'_>) {
+        if *self == Self::default() {
+            return;
+        }
+        let bit = |delay: Option<RelativeDelay>, bit: u8| if delay.is_some() { bit } else { 0 };
+        output.u8(bit(self.direct, Self::DIRECT) | bit(self.relayed, Self::RELAYED));
+        for delay in [self.direct, self.relayed].into_iter().flatten() {
+            output.u32(delay.least);
+            output.u32(delay.p95);
+        }
+    }
+}
+
+impl RelativeDelay {
+    /// Reads a delay, if the report contains it.
+    fn parse(reader: &mut Reader<'_>, is_known: bool) -> Result<Option<Self>, ParseError> {
+        if !is_known {
+            return Ok(None);
+        }
+        Ok(Some(Self { least: reader.u32("least path delay")?, p95: reader.u32("path delay p95")? }))
     }
 }
 

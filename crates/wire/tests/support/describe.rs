@@ -429,6 +429,12 @@ fn report(message: &Report, lines: &mut FieldList) -> &'static str {
         lines.far_relay(Some(known.relay)).add("relay-round-trip", known.round_trip.count());
     }
     lines.add("covered", message.covered);
+    if let Some(delay) = message.paths.direct {
+        lines.add("direct-least", delay.least).add("direct-p95", delay.p95);
+    }
+    if let Some(delay) = message.paths.relayed {
+        lines.add("relayed-least", delay.least).add("relayed-p95", delay.p95);
+    }
     "report"
 }
 

@@ -1,7 +1,9 @@
 //! Attack: sends reports on flows, which are not for relays.
 
 use byway_units::Duration;
-use byway_wire::messages::{DelayPercentiles, FlowRole, RELAYS_REPORTED_MAX, RepairCounters, Report};
+use byway_wire::messages::{
+    DelayPercentiles, FlowRole, PathDelays, RELAYS_REPORTED_MAX, RepairCounters, Report,
+};
 use byway_wire::{Message, Microseconds};
 
 use super::{Attack, filled};
@@ -24,6 +26,7 @@ pub(super) const ATTACK: Attack = Attack {
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: u32::MAX,
+            paths: PathDelays::default(),
         };
         attacker.peer.seal_messages(&filled(std::iter::repeat_n(Message::Report(report), 20)))
     },
