@@ -9,6 +9,8 @@
 //! that is slower than planned is left for a faster one, or for the direct path. Routes that were
 //! as fast as planned are preferred to untried ones.
 
+use core::fmt;
+
 use byway_units::{Duration, Time};
 
 use crate::route::{PlannedRoute, Route};
@@ -87,6 +89,29 @@ pub enum PathReason {
     RouteFailed,
     /// Another route is faster than the one in use.
     FasterRoute,
+}
+
+impl fmt::Display for PathReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DirectTooSlow => "direct path too slow",
+            Self::GainGone => "direct path fast enough again",
+            Self::SlowerThanPlanned => "route over relays slower than planned",
+            Self::RouteFailed => "route over relays failed",
+            Self::FasterRoute => "faster route over relays",
+        })
+    }
+}
+
+impl fmt::Display for PathDelay {
+    /// Writes the delay in tenths of a millisecond.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("unknown"),
+            Self::Silent => f.write_str("nothing delivered"),
+            Self::Measured(delay) => write!(f, "{}", Duration::from_micros(delay.as_micros() / 100 * 100)),
+        }
+    }
 }
 
 /// Selector of the path of one flow.

@@ -2,11 +2,11 @@
 
 use byway_units::{Bytes, Duration, Probability, Rate, Time};
 use byway_wire::messages::Consent;
-use byway_wire::{BlockShape, Service};
+use byway_wire::{BlockShape, SequenceNumber, Service};
 
 use crate::limits::{
     BATCH_REPAIRS_MAX, BATCH_WAIT_DIVISOR, BATCH_WAIT_MAX, BLOCK_REPAIRS_MAX, BLOCK_WAIT_DIVISOR,
-    BLOCK_WAIT_MAX, CODING_WAIT_MIN, CONSENT,
+    BLOCK_WAIT_MAX, CODING_WAIT_MIN, CONSENT, DIRECT_SAMPLE_INTERVAL,
 };
 use crate::parts::token_bucket::TokenBucket;
 
@@ -44,6 +44,12 @@ pub(crate) fn block_wait(latency_budget: Duration) -> Duration {
 /// Returns true if source packets of the service use the direct path.
 pub(crate) const fn is_direct(service: Service) -> bool {
     !matches!(service, Service::Forwarding)
+}
+
+/// Returns true if a flow that relays forward because its direct path is slow also sends this packet
+/// on the direct path. The receiver measures the delay of that path by these packets.
+pub(crate) const fn samples_direct_path(sequence: SequenceNumber) -> bool {
+    sequence.number().is_multiple_of(DIRECT_SAMPLE_INTERVAL)
 }
 
 /// Returns true if the ingress relay gets copies of the service's packets: of all, or of those that

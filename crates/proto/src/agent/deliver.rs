@@ -5,12 +5,15 @@ use byway_units::{Duration, Time};
 use byway_wire::messages::{Ack, CooperativeRefusal};
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::{
-    Ecn, Flags, Fragment, Message, Plaintext, RangeSet, ResentFragment, SequenceNumber, Service, TrafficClass,
+    Ecn, Flags, Fragment, Message, Plaintext, RangeSet, ResentFragment, SequenceNumber, Service, Timestamp,
+    TrafficClass,
 };
 
 use super::Agent;
 use super::events::Delivery;
 use super::ordering::FragmentMeta;
+use super::owd::relative_delay;
+use super::path_delays::ArrivalPath;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
 use super::requests::Requester;
 use super::settings::{FlowSettings, Traffic};
@@ -18,7 +21,9 @@ use super::silence::{NoticeIntervals, SilenceNotice};
 use crate::limits::{ACK_REPEATED_FOR, CARRIED_FOR, DATAGRAM_BYTES_MAX};
 use crate::parts::gap_tracker::ArrivalOrder;
 use crate::parts::loss_timer::LossTimer;
-use crate::policy::{buffers_packets, is_repaired_from_afar, retransmits, uses_both_paths};
+use crate::policy::{
+    buffers_packets, is_direct, is_repaired_from_afar, retransmits, samples_direct_path, uses_both_paths,
+};
 
 /// Path by which a packet arrived, the ECN field of its outer packet, and whether it was buffered.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +111,7 @@ impl Agent {
         let active = flow.activate(round_trip, now);
         let is_first = active.tracker.highest().is_none()
             || (is_source_packet && active.highest_source_packet.is_none());
+        active.measure_path((sequence, sent), service, arrival, now);
         let lateness = active.owd_baseline.on_arrival(sent, is_source_packet, now);
         if is_past || (!is_source_packet && lateness > allowance) {
             // The application cannot use the packet. A later direct copy is still accepted.
@@ -315,6 +321,24 @@ impl Agent {
 }
 
 impl ReceiveState {
+    /// Adds the delay of a new packet to those of its path. A packet that was buffered until
+    /// consent is no sample.
+    #[inline]
+    fn measure_path(
+        &mut self,
+        (sequence, sent): (SequenceNumber, Timestamp),
+        service: Service,
+        arrival: Arrival,
+        now: Time,
+    ) {
+        if let Some(path) = ArrivalPath::of(arrival.delivery).filter(|_| !arrival.is_held) {
+            let is_on_both =
+                uses_both_paths(service) || (!is_direct(service) && samples_direct_path(sequence));
+            let delay = relative_delay(sent, now);
+            self.two_paths.delays.on_first(sequence, (path, delay), is_on_both, now);
+        }
+    }
+
     /// Records the arrival of a new packet: what it shows of the direct path, of an open-ended NACK
     /// in force, and of the difference between two paths.
     fn on_arrival(
@@ -405,6 +429,21 @@ impl ReceiveFlow {
             _ => 0,
         });
         self.statistics.covered += covered;
+    }
+
+    /// Handles the arrival of a delivered packet by the direct path: counts the losses that it
+    /// shows, and measures the path's delay.
+    pub(super) fn note_second_arrival(&mut self, sequence: SequenceNumber, now: Time) {
+        self.note_copy(sequence, Delivery::Direct);
+        if let Some(active) = self.active_mut() {
+            active.two_paths.delays.on_second(sequence, ArrivalPath::Direct, now);
+        }
+    }
+
+    /// Returns true if relays delivered a packet first, and its arrival by the direct path would
+    /// show the delay of that path.
+    pub(super) fn awaits_direct_sample(&self, sequence: SequenceNumber) -> bool {
+        self.active().is_some_and(|active| active.two_paths.delays.awaits_direct(sequence))
     }
 
     /// Returns true if relays delivered a packet first, and its copy on the direct path is awaited.

@@ -67,7 +67,9 @@ impl Agent {
         let mut flow = SendFlow::new(key, settings, peer, next);
         flow.set_relays_deliver(self.direct_paths.is_closed(peer));
         let id = SendFlowId(self.senders.add(flow)?);
-        self.service_changes.selectors.add(id.0, &self.senders[id.0 as usize].settings);
+        let settings = &self.senders[id.0 as usize].settings;
+        self.service_changes.selectors.add(id.0, settings);
+        self.service_changes.routes.add(id.0, peer, settings);
         self.sent_by_key.insert(key, id);
         for relay in relays {
             self.set_copy_rate(relay);

@@ -247,7 +247,9 @@ impl Agent {
             self.probe_direct_path(session, now);
             self.probe_relays_in_reserve(id, now);
             self.probe_uplink_for_outages(id, now);
-            select_service(self, id, now);
+            if !self.follow_route(id, report, now) {
+                select_service(self, id, now);
+            }
         }
     }
 

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `blocks` | in-stream repair packets at the receiver |
 //! | `burst_end` | tail-loss hints of relays |
+//! | `clock_offset` | offset between the clocks of a flow's ends |
 //! | `closing` | teardown of flows, and of the agent |
 //! | `cooperative_recovery` | in-stream decoding, and requests for others' repairs |
 //! | `covered` | losses of the direct path that relays cover |
@@ -36,17 +37,20 @@
 //! | `peers` | known peers and relays |
 //! | `pending_datagrams` | datagrams that wait for a path |
 //! | `prefetching` | cache prefetching |
+//! | `path_delays` | delays of a received flow by path |
 //! | `path_queue` | queue of a flow's direct path |
 //! | `reassembly` | reassembly of two fragments |
 //! | `receive_flow` | state of a received flow |
 //! | `receiving` | datagrams from the network |
 //! | `registration` | registration with relays, choice of the path in use |
+//! | `registration_renewal` | registrations after a loss of state |
 //! | `relay_delivery` | monitoring of flows that use relays alone |
 //! | `relay_keepalive` | relay probing: sessions with relays without flows |
 //! | `relay_link` | link to one relay |
 //! | `reporting` | receiver reports |
 //! | `requests` | pending cooperative requests |
 //! | `resending` | retransmission of copies, and of packets that receivers request |
+//! | `routes` | routes of sent flows whose direct path is too slow |
 //! | `selection` | selection of the services of sent flows |
 //! | `send_flow` | state of a sent flow |
 //! | `sender_fec` | sender FEC: repair packets instead of copies |
@@ -67,6 +71,7 @@
 
 mod blocks;
 mod burst_end;
+mod clock_offset;
 mod closing;
 mod cooperative_recovery;
 mod covered;
@@ -87,6 +92,7 @@ mod nack;
 mod offers;
 mod ordering;
 mod owd;
+mod path_delays;
 mod path_queue;
 mod paths;
 mod peers;
@@ -96,12 +102,14 @@ mod reassembly;
 mod receive_flow;
 mod receiving;
 mod registration;
+mod registration_renewal;
 mod relay_delivery;
 mod relay_keepalive;
 mod relay_link;
 mod reporting;
 mod requests;
 mod resending;
+mod routes;
 mod selection;
 mod send_flow;
 mod sender_fec;
@@ -134,12 +142,13 @@ pub use events::{Delivery, Event};
 pub use explanation::Explanation;
 pub use interface::{AgentCounters, AgentInput, AgentOutput};
 pub use receive_flow::ReceiveFlowId;
+pub use routes::RouteStatus;
 pub use selection::FlowDelays;
 pub use send_flow::SendFlowId;
 pub use sent_usage::{PacketCount, SentUsage};
 pub use settings::{
     AgentIdentity, Duplication, FlowSettings, Peer, RedundancyMode, RelayPath, RelayPeer, Traffic,
-    flow_between, initial_service,
+    can_use_routes, flow_between, initial_service,
 };
 pub use statistics::{
     AgentBacklog, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, RepairTimes, RepairTimesByKind,

@@ -79,11 +79,12 @@ impl OneWayDelayBaseline {
 
 /// Returns arrival minus sending, in microseconds modulo 2^32: the one-way delay plus the offset of
 /// the clocks.
-fn relative_delay(sent: Timestamp, now: Time) -> u32 {
+pub(super) fn relative_delay(sent: Timestamp, now: Time) -> u32 {
     Timestamp::at(now).micros().wrapping_sub(sent.micros())
 }
 
-const fn is_less(one: u32, other: u32) -> bool {
+/// Returns true if a difference of the clocks is less than another, across the wrap.
+pub(super) const fn is_less(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).cast_signed() < 0
 }
 

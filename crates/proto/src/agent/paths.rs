@@ -166,13 +166,16 @@ impl Agent {
     /// retransmission. A change from or to another service may lose packets of one round trip to
     /// the relay.
     ///
+    /// A flow with a route over relays has the new service once it returns to the direct path.
+    ///
     /// Returns `false`, and changes nothing, in these cases:
     /// - The flow was closed, or has no relay paths.
     /// - The flow has the service, or is changing to it.
     /// - A grant of the flow's paths does not allow the service.
     /// - The receiver, or an ingress relay, has an earlier version.
     pub fn set_service(&mut self, flow: SendFlowId, service: Service, now: Time) -> bool {
-        let begins = self.begin_service_change(flow, service, now);
+        let begins = self.service_changes.routes.set_service(flow.0, service)
+            || self.begin_service_change(flow, service, now);
         self.finish(now);
         begins
     }

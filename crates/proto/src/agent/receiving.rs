@@ -7,6 +7,7 @@ use byway_wire::{CodedBytes, Ecn, SequenceNumber};
 
 use super::deliver::Arrival;
 use super::events::Delivery;
+use super::path_delays::ArrivalPath;
 use super::receive_flow::ReceiveFlowId;
 use super::{Agent, Flow, Role};
 use crate::limits::CODED_START;
@@ -67,7 +68,8 @@ impl Agent {
             flow.statistics.duplicates += 1;
             (needs_coded, is_overtaken) = (flow.needs_coded(sequence), flow.is_overtaken_by_repair(sequence));
             is_late = flow.awaits_source_packet(sequence);
-            if !is_overtaken && !needs_coded && !is_late && !flow.awaits_copy(sequence) {
+            let is_measured = flow.awaits_copy(sequence) || flow.awaits_direct_sample(sequence);
+            if !is_overtaken && !needs_coded && !is_late && !is_measured {
                 return;
             }
         }
@@ -84,7 +86,7 @@ impl Agent {
             return;
         };
         if !is_new {
-            self.receivers[id.0 as usize].note_copy(sequence, Delivery::Direct);
+            self.receivers[id.0 as usize].note_second_arrival(sequence, now);
             if needs_coded {
                 self.store_early_coded(id, sequence, now);
             }
@@ -216,6 +218,7 @@ impl Agent {
             } else if let Some(active) = flow.active_mut() {
                 active.two_paths.on_relayed(now);
                 active.on_second_copy(sequence, service, now);
+                active.two_paths.delays.on_second(sequence, ArrivalPath::Relayed, now);
             }
             return;
         }

@@ -6,7 +6,7 @@ use byway_units::{Duration, Time};
 use byway_wire::messages::{
     FlowOptions, FlowRole, GroupActivity, Refusal, Register, RegisterReply, Unregister,
 };
-use byway_wire::{Alias, FlowKey, GrantedRelay, KilobitsPerSecond, Message, Microseconds};
+use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
 
 use super::events::Event;
 use super::settings::{Duplication, FlowSettings, RedundancyMode};
@@ -77,6 +77,9 @@ pub(super) struct Registrations {
     /// Number of changes to the requested terms, modulo 256; relays repeat it in their answers.
     revision: u8,
     in_use: u32,
+    /// Path that is better than all others, because it is the flow's route; `None` if the first
+    /// ones are the best.
+    preferred: Option<usize>,
     /// True if any relay has accepted the flow. Before that, a choice of path is not reported as a
     /// change.
     was_accepted: bool,
@@ -92,6 +95,7 @@ impl Registrations {
             paths: alloc::vec![PathRegistration::NEW; paths],
             revision: 0,
             in_use: 0,
+            preferred: None,
             was_accepted: false,
             settled_at: Time::START,
             review_at: None,
@@ -145,7 +149,12 @@ impl Registrations {
 
     /// Returns the delay between the relays of the path in use, as the near one has reported it.
     pub(super) fn far_delay(&self) -> Option<Duration> {
-        let round_trip = self.paths.get(self.in_use())?.far_round_trip;
+        self.far_delay_of(self.in_use())
+    }
+
+    /// Returns the delay between the relays of a path, as the near one has reported it.
+    pub(super) fn far_delay_of(&self, path: usize) -> Option<Duration> {
+        let round_trip = self.paths.get(path)?.far_round_trip;
         (round_trip.count() > 0).then(|| round_trip.duration() / 2)
     }
 
@@ -270,6 +279,8 @@ impl Registrations {
             .collect();
         let in_use = Some(self.in_use());
         self.set_in_use(former.iter().position(|known| *known == in_use).unwrap_or(0));
+        let preferred = self.preferred;
+        self.preferred = preferred.and_then(|_| former.iter().position(|known| *known == preferred));
         self.paths = paths;
         may_be_registered
     }
@@ -301,6 +312,21 @@ impl Registrations {
         path.works_since.map(|since| since + PATH_STEADY_FOR)
     }
 
+    /// Makes a path better than all others; `None` for the order of the settings. If the flow leaves
+    /// its path for it, a recent change does not delay that.
+    pub(super) fn prefer(&mut self, path: Option<usize>) {
+        if path.is_some() && self.preferred != path {
+            self.settled_at = Time::START;
+        }
+        self.preferred = path;
+    }
+
+    /// Returns the paths from the best one to the worst.
+    fn by_preference(&self) -> impl Iterator<Item = usize> + use<> {
+        let (preferred, count) = (self.preferred.filter(|path| *path < self.paths.len()), self.paths.len());
+        preferred.into_iter().chain((0..count).filter(move |path| Some(*path) != preferred))
+    }
+
     /// Chooses the best path that works, and returns true if the path changes. A path in use that
     /// works is left only if a better one has worked for a while, and the path has not changed
     /// recently.
@@ -314,11 +340,13 @@ impl Registrations {
             let steady = |path: &PathRegistration| {
                 path.works_since.map(|since| (since + PATH_STEADY_FOR).max(settled))
             };
-            let better = &self.paths[..self.in_use()];
-            self.review_at = better.iter().filter_map(steady).filter(|at| *at > now).min();
-            better.iter().position(|path| steady(path).is_some_and(|at| at <= now))
+            let in_use = self.in_use();
+            let better: Vec<usize> = self.by_preference().take_while(|path| *path != in_use).collect();
+            let steady_times = better.iter().filter_map(|path| steady(&self.paths[*path]));
+            self.review_at = steady_times.filter(|at| *at > now).min();
+            better.into_iter().find(|path| steady(&self.paths[*path]).is_some_and(|at| at <= now))
         } else {
-            self.paths.iter().position(|path| path.works_since.is_some())
+            self.by_preference().find(|path| self.paths[*path].works_since.is_some())
         };
         let Some(chosen) = chosen else {
             return false;
@@ -422,52 +450,6 @@ impl Agent {
         }
     }
 
-    /// Registers a flow again at a relay that forgot it: its paths to the relay `far`, or all its
-    /// paths there.
-    pub(super) fn register_again(
-        &mut self,
-        flow: Flow,
-        session: SessionId,
-        far: Option<GrantedRelay>,
-        now: Time,
-    ) {
-        let paths = match far {
-            Some(far) => self.paths_ended(flow, session, far),
-            None => self.paths_through(flow, session),
-        };
-        for path in paths {
-            if self.registrations_of(flow).alias_of(path).is_some() {
-                self.registrations_of_mut(flow).restart(path, now);
-            }
-        }
-        self.register(flow, now);
-    }
-
-    /// Registers all flows again at a relay that does not know them, because the relay or this
-    /// agent restarted.
-    pub(super) fn register_all_again(&mut self, session: SessionId, now: Time) {
-        for flow in self.all_flows() {
-            self.work.entries += 1;
-            for path in self.paths_through(flow, session) {
-                self.registrations_of_mut(flow).restart(path, now);
-            }
-            self.register(flow, now);
-        }
-    }
-
-    /// Unregisters a flow at the relays of its paths, and registers it again.
-    pub(super) fn withdraw_registrations(&mut self, flow: Flow, now: Time) {
-        let (flow_key, role) = self.identity_of(flow);
-        for path in 0..self.settings_of(flow).paths.len() {
-            if let Some(session) = self.session_of_path(flow, path) {
-                let unregister = Unregister { flow_key, role, far_relay: None };
-                self.sessions.queue_message(session, &Message::Unregister(unregister), now);
-            }
-            self.registrations_of_mut(flow).restart(path, now);
-        }
-        self.register(flow, now);
-    }
-
     /// Chooses the path of each flow again, after a relay failed or recovered.
     pub(super) fn choose_paths(&mut self, now: Time) {
         for flow in self.all_flows() {
@@ -543,7 +525,7 @@ impl Agent {
 
     /// Returns true if the relay of a path has accepted the flow and answers, or may still answer
     /// the registration.
-    fn is_path_alive(&self, flow: Flow, path: usize, now: Time) -> bool {
+    pub(super) fn is_path_alive(&self, flow: Flow, path: usize, now: Time) -> bool {
         let Some(session) = self.session_of_path(flow, path) else {
             return false;
         };

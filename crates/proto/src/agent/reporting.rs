@@ -3,7 +3,9 @@
 
 use byway_plan::Observation;
 use byway_units::{Duration, Time};
-use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report};
+use byway_wire::messages::{
+    DelayPercentiles, PathDelays, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report,
+};
 use byway_wire::{GrantedRelay, Message, Microseconds, Service};
 
 use super::detection::Pace;
@@ -71,6 +73,7 @@ impl Agent {
         let mut interval = REPORT_INTERVAL;
         if let Some(active) = self.receivers[id.0 as usize].active_mut() {
             interval = active.delays.on_reported(now);
+            active.two_paths.delays.on_reported(now);
         }
         // A relay in use answers probes: if it fails, this agent detects it before it needs the
         // relay.
@@ -224,6 +227,7 @@ impl ReceiveFlow {
             detection: Microseconds::from_duration(detection),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: statistics.covered as u32,
+            paths: self.active().map_or_else(PathDelays::default, |active| active.two_paths.delays.delays()),
         }
     }
 }

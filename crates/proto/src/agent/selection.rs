@@ -76,19 +76,25 @@ struct FlowSelector {
     selector: Selector,
     /// Time of the latest selection.
     selected_at: Option<Time>,
-    /// Time of the latest request for the delay between the relays.
+    delay_requests: DelayRequests,
+}
+
+/// Schedule of a flow's requests for the delays between relays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DelayRequests {
+    /// Time of the latest request.
     asked_at: Option<Time>,
-    /// Number of requests while that delay was unknown.
+    /// Number of requests while a delay was unknown.
     tries: u8,
     /// Time of an additional request after a change of the service: the group's flows may have
     /// changed as well.
     ask_after_change_at: Option<Time>,
 }
 
-impl FlowSelector {
-    /// Returns true if the ingress relay is to be asked for its delay to the egress relay now.
-    /// Relays of earlier versions never answer with one.
-    fn asks_for_delay(&mut self, is_known: bool, now: Time) -> bool {
+impl DelayRequests {
+    /// Returns true if ingress relays are to be asked for their delays to egress relays now. Relays
+    /// of earlier versions never answer with one.
+    pub(super) fn is_due(&mut self, is_known: bool, now: Time) -> bool {
         self.tries = if is_known { 0 } else { self.tries };
         let is_often = !is_known && self.tries < DELAY_ASK_TRIES;
         let interval = if is_often { DELAY_ASK_RETRY } else { DELAY_ASK_INTERVAL };
@@ -113,13 +119,8 @@ impl FlowSelectors {
     /// Adds the selector of a flow, if its settings leave the service to the agent.
     pub(super) fn add(&mut self, flow: u32, settings: &FlowSettings) {
         if let Some(selector) = selector(settings) {
-            let selector = FlowSelector {
-                selector,
-                selected_at: None,
-                asked_at: None,
-                tries: 0,
-                ask_after_change_at: None,
-            };
+            let selector =
+                FlowSelector { selector, selected_at: None, delay_requests: DelayRequests::default() };
             self.flows.insert(flow, selector);
         }
     }
@@ -137,7 +138,7 @@ impl FlowSelectors {
 
     /// Returns true if a flow's ingress relay is to be asked for its delay to the egress relay now.
     pub(super) fn asks_for_delay(&mut self, flow: u32, is_known: bool, now: Time) -> bool {
-        self.flows.get_mut(&flow).is_some_and(|known| known.asks_for_delay(is_known, now))
+        self.flows.get_mut(&flow).is_some_and(|known| known.delay_requests.is_due(is_known, now))
     }
 
     /// Selects the service of a flow, which has the service `in_force` and could have those in
@@ -166,7 +167,7 @@ impl FlowSelectors {
     pub(super) fn on_changed(&mut self, flow: u32, selection: Selection, now: Time) {
         if let Some(known) = self.flows.get_mut(&flow) {
             known.selector.on_changed(selection, now);
-            known.ask_after_change_at = Some(now + DELAY_ASK_AFTER_CHANGE);
+            known.delay_requests.ask_after_change_at = Some(now + DELAY_ASK_AFTER_CHANGE);
         }
     }
 

@@ -232,7 +232,7 @@ impl Agent {
         write_plaintext(coded, flags, &plaintext);
         epoch.seal_source(header.flow, sequence, coded);
         let is_suppressed = is_in_outage && flow.leaves_to_relays(sequence, is_narrow, now);
-        let direct_path = path.filter(|_| !flow.needs_relay() && !is_suppressed);
+        let direct_path = path.filter(|_| flow.uses_direct_path(sequence) && !is_suppressed);
         if let Some(path) = direct_path {
             flow.usage.count_direct(front.len() + coded_bytes, &mut self.counters.source_packets);
             let meta = TransmitMeta { ecn: traffic_class.ecn(), ..TransmitMeta::plain(path) };

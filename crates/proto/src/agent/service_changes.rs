@@ -14,6 +14,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use byway_units::Time;
 use byway_wire::Service;
 
+use super::routes::FlowRoutes;
 use super::selection::FlowSelectors;
 use crate::limits::{
     SERVICE_CHANGE_BACKOFF_MAX, SERVICE_CHANGE_INTERVAL, SERVICE_CHANGE_RETRY, SERVICE_CHANGE_TRIES,
@@ -66,6 +67,8 @@ pub(super) struct ServiceChanges {
     accepted: BTreeMap<u32, AcceptedChange>,
     /// Selectors of the flows whose service this agent chooses.
     pub(super) selectors: FlowSelectors,
+    /// Selectors of the paths of flows with limits of their latency.
+    pub(super) routes: FlowRoutes,
     /// Latest number of each sent flow. Numbers wrap around, and a receiver takes the nearer half
     /// of them for later ones, so changes of other flows do not count.
     numbers: BTreeMap<u32, u8>,
@@ -104,6 +107,7 @@ impl ServiceChanges {
         self.end(flow);
         self.numbers.remove(&flow);
         self.selectors.remove(flow);
+        self.routes.remove(flow);
     }
 
     /// Forgets the changes of a received flow, because it was closed, or its sender restarted.

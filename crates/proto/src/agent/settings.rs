@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use byway_plan::LatencyTerms;
 use byway_units::{AgentId, Duration, FlowId, Rate, RelayId};
 use byway_wire::messages::Consent;
 use byway_wire::seal::{PreSharedKey, PublicKey, StaticSecret, Suite};
@@ -142,10 +143,23 @@ pub(super) const fn can_select_service(traffic: Traffic, duplication: Duplicatio
     matches!(traffic, Traffic::Datagrams) && matches!(duplication, Duplication::Usual | Duplication::All)
 }
 
+/// Returns true if relays can forward such a flow instead of a slow direct path. They have to get
+/// all packets, and traffic that responds to congestion of the direct path keeps to it.
+#[must_use]
+pub const fn can_use_routes(traffic: Traffic, duplication: Duplication) -> bool {
+    !matches!(traffic, Traffic::CongestionControlled)
+        && matches!(duplication, Duplication::Usual | Duplication::All)
+}
+
 impl FlowSettings {
     /// Returns true if the flow's sender selects its service.
     pub(super) const fn selects_service(&self) -> bool {
         self.automatic_service && can_select_service(self.traffic, self.duplication)
+    }
+
+    /// Returns the limits of the flow's latency, if relays get all its packets.
+    pub(super) fn latency_terms(&self) -> Option<LatencyTerms> {
+        self.latency.filter(|_| can_use_routes(self.traffic, self.duplication))
     }
 }
 
@@ -187,6 +201,10 @@ pub struct FlowSettings {
     /// `service` is the initial one. It has no effect with traffic other than
     /// [`Traffic::Datagrams`], or if the sender does not copy all packets.
     pub automatic_service: bool,
+    /// Delays from which the flow's sender sends it by relays, because the direct path is too slow.
+    /// It has no effect with congestion-controlled traffic, if the sender does not copy all
+    /// packets, or with a service that never or always uses relays. The receiver does not need it.
+    pub latency: Option<LatencyTerms>,
     /// Receiver's consent to send the flow's packets to relays for repairs of other flows.
     pub consent: Consent,
 }
@@ -218,6 +236,7 @@ impl Default for FlowSettings {
             traffic: Traffic::Datagrams,
             shares: false,
             automatic_service: false,
+            latency: None,
             consent: CONSENT,
         }
     }

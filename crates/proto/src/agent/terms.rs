@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use byway_plan::LatencyTerms;
 use byway_units::{AgentId, Duration, FlowId, Rate};
 use byway_wire::messages::{self, Subject, TermsOptions};
 use byway_wire::{KilobitsPerSecond, Microseconds, Service};
@@ -35,6 +36,9 @@ pub struct Terms {
     /// True if the flow's sender chooses the service, and changes it while the flow is open.
     /// `service` is the initial one.
     pub automatic_service: bool,
+    /// Delays from which the flow's sender sends it by relays, because the direct path is too slow.
+    /// The sender applies its own value, and the peer does not learn it.
+    pub latency: Option<LatencyTerms>,
 }
 
 impl Terms {
@@ -51,6 +55,7 @@ impl Terms {
             traffic,
             shares,
             automatic_service,
+            latency,
         } = *self;
         FlowSettings {
             service,
@@ -63,6 +68,7 @@ impl Terms {
             traffic,
             shares,
             automatic_service,
+            latency,
             ..FlowSettings::default()
         }
     }
@@ -112,6 +118,7 @@ impl Terms {
             traffic,
             shares: options.coded_with_other_tenants,
             automatic_service: options.automatic_service,
+            latency: None,
         }
     }
 }
@@ -137,6 +144,7 @@ impl Default for Terms {
             traffic,
             shares,
             automatic_service,
+            latency,
             ..
         } = FlowSettings::default();
         Self {
@@ -149,6 +157,7 @@ impl Default for Terms {
             traffic,
             shares,
             automatic_service,
+            latency,
         }
     }
 }

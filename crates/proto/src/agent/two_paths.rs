@@ -4,6 +4,7 @@ use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
 use super::covered::AwaitedCopies;
+use super::path_delays::PathDelayMeter;
 use crate::limits::SECOND_PATH_WITHIN;
 
 /// State of the two paths of a received flow. The receiver measures the skew, the delay of the
@@ -16,6 +17,8 @@ pub(super) struct TwoPaths {
     last_relayed_at: Option<Time>,
     /// Packets that relays delivered first.
     pub(super) copies: AwaitedCopies,
+    /// Delays by path, for reports.
+    pub(super) delays: PathDelayMeter,
     /// Time until which relays may forward packets of a former service that used both paths.
     pub(super) forwarded_until: Time,
 }

@@ -1,0 +1,26 @@
+//! Limits of routes over relays, where the direct path is too slow.
+
+use byway_units::Duration;
+
+/// Interval, in packets, of those that a flow with a route also sends on the direct path. They add
+/// a sixteenth to the flow's bytes. At 50 packets a second, a report has three of them.
+pub const DIRECT_SAMPLE_INTERVAL: u64 = 16;
+
+/// Packets of a flow between two reports, none of which arrived by its route, that show that the
+/// route delivers nothing. A few packets may be in flight.
+pub const ROUTE_SILENT_PACKETS_MIN: u64 = 16;
+
+/// Time after a change to a route in which its delay is not measured. Reports may cover packets of
+/// the path before, and registrations at relays need some round trips.
+pub const ROUTE_SETTLES_IN: Duration = Duration::from_millis(2_500);
+
+/// Time for which a flow that leaves its route sends every packet on both paths. Relays then
+/// deliver what is in flight, while they register the service after it.
+pub const ROUTE_OVERLAP: Duration = Duration::from_secs(2);
+
+/// Difference of successive delays that shows that a path changes, besides a sixteenth of the
+/// round trip. The smoothed round trip then lags behind the packets' delays.
+pub const DELAY_STEADY_WITHIN: Duration = Duration::from_millis(2);
+
+/// Difference of delays that no path has: the receiver restarted, and its clock has begun again.
+pub const CLOCK_JUMP_MIN: Duration = Duration::from_secs(20);
