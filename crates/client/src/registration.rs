@@ -85,6 +85,7 @@ impl Registration {
             traffic,
             shares: false,
             automatic_service,
+            latency: None,
         })
     }
 }

@@ -5,6 +5,7 @@ use byway_api::{
     PeerReach, PeerTotals, RelayReach, UplinkUse,
 };
 use byway_net::{ApplicationCounters, Io, QueueCounters};
+use byway_plan::{PathDelay, PathObservation, PathSelection};
 use byway_proto::Uplink;
 use byway_proto::agent::{
     Agent, OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, ReportedTotals, SendFlowId,
@@ -179,17 +180,34 @@ impl AgentDriver {
             sent: self.agent.reported_totals(mapping.sent).as_ref().map(reported),
             service: flow.as_ref().map_or("internet", |flow| flow.service.name()).to_owned(),
             service_reason: self
-                .agent
-                .selector(mapping.sent)
-                .and_then(|selector| Some((selector.selection()?, selector.prices().1)))
-                .filter(|(selection, _)| flow.as_ref().is_some_and(|flow| flow.service == selection.service))
-                .map(|(selection, basis)| format!("{}, by {basis}", selection.reason)),
+                .path_reason(mapping.sent)
+                .or_else(|| self.service_reason(mapping.sent, flow.as_ref()?.service)),
             paths: self.path_statuses(mapping.sent, mapping.peer),
             losses_unrepaired: self.watchdog.unrepaired.contains_key(&id),
             note: send_refusal_note(mapping, io)
                 .or_else(|| quota_note(&flow.as_ref()?.paths))
                 .or_else(|| self.note(id, mapping)),
         }
+    }
+
+    /// Returns the reason for which a flow has a route over relays, with the delays of both paths;
+    /// `None` without a route.
+    fn path_reason(&self, sent: SendFlowId) -> Option<String> {
+        let status = self.agent.route_status(sent)?;
+        let PathSelection { route: Some(planned), reason } = status.selection? else {
+            return None;
+        };
+        let PathObservation { direct, route } = status.observation;
+        let planned = PathDelay::Measured(planned.delay);
+        Some(format!("{reason}; delays: direct path {direct}, relays {route}, planned {planned}"))
+    }
+
+    /// Returns the reason for which the agent has selected this service of a flow; `None` if the
+    /// service has another cause.
+    fn service_reason(&self, sent: SendFlowId, service: Service) -> Option<String> {
+        let selector = self.agent.selector(sent)?;
+        let selection = selector.selection().filter(|selection| selection.service == service)?;
+        Some(format!("{}, by {}", selection.reason, selector.prices().1))
     }
 
     fn path_statuses(&self, sent: SendFlowId, peer: AgentId) -> Vec<PathStatus> {
@@ -227,7 +245,8 @@ impl AgentDriver {
             };
             return Some(format!("all relay paths are down: {effect}"));
         }
-        if requested != Service::Forwarding && flow.service == Service::Forwarding {
+        let has_route = self.agent.route_status(mapping.sent).is_some_and(|status| status.route().is_some());
+        if requested != Service::Forwarding && flow.service == Service::Forwarding && !has_route {
             return Some("direct path blocked: all packets use the relays".to_owned());
         }
         if let Some(unrepaired) = self.watchdog.unrepaired.get(&id) {

@@ -4,6 +4,7 @@ use std::mem::discriminant;
 use std::net::{IpAddr, SocketAddr};
 
 use byway_config_types::{KeyPath, Problem, RedundancySetting, Source};
+use byway_plan::LatencyTerms;
 use byway_proto::CodingRates;
 use byway_proto::agent::{Duplication, RedundancyMode, Terms, Traffic, initial_service};
 use byway_proto::copy_selection::Mark;
@@ -11,7 +12,8 @@ use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
 
 use super::endpoint::{Endpoint, unicast_problem};
-use super::raw::{CopiesSetting, RawExpose, RawFlow, RawForward, ServiceSetting, TrafficSetting};
+use super::raw::{CopiesSetting, RawExpose, RawForward, ServiceSetting, TrafficSetting};
+use super::raw_flow::{RawFlow, RawLatency};
 use super::tunnel::{ExposedNetwork, contains, network};
 use super::validated::validated_name;
 
@@ -35,8 +37,8 @@ impl PartialEq for FlowSpec {
     /// cannot distinguish them.
     fn eq(&self, other: &Self) -> bool {
         let own = |wanted: &Self| {
-            let Terms { duplication, rate, latency_budget, .. } = wanted.terms;
-            (discriminant(&duplication), rate, latency_budget)
+            let Terms { duplication, rate, latency_budget, latency, .. } = wanted.terms;
+            (discriminant(&duplication), rate, latency_budget, latency)
         };
         (&self.peer, &self.to, self.traffic, &self.marks)
             == (&other.peer, &other.to, other.traffic, &other.marks)
@@ -174,6 +176,13 @@ pub(super) fn flow_spec(
     };
     let (service, automatic_service) = service(typed.service, duplication)
         .map_err(|problem| source.problem(&here.key("service"), problem))?;
+    let latency = typed.latency.map(|latency| {
+        let key = here.key("latency");
+        latency_terms(&key, latency, latency_budget, source).and_then(|terms| {
+            let problem = latency_problem((service, automatic_service), duplication);
+            problem.map_or(Ok(terms), |problem| Err(source.problem(&key, problem)))
+        })
+    });
     let marks = typed.marks.map(|marks| marks.iter().map(|mark| mark.0).collect());
     Ok(FlowSpec {
         peer: validated_name(&here.key("peer"), typed.peer.to_owned(), source)?,
@@ -191,10 +200,52 @@ pub(super) fn flow_spec(
             traffic: Traffic::Datagrams,
             shares: false,
             automatic_service,
+            latency: latency.transpose()?,
         },
         traffic: traffic.or(defaults.traffic),
         marks: marks.unwrap_or_else(|| defaults.marks.to_vec()),
     })
+}
+
+/// Least gain for which a flow changes its path, by default. Less is hardly felt.
+const LATENCY_GAIN: Duration = Duration::from_millis(10);
+
+/// Validates the limits of a flow's latency, in the table at the path `here` of the file.
+fn latency_terms(
+    here: &KeyPath,
+    typed: RawLatency,
+    latency_budget: Duration,
+    source: &Source,
+) -> Result<LatencyTerms, Problem> {
+    let (acceptable, gain) = (typed.acceptable.0, typed.gain.map_or(LATENCY_GAIN, |gain| gain.0));
+    for (key, delay) in [("acceptable", acceptable), ("gain", gain)] {
+        if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&delay) {
+            return Err(source.problem(&here.key(key), "is out of range: 1 ms to 10 s"));
+        }
+    }
+    if acceptable > latency_budget {
+        let message = format!("exceeds the latency budget of {latency_budget}: set a smaller delay");
+        return Err(source.problem(&here.key("acceptable"), message));
+    }
+    Ok(LatencyTerms { acceptable, gain })
+}
+
+/// Returns the problem of limits of the latency together with a service, which may be automatic,
+/// and a selection of copies.
+fn latency_problem(
+    (service, is_automatic): (Service, bool),
+    duplication: Duplication,
+) -> Option<&'static str> {
+    if !matches!(duplication, Duplication::Usual | Duplication::All) {
+        return Some(
+            "cannot be used with such `copies`, because relays have to get all packets: omit `copies`",
+        );
+    }
+    let is_fixed = matches!(service, Service::Internet | Service::Forwarding | Service::Both);
+    (is_fixed && !is_automatic).then_some(
+        "cannot be used with this `service`, which has its paths already: omit `service`, or name one \
+         that repairs the direct path",
+    )
 }
 
 pub(super) fn forwards(typed: &[RawForward], source: &Source) -> Result<Vec<Forward>, Problem> {

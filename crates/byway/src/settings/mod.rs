@@ -8,6 +8,7 @@ mod network;
 mod overlay;
 mod prices;
 mod raw;
+mod raw_flow;
 mod reference;
 mod selectors;
 mod tunnel;

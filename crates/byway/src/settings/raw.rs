@@ -16,6 +16,7 @@ use byway_scenario::UplinkSetting;
 
 use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresses};
 use super::prices::RawControllerRelay;
+use super::raw_flow::{RawFlow, RawLatency};
 use super::selectors::{InterfaceAddressSetting, MarkSetting, PrefixSetting, UsersSetting};
 use super::uplinks::UplinkDevice;
 
@@ -235,6 +236,10 @@ macro_rules! flows_table {
             /// Latency budget from sending to delivery, after which a packet counts as lost.
             /// Default: 250 ms.
             latency_budget: Option<DurationSetting>,
+            /// Delays from which packets go by relays, because the direct path is too slow:
+            /// `{ acceptable = "50 ms", gain = "10 ms" }`. Default: the direct path is used
+            /// however slow it is.
+            latency: Option<RawLatency>,
             /// Repair packets within the flow, for the coding service: source packets + repair
             /// packets of a block. Default: `16+1`.
             in_stream: Option<ShapeSetting>,
@@ -274,13 +279,14 @@ macro_rules! flows_table {
         impl $table {
             /// Returns the flow settings of the table.
             pub(crate) fn raw_flow(&self) -> RawFlow<'_> {
-                let Self { service, rate, latency_budget, in_stream, batch, redundancy, traffic, copies, marks, .. } = self;
+                let Self { service, rate, latency_budget, latency, in_stream, batch, redundancy, traffic, copies, marks, .. } = self;
                 RawFlow {
                     peer: &self.peer,
                     to: &self.to,
                     service: *service,
                     rate: *rate,
                     latency_budget: *latency_budget,
+                    latency: *latency,
                     in_stream: *in_stream,
                     batch: *batch,
                     redundancy: *redundancy,
@@ -291,22 +297,6 @@ macro_rules! flows_table {
             }
         }
     };
-}
-
-/// Flow settings, from either table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawFlow<'a> {
-    pub(crate) peer: &'a str,
-    pub(crate) to: &'a str,
-    pub(crate) service: Option<ServiceSetting>,
-    pub(crate) rate: Option<RateSetting>,
-    pub(crate) latency_budget: Option<DurationSetting>,
-    pub(crate) in_stream: Option<ShapeSetting>,
-    pub(crate) batch: Option<ShapeSetting>,
-    pub(crate) redundancy: RedundancySetting,
-    pub(crate) traffic: Option<TrafficSetting>,
-    pub(crate) copies: CopiesSetting,
-    pub(crate) marks: Option<&'a [MarkSetting]>,
 }
 
 flows_table! {
