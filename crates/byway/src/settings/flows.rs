@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use byway_config_types::{KeyPath, Problem, RedundancySetting, Source};
 use byway_plan::LatencyTerms;
 use byway_proto::CodingRates;
-use byway_proto::agent::{Duplication, RedundancyMode, Terms, Traffic, initial_service};
+use byway_proto::agent::{Duplication, RedundancyMode, Terms, Traffic, can_use_routes, initial_service};
 use byway_proto::copy_selection::Mark;
 use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
@@ -236,7 +236,7 @@ fn latency_problem(
     (service, is_automatic): (Service, bool),
     duplication: Duplication,
 ) -> Option<&'static str> {
-    if !matches!(duplication, Duplication::Usual | Duplication::All) {
+    if !can_use_routes(Traffic::Datagrams, duplication) {
         return Some(
             "cannot be used with such `copies`, because relays have to get all packets: omit `copies`",
         );

@@ -23,7 +23,7 @@ impl Sample {
     fn is_steady(self, before: Self) -> bool {
         let difference = self.round_trip.max(before.round_trip) - self.round_trip.min(before.round_trip);
         let tolerance = DELAY_STEADY_WITHIN.max(self.round_trip / 16);
-        difference <= tolerance && distance(self.least, before.least) <= tolerance
+        difference <= tolerance && distance(self.least, before.least) * 2 <= tolerance
     }
 }
 

@@ -19,6 +19,7 @@ mod path_mtu;
 mod recovery;
 mod redundancy;
 mod relays;
+mod routes;
 mod secrecy;
 mod selection;
 mod service_changes;
