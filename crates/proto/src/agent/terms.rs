@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use byway_plan::LatencyTerms;
 use byway_units::{AgentId, Duration, FlowId, Rate};
-use byway_wire::messages::{self, Subject, TermsOptions};
+use byway_wire::messages::{self, LatencyLimits, Subject, TermsOptions};
 use byway_wire::{KilobitsPerSecond, Microseconds, Service};
 
 use super::settings::{Duplication, FlowSettings, RedundancyMode, RelayPath, Traffic};
@@ -37,7 +37,7 @@ pub struct Terms {
     /// `service` is the initial one.
     pub automatic_service: bool,
     /// Delays from which the flow's sender sends it by relays, because the direct path is too slow.
-    /// The sender applies its own value, and the peer does not learn it.
+    /// Only the flow's sender learns it.
     pub latency: Option<LatencyTerms>,
 }
 
@@ -125,7 +125,7 @@ impl Terms {
 
 impl PartialEq for Terms {
     fn eq(&self, other: &Self) -> bool {
-        self.to_wire() == other.to_wire()
+        self.to_wire() == other.to_wire() && self.latency == other.latency
     }
 }
 
@@ -178,16 +178,25 @@ impl Offer {
     /// Returns the offer message for this flow number; `None` if the subject is too long.
     pub(super) fn to_wire(&self, flow: FlowId) -> Option<messages::Offer<'_>> {
         let subject = Subject::new(&self.subject)?;
-        Some(messages::Offer { flow, forth: self.forth.to_wire(), back: self.back.to_wire(), subject })
+        let (forth, back) = (self.forth.to_wire(), self.back.to_wire());
+        let back_latency = self.back.latency.map(|terms| LatencyLimits {
+            acceptable: Microseconds::from_duration(terms.acceptable),
+            gain: Microseconds::from_duration(terms.gain),
+        });
+        Some(messages::Offer { flow, forth, back, subject, back_latency })
     }
 
     pub(super) fn from_wire(offer: &messages::Offer<'_>) -> Self {
         Self {
             forth: Terms::from_wire(&offer.forth),
-            back: Terms::from_wire(&offer.back),
+            back: Terms { latency: offer.back_latency.map(latency_terms), ..Terms::from_wire(&offer.back) },
             subject: Vec::from(offer.subject.bytes()),
         }
     }
+}
+
+fn latency_terms(limits: LatencyLimits) -> LatencyTerms {
+    LatencyTerms { acceptable: limits.acceptable.duration(), gain: limits.gain.duration() }
 }
 
 /// Returns true if the agent `offering` may offer flows of this number to `other`. The agent with

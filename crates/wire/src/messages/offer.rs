@@ -123,6 +123,35 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// Delays from which a flow's sender sends it by relays, because the direct path is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencyLimits {
+    /// One-way delay up to which the direct path is used.
+    pub acceptable: Microseconds,
+    /// Least difference of the delays for which the flow changes to the faster path.
+    pub gain: Microseconds,
+}
+
+impl LatencyLimits {
+    /// Bit of the options behind the subject that announces limits.
+    const PRESENT: u8 = 1;
+
+    /// Reads the limits behind the subject of an offer. Offers of earlier versions end there.
+    fn parse(reader: &mut Reader<'_>) -> Result<Option<Self>, ParseError> {
+        if reader.rest().is_empty() || reader.u8("further options")? & Self::PRESENT == 0 {
+            return Ok(None);
+        }
+        let acceptable = Microseconds::new(reader.u32("acceptable delay")?);
+        Ok(Some(Self { acceptable, gain: Microseconds::new(reader.u32("gain")?) }))
+    }
+
+    fn emit(self, output: &mut Output<'_>) {
+        output.u8(Self::PRESENT);
+        output.u32(self.acceptable.count());
+        output.u32(self.gain.count());
+    }
+}
+
 /// An agent offers another agent a flow in each direction, both under one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
@@ -134,6 +163,9 @@ pub struct Offer<'a> {
     pub back: Terms,
     /// Purpose of the flows.
     pub subject: Subject<'a>,
+    /// Limits of the latency of the direction to the offering agent; its sender does not know them
+    /// otherwise. `None` if the direct path is used however slow it is.
+    pub back_latency: Option<LatencyLimits>,
 }
 
 impl<'a> Offer<'a> {
@@ -148,7 +180,8 @@ impl<'a> Offer<'a> {
         let mut reader = Reader::new("offer", body);
         let flow = FlowId::new(reader.u16("flow")?);
         let (forth, back) = (Terms::parse(&mut reader)?, Terms::parse(&mut reader)?);
-        Ok(Self { flow, forth, back, subject: Subject::parse(&mut reader)? })
+        let subject = Subject::parse(&mut reader)?;
+        Ok(Self { flow, forth, back, subject, back_latency: LatencyLimits::parse(&mut reader)? })
     }
 
     /// Appends the offer to the messages of a packet.
@@ -161,6 +194,9 @@ impl<'a> Offer<'a> {
             self.forth.emit(output);
             self.back.emit(output);
             self.subject.emit(output);
+            if let Some(limits) = self.back_latency {
+                limits.emit(output);
+            }
         })
     }
 }

@@ -332,6 +332,9 @@ fn offer(message: &Offer<'_>, lines: &mut FieldList) -> &'static str {
     terms(&message.forth, lines);
     terms(&message.back, lines);
     lines.hex("subject", message.subject.bytes());
+    if let Some(limits) = message.back_latency {
+        lines.add("acceptable", limits.acceptable.count()).add("gain", limits.gain.count());
+    }
     "offer"
 }
 
