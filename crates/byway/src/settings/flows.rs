@@ -356,3 +356,48 @@ pub(super) fn exposed(typed: &[RawExpose], source: &Source) -> Result<Vec<Expose
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::agent_of;
+
+    /// Returns the limits of the latency of a forward with these keys, or the error.
+    fn read(keys: &str) -> Result<Option<LatencyTerms>, String> {
+        let forward =
+            format!("[[forward]]\nlisten = \"127.0.0.1:5000\"\npeer = \"bob\"\nto = \"game\"\n{keys}\n");
+        let settings = agent_of(&format!("[agent]\nname = \"alice\"\n{forward}"));
+        let settings = settings.map_err(|problem| problem.to_string())?;
+        Ok(settings.forwards[0].spec.terms.latency)
+    }
+
+    #[test]
+    fn limits_of_the_latency_have_a_default_gain() {
+        let (acceptable, gain) = (Duration::from_millis(50), Duration::from_millis(7));
+        assert_eq!(read(""), Ok(None));
+        let limits = |gain| Ok(Some(LatencyTerms { acceptable, gain }));
+        assert_eq!(read("latency = { acceptable = \"50 ms\" }"), limits(LATENCY_GAIN));
+        let all = "latency = { acceptable = \"50 ms\", gain = \"7 ms\" }";
+        assert_eq!(read(all), limits(gain));
+        for service in ["auto", "caching", "retransmission"] {
+            assert_eq!(read(&format!("service = \"{service}\"\n{all}")), limits(gain), "{service}");
+        }
+    }
+
+    #[test]
+    fn wrong_limits_of_the_latency_are_named_with_the_remedy() {
+        for (keys, words) in [
+            ("latency = { gain = \"10 ms\" }", "acceptable"),
+            ("latency = { acceptable = \"0 ms\" }", "out of range: 1 ms to 10 s"),
+            ("latency = { acceptable = \"50 ms\", gain = \"11 s\" }", "out of range: 1 ms to 10 s"),
+            ("latency = { acceptable = \"260 ms\" }", "exceeds the latency budget of 250 ms"),
+            ("latency = { acceptable = \"50 ms\", least = \"1 ms\" }", "least"),
+            ("service = \"both\"\nlatency = { acceptable = \"50 ms\" }", "omit `service`"),
+            ("service = \"internet\"\nlatency = { acceptable = \"50 ms\" }", "omit `service`"),
+            ("copies = \"marked\"\nlatency = { acceptable = \"50 ms\" }", "omit `copies`"),
+        ] {
+            let error = read(keys).expect_err(keys);
+            assert!(error.contains(words) && error.contains("latency"), "{keys}: {error}");
+        }
+    }
+}
