@@ -367,7 +367,9 @@ def print_offers():
         back = terms("both", (32, 8), (32, 8), [option], 2**32 - 1, 2**32 - 1)
         message("offer", *offer(65535, NOTHING, back, b""))
     message("offer", *offer(0, VIDEO, VIDEO, fill(1, 255)))
-    message("offer", *offer(2, VIDEO, NOTHING, b"game"), silent(b"\x01"), number("acceptable", 4, 50_000), number("gain", 4, 10_000))
+    for bits in (1, 2, 3):
+        limits = [number(name, 4, value) for _ in range(bits.bit_count()) for name, value in (("acceptable", 50_000), ("gain", 10_000))]
+        message("offer", *offer(2, VIDEO, NOTHING, b"game"), silent(bytes([bits])), *limits)
     for status in OFFER_STATUSES:
         message("offer-reply", number("flow", 2, 0x0304), word("status", OFFER_STATUSES, status))
     message("early-packet", *early_packet(0x0102, 1, "whole", 60_000, 0x03040506, 0, 0, b"first"))

@@ -53,7 +53,7 @@ pub use in_stream_repair::{InStreamHead, InStreamRepair, Mask};
 pub use inter_relay_packet::InterRelayPacket;
 pub use loss_report::{FlowLosses, FlowsLosses, LOSS_CLASSES, LossReport};
 pub use nack::Nack;
-pub use offer::{LatencyLimits, Offer, Subject, Terms, TermsOptions};
+pub use offer::{LatencyLimits, Offer, OfferedLatency, Subject, Terms, TermsOptions};
 pub use offer_reply::{OfferRefusal, OfferReply};
 pub use outage::Outage;
 pub use path_challenge::PathChallenge;

@@ -8,9 +8,10 @@ use byway_wire::messages::{
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
     DelayPercentiles, EarlyPacket, Entry, FlowLosses, FlowsLosses, GroupActivity, InStreamHead,
     InStreamRepair, InterRelayPacket, LatencyLimits, LossReport, Nack, Offer, OfferRefusal, OfferReply,
-    PathChallenge, PathDelays, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal, Register,
-    RegisterReply, RelativeDelay, RelayRoundTrip, RelayedPacket, RepairCounters, Report, ServiceChange,
-    ServiceChangeReply, Silence, SourceAck, SourceNack, Subject, UnknownMessage, Unregister, UnregisterReply,
+    OfferedLatency, PathChallenge, PathDelays, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal,
+    Register, RegisterReply, RelativeDelay, RelayRoundTrip, RelayedPacket, RepairCounters, Report,
+    ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack, Subject, UnknownMessage, Unregister,
+    UnregisterReply,
 };
 use byway_wire::{
     Ecn, Fragment, List, Message, MessageFullError, Messages, Microseconds, Plaintext, SequenceNumber,
@@ -126,11 +127,14 @@ proptest! {
     #[test]
     fn offer_survives(
         flow in any::<u16>(), forth in terms(), back in terms(), subject in vec(any::<u8>(), 0..=255),
-        limits in of((micros(), micros())),
+        of_both in (of((micros(), micros())), of((micros(), micros()))),
     ) {
         let subject = Subject::new(&subject).expect("it is short enough");
-        let back_latency = limits.map(|(acceptable, gain)| LatencyLimits { acceptable, gain });
-        check(Offer { flow: FlowId::new(flow), forth, back, subject, back_latency });
+        let limits = |limits: Option<(Microseconds, Microseconds)>| {
+            limits.map(|(acceptable, gain)| LatencyLimits { acceptable, gain })
+        };
+        let latency = OfferedLatency { forth: limits(of_both.0), back: limits(of_both.1) };
+        check(Offer { flow: FlowId::new(flow), forth, back, subject, latency });
     }
 
     #[test]

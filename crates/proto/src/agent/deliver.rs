@@ -106,12 +106,12 @@ impl Agent {
         let allowance = flow.lateness_budget(round_trip);
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
         let is_source_packet = flow.is_source_packet(delivery, now);
-        let FlowSettings { service, latency_budget, .. } = flow.settings;
+        let FlowSettings { service, latency_budget, latency, .. } = flow.settings;
         let is_mixture = flow.settings.traffic == Traffic::Mixture;
         let active = flow.activate(round_trip, now);
         let is_first = active.tracker.highest().is_none()
             || (is_source_packet && active.highest_source_packet.is_none());
-        active.measure_path((sequence, sent), service, arrival, now);
+        active.measure_path((sequence, sent), (service, latency.is_some()), arrival, now);
         let lateness = active.owd_baseline.on_arrival(sent, is_source_packet, now);
         if is_past || (!is_source_packet && lateness > allowance) {
             // The application cannot use the packet. A later direct copy is still accepted.
@@ -321,17 +321,18 @@ impl Agent {
 }
 
 impl ReceiveState {
-    /// Adds the delay of a new packet to those of its path. A packet that was buffered until
-    /// consent is no sample.
+    /// Adds the delay of a new packet to those of its path, if the flow's sender compares them. A
+    /// packet that was buffered until consent is no sample.
     #[inline]
     fn measure_path(
         &mut self,
         (sequence, sent): (SequenceNumber, Timestamp),
-        service: Service,
+        (service, is_compared): (Service, bool),
         arrival: Arrival,
         now: Time,
     ) {
-        if let Some(path) = ArrivalPath::of(arrival.delivery).filter(|_| !arrival.is_held) {
+        let path = ArrivalPath::of(arrival.delivery).filter(|_| is_compared && !arrival.is_held);
+        if let Some(path) = path {
             let is_on_both =
                 uses_both_paths(service) || (!is_direct(service) && samples_direct_path(sequence));
             let delay = relative_delay(sent, now);

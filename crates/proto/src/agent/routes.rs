@@ -248,7 +248,7 @@ impl Agent {
             next: flow.next,
         };
         let coming = self.service_changes.pending_service(id.0).unwrap_or(flow.settings.service);
-        let selection = self.service_changes.routes.select(id.0, report, (&progress, &routes), now);
+        let selection = self.service_changes.routes.select(id.0, report, (&progress, routes.as_slice()), now);
         let Some(selection) = selection.filter(|selection| selection.route.is_none() || may_use_relays)
         else {
             return;

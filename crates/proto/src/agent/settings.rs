@@ -203,7 +203,8 @@ pub struct FlowSettings {
     pub automatic_service: bool,
     /// Delays from which the flow's sender sends it by relays, because the direct path is too slow.
     /// It has no effect with congestion-controlled traffic, if the sender does not copy all
-    /// packets, or with a service that never or always uses relays. The receiver does not need it.
+    /// packets, or with a service that never or always uses relays. With it, the receiver reports
+    /// the delays of both paths.
     pub latency: Option<LatencyTerms>,
     /// Receiver's consent to send the flow's packets to relays for repairs of other flows.
     pub consent: Consent,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use byway_plan::LatencyTerms;
 use byway_units::{AgentId, Duration, FlowId, Rate};
-use byway_wire::messages::{self, LatencyLimits, Subject, TermsOptions};
+use byway_wire::messages::{self, LatencyLimits, OfferedLatency, Subject, TermsOptions};
 use byway_wire::{KilobitsPerSecond, Microseconds, Service};
 
 use super::settings::{Duplication, FlowSettings, RedundancyMode, RelayPath, Traffic};
@@ -37,7 +37,7 @@ pub struct Terms {
     /// `service` is the initial one.
     pub automatic_service: bool,
     /// Delays from which the flow's sender sends it by relays, because the direct path is too slow.
-    /// Only the flow's sender learns it.
+    /// The receiver then reports the delays of both paths.
     pub latency: Option<LatencyTerms>,
 }
 
@@ -179,17 +179,22 @@ impl Offer {
     pub(super) fn to_wire(&self, flow: FlowId) -> Option<messages::Offer<'_>> {
         let subject = Subject::new(&self.subject)?;
         let (forth, back) = (self.forth.to_wire(), self.back.to_wire());
-        let back_latency = self.back.latency.map(|terms| LatencyLimits {
+        let limits = |terms: LatencyTerms| LatencyLimits {
             acceptable: Microseconds::from_duration(terms.acceptable),
             gain: Microseconds::from_duration(terms.gain),
-        });
-        Some(messages::Offer { flow, forth, back, subject, back_latency })
+        };
+        let latency =
+            OfferedLatency { forth: self.forth.latency.map(limits), back: self.back.latency.map(limits) };
+        Some(messages::Offer { flow, forth, back, subject, latency })
     }
 
     pub(super) fn from_wire(offer: &messages::Offer<'_>) -> Self {
         Self {
-            forth: Terms::from_wire(&offer.forth),
-            back: Terms { latency: offer.back_latency.map(latency_terms), ..Terms::from_wire(&offer.back) },
+            forth: Terms {
+                latency: offer.latency.forth.map(latency_terms),
+                ..Terms::from_wire(&offer.forth)
+            },
+            back: Terms { latency: offer.latency.back.map(latency_terms), ..Terms::from_wire(&offer.back) },
             subject: Vec::from(offer.subject.bytes()),
         }
     }
@@ -257,6 +262,18 @@ mod tests {
         let settings = read_back(terms).settings(Vec::new());
         assert_eq!((settings.service, settings.rate), (terms.service, terms.rate));
         assert_eq!((settings.latency_budget, settings.rates), (terms.latency_budget, terms.rates));
+    }
+
+    #[test]
+    fn limits_of_the_latency_are_offered_for_each_direction() {
+        let (acceptable, gain) = (Duration::from_millis(50), Duration::from_millis(10));
+        let some = Some(LatencyTerms { acceptable, gain });
+        for (forth, back) in [(None, None), (some, None), (None, some), (some, some)] {
+            let [forth, back] = [forth, back].map(|latency| Terms { latency, ..Terms::default() });
+            let offer = Offer { forth, back, subject: Vec::new() };
+            let message = offer.to_wire(FlowId::new(1)).expect("the subject is short");
+            assert_eq!(Offer::from_wire(&message), offer);
+        }
     }
 
     #[test]

@@ -132,23 +132,51 @@ pub struct LatencyLimits {
     pub gain: Microseconds,
 }
 
-impl LatencyLimits {
-    /// Bit of the options behind the subject that announces limits.
-    const PRESENT: u8 = 1;
+/// Limits of the latency of both directions; `None` for a direction that uses the direct path
+/// however slow it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfferedLatency {
+    /// Limits of the direction from the offering agent. The other agent reports the delays of both
+    /// paths.
+    pub forth: Option<LatencyLimits>,
+    /// Limits of the direction to the offering agent. The other agent applies them.
+    pub back: Option<LatencyLimits>,
+}
+
+impl OfferedLatency {
+    /// Bits of the directions with limits, in the order of the limits.
+    const FORTH: u8 = 1;
+    const BACK: u8 = 2;
 
     /// Reads the limits behind the subject of an offer. Offers of earlier versions end there.
-    fn parse(reader: &mut Reader<'_>) -> Result<Option<Self>, ParseError> {
-        if reader.rest().is_empty() || reader.u8("further options")? & Self::PRESENT == 0 {
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, ParseError> {
+        let known = if reader.rest().is_empty() { 0 } else { reader.u8("further options")? };
+        let forth = LatencyLimits::parse(reader, known & Self::FORTH != 0)?;
+        Ok(Self { forth, back: LatencyLimits::parse(reader, known & Self::BACK != 0)? })
+    }
+
+    /// Writes the limits; nothing if there are none, like earlier versions.
+    fn emit(&self, output: &mut Output<'_>) {
+        if *self == Self::default() {
+            return;
+        }
+        let bit = |limits: Option<LatencyLimits>, bit: u8| if limits.is_some() { bit } else { 0 };
+        output.u8(bit(self.forth, Self::FORTH) | bit(self.back, Self::BACK));
+        for limits in [self.forth, self.back].into_iter().flatten() {
+            output.u32(limits.acceptable.count());
+            output.u32(limits.gain.count());
+        }
+    }
+}
+
+impl LatencyLimits {
+    /// Reads the limits of a direction, if the offer contains them.
+    fn parse(reader: &mut Reader<'_>, is_known: bool) -> Result<Option<Self>, ParseError> {
+        if !is_known {
             return Ok(None);
         }
         let acceptable = Microseconds::new(reader.u32("acceptable delay")?);
         Ok(Some(Self { acceptable, gain: Microseconds::new(reader.u32("gain")?) }))
-    }
-
-    fn emit(self, output: &mut Output<'_>) {
-        output.u8(Self::PRESENT);
-        output.u32(self.acceptable.count());
-        output.u32(self.gain.count());
     }
 }
 
@@ -163,9 +191,8 @@ pub struct Offer<'a> {
     pub back: Terms,
     /// Purpose of the flows.
     pub subject: Subject<'a>,
-    /// Limits of the latency of the direction to the offering agent; its sender does not know them
-    /// otherwise. `None` if the direct path is used however slow it is.
-    pub back_latency: Option<LatencyLimits>,
+    /// Limits of the latency of both directions.
+    pub latency: OfferedLatency,
 }
 
 impl<'a> Offer<'a> {
@@ -181,7 +208,7 @@ impl<'a> Offer<'a> {
         let flow = FlowId::new(reader.u16("flow")?);
         let (forth, back) = (Terms::parse(&mut reader)?, Terms::parse(&mut reader)?);
         let subject = Subject::parse(&mut reader)?;
-        Ok(Self { flow, forth, back, subject, back_latency: LatencyLimits::parse(&mut reader)? })
+        Ok(Self { flow, forth, back, subject, latency: OfferedLatency::parse(&mut reader)? })
     }
 
     /// Appends the offer to the messages of a packet.
@@ -194,9 +221,7 @@ impl<'a> Offer<'a> {
             self.forth.emit(output);
             self.back.emit(output);
             self.subject.emit(output);
-            if let Some(limits) = self.back_latency {
-                limits.emit(output);
-            }
+            self.latency.emit(output);
         })
     }
 }

@@ -332,7 +332,7 @@ fn offer(message: &Offer<'_>, lines: &mut FieldList) -> &'static str {
     terms(&message.forth, lines);
     terms(&message.back, lines);
     lines.hex("subject", message.subject.bytes());
-    if let Some(limits) = message.back_latency {
+    for limits in [message.latency.forth, message.latency.back].into_iter().flatten() {
         lines.add("acceptable", limits.acceptable.count()).add("gain", limits.gain.count());
     }
     "offer"
