@@ -60,6 +60,13 @@ pub(crate) struct ProtectFlags {
     /// Latency budget, after which a packet counts as lost [default: 250 ms].
     #[arg(long, value_name = "TIME", value_parser = checked::<DurationSetting>)]
     latency_budget: Option<String>,
+    /// One-way delay of the direct path beyond which packets go by relays, if these are faster
+    /// [default: the direct path is used however slow it is].
+    #[arg(long, value_name = "TIME", value_parser = checked::<DurationSetting>)]
+    acceptable_delay: Option<String>,
+    /// Least difference of the delays for which packets change to the faster path [default: 10 ms].
+    #[arg(long, value_name = "TIME", requires = "acceptable_delay", value_parser = checked::<DurationSetting>)]
+    delay_gain: Option<String>,
     /// Largest rate in each direction; relays drop copies beyond it [default: 100 Mbit/s].
     #[arg(long, value_name = "RATE", value_parser = checked::<RateSetting>)]
     rate: Option<String>,
@@ -129,6 +136,8 @@ impl ProtectFlags {
             ("traffic", of_choice(self.traffic.to_possible_value())),
         ];
         terms.extend(self.latency_budget.clone().map(|budget| ("latency_budget", budget)));
+        terms.extend(self.acceptable_delay.clone().map(|delay| ("latency.acceptable", delay)));
+        terms.extend(self.delay_gain.clone().map(|gain| ("latency.gain", gain)));
         terms.extend(self.rate.clone().map(|rate| ("rate", rate)));
         ProtectRequest {
             peers: self.peer.clone(),
