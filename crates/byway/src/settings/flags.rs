@@ -288,7 +288,7 @@ fn expose(text: &str) -> Result<RawExpose, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::raw::ServiceSetting;
+    use crate::settings::ServiceSetting;
 
     #[test]
     fn a_forward_on_the_command_line_takes_all_keys_of_the_file() {

@@ -12,8 +12,8 @@ use byway_units::{Duration, Rate};
 use byway_wire::{BlockShape, Service};
 
 use super::endpoint::{Endpoint, unicast_problem};
-use super::raw::{CopiesSetting, RawExpose, RawForward, ServiceSetting, TrafficSetting};
-use super::raw_flow::{RawFlow, RawLatency};
+use super::raw::{RawExpose, RawForward};
+use super::raw_flow::{CopiesSetting, RawFlow, RawLatency, ServiceSetting, TrafficSetting};
 use super::tunnel::{ExposedNetwork, contains, network};
 use super::validated::validated_name;
 

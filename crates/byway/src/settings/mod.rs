@@ -22,9 +22,8 @@ pub(crate) use mapping_limits::MappingLimits;
 pub(crate) use network::StaticNetwork;
 pub(crate) use overlay::{AgentContext, OtherAgent, agent_context, agent_settings_with};
 pub(crate) use prices::{entries as price_entries, entry as price_entry};
-pub(crate) use raw::{
-    CopiesSetting, LogFormatSetting, LogLevelSetting, RawFile, ServiceSetting, TrafficSetting,
-};
+pub(crate) use raw::{LogFormatSetting, LogLevelSetting, RawFile};
+pub(crate) use raw_flow::{CopiesSetting, ServiceSetting, TrafficSetting};
 pub(crate) use reference::reference;
 pub(crate) use selectors::PrefixSetting;
 pub(crate) use tunnel::{Capture, MTU_MIN, Selection, Tunnel};

@@ -16,7 +16,7 @@ use byway_scenario::UplinkSetting;
 
 use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresses};
 use super::prices::RawControllerRelay;
-use super::raw_flow::{RawFlow, RawLatency};
+use super::raw_flow::{CopiesSetting, RawFlow, RawLatency, ServiceSetting, TrafficSetting};
 use super::selectors::{InterfaceAddressSetting, MarkSetting, PrefixSetting, UsersSetting};
 use super::uplinks::UplinkDevice;
 
@@ -423,59 +423,6 @@ pub(crate) struct RawExpose {
     /// the target's answers to the peer. `false`: both are 0. DSCPs 48 to 63 (CS6, CS7: network
     /// control) of a peer always become 0. Default: true.
     pub(crate) keep_dscp: Option<bool>,
-}
-
-/// Service of relays for a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum ServiceSetting {
-    /// The cheapest service that repairs nearly all losses in time, chosen again while the flow
-    /// runs. Traffic other than datagrams has caching.
-    Auto,
-    /// No service: the direct path alone.
-    Internet,
-    /// Repair packets, within the flow and across flows.
-    Coding,
-    /// Repair from copies that are stored near the receiver.
-    Caching,
-    /// Delivery through the relays alone.
-    Forwarding,
-    /// Delivery through the relays and on the direct path; the first arrival counts.
-    Both,
-    /// Repair from copies that wait near the sender until a packet is missing.
-    Pull,
-    /// Repair by the sender, through relays, when a packet is missing. Nothing is copied before.
-    Retransmission,
-}
-
-/// Kind of a flow's packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum TrafficSetting {
-    /// Datagrams whose order does not matter.
-    #[default]
-    Datagrams,
-    /// TCP or QUIC.
-    CongestionControlled,
-    /// Both, in packets that hide their kind.
-    Mixture,
-}
-
-/// Packets that go to the ingress relay.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum CopiesSetting {
-    /// All datagrams, but no bulk data of congestion-controlled traffic.
-    #[default]
-    Usual,
-    /// All datagrams.
-    All,
-    /// Datagrams that `marks` names.
-    Marked,
-    /// All datagrams, and none on the direct path from here.
-    ByRelay,
-    /// None: this agent makes repair packets.
-    SenderFec,
 }
 
 /// Nodes of the network, the same in the files of all of them.

@@ -9,6 +9,7 @@ use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeRepl
 use byway_wire::{Ecn, Message, Messages, SequenceNumber};
 
 use super::reporting::select_service;
+use super::route_following::follow_route;
 use super::send_flow::SendFlowId;
 use super::{Agent, ArrivalRelay, Flow, Role};
 use crate::limits::NEAR_RELAYS_MAX;
@@ -247,7 +248,7 @@ impl Agent {
             self.probe_direct_path(session, now);
             self.probe_relays_in_reserve(id, now);
             self.probe_uplink_for_outages(id, now);
-            if !self.follow_route(id, report, now) {
+            if !follow_route(self, id, report, now) {
                 select_service(self, id, now);
             }
         }

@@ -42,14 +42,15 @@
 //! | `reassembly` | reassembly of two fragments |
 //! | `receive_flow` | state of a received flow |
 //! | `receiving` | datagrams from the network |
+//! | `register_message` | registration requests |
 //! | `registration` | registration with relays, choice of the path in use |
-//! | `registration_renewal` | registrations after a loss of state |
 //! | `relay_delivery` | monitoring of flows that use relays alone |
 //! | `relay_keepalive` | relay probing: sessions with relays without flows |
 //! | `relay_link` | link to one relay |
 //! | `reporting` | receiver reports |
 //! | `requests` | pending cooperative requests |
 //! | `resending` | retransmission of copies, and of packets that receivers request |
+//! | `route_following` | change of sent flows to their selected path |
 //! | `routes` | routes of sent flows whose direct path is too slow |
 //! | `selection` | selection of the services of sent flows |
 //! | `send_flow` | state of a sent flow |
@@ -101,14 +102,15 @@ mod prefetching;
 mod reassembly;
 mod receive_flow;
 mod receiving;
+mod register_message;
 mod registration;
-mod registration_renewal;
 mod relay_delivery;
 mod relay_keepalive;
 mod relay_link;
 mod reporting;
 mod requests;
 mod resending;
+mod route_following;
 mod routes;
 mod selection;
 mod send_flow;

@@ -3,13 +3,11 @@
 use alloc::vec::Vec;
 
 use byway_units::{Duration, Time};
-use byway_wire::messages::{
-    FlowOptions, FlowRole, GroupActivity, Refusal, Register, RegisterReply, Unregister,
-};
-use byway_wire::{Alias, FlowKey, KilobitsPerSecond, Message, Microseconds};
+use byway_wire::messages::{FlowRole, GroupActivity, Refusal, RegisterReply, Unregister};
+use byway_wire::{Alias, GrantedRelay, Message, Microseconds};
 
 use super::events::Event;
-use super::settings::{Duplication, FlowSettings, RedundancyMode};
+use super::register_message::register_message;
 use super::status::PathState;
 use super::{Agent, Flow};
 use crate::limits::{
@@ -450,6 +448,52 @@ impl Agent {
         }
     }
 
+    /// Registers a flow again at a relay that forgot it: its paths to the relay `far`, or all its
+    /// paths there.
+    pub(super) fn register_again(
+        &mut self,
+        flow: Flow,
+        session: SessionId,
+        far: Option<GrantedRelay>,
+        now: Time,
+    ) {
+        let paths = match far {
+            Some(far) => self.paths_ended(flow, session, far),
+            None => self.paths_through(flow, session),
+        };
+        for path in paths {
+            if self.registrations_of(flow).alias_of(path).is_some() {
+                self.registrations_of_mut(flow).restart(path, now);
+            }
+        }
+        self.register(flow, now);
+    }
+
+    /// Registers all flows again at a relay that does not know them, because the relay or this
+    /// agent restarted.
+    pub(super) fn register_all_again(&mut self, session: SessionId, now: Time) {
+        for flow in self.all_flows() {
+            self.work.entries += 1;
+            for path in self.paths_through(flow, session) {
+                self.registrations_of_mut(flow).restart(path, now);
+            }
+            self.register(flow, now);
+        }
+    }
+
+    /// Unregisters a flow at the relays of its paths, and registers it again.
+    pub(super) fn withdraw_registrations(&mut self, flow: Flow, now: Time) {
+        let (flow_key, role) = self.identity_of(flow);
+        for path in 0..self.settings_of(flow).paths.len() {
+            if let Some(session) = self.session_of_path(flow, path) {
+                let unregister = Unregister { flow_key, role, far_relay: None };
+                self.sessions.queue_message(session, &Message::Unregister(unregister), now);
+            }
+            self.registrations_of_mut(flow).restart(path, now);
+        }
+        self.register(flow, now);
+    }
+
     /// Chooses the path of each flow again, after a relay failed or recovered.
     pub(super) fn choose_paths(&mut self, now: Time) {
         for flow in self.all_flows() {
@@ -542,36 +586,6 @@ impl Agent {
         let path = self.settings_of(flow).paths.get(path)?;
         let (_, role) = self.identity_of(flow);
         self.relay_session(path.near_relay(role))
-    }
-}
-
-/// Returns the registration request of one path of a flow, with these settings.
-fn register_message(
-    (flow_key, role, revision): (FlowKey, FlowRole, u8),
-    settings: &FlowSettings,
-    path: usize,
-) -> Register<'_> {
-    let selective = settings.duplication.is_selective(settings.traffic);
-    Register {
-        flow_key,
-        role,
-        service: settings.service,
-        in_stream: settings.rates.in_stream,
-        batch: settings.rates.batch,
-        options: FlowOptions {
-            relay_side_duplication: matches!(settings.duplication, Duplication::ByRelay),
-            sender_makes_repairs: matches!(settings.duplication, Duplication::SenderFec),
-            coded_with_other_tenants: settings.shares,
-            selective: selective || settings.waits_for_losses(),
-            adaptive_redundancy: settings.redundancy == RedundancyMode::Adaptive
-                || settings.selects_service(),
-        },
-        rate: KilobitsPerSecond::from_rate(settings.rate),
-        budget: Microseconds::from_duration(settings.latency_budget),
-        consent: settings.consent,
-        far_relay: settings.paths[path].far_relay(role),
-        grant: &settings.paths[path].grant,
-        revision: Some(revision),
     }
 }
 

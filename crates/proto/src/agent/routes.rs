@@ -11,22 +11,19 @@
 //! [`DIRECT_SAMPLE_INTERVAL`]: crate::limits::DIRECT_SAMPLE_INTERVAL
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 use byway_plan::{
     LatencyTerms, PathDelay, PathObservation, PathSelection, PlannedRoute, Route, RouteSelector, RouteTrust,
 };
 use byway_units::{Duration, Time};
-use byway_wire::messages::{FlowRole, RelativeDelay, Report};
+use byway_wire::messages::{RelativeDelay, Report};
 use byway_wire::{SequenceNumber, Service};
 
 use super::clock_offset::ClockOffset;
-use super::selection::{DelayRequests, reported_delays};
-use super::send_flow::{SendFlow, SendFlowId};
-use super::settings::{FlowSettings, RelayPath};
-use super::{Agent, Flow};
+use super::selection::DelayRequests;
+use super::settings::FlowSettings;
 use crate::limits::{ROUTE_OVERLAP, ROUTE_SETTLES_IN, ROUTE_SILENT_PACKETS_MIN};
-use crate::policy::{repairs_on_request, samples_direct_path};
+use crate::policy::repairs_on_request;
 use crate::session::SessionId;
 
 /// Path of a flow with limits of its latency, and the measured delays of its paths.
@@ -65,13 +62,13 @@ struct FlowRoute {
 
 /// State of a flow at the arrival of a report, for the measurement of its paths.
 #[derive(Clone, Copy, Debug)]
-struct FlowProgress {
+pub(super) struct FlowProgress {
     /// Round trip of the direct path, if it was measured.
-    round_trip: Option<Duration>,
+    pub(super) round_trip: Option<Duration>,
     /// Route over the relays of the path in use.
-    path_in_use: Option<Route>,
+    pub(super) path_in_use: Option<Route>,
     /// Number of the flow's next packet.
-    next: SequenceNumber,
+    pub(super) next: SequenceNumber,
 }
 
 impl FlowRoute {
@@ -116,9 +113,7 @@ impl FlowRoute {
         relative.and_then(|relative| self.clock.delay(relative.p95)).map(PathDelay::Measured)
     }
 
-    /// Returns the service that the flow needs next for its path, if it has the service `in_force`;
-    /// `None` if the path does not determine it. `may_forward` is true if relays may forward the
-    /// flow without the direct path.
+    /// See [`FlowRoutes::next_service`].
     fn next_service(&mut self, in_force: Service, may_forward: bool, now: Time) -> Option<Service> {
         let before = self.before?;
         let is_by_relays = matches!(in_force, Service::Both | Service::Forwarding);
@@ -170,7 +165,7 @@ impl FlowRoutes {
     }
 
     /// True if a flow has a route, or returns from one. Its service is then not selected otherwise.
-    fn is_routed(&self, flow: u32) -> bool {
+    pub(super) fn is_routed(&self, flow: u32) -> bool {
         self.flows.get(&flow).is_some_and(|known| known.before.is_some())
     }
 
@@ -183,7 +178,7 @@ impl FlowRoutes {
 
     /// Selects the path of a flow after a report, among the direct one and these routes. Returns
     /// the path to change to; `None` to keep the one in use.
-    fn select(
+    pub(super) fn select(
         &mut self,
         flow: u32,
         report: &Report,
@@ -201,151 +196,32 @@ impl FlowRoutes {
         known.selector.select(&observation, &plan, trust, now)
     }
 
+    /// Returns the service that a flow needs next for its path, if it has the service `in_force`;
+    /// `None` if its path does not determine it. `may_forward` is true if relays may forward the
+    /// flow without the direct path.
+    pub(super) fn next_service(
+        &mut self,
+        flow: u32,
+        in_force: Service,
+        may_forward: bool,
+        now: Time,
+    ) -> Option<Service> {
+        self.flows.get_mut(&flow)?.next_service(in_force, may_forward, now)
+    }
+
+    /// Returns true if the delays between the relays of a flow's paths are to be asked for now.
+    pub(super) fn asks_for_delays(&mut self, flow: u32, are_known: bool, now: Time) -> bool {
+        self.flows.get_mut(&flow).is_some_and(|known| known.delay_requests.is_due(are_known, now))
+    }
+
     /// Records that a flow with this service changes to the selected path.
-    fn on_changed(&mut self, flow: u32, selection: PathSelection, service: Service, now: Time) {
+    pub(super) fn on_changed(&mut self, flow: u32, selection: PathSelection, service: Service, now: Time) {
         if let Some(known) = self.flows.get_mut(&flow) {
             known.selector.on_changed(selection, now);
             known.status.selection = Some(selection);
             known.status.changed_at = Some(now);
             known.before.get_or_insert(service);
         }
-    }
-}
-
-impl Agent {
-    /// Returns the path of a sent flow; `None` if its settings have no limits of its latency, or if
-    /// it was closed.
-    #[must_use]
-    pub fn route_status(&self, flow: SendFlowId) -> Option<RouteStatus> {
-        self.service_changes.routes.status(flow.0)
-    }
-
-    /// Selects a flow's path after a report of its receiver, and changes its service towards that
-    /// of the path. Returns true if the path determines the service; false for the others, and for
-    /// flows without limits of their latency.
-    pub(super) fn follow_route(&mut self, id: SendFlowId, report: &Report, now: Time) -> bool {
-        if self.service_changes.routes.status(id.0).is_none() {
-            return false;
-        }
-        self.watch_relays(Flow::Sent(id), now);
-        self.ask_for_far_delays(id, now);
-        // Without a direct path, relays deliver the flow anyway.
-        if self.sessions.is_direct(self.senders[id.0 as usize].peer) {
-            self.select_route(id, report, now);
-            self.change_towards_route(id, now);
-        }
-        self.service_changes.routes.is_routed(id.0)
-    }
-
-    /// Selects a flow's path, and begins the change to it.
-    fn select_route(&mut self, id: SendFlowId, report: &Report, now: Time) {
-        let routes = self.routes_of(id, report, now);
-        let may_use_relays = self.services_for(id, now).allow(Service::Both);
-        let flow = &self.senders[id.0 as usize];
-        let progress = FlowProgress {
-            round_trip: self.sessions.measured_round_trip(flow.peer),
-            path_in_use: flow.settings.paths.get(flow.registrations.in_use()).and_then(RelayPath::route),
-            next: flow.next,
-        };
-        let coming = self.service_changes.pending_service(id.0).unwrap_or(flow.settings.service);
-        let selection = self.service_changes.routes.select(id.0, report, (&progress, routes.as_slice()), now);
-        let Some(selection) = selection.filter(|selection| selection.route.is_none() || may_use_relays)
-        else {
-            return;
-        };
-        let flow = &mut self.senders[id.0 as usize];
-        let is_selected = |path: &RelayPath| {
-            path.route().is_some_and(|route| selection.route.is_some_and(|planned| planned.route == route))
-        };
-        flow.registrations.prefer(flow.settings.paths.iter().position(is_selected));
-        self.service_changes.routes.on_changed(id.0, selection, coming, now);
-        self.choose_path(Flow::Sent(id), now);
-    }
-
-    /// Begins a change of a flow's service, if its path needs another one, and no change is
-    /// pending.
-    fn change_towards_route(&mut self, id: SendFlowId, now: Time) {
-        if self.is_changing_service(id) {
-            return;
-        }
-        let may_forward = self.services_for(id, now).allow(Service::Forwarding);
-        let in_force = self.senders[id.0 as usize].settings.service;
-        let next = self.service_changes.routes.flows.get_mut(&id.0);
-        let next = next.and_then(|known| known.next_service(in_force, may_forward, now));
-        if let Some(service) = next.filter(|service| *service != in_force) {
-            self.begin_service_change(id, service, now);
-        }
-    }
-
-    /// Returns the routes over a flow's relay paths that work, with the sums of their measured
-    /// delays: halves of round trips. Routes with unknown delays are left out.
-    fn routes_of(&self, id: SendFlowId, report: &Report, now: Time) -> Vec<PlannedRoute> {
-        let flow = &self.senders[id.0 as usize];
-        let mut routes: Vec<PlannedRoute> = Vec::new();
-        for (index, path) in flow.settings.paths.iter().enumerate() {
-            let works = flow.registrations.is_accepted(index)
-                && self.is_path_alive(Flow::Sent(id), index, now)
-                && self.path_shut_until(Flow::Sent(id), index, now).is_none();
-            let delay = self.path_delay(flow, index, report).filter(|_| works);
-            if let Some((route, delay)) = path.route().zip(delay)
-                && !routes.iter().any(|known| known.route == route)
-            {
-                routes.push(PlannedRoute { route, delay });
-            }
-        }
-        routes
-    }
-
-    /// Returns the one-way delay of a flow's relay path, from its sender to its receiver; `None` if
-    /// a part of it was not measured.
-    fn path_delay(&self, flow: &SendFlow, index: usize, report: &Report) -> Option<Duration> {
-        let path = flow.settings.paths.get(index)?;
-        let ingress = self.relay_session(path.ingress)?;
-        let to_ingress = self.sessions.measured_round_trip(ingress)? / 2;
-        let between =
-            if path.has_two_relays() { flow.registrations.far_delay_of(index)? } else { Duration::ZERO };
-        let (to_receiver, _) = reported_delays(report, path.far_relay(FlowRole::Sender));
-        Some(to_ingress.saturating_add(between).saturating_add(to_receiver?))
-    }
-
-    /// Repeats the registrations of a flow's paths over two relays from time to time: the relays'
-    /// answers contain their delays to each other.
-    fn ask_for_far_delays(&mut self, id: SendFlowId, now: Time) {
-        let SendFlow { settings, registrations, .. } = &mut self.senders[id.0 as usize];
-        let paths = settings.paths.iter().enumerate().filter(|(_, path)| path.has_two_relays());
-        let accepted = paths.map(|(index, _)| index).filter(|index| registrations.is_accepted(*index));
-        let accepted: Vec<usize> = accepted.collect();
-        let are_known = accepted.iter().all(|index| registrations.far_delay_of(*index).is_some());
-        let known = self.service_changes.routes.flows.get_mut(&id.0);
-        if accepted.is_empty() || !known.is_some_and(|known| known.delay_requests.is_due(are_known, now)) {
-            return;
-        }
-        for index in accepted {
-            registrations.request_again(index, now);
-        }
-        self.register(Flow::Sent(id), now);
-    }
-}
-
-impl RelayPath {
-    /// Returns the route over the relays of the path.
-    fn route(&self) -> Option<Route> {
-        let (ingress, egress) = (self.ingress.0, self.egress.0);
-        if self.has_two_relays() { Route::new(&[ingress, egress]) } else { Route::new(&[ingress]) }
-    }
-
-    /// True if the path leads over two relays, and not only over two shards of one.
-    fn has_two_relays(&self) -> bool {
-        self.ingress.0 != self.egress.0
-    }
-}
-
-impl SendFlow {
-    /// Returns true if this packet is sent on the direct path. If relays alone forward the flow
-    /// because that path is slow, a few packets show its delay.
-    pub(super) fn uses_direct_path(&self, sequence: SequenceNumber) -> bool {
-        let is_routed = self.settings.latency.is_some() && self.settings.service == Service::Forwarding;
-        !self.needs_relay() || (is_routed && samples_direct_path(sequence))
     }
 }
 

@@ -10,6 +10,7 @@ use byway_wire::{GrantedRelay, Service, Shard};
 
 use super::explanation::{Explanation, explain};
 use super::receive_flow::ReceiveFlowId;
+use super::routes::RouteStatus;
 use super::selection::{FlowDelays, criteria, reported_delays};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::sent_usage::{PacketCount, SentUsage};
@@ -132,6 +133,13 @@ impl Agent {
     #[must_use]
     pub fn selection(&self, flow: SendFlowId) -> Option<Selection> {
         self.service_changes.selectors.selection(flow.0)
+    }
+
+    /// Returns the path of a sent flow; `None` if its settings have no limits of its latency, or if
+    /// it was closed.
+    #[must_use]
+    pub fn route_status(&self, flow: SendFlowId) -> Option<RouteStatus> {
+        self.service_changes.routes.status(flow.0)
     }
 
     /// Sets the prices of the next bytes of relays, by which services are compared from the next
