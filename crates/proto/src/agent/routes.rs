@@ -13,7 +13,8 @@
 use alloc::collections::BTreeMap;
 
 use byway_plan::{
-    LatencyTerms, PathDelay, PathObservation, PathSelection, PlannedRoute, Route, RouteSelector, RouteTrust,
+    CHANGE_INTERVAL, LatencyTerms, PathDelay, PathObservation, PathSelection, PlannedRoute, Route,
+    RouteSelector, RouteTrust,
 };
 use byway_units::{Duration, Time};
 use byway_wire::messages::{RelativeDelay, Report};
@@ -22,7 +23,7 @@ use byway_wire::{SequenceNumber, Service};
 use super::clock_offset::ClockOffset;
 use super::selection::DelayRequests;
 use super::settings::FlowSettings;
-use crate::limits::{ROUTE_OVERLAP, ROUTE_SETTLES_IN, ROUTE_SILENT_PACKETS_MIN};
+use crate::limits::{ROUTE_BOTH_PATHS_FOR, ROUTE_OVERLAP, ROUTE_SETTLES_IN, ROUTE_SILENT_PACKETS_MIN};
 use crate::policy::repairs_on_request;
 use crate::session::SessionId;
 
@@ -55,6 +56,8 @@ struct FlowRoute {
     status: RouteStatus,
     /// Service of the flow before its route, to which it returns. `None` while it has that service.
     before: Option<Service>,
+    /// Latest time at which the direct path was faster than the route by the gain.
+    direct_faster_at: Option<Time>,
     /// Number of the flow's next packet at the latest report.
     reported_until: SequenceNumber,
     delay_requests: DelayRequests,
@@ -79,6 +82,7 @@ impl FlowRoute {
             clock: ClockOffset::default(),
             status: RouteStatus::default(),
             before: None,
+            direct_faster_at: None,
             reported_until: SequenceNumber::FIRST,
             delay_requests: DelayRequests::default(),
         }
@@ -117,11 +121,17 @@ impl FlowRoute {
     fn next_service(&mut self, in_force: Service, may_forward: bool, now: Time) -> Option<Service> {
         let before = self.before?;
         let is_by_relays = matches!(in_force, Service::Both | Service::Forwarding);
+        let is_within = |at: Option<Time>, time| at.is_some_and(|at| now.saturating_since(at) < time);
         if self.selector.route().is_some() {
-            let uses_both = self.selector.uses_both(now) || !may_forward || !is_by_relays;
+            let needs_both = self.selector.uses_both(now);
+            if needs_both && !is_within(self.status.changed_at, CHANGE_INTERVAL) {
+                self.direct_faster_at = Some(now);
+            }
+            let keeps_both = is_within(self.direct_faster_at, ROUTE_BOTH_PATHS_FOR);
+            let uses_both = needs_both || keeps_both || !may_forward || !is_by_relays;
             return Some(if uses_both { Service::Both } else { Service::Forwarding });
         }
-        let is_recent = self.status.changed_at.is_some_and(|at| now.saturating_since(at) < ROUTE_OVERLAP);
+        let is_recent = is_within(self.status.changed_at, ROUTE_OVERLAP);
         if in_force == Service::Forwarding || (in_force == Service::Both && is_recent) {
             return Some(Service::Both);
         }
@@ -220,6 +230,7 @@ impl FlowRoutes {
             known.selector.on_changed(selection, now);
             known.status.selection = Some(selection);
             known.status.changed_at = Some(now);
+            known.direct_faster_at = None;
             known.before.get_or_insert(service);
         }
     }
@@ -347,6 +358,22 @@ mod tests {
         harness.run(60, (Some(40), Some(47)));
         assert_eq!(harness.services, [(11, Service::Forwarding), (66, Service::Both)]);
         assert_eq!(harness.flow.before, None);
+    }
+
+    #[test]
+    fn a_direct_path_that_is_faster_now_and_then_makes_the_flow_keep_both_paths() {
+        let mut harness = Harness::new(Service::Caching);
+        harness.run(10, (Some(40), None));
+        harness.run(10, (Some(120), Some(47)));
+        for _ in 0..20 {
+            harness.run(1, (Some(30), Some(47)));
+            harness.run(2, (Some(120), Some(47)));
+        }
+        harness.run(15, (Some(120), Some(47)));
+        assert_eq!(
+            harness.services[1..],
+            [(16, Service::Forwarding), (21, Service::Both), (88, Service::Forwarding)]
+        );
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub const ROUTE_SETTLES_IN: Duration = Duration::from_millis(2_500);
 /// deliver what is in flight, while they register the service after it.
 pub const ROUTE_OVERLAP: Duration = Duration::from_secs(2);
 
+/// Time for which a flow with a route keeps both paths after the direct path was the faster one.
+/// Delays that vary then change the service no more than once in that time.
+pub const ROUTE_BOTH_PATHS_FOR: Duration = Duration::from_secs(10);
+
 /// Difference of successive delays that shows that a path changes, besides a sixteenth of the
 /// round trip. The smoothed round trip then lags behind the packets' delays.
 pub const DELAY_STEADY_WITHIN: Duration = Duration::from_millis(2);
