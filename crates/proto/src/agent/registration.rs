@@ -310,8 +310,8 @@ impl Registrations {
         path.works_since.map(|since| since + PATH_STEADY_FOR)
     }
 
-    /// Makes a path better than all others; `None` for the order of the settings. If the flow leaves
-    /// its path for it, a recent change does not delay that.
+    /// Makes a path better than all others; `None` for the order of the settings. If the flow
+    /// leaves its path for it, a recent change does not delay that.
     pub(super) fn prefer(&mut self, path: Option<usize>) {
         if path.is_some() && self.preferred != path {
             self.settled_at = Time::START;

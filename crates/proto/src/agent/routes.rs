@@ -238,6 +238,8 @@ impl FlowRoutes {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use byway_plan::PathReason;
     use byway_units::RelayId;
     use byway_wire::Microseconds;
