@@ -106,12 +106,12 @@ impl Agent {
         let allowance = flow.lateness_budget(round_trip);
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
         let is_source_packet = flow.is_source_packet(delivery, now);
-        let FlowSettings { service, latency_budget, latency, .. } = flow.settings;
-        let is_mixture = flow.settings.traffic == Traffic::Mixture;
+        let FlowSettings { service, latency_budget, traffic, .. } = flow.settings;
+        let (is_mixture, is_compared) = (traffic == Traffic::Mixture, flow.settings.latency.is_some());
         let active = flow.activate(round_trip, now);
         let is_first = active.tracker.highest().is_none()
             || (is_source_packet && active.highest_source_packet.is_none());
-        active.measure_path((sequence, sent), (service, latency.is_some()), arrival, now);
+        active.measure_path((sequence, sent), (service, is_compared), arrival, now);
         let lateness = active.owd_baseline.on_arrival(sent, is_source_packet, now);
         if is_past || (!is_source_packet && lateness > allowance) {
             // The application cannot use the packet. A later direct copy is still accepted.
@@ -336,7 +336,8 @@ impl ReceiveState {
             let is_on_both =
                 uses_both_paths(service) || (!is_direct(service) && samples_direct_path(sequence));
             let delay = relative_delay(sent, now);
-            self.two_paths.delays.on_first(sequence, (path, delay), is_on_both, now);
+            let delays = self.two_paths.delays.get_or_insert_default();
+            delays.on_first(sequence, (path, delay), is_on_both, now);
         }
     }
 
@@ -436,15 +437,16 @@ impl ReceiveFlow {
     /// shows, and measures the path's delay.
     pub(super) fn note_second_arrival(&mut self, sequence: SequenceNumber, now: Time) {
         self.note_copy(sequence, Delivery::Direct);
-        if let Some(active) = self.active_mut() {
-            active.two_paths.delays.on_second(sequence, ArrivalPath::Direct, now);
+        if let Some(delays) = self.active_mut().and_then(|active| active.two_paths.delays.as_mut()) {
+            delays.on_second(sequence, ArrivalPath::Direct, now);
         }
     }
 
     /// Returns true if relays delivered a packet first, and its arrival by the direct path would
     /// show the delay of that path.
     pub(super) fn awaits_direct_sample(&self, sequence: SequenceNumber) -> bool {
-        self.active().is_some_and(|active| active.two_paths.delays.awaits_direct(sequence))
+        let delays = self.active().and_then(|active| active.two_paths.delays.as_ref());
+        delays.is_some_and(|delays| delays.awaits_direct(sequence))
     }
 
     /// Returns true if relays delivered a packet first, and its copy on the direct path is awaited.

@@ -218,7 +218,9 @@ impl Agent {
             } else if let Some(active) = flow.active_mut() {
                 active.two_paths.on_relayed(now);
                 active.on_second_copy(sequence, service, now);
-                active.two_paths.delays.on_second(sequence, ArrivalPath::Relayed, now);
+                if let Some(delays) = &mut active.two_paths.delays {
+                    delays.on_second(sequence, ArrivalPath::Relayed, now);
+                }
             }
             return;
         }

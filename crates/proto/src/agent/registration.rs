@@ -68,6 +68,11 @@ fn retry_after(tries: u32) -> Duration {
     REGISTER_RETRY * (1 << doublings.min(8))
 }
 
+/// Returns the index of a path as it is stored.
+fn number_of(path: usize) -> u32 {
+    u32::try_from(path).expect("a flow has few paths")
+}
+
 /// Registrations of a flow at the relays of its paths, and the path in use.
 #[derive(Clone, Debug)]
 pub(super) struct Registrations {
@@ -77,7 +82,7 @@ pub(super) struct Registrations {
     in_use: u32,
     /// Path that is better than all others, because it is the flow's route; `None` if the first
     /// ones are the best.
-    preferred: Option<usize>,
+    preferred: Option<u32>,
     /// True if any relay has accepted the flow. Before that, a choice of path is not reported as a
     /// change.
     was_accepted: bool,
@@ -122,7 +127,7 @@ impl Registrations {
     }
 
     fn set_in_use(&mut self, path: usize) {
-        self.in_use = u32::try_from(path).expect("a flow has few paths");
+        self.in_use = number_of(path);
     }
 
     /// Returns the flow's alias at the relay of the path in use; `None` if that relay has not
@@ -277,8 +282,9 @@ impl Registrations {
             .collect();
         let in_use = Some(self.in_use());
         self.set_in_use(former.iter().position(|known| *known == in_use).unwrap_or(0));
-        let preferred = self.preferred;
-        self.preferred = preferred.and_then(|_| former.iter().position(|known| *known == preferred));
+        let preferred = self.preferred.map(|path| path as usize);
+        let index = preferred.and_then(|_| former.iter().position(|known| *known == preferred));
+        self.preferred = index.map(number_of);
         self.paths = paths;
         may_be_registered
     }
@@ -313,6 +319,7 @@ impl Registrations {
     /// Makes a path better than all others; `None` for the order of the settings. If the flow
     /// leaves its path for it, a recent change does not delay that.
     pub(super) fn prefer(&mut self, path: Option<usize>) {
+        let path = path.map(number_of);
         if path.is_some() && self.preferred != path {
             self.settled_at = Time::START;
         }
@@ -321,7 +328,8 @@ impl Registrations {
 
     /// Returns the paths from the best one to the worst.
     fn by_preference(&self) -> impl Iterator<Item = usize> + use<> {
-        let (preferred, count) = (self.preferred.filter(|path| *path < self.paths.len()), self.paths.len());
+        let (preferred, count) = (self.preferred.map(|path| path as usize), self.paths.len());
+        let preferred = preferred.filter(|path| *path < count);
         preferred.into_iter().chain((0..count).filter(move |path| Some(*path) != preferred))
     }
 

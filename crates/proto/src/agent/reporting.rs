@@ -73,7 +73,9 @@ impl Agent {
         let mut interval = REPORT_INTERVAL;
         if let Some(active) = self.receivers[id.0 as usize].active_mut() {
             interval = active.delays.on_reported(now);
-            active.two_paths.delays.on_reported(now);
+            if let Some(delays) = &mut active.two_paths.delays {
+                delays.on_reported(now);
+            }
         }
         // A relay in use answers probes: if it fails, this agent detects it before it needs the
         // relay.
@@ -208,6 +210,7 @@ impl ReceiveFlow {
             })
         };
         let detection = self.active().map_or(Duration::ZERO, |active| active.loss_timer.detection());
+        let paths = self.active().and_then(|active| active.two_paths.delays.as_ref());
         Report {
             flow_key: self.key,
             highest_low: highest as u32,
@@ -227,7 +230,7 @@ impl ReceiveFlow {
             detection: Microseconds::from_duration(detection),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: statistics.covered as u32,
-            paths: self.active().map_or_else(PathDelays::default, |active| active.two_paths.delays.delays()),
+            paths: paths.map_or_else(PathDelays::default, |delays| delays.delays()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Settings of an agent: its identity, its peers and relays, and its flows.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -159,7 +160,8 @@ impl FlowSettings {
 
     /// Returns the limits of the flow's latency, if relays get all its packets.
     pub(super) fn latency_terms(&self) -> Option<LatencyTerms> {
-        self.latency.filter(|_| can_use_routes(self.traffic, self.duplication))
+        let latency = self.latency.as_deref().copied();
+        latency.filter(|_| can_use_routes(self.traffic, self.duplication))
     }
 }
 
@@ -204,8 +206,8 @@ pub struct FlowSettings {
     /// Delays from which the flow's sender sends it by relays, because the direct path is too slow.
     /// It has no effect with congestion-controlled traffic, if the sender does not copy all
     /// packets, or with a service that never or always uses relays. With it, the receiver reports
-    /// the delays of both paths.
-    pub latency: Option<LatencyTerms>,
+    /// the delays of both paths. It is boxed, because few flows have it.
+    pub latency: Option<Box<LatencyTerms>>,
     /// Receiver's consent to send the flow's packets to relays for repairs of other flows.
     pub consent: Consent,
 }

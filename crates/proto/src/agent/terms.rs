@@ -1,5 +1,6 @@
 //! Terms of offered flow pairs: settings of the flow in each direction.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use byway_plan::LatencyTerms;
@@ -68,7 +69,7 @@ impl Terms {
             traffic,
             shares,
             automatic_service,
-            latency,
+            latency: latency.map(Box::new),
             ..FlowSettings::default()
         }
     }
@@ -157,7 +158,7 @@ impl Default for Terms {
             traffic,
             shares,
             automatic_service,
-            latency,
+            latency: latency.map(|terms| *terms),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The two paths of received flows whose packets all arrive by the direct path and through relays.
 
+use alloc::boxed::Box;
+
 use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 
@@ -9,7 +11,7 @@ use crate::limits::SECOND_PATH_WITHIN;
 
 /// State of the two paths of a received flow. The receiver measures the skew, the delay of the
 /// slower path behind the faster one, with the two arrivals of one packet at a time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct TwoPaths {
     watched: Option<(SequenceNumber, Time)>,
     skew: Duration,
@@ -17,8 +19,8 @@ pub(super) struct TwoPaths {
     last_relayed_at: Option<Time>,
     /// Packets that relays delivered first.
     pub(super) copies: AwaitedCopies,
-    /// Delays by path, for reports.
-    pub(super) delays: PathDelayMeter,
+    /// Delays by path, for reports; allocated at the first one of a flow whose sender compares them.
+    pub(super) delays: Option<Box<PathDelayMeter>>,
     /// Time until which relays may forward packets of a former service that used both paths.
     pub(super) forwarded_until: Time,
 }

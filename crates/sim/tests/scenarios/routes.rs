@@ -20,7 +20,7 @@ const BY_RELAYS_MAX: Duration = ms(50);
 fn limited(service: Service, length: Duration) -> Plan {
     let mut plan = Plan::pairs(1, service).each_flow(|flow| {
         flow.length = length;
-        flow.settings.latency = Some(LatencyTerms { acceptable: ms(50), gain: ms(10) });
+        flow.settings.latency = Some(Box::new(LatencyTerms { acceptable: ms(50), gain: ms(10) }));
         (flow.direct.delay, flow.back.delay) = (FAST, FAST);
     });
     plan.between.delay = ms(25);
