@@ -64,7 +64,8 @@ pub use register::{Consent, FlowOptions, FlowRole, Register};
 pub use register_reply::{GroupActivity, Refusal, RegisterReply};
 pub use relayed_packet::RelayedPacket;
 pub use report::{
-    DelayPercentiles, PathDelays, RELAYS_REPORTED_MAX, RelativeDelay, RelayRoundTrip, RepairCounters, Report,
+    DelayPercentiles, RELAYS_REPORTED_MAX, RelativeDelay, RelayRoundTrip, RepairCounters, Report,
+    ReportedDelays,
 };
 pub use service_change::ServiceChange;
 pub use service_change_reply::ServiceChangeReply;

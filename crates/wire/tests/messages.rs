@@ -8,8 +8,8 @@ use byway_wire::messages::{
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
     DelayPercentiles, EarlyPacket, Entry, FlowLosses, FlowsLosses, GroupActivity, InStreamHead,
     InStreamRepair, InterRelayPacket, LatencyLimits, LossReport, Nack, Offer, OfferRefusal, OfferReply,
-    OfferedLatency, PathChallenge, PathDelays, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal,
-    Register, RegisterReply, RelativeDelay, RelayRoundTrip, RelayedPacket, RepairCounters, Report,
+    OfferedLatency, PathChallenge, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal, Register,
+    RegisterReply, RelativeDelay, RelayRoundTrip, RelayedPacket, RepairCounters, Report, ReportedDelays,
     ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack, Subject, UnknownMessage, Unregister,
     UnregisterReply,
 };
@@ -264,7 +264,7 @@ proptest! {
             repaired: RepairCounters { in_stream, cooperative, cached, forwarded, resent },
             delay: DelayPercentiles { p50, p95, p99 },
             detection, relays, covered,
-            paths: PathDelays { direct: direct_path, relayed },
+            paths: ReportedDelays { direct: direct_path, relayed },
         });
     }
 

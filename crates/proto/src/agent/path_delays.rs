@@ -6,7 +6,7 @@
 
 use byway_units::Time;
 use byway_wire::SequenceNumber;
-use byway_wire::messages::{PathDelays, RelativeDelay};
+use byway_wire::messages::{RelativeDelay, ReportedDelays};
 
 use super::events::Delivery;
 use super::owd::is_less;
@@ -102,11 +102,11 @@ impl PathDelayMeter {
 
     /// Returns the delays for a report; no delay if no packet has arrived since the interval that
     /// the last report ended.
-    pub(super) fn delays(&self) -> PathDelays {
+    pub(super) fn delays(&self) -> ReportedDelays {
         if self.since.is_none() {
-            return PathDelays::default();
+            return ReportedDelays::default();
         }
-        PathDelays { direct: self.direct.summary(), relayed: self.relayed.summary() }
+        ReportedDelays { direct: self.direct.summary(), relayed: self.relayed.summary() }
     }
 
     /// Records that a report contains the delays. The interval ends only after the time between two
@@ -206,19 +206,21 @@ mod tests {
         meter.on_second(number(1), ArrivalPath::Direct, at(130));
         let direct = RelativeDelay { least: 120_000, p95: 120_000 };
         let relayed = RelativeDelay { least: 40_000, p95: 41_000 };
-        assert_eq!(meter.delays(), PathDelays { direct: Some(direct), relayed: Some(relayed) });
+        assert_eq!(meter.delays(), ReportedDelays { direct: Some(direct), relayed: Some(relayed) });
     }
 
     #[test]
     fn a_report_ends_the_interval_only_after_a_second() {
         let mut meter = PathDelayMeter::default();
-        let only =
-            |delay| PathDelays { direct: Some(RelativeDelay { least: delay, p95: delay }), relayed: None };
+        let only = |delay| ReportedDelays {
+            direct: Some(RelativeDelay { least: delay, p95: delay }),
+            relayed: None,
+        };
         meter.on_first(number(1), (ArrivalPath::Direct, 30), false, at(0));
         meter.on_reported(at(50));
         assert_eq!(meter.delays(), only(30), "too soon");
         meter.on_reported(at(1_000));
-        assert_eq!(meter.delays(), PathDelays::default(), "nothing has arrived since");
+        assert_eq!(meter.delays(), ReportedDelays::default(), "nothing has arrived since");
         meter.on_first(number(2), (ArrivalPath::Direct, 70), false, at(1_010));
         assert_eq!(meter.delays(), only(70));
     }

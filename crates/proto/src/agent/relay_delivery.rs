@@ -272,7 +272,7 @@ mod tests {
     use super::*;
     use byway_units::{AgentId, FlowId};
     use byway_wire::Microseconds;
-    use byway_wire::messages::{DelayPercentiles, PathDelays, RELAYS_REPORTED_MAX};
+    use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, ReportedDelays};
 
     fn report_of(highest_low: u32, lost: u32, cached: u32) -> Report {
         let none = Microseconds::new(0);
@@ -289,7 +289,7 @@ mod tests {
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: 0,
-            paths: PathDelays::default(),
+            paths: ReportedDelays::default(),
         }
     }
 

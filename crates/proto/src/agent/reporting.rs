@@ -4,7 +4,7 @@
 use byway_plan::Observation;
 use byway_units::{Duration, Time};
 use byway_wire::messages::{
-    DelayPercentiles, PathDelays, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report,
+    DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report, ReportedDelays,
 };
 use byway_wire::{GrantedRelay, Message, Microseconds, Service};
 
@@ -230,7 +230,7 @@ impl ReceiveFlow {
             detection: Microseconds::from_duration(detection),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: statistics.covered as u32,
-            paths: paths.map_or_else(PathDelays::default, |delays| delays.delays()),
+            paths: paths.map_or_else(ReportedDelays::default, |delays| delays.delays()),
         }
     }
 }

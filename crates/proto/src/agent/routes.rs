@@ -243,7 +243,7 @@ mod tests {
     use byway_plan::PathReason;
     use byway_units::RelayId;
     use byway_wire::Microseconds;
-    use byway_wire::messages::{DelayPercentiles, PathDelays, RELAYS_REPORTED_MAX, RepairCounters};
+    use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RepairCounters, ReportedDelays};
 
     use super::*;
 
@@ -283,7 +283,7 @@ mod tests {
             detection: none,
             relays: [None; RELAYS_REPORTED_MAX],
             covered: 0,
-            paths: PathDelays { direct: delay(direct), relayed: delay(relayed) },
+            paths: ReportedDelays { direct: delay(direct), relayed: delay(relayed) },
         }
     }
 

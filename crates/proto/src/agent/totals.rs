@@ -235,7 +235,7 @@ impl SendFlow {
 mod tests {
     use byway_units::FlowId;
     use byway_wire::Microseconds;
-    use byway_wire::messages::{DelayPercentiles, PathDelays, RELAYS_REPORTED_MAX, RepairCounters};
+    use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RepairCounters, ReportedDelays};
 
     use super::*;
     use crate::agent::flow_between;
@@ -259,7 +259,7 @@ mod tests {
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: 0,
-            paths: PathDelays::default(),
+            paths: ReportedDelays::default(),
         }
     }
 

@@ -60,7 +60,7 @@ pub struct RelativeDelay {
 
 /// Delays of the latest second on each of a flow's two paths; `None` if no packet arrived by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathDelays {
+pub struct ReportedDelays {
     /// Delay of the direct path.
     pub direct: Option<RelativeDelay>,
     /// Delay of the relay path by which relays forward packets without a request.
@@ -100,7 +100,7 @@ pub struct Report {
     /// earlier versions lack the field; then all that relays delivered so count.
     pub covered: u32,
     /// Delays by path. Reports of earlier versions lack the field; then no delay is known.
-    pub paths: PathDelays,
+    pub paths: ReportedDelays,
 }
 
 impl Report {
@@ -136,7 +136,7 @@ impl Report {
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: 0,
-            paths: PathDelays::default(),
+            paths: ReportedDelays::default(),
         };
         report.covered = report.repaired.forwarded;
         if !reader.rest().is_empty() {
@@ -150,7 +150,7 @@ impl Report {
             report.covered = reader.u32("covered")?;
         }
         if !reader.rest().is_empty() {
-            report.paths = PathDelays::parse(&mut reader)?;
+            report.paths = ReportedDelays::parse(&mut reader)?;
         }
         Ok(report)
     }
@@ -179,7 +179,7 @@ impl Report {
     }
 }
 
-impl PathDelays {
+impl ReportedDelays {
     /// Bits of the paths with a delay, in the order of the delays.
     const DIRECT: u8 = 1;
     const RELAYED: u8 = 2;

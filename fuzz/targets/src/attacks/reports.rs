@@ -2,7 +2,7 @@
 
 use byway_units::Duration;
 use byway_wire::messages::{
-    DelayPercentiles, FlowRole, PathDelays, RELAYS_REPORTED_MAX, RepairCounters, Report,
+    DelayPercentiles, FlowRole, RELAYS_REPORTED_MAX, RepairCounters, Report, ReportedDelays,
 };
 use byway_wire::{Message, Microseconds};
 
@@ -26,7 +26,7 @@ pub(super) const ATTACK: Attack = Attack {
             detection: Microseconds::new(0),
             relays: [None; RELAYS_REPORTED_MAX],
             covered: u32::MAX,
-            paths: PathDelays::default(),
+            paths: ReportedDelays::default(),
         };
         attacker.peer.seal_messages(&filled(std::iter::repeat_n(Message::Report(report), 20)))
     },
