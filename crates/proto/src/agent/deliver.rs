@@ -34,12 +34,15 @@ pub(super) struct Arrival {
     /// True if the packet was buffered until the driver's consent, and is not the last of its flow.
     /// Its arrival shows no sending interval.
     pub(super) is_held: bool,
+    /// True if the packet was sent with its flow's offer. It may have waited at both ends, so it
+    /// shows no delay of a path.
+    pub(super) is_early: bool,
 }
 
 impl Arrival {
     /// Returns the arrival of a packet that was not buffered.
     pub(super) const fn new(delivery: Delivery, outer: Ecn) -> Self {
-        Self { delivery, outer_ecn: outer, is_held: false }
+        Self { delivery, outer_ecn: outer, is_held: false, is_early: false }
     }
 
     /// Returns the traffic class for the application's packet, with the path's ECN mark. `None` if
@@ -321,8 +324,8 @@ impl Agent {
 }
 
 impl ReceiveState {
-    /// Adds the delay of a new packet to those of its path, if the flow's sender compares them. A
-    /// packet that was buffered until consent is no sample.
+    /// Adds the delay of a new packet to those of its path, if the flow's sender compares them. An
+    /// early packet is no sample.
     #[inline]
     fn measure_path(
         &mut self,
@@ -331,8 +334,10 @@ impl ReceiveState {
         arrival: Arrival,
         now: Time,
     ) {
-        let path = ArrivalPath::of(arrival.delivery).filter(|_| is_compared && !arrival.is_held);
-        if let Some(path) = path {
+        if is_compared
+            && !arrival.is_early
+            && let Some(path) = ArrivalPath::of(arrival.delivery)
+        {
             let is_on_both =
                 uses_both_paths(service) || (!is_direct(service) && samples_direct_path(sequence));
             let delay = relative_delay(sent, now);

@@ -268,7 +268,7 @@ impl Agent {
         }
         // An early packet has no coded bytes.
         self.scratch.clear();
-        let arrival = Arrival { delivery, outer_ecn: Ecn::NotCapable, is_held };
+        let arrival = Arrival { delivery, outer_ecn: Ecn::NotCapable, is_held, is_early: true };
         self.on_packet(id, sequence, flags, plaintext, arrival, now);
         let flow = &mut self.receivers[id.0 as usize];
         if buffers_packets(flow.settings.service)

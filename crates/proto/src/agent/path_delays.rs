@@ -4,6 +4,7 @@
 //! The sender compares the two paths by them. Both are by the same clocks, and include their
 //! offset: see [`RelativeDelay`].
 
+use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::SequenceNumber;
 use byway_wire::messages::{RelativeDelay, ReportedDelays};
@@ -12,9 +13,15 @@ use super::events::Delivery;
 use super::owd::is_less;
 use crate::limits::{REPORT_INTERVAL, SECOND_PATH_WITHIN};
 
-/// Samples of one path in a report interval. The second highest of 32 is about their 95th
+/// Samples of one path in a report interval. The third highest of 32 is about their 95th
 /// percentile.
 const SAMPLES: usize = 32;
+
+/// Least number of samples for a percentile. With fewer, one late packet would determine it.
+const SAMPLES_MIN: usize = 3;
+
+/// Samples of earlier intervals that are stored for an interval with too few.
+const FORMER_SAMPLES: usize = SAMPLES_MIN - 1;
 
 /// Path by which a packet arrived without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +54,7 @@ struct FirstArrival {
 ///
 /// Only the first arrival of a packet shows its timestamp, because most duplicates are not opened.
 /// So the delay of a second arrival follows from that of the first, for one packet at a time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct PathDelayMeter {
     direct: DelaySamples,
     relayed: DelaySamples,
@@ -91,7 +98,8 @@ impl PathDelayMeter {
 
     fn add(&mut self, path: ArrivalPath, delay: u32, now: Time) {
         if self.since.is_none() {
-            (self.direct, self.relayed) = (DelaySamples::default(), DelaySamples::default());
+            self.direct.begin_interval();
+            self.relayed.begin_interval();
             self.since = Some(now);
         }
         match path {
@@ -100,8 +108,8 @@ impl PathDelayMeter {
         }
     }
 
-    /// Returns the delays for a report; no delay if no packet has arrived since the interval that
-    /// the last report ended.
+    /// Returns the delays for a report; no delay of a path if no packet has arrived by it since the
+    /// interval that the last report ended, or fewer than [`SAMPLES_MIN`] so far.
     pub(super) fn delays(&self) -> ReportedDelays {
         if self.since.is_none() {
             return ReportedDelays::default();
@@ -116,8 +124,8 @@ impl PathDelayMeter {
     }
 }
 
-/// Delays of one path: the least one, and evenly spaced samples of all.
-#[derive(Clone, Copy, Debug, Default)]
+/// Delays of one path in an interval: the least one, and evenly spaced samples of all.
+#[derive(Debug, Default)]
 struct DelaySamples {
     samples: [u32; SAMPLES],
     count: usize,
@@ -126,9 +134,20 @@ struct DelaySamples {
     skips: u32,
     /// Packets to skip until the next sample.
     to_skip: u32,
+    /// Latest samples of earlier intervals. A flow with a route uses the direct path so seldom that
+    /// an interval may have one sample.
+    former: ArrayVec<u32, FORMER_SAMPLES>,
 }
 
 impl DelaySamples {
+    /// Starts an interval without samples, and stores the latest ones so far.
+    fn begin_interval(&mut self) {
+        let before = (self.former.len() + self.count).saturating_sub(FORMER_SAMPLES);
+        let samples = self.former.iter().chain(&self.samples[..self.count]);
+        let former = samples.skip(before).copied().collect();
+        *self = Self { former, ..Self::default() };
+    }
+
     /// Adds a delay. If there are too many samples, every other one is dropped.
     fn add(&mut self, delay: u32) {
         if self.count == 0 || is_less(delay, self.least) {
@@ -150,15 +169,25 @@ impl DelaySamples {
         self.to_skip = self.skips;
     }
 
-    /// Returns the least delay and the 95th percentile; `None` without a sample.
+    /// Returns the least delay and the 95th percentile; `None` without a sample in the interval, or
+    /// with fewer than [`SAMPLES_MIN`] together with those of earlier intervals.
+    ///
+    /// The percentile is rounded down. So one late packet of 20 or fewer does not determine it.
     fn summary(&self) -> Option<RelativeDelay> {
-        let mut samples = self.samples;
-        let samples = &mut samples[..self.count];
+        let is_few = self.count < SAMPLES_MIN;
+        let former: &[u32] = if is_few { &self.former } else { &[] };
+        if self.count == 0 || former.len() + self.count < SAMPLES_MIN {
+            return None;
+        }
+        let earlier = former.iter().copied();
+        let least =
+            earlier.fold(self.least, |least, delay| if is_less(delay, least) { delay } else { least });
+        let samples = former.iter().chain(&self.samples[..self.count]).copied();
+        let mut samples: ArrayVec<u32, { SAMPLES + FORMER_SAMPLES }> = samples.collect();
         // Differences to the least delay are small and positive, whatever the clocks' offset.
-        samples.sort_unstable_by_key(|delay| delay.wrapping_sub(self.least));
-        let rank = (self.count * 95).div_ceil(100);
-        let p95 = *samples.get(rank.checked_sub(1)?)?;
-        Some(RelativeDelay { least: self.least, p95 })
+        samples.sort_unstable_by_key(|delay| delay.wrapping_sub(least));
+        let rank = (samples.len() * 95 / 100).max(1);
+        Some(RelativeDelay { least, p95: samples[rank - 1] })
     }
 }
 
@@ -179,31 +208,65 @@ mod tests {
     #[test]
     fn percentiles_are_of_all_packets_of_an_interval_whatever_the_offset() {
         for offset in [0, u32::MAX - 50, 7_000_000] {
-            for packets in [1, 20, 100, 5_000] {
+            for (packets, p95) in [(3, 37), (10, 85), (20, 92), (100, 88), (5_000, 92)] {
                 let mut samples = DelaySamples::default();
                 for packet in 0..packets {
                     // Evenly distributed between 0 and 99.
                     samples.add(offset.wrapping_add(packet * 37 % 100));
                 }
-                let found = samples.summary().expect("there are samples");
-                assert_eq!(found.least, offset);
-                let p95 = found.p95.wrapping_sub(offset);
-                assert!(packets < 100 || (85..100).contains(&p95), "{p95} of {packets} at {offset}");
+                let expected = RelativeDelay { least: offset, p95: offset.wrapping_add(p95) };
+                assert_eq!(samples.summary(), Some(expected), "{packets} at {offset}");
             }
         }
-        assert_eq!(DelaySamples::default().summary(), None);
+    }
+
+    #[test]
+    fn one_late_packet_of_ten_does_not_determine_the_percentile() {
+        for late in 0..10 {
+            let mut samples = DelaySamples::default();
+            (0..10).for_each(|packet| samples.add(if packet == late { 400 } else { 40 }));
+            assert_eq!(samples.summary(), Some(RelativeDelay { least: 40, p95: 40 }), "packet {late}");
+        }
+    }
+
+    /// Returns the delay of the direct path in a report after a second with packets of these
+    /// delays.
+    fn report(meter: &mut PathDelayMeter, second: u64, delays: &[u32]) -> Option<RelativeDelay> {
+        let begin = second * 1_000;
+        for (packet, delay) in (0..).zip(delays) {
+            meter.on_first(number(begin + packet), (ArrivalPath::Direct, *delay), false, at(begin + packet));
+        }
+        let reported = meter.delays();
+        assert_eq!(reported.relayed, None);
+        meter.on_reported(at(begin + 1_000));
+        reported.direct
+    }
+
+    #[test]
+    fn an_interval_with_too_few_packets_includes_the_latest_ones_before() {
+        let mut meter = PathDelayMeter::default();
+        assert_eq!(report(&mut meter, 0, &[40, 400]), None, "too few so far");
+        let delay = |least, p95| Some(RelativeDelay { least, p95 });
+        assert_eq!(report(&mut meter, 1, &[41]), delay(40, 41));
+        assert_eq!(report(&mut meter, 2, &[]), None, "nothing has arrived");
+        assert_eq!(report(&mut meter, 3, &[120]), delay(41, 120), "of 400, 41 and 120");
+        assert_eq!(report(&mut meter, 4, &[121, 122, 123]), delay(121, 122), "enough");
     }
 
     #[test]
     fn second_arrivals_are_measured_from_the_first() {
         let mut meter = PathDelayMeter::default();
-        meter.on_first(number(1), (ArrivalPath::Relayed, 40_000), true, at(40));
-        meter.on_first(number(2), (ArrivalPath::Relayed, 41_000), true, at(51));
-        assert!(meter.awaits_direct(number(1)) && !meter.awaits_direct(number(2)), "one at a time");
-        meter.on_second(number(1), ArrivalPath::Relayed, at(60));
-        meter.on_second(number(2), ArrivalPath::Direct, at(131));
-        meter.on_second(number(1), ArrivalPath::Direct, at(120));
-        meter.on_second(number(1), ArrivalPath::Direct, at(130));
+        for packet in 0..3 {
+            let (sequence, sent) = (number(2 * packet), packet * 200);
+            meter.on_first(sequence, (ArrivalPath::Relayed, 40_000), true, at(sent + 40));
+            meter.on_first(sequence.next(), (ArrivalPath::Relayed, 41_000), true, at(sent + 51));
+            assert!(meter.awaits_direct(sequence), "packet {packet}");
+            assert!(!meter.awaits_direct(sequence.next()), "one at a time");
+            meter.on_second(sequence, ArrivalPath::Relayed, at(sent + 60));
+            meter.on_second(sequence, ArrivalPath::Direct, at(sent + 120));
+            meter.on_second(sequence, ArrivalPath::Direct, at(sent + 130));
+            meter.on_second(sequence.next(), ArrivalPath::Direct, at(sent + 131));
+        }
         let direct = RelativeDelay { least: 120_000, p95: 120_000 };
         let relayed = RelativeDelay { least: 40_000, p95: 41_000 };
         assert_eq!(meter.delays(), ReportedDelays { direct: Some(direct), relayed: Some(relayed) });
@@ -212,16 +275,22 @@ mod tests {
     #[test]
     fn a_report_ends_the_interval_only_after_a_second() {
         let mut meter = PathDelayMeter::default();
+        let add = |meter: &mut PathDelayMeter, delay, time| {
+            for packet in 0..3 {
+                let at = at(time + packet);
+                meter.on_first(number(time + packet), (ArrivalPath::Direct, delay), false, at);
+            }
+        };
         let only = |delay| ReportedDelays {
             direct: Some(RelativeDelay { least: delay, p95: delay }),
             relayed: None,
         };
-        meter.on_first(number(1), (ArrivalPath::Direct, 30), false, at(0));
+        add(&mut meter, 30, 0);
         meter.on_reported(at(50));
         assert_eq!(meter.delays(), only(30), "too soon");
         meter.on_reported(at(1_000));
         assert_eq!(meter.delays(), ReportedDelays::default(), "nothing has arrived since");
-        meter.on_first(number(2), (ArrivalPath::Direct, 70), false, at(1_010));
+        add(&mut meter, 70, 1_010);
         assert_eq!(meter.delays(), only(70));
     }
 }
