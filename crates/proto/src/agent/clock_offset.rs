@@ -4,11 +4,15 @@
 //! offset, they are one-way delays. Half of the round trip of the direct path is its one-way delay
 //! as far as an end can know. So the offset is the difference to that, at the time of the shortest
 //! round trip (clock filter, RFC 5905, section 10).
+//!
+//! A path that becomes slower in one direction for long has no shorter round trip any more. Half of
+//! the longer one would be wrong by half of the change. So the filter keeps the shortest round trip
+//! until the clocks may have drifted by more than that.
 
 use byway_units::{Duration, Time};
 use byway_wire::messages::RelativeDelay;
 
-use crate::limits::{BASE_WINDOW, CLOCK_JUMP_MIN, DELAY_STEADY_WITHIN};
+use crate::limits::{CLOCK_DRIFT_PART, CLOCK_JUMP_MIN, DELAY_STEADY_WITHIN};
 
 /// Round trip of the direct path, and the least relative delay of its packets at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +31,13 @@ impl Sample {
     }
 }
 
-/// Filter for the clocks' offset. It forgets a sample after one to two [`BASE_WINDOW`]s, and so
-/// follows the drift of the clocks.
+/// Filter for the clocks' offset. It follows the drift of the clocks, because the error of a sample
+/// grows with its age: by a [`CLOCK_DRIFT_PART`]th of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClockOffset {
     latest: Option<Sample>,
-    current: Option<(Sample, Time)>,
-    previous: Option<Sample>,
+    /// Sample with the least error, and its time.
+    best: Option<(Sample, Time)>,
 }
 
 impl ClockOffset {
@@ -45,25 +49,18 @@ impl ClockOffset {
             *self = Self::default();
         }
         let is_steady = self.latest.replace(sample).is_some_and(|latest| sample.is_steady(latest));
-        match &mut self.current {
-            Some((best, since)) if now.saturating_since(*since) < BASE_WINDOW => {
-                if is_steady && sample.round_trip <= best.round_trip {
-                    *best = sample;
-                }
-            }
-            current if is_steady || current.is_none() => {
-                self.previous = current.map(|(best, _)| best);
-                *current = Some((sample, now));
-            }
-            Some(_) | None => {}
+        let is_better = self.best.is_none_or(|(best, at)| {
+            let drift = now.saturating_since(at) / CLOCK_DRIFT_PART;
+            is_steady && sample.round_trip / 2 <= (best.round_trip / 2).saturating_add(drift)
+        });
+        if is_better {
+            self.best = Some((sample, now));
         }
     }
 
     /// Returns the one-way delay for a relative delay; `None` before the first report.
     pub(super) fn delay(&self, relative: u32) -> Option<Duration> {
-        let (current, _) = self.current?;
-        let best = self.previous.filter(|previous| previous.round_trip < current.round_trip);
-        let Sample { round_trip, least } = best.unwrap_or(current);
+        let (Sample { round_trip, least }, _) = self.best?;
         let beyond = i64::from(relative.wrapping_sub(least).cast_signed());
         let half = i64::try_from(round_trip.as_micros() / 2).unwrap_or(i64::MAX);
         Some(Duration::from_micros(half.saturating_add(beyond).max(0).unsigned_abs()))
@@ -118,9 +115,37 @@ mod tests {
         report(&mut clock, &mut second, &[(120, 80), (120, 160), (120, 200), (120, 220), (120, 230)]);
         assert_eq!(clock.delay(relative(120)), Some(ms(120)));
         report(&mut clock, &mut second, &[(120, 240); 100]);
-        assert_eq!(clock.delay(relative(120)), Some(ms(120)), "the new path alone is known");
+        assert_eq!(clock.delay(relative(120)), Some(ms(120)), "a standing queue");
         report(&mut clock, &mut second, &[(40, 240), (40, 160), (40, 100), (40, 85), (40, 80), (40, 80)]);
         assert_eq!(clock.delay(relative(40)), Some(ms(40)));
+    }
+
+    #[test]
+    fn a_standing_change_in_one_direction_counts_in_that_direction_alone() {
+        let before = [(40, 80); 10];
+        for (after, expected) in [((120, 160), ms(120)), ((40, 160), ms(40))] {
+            let (mut clock, mut second) = (ClockOffset::default(), 0);
+            report(&mut clock, &mut second, &before);
+            for _ in 0..300 {
+                report(&mut clock, &mut second, &[after]);
+                assert_eq!(clock.delay(relative(after.0)), Some(expected), "second {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn clocks_that_drift_are_followed_though_the_round_trip_has_become_longer() {
+        let mut clock = ClockOffset::default();
+        let mut error_max = Duration::ZERO;
+        for second in 0..3_600 {
+            let (one_way, round_trip) = if second < 10 { (40, 80) } else { (50, 100) };
+            let least = relative(one_way).wrapping_add(50 * second);
+            let direct = RelativeDelay { least, p95: least };
+            clock.on_report(direct, ms(round_trip), Time::START + Duration::from_secs(second.into()));
+            let (found, expected) = (clock.delay(least).expect("it is known"), ms(one_way.into()));
+            error_max = error_max.max(found.max(expected) - found.min(expected));
+        }
+        assert!(error_max <= ms(10), "half of the change: {error_max}");
     }
 
     #[test]
