@@ -271,11 +271,12 @@ impl RouteSelector {
         Some(PathSelection { route: Some(route), reason: PathReason::DirectTooSlow })
     }
 
-    /// Selects the path of a flow whose route delivers nothing. If no path delivers, it stays.
+    /// Selects the path of a flow whose route delivers nothing. Any other route is better than that
+    /// one if the direct path is not known to deliver either. Without another route, it then stays.
     fn leave_failed(&self, direct: PathDelay, others: [Option<PlannedRoute>; 2]) -> Option<PathSelection> {
-        let route = others.into_iter().flatten().find(|other| self.is_gain(direct, other.delay));
-        let is_hopeless = route.is_none() && direct == PathDelay::Silent;
-        (!is_hopeless).then_some(PathSelection { route, reason: PathReason::RouteFailed })
+        let delivers = matches!(direct, PathDelay::Measured(_));
+        let route = others.into_iter().flatten().find(|other| !delivers || self.is_gain(direct, other.delay));
+        (delivers || route.is_some()).then_some(PathSelection { route, reason: PathReason::RouteFailed })
     }
 
     /// Selects the path of a flow whose route delivers.
@@ -529,6 +530,28 @@ mod tests {
         assert_eq!(harness.reasons(), expected);
         assert_eq!((harness.selector.route(), harness.dark), (Some(route(&[2])), 1));
         assert!(harness.changes_are_five_seconds_apart());
+    }
+
+    #[test]
+    fn a_route_that_fails_is_kept_while_nothing_shows_that_the_direct_path_delivers() {
+        let works = |second: u64| (second < 50).then_some(45);
+        let mut harness = Harness::new(|_| Some(120), vec![trace(&[1], 45, works)]);
+        harness.run_until(50);
+        let now = harness.now() + Duration::from_secs(1);
+        for direct in [PathDelay::Unknown, PathDelay::Silent] {
+            let failed = PathObservation { direct, route: PathDelay::Silent };
+            let selection = harness.selector.select(&failed, &|_| None, &mut harness.trust, now);
+            assert_eq!(selection, None, "{direct:?}");
+        }
+        let reason = PathReason::RouteFailed;
+        let failed = PathObservation { direct: PathDelay::Measured(ms(120)), route: PathDelay::Silent };
+        let selection = harness.selector.select(&failed, &|_| None, &mut harness.trust, now);
+        assert_eq!(selection, Some(PathSelection { route: None, reason }));
+        let failed = PathObservation { direct: PathDelay::Unknown, route: PathDelay::Silent };
+        let other = PlannedRoute { route: route(&[2]), delay: ms(55) };
+        let plan = |is_permitted: &dyn Fn(&Route) -> bool| Some(other).filter(|_| is_permitted(&other.route));
+        let selection = harness.selector.select(&failed, &plan, &mut harness.trust, now);
+        assert_eq!(selection, Some(PathSelection { route: Some(other), reason }));
     }
 
     #[test]
