@@ -21,16 +21,17 @@ pub(super) fn follow_route(agent: &mut Agent, id: SendFlowId, report: &Report, n
         return false;
     }
     agent.watch_relays(Flow::Sent(id), now);
-    ask_for_far_delays(agent, id, now);
+    request_far_delays(agent, id, now);
     // Without a direct path, relays deliver the flow anyway.
     if agent.sessions.is_direct(agent.senders[id.0 as usize].peer) {
         select_route(agent, id, report, now);
-        change_towards_route(agent, id, now);
+        change_path(agent, id, now);
+        change_service_for_path(agent, id, now);
     }
     agent.service_changes.routes.is_routed(id.0)
 }
 
-/// Selects a flow's path, and begins the change to it.
+/// Selects a flow's path, and records the change to it.
 fn select_route(agent: &mut Agent, id: SendFlowId, report: &Report, now: Time) {
     let routes = routes_of(agent, id, report, now);
     let may_use_relays = agent.services_for(id, now).allow(Service::Both);
@@ -40,21 +41,27 @@ fn select_route(agent: &mut Agent, id: SendFlowId, report: &Report, now: Time) {
         path_in_use: flow.settings.paths.get(flow.registrations.in_use()).and_then(RelayPath::route),
         next: flow.next,
     };
-    let coming = agent.service_changes.pending_service(id.0).unwrap_or(flow.settings.service);
+    let service = agent.service_changes.pending_service(id.0).unwrap_or(flow.settings.service);
     let selection = agent.service_changes.routes.select(id.0, report, (&progress, routes.as_slice()), now);
-    let Some(selection) = selection.filter(|selection| selection.route.is_none() || may_use_relays) else {
+    if let Some(selection) = selection.filter(|selection| selection.route.is_none() || may_use_relays) {
+        agent.service_changes.routes.on_changed(id.0, selection, service, now);
+    }
+}
+
+/// Changes a flow's relay path to that of its selected route, once its service allows that.
+fn change_path(agent: &mut Agent, id: SendFlowId, now: Time) {
+    let flow = &mut agent.senders[id.0 as usize];
+    let Some(selection) = agent.service_changes.routes.pop_path(id.0, flow.settings.service, now) else {
         return;
     };
-    let flow = &mut agent.senders[id.0 as usize];
-    let selected = selection.route.map(|planned| planned.route);
-    let is_selected = |path: &RelayPath| selected.is_some() && path.route() == selected;
-    flow.registrations.prefer(flow.settings.paths.iter().position(is_selected));
-    agent.service_changes.routes.on_changed(id.0, selection, coming, now);
+    let route = selection.route.map(|planned| planned.route);
+    let has_route = |path: &RelayPath| route.is_some() && path.route() == route;
+    flow.registrations.prefer(flow.settings.paths.iter().position(has_route));
     agent.choose_path(Flow::Sent(id), now);
 }
 
 /// Begins a change of a flow's service, if its path needs another one, and no change is pending.
-fn change_towards_route(agent: &mut Agent, id: SendFlowId, now: Time) {
+fn change_service_for_path(agent: &mut Agent, id: SendFlowId, now: Time) {
     if agent.is_changing_service(id) {
         return;
     }
@@ -99,16 +106,16 @@ fn path_delay(agent: &Agent, flow: &SendFlow, index: usize, report: &Report) -> 
 
 /// Repeats the registrations of a flow's paths over two relays from time to time: the relays'
 /// answers contain their delays to each other.
-fn ask_for_far_delays(agent: &mut Agent, id: SendFlowId, now: Time) {
+fn request_far_delays(agent: &mut Agent, id: SendFlowId, now: Time) {
     let SendFlow { settings, registrations, .. } = &mut agent.senders[id.0 as usize];
     let paths = settings.paths.iter().enumerate().filter(|(_, path)| path.has_two_relays());
-    let accepted = paths.map(|(index, _)| index).filter(|index| registrations.is_accepted(*index));
-    let accepted: Vec<usize> = accepted.collect();
-    let are_known = accepted.iter().all(|index| registrations.far_delay_of(*index).is_some());
-    if accepted.is_empty() || !agent.service_changes.routes.asks_for_delays(id.0, are_known, now) {
+    let indices = paths.map(|(index, _)| index).filter(|index| registrations.is_accepted(*index));
+    let indices: Vec<usize> = indices.collect();
+    let are_known = indices.iter().all(|index| registrations.far_delay_of(*index).is_some());
+    if indices.is_empty() || !agent.service_changes.routes.is_delay_request_due(id.0, are_known, now) {
         return;
     }
-    for index in accepted {
+    for index in indices {
         registrations.request_again(index, now);
     }
     agent.register(Flow::Sent(id), now);

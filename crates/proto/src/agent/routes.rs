@@ -13,8 +13,8 @@
 use alloc::collections::BTreeMap;
 
 use byway_plan::{
-    CHANGE_INTERVAL, LatencyTerms, PathDelay, PathObservation, PathSelection, PlannedRoute, Route,
-    RouteSelector, RouteTrust,
+    CHANGE_INTERVAL, LatencyTerms, PathDelay, PathObservation, PathReason, PathSelection, PlannedRoute,
+    Route, RouteSelector, RouteTrust,
 };
 use byway_units::{Duration, Time};
 use byway_wire::messages::{RelativeDelay, Report};
@@ -22,9 +22,11 @@ use byway_wire::{SequenceNumber, Service};
 
 use super::clock_offset::ClockOffset;
 use super::selection::DelayRequests;
-use super::settings::FlowSettings;
-use crate::limits::{ROUTE_BOTH_PATHS_FOR, ROUTE_OVERLAP, ROUTE_SETTLES_IN, ROUTE_SILENT_PACKETS_MIN};
-use crate::policy::repairs_on_request;
+use super::settings::{FlowSettings, Traffic};
+use crate::limits::{
+    DIRECT_DELAY_BELIEVED_FOR, ROUTE_BOTH_PATHS_FOR, ROUTE_OVERLAP, ROUTE_SETTLES_IN,
+    ROUTE_SILENT_PACKETS_MIN,
+};
 use crate::session::SessionId;
 
 /// Path of a flow with limits of its latency, and the measured delays of its paths.
@@ -56,10 +58,18 @@ struct FlowRoute {
     status: RouteStatus,
     /// Service of the flow before its route, to which it returns. `None` while it has that service.
     before: Option<Service>,
+    /// True if delays without queues are compared. The packets of a mixture of traffic queue behind
+    /// each other, on whatever path they use.
+    excludes_queues: bool,
     /// Latest time at which the direct path was faster than the route by the gain.
     direct_faster_at: Option<Time>,
-    /// Number of the flow's next packet at the latest report.
+    /// Latest measured delay of the direct path, and its time.
+    direct_delay: Option<(PathDelay, Time)>,
+    /// Number of the flow's next packet at the latest report of packets from relays, or at the
+    /// latest report without a route to judge.
     reported_until: SequenceNumber,
+    /// Time since which the flow uses the selected path; `None` before.
+    path_since: Option<Time>,
     delay_requests: DelayRequests,
 }
 
@@ -75,46 +85,69 @@ pub(super) struct FlowProgress {
 }
 
 impl FlowRoute {
-    fn new(terms: LatencyTerms, peer: SessionId) -> Self {
+    fn new(terms: LatencyTerms, traffic: Traffic, peer: SessionId) -> Self {
         Self {
             peer,
             selector: RouteSelector::new(terms),
             clock: ClockOffset::default(),
             status: RouteStatus::default(),
             before: None,
+            excludes_queues: traffic == Traffic::Mixture,
             direct_faster_at: None,
+            direct_delay: None,
             reported_until: SequenceNumber::FIRST,
+            path_since: None,
             delay_requests: DelayRequests::default(),
         }
     }
 
     /// Updates the delays of both paths with a report. An outage of the direct path is left to the
-    /// flow's service, so the delay of that path is then unknown.
+    /// flow's service, so the delay of that path is unknown after a while.
     fn measure(&mut self, report: &Report, progress: &FlowProgress, now: Time) {
         if let Some((direct, round_trip)) = report.paths.direct.zip(progress.round_trip) {
             self.clock.on_report(direct, round_trip, now);
         }
-        let before = core::mem::replace(&mut self.reported_until, progress.next);
-        let sent = progress.next.since(before).unwrap_or(0);
-        let direct = self.delay(report.paths.direct).unwrap_or_default();
-        let is_settled = self.status.changed_at.is_none_or(|at| now.saturating_since(at) >= ROUTE_SETTLES_IN);
-        let route = match self.selector.route().filter(|_| is_settled) {
-            None => PathDelay::Unknown,
-            // The relays of the route are down, or the flow may not use them any more.
-            Some(route) if progress.path_in_use != Some(route) => PathDelay::Silent,
-            Some(_) => self.delay(report.paths.relayed).unwrap_or(if sent >= ROUTE_SILENT_PACKETS_MIN {
-                PathDelay::Silent
-            } else {
-                PathDelay::Unknown
-            }),
-        };
+        if let Some(delay) = self.delay(report.paths.direct) {
+            self.direct_delay = Some((delay, now));
+        }
+        let is_recent = |(_, at): &(PathDelay, Time)| now.saturating_since(*at) < DIRECT_DELAY_BELIEVED_FOR;
+        let direct = self.direct_delay.filter(is_recent).map_or(PathDelay::Unknown, |(delay, _)| delay);
+        let route = self.route_delay(report, progress, now);
         self.status.observation = PathObservation { direct, route };
     }
 
-    /// Returns the one-way delay that 95 % of the packets did not exceed; `None` if no packet
-    /// arrived, or the clocks' offset is unknown.
+    /// Returns the delay of the route in use by a report. It is unknown until the flow has used the
+    /// route for a while.
+    fn route_delay(&mut self, report: &Report, progress: &FlowProgress, now: Time) -> PathDelay {
+        let sent = progress.next.since(self.reported_until).unwrap_or(0);
+        let route = self.selector.route().filter(|_| self.is_settled(now));
+        if route.is_none() || report.paths.relayed.is_some() {
+            self.reported_until = progress.next;
+        }
+        let Some(route) = route else {
+            return PathDelay::Unknown;
+        };
+        if progress.path_in_use != Some(route) {
+            // The relays of the route are down, or the flow may not use them any more.
+            return PathDelay::Silent;
+        }
+        match self.delay(report.paths.relayed) {
+            Some(delay) => delay,
+            None if sent >= ROUTE_SILENT_PACKETS_MIN => PathDelay::Silent,
+            None => PathDelay::Unknown,
+        }
+    }
+
+    /// True if reports are about the selected path alone.
+    fn is_settled(&self, now: Time) -> bool {
+        self.path_since.is_some_and(|since| now.saturating_since(since) >= ROUTE_SETTLES_IN)
+    }
+
+    /// Returns the one-way delay that 95 % of the packets did not exceed, or the least one if queues
+    /// are excluded. `None` if no packet arrived, or the clocks' offset is unknown.
     fn delay(&self, relative: Option<RelativeDelay>) -> Option<PathDelay> {
-        relative.and_then(|relative| self.clock.delay(relative.p95)).map(PathDelay::Measured)
+        let delay = relative.map(|known| if self.excludes_queues { known.least } else { known.p95 });
+        delay.and_then(|delay| self.clock.delay(delay)).map(PathDelay::Measured)
     }
 
     /// See [`FlowRoutes::next_service`].
@@ -128,7 +161,8 @@ impl FlowRoute {
                 self.direct_faster_at = Some(now);
             }
             let keeps_both = is_within(self.direct_faster_at, ROUTE_BOTH_PATHS_FOR);
-            let uses_both = needs_both || keeps_both || !may_forward || !is_by_relays;
+            let is_trial = needs_both || !self.is_settled(now);
+            let uses_both = is_trial || keeps_both || !may_forward || !is_by_relays;
             return Some(if uses_both { Service::Both } else { Service::Forwarding });
         }
         let is_recent = is_within(self.status.changed_at, ROUTE_OVERLAP);
@@ -151,12 +185,11 @@ pub(super) struct FlowRoutes {
 }
 
 impl FlowRoutes {
-    /// Adds the selector of a flow to this peer, if its settings have limits of its latency. A flow
-    /// whose settings name forwarding, both paths or the direct path alone keeps to them.
+    /// Adds the selector of a flow to this peer, if its settings have limits of its latency that
+    /// have an effect.
     pub(super) fn add(&mut self, flow: u32, peer: SessionId, settings: &FlowSettings) {
-        let may_leave = repairs_on_request(settings.service) || settings.selects_service();
-        if let Some(terms) = settings.latency_terms().filter(|_| may_leave) {
-            self.flows.insert(flow, FlowRoute::new(terms, peer));
+        if let Some(terms) = settings.latency_terms() {
+            self.flows.insert(flow, FlowRoute::new(terms, settings.traffic, peer));
         }
     }
 
@@ -180,10 +213,10 @@ impl FlowRoutes {
     }
 
     /// Makes a flow with a route return to this service, and not to its former one. Returns false
-    /// if the flow has no route.
+    /// if the flow has no route, or returns to this service already.
     pub(super) fn set_service(&mut self, flow: u32, service: Service) -> bool {
         let before = self.flows.get_mut(&flow).and_then(|known| known.before.as_mut());
-        before.map(|before| *before = service).is_some()
+        before.is_some_and(|before| core::mem::replace(before, service) != service)
     }
 
     /// Selects the path of a flow after a report, among the direct one and these routes. Returns
@@ -206,6 +239,25 @@ impl FlowRoutes {
         known.selector.select(&observation, &plan, trust, now)
     }
 
+    /// Returns the selected path of a flow with the service `in_force` if the flow has to change to
+    /// it now, and records the change; `None` to keep the path in use.
+    ///
+    /// A flow that relays alone forward keeps its path until packets use the direct path as well:
+    /// the relays of another path may not forward them yet. A route that failed delivers nothing
+    /// anyway.
+    pub(super) fn pop_path(&mut self, flow: u32, in_force: Service, now: Time) -> Option<PathSelection> {
+        let known = self.flows.get_mut(&flow)?;
+        let may_change = |selection: &PathSelection| {
+            in_force != Service::Forwarding || selection.reason == PathReason::RouteFailed
+        };
+        let selection = known.status.selection.filter(may_change)?;
+        if known.path_since.is_some() {
+            return None;
+        }
+        known.path_since = Some(now);
+        Some(selection)
+    }
+
     /// Returns the service that a flow needs next for its path, if it has the service `in_force`;
     /// `None` if its path does not determine it. `may_forward` is true if relays may forward the
     /// flow without the direct path.
@@ -219,8 +271,8 @@ impl FlowRoutes {
         self.flows.get_mut(&flow)?.next_service(in_force, may_forward, now)
     }
 
-    /// Returns true if the delays between the relays of a flow's paths are to be asked for now.
-    pub(super) fn asks_for_delays(&mut self, flow: u32, are_known: bool, now: Time) -> bool {
+    /// Returns true if a request for the delays between the relays of a flow's paths is due now.
+    pub(super) fn is_delay_request_due(&mut self, flow: u32, are_known: bool, now: Time) -> bool {
         self.flows.get_mut(&flow).is_some_and(|known| known.delay_requests.is_due(are_known, now))
     }
 
@@ -230,7 +282,7 @@ impl FlowRoutes {
             known.selector.on_changed(selection, now);
             known.status.selection = Some(selection);
             known.status.changed_at = Some(now);
-            known.direct_faster_at = None;
+            (known.direct_faster_at, known.path_since) = (None, None);
             known.before.get_or_insert(service);
         }
     }
@@ -238,9 +290,10 @@ impl FlowRoutes {
 
 #[cfg(test)]
 mod tests {
+    use alloc::boxed::Box;
+    use alloc::vec;
     use alloc::vec::Vec;
 
-    use byway_plan::PathReason;
     use byway_units::RelayId;
     use byway_wire::Microseconds;
     use byway_wire::messages::{DelayPercentiles, RELAYS_REPORTED_MAX, RepairCounters, ReportedDelays};
@@ -258,8 +311,9 @@ mod tests {
         Time::START + Duration::from_secs(number)
     }
 
-    fn route() -> Route {
-        Route::new(&[RelayId::new(1), RelayId::new(2)]).expect("two relays")
+    /// Returns the route over this relay and the next one.
+    fn route_from(relay: u32) -> Route {
+        Route::new(&[RelayId::new(relay), RelayId::new(relay + 1)]).expect("two relays")
     }
 
     /// Returns a report of these delays of the direct path and of the route, in milliseconds.
@@ -287,54 +341,88 @@ mod tests {
         }
     }
 
-    /// Flow whose receiver reports each second.
+    /// Number of the flow in its table.
+    const FLOW: u32 = 7;
+
+    /// Flow whose receiver reports each second. Its relay path needs 45 ms by the plan.
     struct Harness {
-        flow: FlowRoute,
-        trust: RouteTrust,
+        routes: FlowRoutes,
+        planned: Vec<PlannedRoute>,
+        path_in_use: Route,
         service: Service,
         second: u64,
+        /// Packets that the flow has sent, and those of each second.
+        packets: u64,
+        packets_per_second: u64,
         services: Vec<(u64, Service)>,
     }
 
     impl Harness {
         fn new(service: Service) -> Self {
-            let peer = SessionId(0);
-            let flow = FlowRoute::new(TERMS, peer);
-            Self { flow, trust: RouteTrust::new(), service, second: 0, services: Vec::new() }
+            Self::with_traffic(service, Traffic::Datagrams)
         }
 
-        /// Reports these delays for some seconds. A route needs 45 ms by the plan.
-        fn run(&mut self, seconds: u64, (direct, relayed): (Option<u32>, Option<u32>)) {
-            for _ in 0..seconds {
-                self.second += 1;
-                let now = second(self.second);
-                let relayed = relayed.filter(|_| self.flow.before.is_some());
-                let progress = FlowProgress {
-                    round_trip: direct.map(|direct| ms(u64::from(direct) * 2)),
-                    path_in_use: Some(route()),
-                    next: SequenceNumber::new(self.second * 50),
-                };
-                self.flow.measure(&report_of(direct, relayed), &progress, now);
-                let planned = PlannedRoute { route: route(), delay: ms(45) };
-                let plan =
-                    |is_permitted: &dyn Fn(&Route) -> bool| Some(planned).filter(|_| is_permitted(&route()));
-                let observation = self.flow.status.observation;
-                if let Some(selection) = self.flow.selector.select(&observation, &plan, &mut self.trust, now)
-                {
-                    self.flow.selector.on_changed(selection, now);
-                    (self.flow.status.selection, self.flow.status.changed_at) = (Some(selection), Some(now));
-                    self.flow.before.get_or_insert(self.service);
-                }
-                let next = self.flow.next_service(self.service, true, now);
-                if let Some(service) = next.filter(|service| *service != self.service) {
-                    self.service = service;
-                    self.services.push((self.second, service));
-                }
+        fn with_traffic(service: Service, traffic: Traffic) -> Self {
+            let settings = FlowSettings {
+                service,
+                traffic,
+                automatic_service: service == Service::Both,
+                latency: Some(Box::new(TERMS)),
+                ..FlowSettings::default()
+            };
+            let mut routes = FlowRoutes::default();
+            routes.add(FLOW, SessionId(0), &settings);
+            Self {
+                routes,
+                planned: vec![PlannedRoute { route: route_from(1), delay: ms(45) }],
+                path_in_use: route_from(1),
+                service,
+                second: 0,
+                packets: 0,
+                packets_per_second: 50,
+                services: Vec::new(),
             }
         }
 
+        /// Reports these delays for some seconds, in milliseconds.
+        fn run(&mut self, seconds: u64, (direct, relayed): (Option<u32>, Option<u32>)) {
+            for _ in 0..seconds {
+                let relayed = relayed.filter(|_| self.routes.is_routed(FLOW));
+                self.handle(&report_of(direct, relayed), direct);
+            }
+        }
+
+        /// Handles a report after one more second. The round trip is twice the direct delay.
+        fn handle(&mut self, report: &Report, direct: Option<u32>) {
+            self.second += 1;
+            self.packets += self.packets_per_second;
+            let now = second(self.second);
+            let progress = FlowProgress {
+                round_trip: direct.map(|direct| ms(u64::from(direct) * 2)),
+                path_in_use: Some(self.path_in_use),
+                next: SequenceNumber::new(self.packets),
+            };
+            if let Some(selection) =
+                self.routes.select(FLOW, report, (&progress, self.planned.as_slice()), now)
+            {
+                self.routes.on_changed(FLOW, selection, self.service, now);
+            }
+            if let Some(selection) = self.routes.pop_path(FLOW, self.service, now) {
+                self.path_in_use = selection.route.map_or(self.planned[0].route, |planned| planned.route);
+            }
+            let next = self.routes.next_service(FLOW, self.service, true, now);
+            if let Some(service) = next.filter(|service| *service != self.service) {
+                self.service = service;
+                self.services.push((self.second, service));
+            }
+        }
+
+        fn status(&self) -> RouteStatus {
+            self.routes.status(FLOW).expect("the flow has limits")
+        }
+
         fn reason(&self) -> Option<PathReason> {
-            self.flow.status.selection.map(|selection| selection.reason)
+            self.status().selection.map(|selection| selection.reason)
         }
     }
 
@@ -342,14 +430,15 @@ mod tests {
     fn a_slow_direct_path_is_left_over_both_paths_and_returned_to_in_the_same_way() {
         let mut harness = Harness::new(Service::Caching);
         harness.run(10, (Some(40), None));
-        assert_eq!((harness.reason(), harness.flow.before), (None, None));
+        assert_eq!((harness.reason(), harness.routes.is_routed(FLOW)), (None, false));
         harness.run(30, (Some(120), Some(47)));
         assert_eq!(harness.services, [(11, Service::Both), (16, Service::Forwarding)]);
         assert_eq!(harness.reason(), Some(PathReason::DirectTooSlow));
         harness.run(60, (Some(40), Some(47)));
         let returned = [(71, Service::Both), (73, Service::Caching)];
         assert_eq!(harness.services[2..], returned, "7 ms are less than the gain");
-        assert_eq!((harness.reason(), harness.flow.before), (Some(PathReason::GainGone), None));
+        let is_routed = harness.routes.is_routed(FLOW);
+        assert_eq!((harness.reason(), is_routed), (Some(PathReason::GainGone), false));
     }
 
     #[test]
@@ -359,7 +448,7 @@ mod tests {
         harness.run(30, (Some(120), Some(47)));
         harness.run(60, (Some(40), Some(47)));
         assert_eq!(harness.services, [(11, Service::Forwarding), (66, Service::Both)]);
-        assert_eq!(harness.flow.before, None);
+        assert!(!harness.routes.is_routed(FLOW));
     }
 
     #[test]
@@ -379,13 +468,86 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_flow_returns_though_few_reports_have_a_delay_of_the_direct_path() {
+        let mut harness = Harness::new(Service::Caching);
+        harness.run(10, (Some(40), None));
+        harness.run(20, (Some(120), Some(47)));
+        for _ in 0..10 {
+            harness.run(1, (Some(40), Some(47)));
+            harness.run(3, (None, Some(47)));
+        }
+        assert_eq!(harness.services[2..], [(61, Service::Both), (63, Service::Caching)]);
+    }
+
+    #[test]
     fn a_route_without_packets_fails_and_one_that_has_just_begun_does_not() {
         let mut harness = Harness::new(Service::Caching);
         harness.run(5, (Some(40), None));
         harness.run(2, (Some(120), None));
-        assert_eq!(harness.flow.status.observation.route, PathDelay::Unknown);
+        assert_eq!(harness.status().observation.route, PathDelay::Unknown);
         harness.run(10, (Some(120), None));
         assert_eq!(harness.reason(), Some(PathReason::RouteFailed));
         assert_eq!(harness.services, [(6, Service::Both), (13, Service::Caching)]);
+    }
+
+    #[test]
+    fn packets_that_no_report_of_the_route_covers_add_up_until_it_has_failed() {
+        let mut harness = Harness::new(Service::Caching);
+        harness.run(5, (Some(40), None));
+        harness.run(20, (Some(120), Some(47)));
+        harness.packets_per_second = ROUTE_SILENT_PACKETS_MIN / 2;
+        harness.run(1, (Some(120), None));
+        assert_eq!(harness.status().observation.route, PathDelay::Unknown, "they may be in flight");
+        harness.run(1, (Some(120), None));
+        assert_eq!(harness.reason(), Some(PathReason::RouteFailed));
+    }
+
+    #[test]
+    fn a_flow_that_relays_alone_forward_uses_both_paths_before_it_changes_its_relay_path() {
+        let mut harness = Harness::new(Service::Caching);
+        harness.run(5, (Some(40), None));
+        harness.run(10, (Some(120), Some(47)));
+        harness.planned.push(PlannedRoute { route: route_from(3), delay: ms(30) });
+        harness.run(31, (Some(120), Some(47)));
+        assert_eq!(harness.reason(), Some(PathReason::FasterRoute));
+        assert_eq!((harness.service, harness.path_in_use), (Service::Both, route_from(1)));
+        harness.run(10, (Some(120), Some(31)));
+        assert_eq!(harness.path_in_use, route_from(3));
+        let services = [(11, Service::Forwarding), (46, Service::Both), (51, Service::Forwarding)];
+        assert_eq!(harness.services[1..], services);
+        harness.run(30, (Some(40), Some(31)));
+        assert_eq!((harness.service, harness.path_in_use), (Service::Forwarding, route_from(3)));
+        harness.run(1, (Some(40), Some(31)));
+        assert_eq!((harness.service, harness.path_in_use), (Service::Both, route_from(3)));
+        harness.run(1, (Some(40), Some(31)));
+        assert_eq!((harness.service, harness.path_in_use), (Service::Both, route_from(1)));
+    }
+
+    #[test]
+    fn the_queue_of_a_mixture_does_not_make_it_leave_its_path() {
+        for (traffic, reason) in
+            [(Traffic::Datagrams, Some(PathReason::DirectTooSlow)), (Traffic::Mixture, None)]
+        {
+            let mut harness = Harness::with_traffic(Service::Caching, traffic);
+            harness.run(10, (Some(40), None));
+            let mut report = report_of(Some(40), None);
+            report.paths.direct = Some(RelativeDelay { least: 40_000, p95: 120_000 });
+            harness.handle(&report, Some(40));
+            assert_eq!(harness.reason(), reason, "{traffic:?}");
+            harness.run(1, (Some(120), None));
+            assert_eq!(harness.reason(), Some(PathReason::DirectTooSlow), "{traffic:?}: a longer path");
+        }
+    }
+
+    #[test]
+    fn a_flow_with_a_route_returns_to_the_service_that_was_set_meanwhile() {
+        let mut harness = Harness::new(Service::Caching);
+        assert!(!harness.routes.set_service(FLOW, Service::Pull), "it has no route");
+        harness.run(5, (Some(40), None));
+        harness.run(30, (Some(120), Some(47)));
+        assert!(!harness.routes.set_service(FLOW, Service::Caching), "it returns to that one");
+        assert!(harness.routes.set_service(FLOW, Service::Pull));
+        harness.run(60, (Some(40), Some(47)));
+        assert_eq!(harness.services.last(), Some(&(68, Service::Pull)));
     }
 }

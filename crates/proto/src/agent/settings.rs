@@ -11,7 +11,7 @@ use byway_wire::seal::{PreSharedKey, PublicKey, StaticSecret, Suite};
 use byway_wire::{FlowKey, Service, Shard};
 
 use crate::limits::CONSENT;
-use crate::policy::{CodingRates, copies, is_direct, retransmits};
+use crate::policy::{CodingRates, copies, is_direct, repairs_on_request, retransmits};
 
 /// Number, secret and cipher suite of an agent.
 #[derive(Debug)]
@@ -158,10 +158,13 @@ impl FlowSettings {
         self.automatic_service && can_select_service(self.traffic, self.duplication)
     }
 
-    /// Returns the limits of the flow's latency, if relays get all its packets.
+    /// Returns the limits of the flow's latency, if they have an effect: relays get all its packets,
+    /// and its service uses relays only to repair the direct path. The initial service of flows
+    /// whose sender selects it is another one.
     pub(super) fn latency_terms(&self) -> Option<LatencyTerms> {
-        let latency = self.latency.as_deref().copied();
-        latency.filter(|_| can_use_routes(self.traffic, self.duplication))
+        let may_leave = repairs_on_request(self.service) || self.selects_service();
+        let is_effective = may_leave && can_use_routes(self.traffic, self.duplication);
+        self.latency.as_deref().copied().filter(|_| is_effective)
     }
 }
 

@@ -6,8 +6,12 @@ use byway_units::Duration;
 /// a sixteenth to the flow's bytes. At 50 packets a second, a report has three of them.
 pub const DIRECT_SAMPLE_INTERVAL: u64 = 16;
 
-/// Packets of a flow between two reports, none of which arrived by its route, that show that the
-/// route delivers nothing. A few packets may be in flight.
+/// Time for which the measured delay of the direct path counts. A flow with a route and ten packets
+/// a second samples that path each 1.6 s, so some reports have no sample.
+pub const DIRECT_DELAY_BELIEVED_FOR: Duration = Duration::from_secs(5);
+
+/// Packets of a flow since the latest report of its route that show that the route delivers
+/// nothing, if no later report is about it. A few packets may be in flight.
 pub const ROUTE_SILENT_PACKETS_MIN: u64 = 16;
 
 /// Time after a change to a route in which its delay is not measured. Reports may cover packets of
