@@ -108,7 +108,7 @@ impl Agent {
         let flow = &mut self.receivers[id.0 as usize];
         let allowance = flow.lateness_budget(round_trip);
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
-        let is_source_packet = flow.is_source_packet(delivery, now);
+        let is_source_packet = flow.is_source_packet(sequence, delivery, now);
         let FlowSettings { service, latency_budget, traffic, .. } = flow.settings;
         let (is_mixture, is_compared) = (traffic == Traffic::Mixture, flow.settings.latency.is_some());
         let active = flow.activate(round_trip, now);
@@ -116,7 +116,8 @@ impl Agent {
             || (is_source_packet && active.highest_source_packet.is_none());
         active.measure_path((sequence, sent), (service, is_compared), arrival, now);
         let lateness = active.owd_baseline.on_arrival(sent, is_source_packet, now);
-        if is_past || (!is_source_packet && lateness > allowance) {
+        let may_expire = !is_source_packet && delivery != Delivery::Direct;
+        if is_past || (may_expire && lateness > allowance) {
             // The application cannot use the packet. A later direct copy is still accepted.
             active.owd_baseline.on_late(sequence);
             flow.statistics.late += 1;
@@ -135,7 +136,7 @@ impl Agent {
         active.delays.add(lateness, now);
         active.unprotected.note(sequence, unprotected);
         let before = active.tracker.highest();
-        let order = flow.close_gap(sequence, delivery, round_trip, now);
+        let order = flow.close_gap(sequence, (delivery, is_source_packet), round_trip, now);
         let has_lost = flow.count_delivery(sequence, delivery, (is_source_packet, lateness));
         if order == ArrivalOrder::Ahead {
             self.leave_congestion_losses(id, now);
@@ -184,15 +185,10 @@ impl Agent {
         }
     }
 
-    /// Handles the direct copy of a packet that a repair has already delivered: ends the open-ended
-    /// NACK, because the direct path delivers. If the relay path is faster than the direct path,
-    /// every packet arrives like this during such a NACK.
-    pub(super) fn on_direct_copy_after_repair(
-        &mut self,
-        id: ReceiveFlowId,
-        sequence: SequenceNumber,
-        now: Time,
-    ) {
+    /// Handles the source packet of a packet that a repair, or a sample of the direct path, has
+    /// already delivered: ends the open-ended NACK, because the first path delivers. If the relay
+    /// path is faster than the direct path, every packet arrives like this during such a NACK.
+    pub(super) fn on_late_source_packet(&mut self, id: ReceiveFlowId, sequence: SequenceNumber, now: Time) {
         let flow = &mut self.receivers[id.0 as usize];
         let service = flow.settings.service;
         let was_requested = flow.active().is_some_and(|active| active.open_ended == Some(sequence));
@@ -363,7 +359,8 @@ impl ReceiveState {
         if is_source_packet && !is_repaired_from_afar(service) {
             self.await_open_ended_repairs(now);
         }
-        if self.open_ended.is_some_and(|from| sequence >= from) {
+        let is_direct_sample = !is_source_packet && arrival.delivery == Delivery::Direct;
+        if self.open_ended.is_some_and(|from| sequence >= from) && !is_direct_sample {
             self.open_ended_nacks = 0;
         }
         if uses_both_paths(service) {

@@ -62,6 +62,8 @@ pub(super) struct PathDelayMeter {
     /// a new one.
     since: Option<Time>,
     first: Option<FirstArrival>,
+    /// Latest packet whose first arrival was by the direct path.
+    last_direct: Option<SequenceNumber>,
 }
 
 impl PathDelayMeter {
@@ -75,10 +77,18 @@ impl PathDelayMeter {
         now: Time,
     ) {
         self.add(path, delay, now);
+        if path == ArrivalPath::Direct {
+            self.last_direct = Some(sequence);
+        }
         let is_free = self.first.is_none_or(|first| now.saturating_since(first.at) > SECOND_PATH_WITHIN);
         if is_on_both && is_free {
             self.first = Some(FirstArrival { sequence, path, delay, at: now });
         }
+    }
+
+    /// Returns true if the packet before this one arrived first by the direct path.
+    pub(super) fn follows_direct(&self, sequence: SequenceNumber) -> bool {
+        self.last_direct.is_some_and(|last| last.next() == sequence)
     }
 
     /// Returns true if the second arrival of this packet, by the direct path, would be measured.
@@ -270,6 +280,17 @@ mod tests {
         let direct = RelativeDelay { least: 120_000, p95: 120_000 };
         let relayed = RelativeDelay { least: 40_000, p95: 41_000 };
         assert_eq!(meter.delays(), ReportedDelays { direct: Some(direct), relayed: Some(relayed) });
+    }
+
+    #[test]
+    fn a_packet_follows_the_direct_path_only_if_the_one_before_it_arrived_by_it() {
+        let mut meter = PathDelayMeter::default();
+        meter.on_first(number(15), (ArrivalPath::Relayed, 40), false, at(0));
+        assert!(!meter.follows_direct(number(16)));
+        meter.on_first(number(16), (ArrivalPath::Direct, 40), false, at(1));
+        assert!(meter.follows_direct(number(17)) && !meter.follows_direct(number(32)));
+        meter.on_first(number(31), (ArrivalPath::Direct, 40), false, at(2));
+        assert!(meter.follows_direct(number(32)));
     }
 
     #[test]

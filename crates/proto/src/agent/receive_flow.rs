@@ -33,7 +33,8 @@ use crate::parts::reordering_window::ReorderingWindow;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::{
-    buffers_packets, consent_bucket, repairs, repairs_on_request, retransmits, uses_both_paths,
+    buffers_packets, consent_bucket, is_direct, repairs, repairs_on_request, retransmits,
+    samples_direct_path, uses_both_paths,
 };
 use crate::session::SessionId;
 
@@ -228,6 +229,18 @@ impl ReceiveFlow {
     pub(super) fn is_overtaken_by_repair(&self, sequence: SequenceNumber) -> bool {
         let active = self.active().filter(|_| repairs(self.settings.service));
         active.is_some_and(|active| active.highest_source_packet.is_none_or(|highest| sequence > highest))
+            && !self.is_direct_sample(sequence)
+    }
+
+    /// Returns true if a packet that arrives by the direct path shows the delay of that path, and
+    /// nothing else: relays forward the flow, and the packet before did not use the direct path. If
+    /// relays fail, the sender uses the direct path for all packets.
+    pub(super) fn is_direct_sample(&self, sequence: SequenceNumber) -> bool {
+        let is_routed = self.settings.latency.is_some() && !is_direct(self.settings.service);
+        let delays = || self.active().and_then(|active| active.two_paths.delays.as_ref());
+        is_routed
+            && samples_direct_path(sequence)
+            && !delays().is_some_and(|delays| delays.follows_direct(sequence))
     }
 
     /// Records the arrival of a packet that relays forwarded without a NACK, new or duplicate.
@@ -238,11 +251,14 @@ impl ReceiveFlow {
     }
 
     /// Adapts the flow to a new service, if the one `before` used both paths. Gaps do not wait for
-    /// the slower path any more, and what relays still forward is no source packet.
+    /// the slower path any more. If the direct path is left over, what relays still forward is no
+    /// source packet.
     pub(super) fn end_second_path(&mut self, before: Service, now: Time) {
-        let is_left = uses_both_paths(before) && repairs_on_request(self.settings.service);
+        let service = self.settings.service;
+        let is_left = uses_both_paths(before) && !uses_both_paths(service);
+        let is_forwarded = is_left && repairs_on_request(service);
         if let Some(active) = self.active_mut() {
-            active.two_paths.forwarded_until = if is_left { now + SERVICE_OVERLAP } else { Time::START };
+            active.two_paths.forwarded_until = if is_forwarded { now + SERVICE_OVERLAP } else { Time::START };
             active.two_paths.copies = AwaitedCopies::default();
             if is_left {
                 active.apply_reordering();
@@ -251,13 +267,20 @@ impl ReceiveFlow {
     }
 
     /// Returns true if a packet arrived on its first path: the direct path, or relays that replace
-    /// the direct path.
-    pub(super) fn is_source_packet(&self, delivery: Delivery, now: Time) -> bool {
-        let service = self.settings.service;
-        let is_second = uses_both_paths(service)
-            || retransmits(service)
-            || self.active().is_some_and(|active| now < active.two_paths.forwarded_until);
-        delivery == Delivery::Direct || (delivery == Delivery::Forwarded && !is_second)
+    /// the direct path. Samples of a direct path that relays replace are no source packets: they
+    /// arrive however many packets the relays lose.
+    pub(super) fn is_source_packet(&self, sequence: SequenceNumber, delivery: Delivery, now: Time) -> bool {
+        match delivery {
+            Delivery::Direct => !self.is_direct_sample(sequence),
+            Delivery::Forwarded => {
+                let service = self.settings.service;
+                let is_second = uses_both_paths(service)
+                    || retransmits(service)
+                    || self.active().is_some_and(|active| now < active.two_paths.forwarded_until);
+                !is_second
+            }
+            Delivery::InStream | Delivery::Cooperative | Delivery::Cached | Delivery::Resent => false,
+        }
     }
 
     /// Returns true if no packet with this number has arrived before.
@@ -307,11 +330,10 @@ impl ReceiveFlow {
     pub(super) fn close_gap(
         &mut self,
         sequence: SequenceNumber,
-        delivery: Delivery,
+        (delivery, is_source_packet): (Delivery, bool),
         round_trip: Duration,
         now: Time,
     ) -> ArrivalOrder {
-        let is_source_packet = self.is_source_packet(delivery, now);
         let Some(active) = self.state.as_mut() else {
             return ArrivalOrder::TooOld;
         };

@@ -91,7 +91,7 @@ impl Agent {
                 self.store_early_coded(id, sequence, now);
             }
             if is_overtaken {
-                self.on_direct_copy_after_repair(id, sequence, now);
+                self.on_late_source_packet(id, sequence, now);
             }
             if is_late {
                 let round_trip = self.sessions.round_trip(session);
@@ -220,6 +220,9 @@ impl Agent {
                 active.on_second_copy(sequence, service, now);
                 if let Some(delays) = &mut active.two_paths.delays {
                     delays.on_second(sequence, ArrivalPath::Relayed, now);
+                    if flow.is_direct_sample(sequence) {
+                        self.on_late_source_packet(id, sequence, now);
+                    }
                 }
             }
             return;
