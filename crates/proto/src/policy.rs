@@ -97,6 +97,12 @@ pub(crate) const fn repairs_on_request(service: Service) -> bool {
     copies(service) && is_direct(service) && !uses_both_paths(service)
 }
 
+/// Returns true if a flow with this service may leave the direct path for a route over relays. The
+/// service uses that path, and relays at need.
+pub(crate) const fn may_have_route(service: Service) -> bool {
+    repairs_on_request(service) || uses_both_paths(service)
+}
+
 /// Returns true if a receiver stores the coded bytes of the service's packets, to restore others
 /// from them and to help other receivers.
 pub(crate) const fn buffers_packets(service: Service) -> bool {

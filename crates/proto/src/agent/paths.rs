@@ -8,11 +8,12 @@ use byway_wire::messages::{FlowRole, RegisterReply, ServiceChange, ServiceChange
 use byway_wire::{Capabilities, Grant, GrantedRelay, Message, Service, Services, Shard};
 
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
+use super::route_following::end_routes;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::service_changes::Acceptance;
 use super::settings::RelayPath;
 use super::{Agent, Flow};
-use crate::policy::is_repaired_from_afar;
+use crate::policy::{is_repaired_from_afar, may_have_route};
 use crate::session::{Route, SessionId};
 
 impl RelayPath {
@@ -166,30 +167,47 @@ impl Agent {
     /// retransmission. A change from or to another service may lose packets of one round trip to
     /// the relay.
     ///
-    /// A flow with a route over relays has the new service once it returns to the direct path.
+    /// A flow with a route over relays has the new service once it returns to the direct path. With
+    /// [`Service::Forwarding`] or [`Service::Internet`], routes are not selected any more, and the
+    /// flow changes at once.
     ///
     /// Returns `false`, and changes nothing, in these cases:
     /// - The flow was closed, or has no relay paths.
-    /// - The flow has the service, or is changing to it.
+    /// - The flow has the service, is changing to it, or returns to it from its route.
     /// - A grant of the flow's paths does not allow the service.
     /// - The receiver, or an ingress relay, has an earlier version.
     pub fn set_service(&mut self, flow: SendFlowId, service: Service, now: Time) -> bool {
-        let begins = self.service_changes.routes.set_service(flow.0, service)
-            || self.begin_service_change(flow, service, now);
+        let begins = if !self.may_have_service(flow, service, now) {
+            false
+        } else if !may_have_route(service) {
+            let ends = end_routes(self, flow, now);
+            self.begin_service_change(flow, service, now) || ends
+        } else if self.service_changes.routes.is_routed(flow.0) {
+            self.service_changes.routes.set_service(flow.0, service)
+        } else {
+            self.begin_service_change(flow, service, now)
+        };
         self.finish(now);
         begins
     }
 
-    /// Begins a change of service; returns false in the cases of [`Agent::set_service`].
-    pub(super) fn begin_service_change(&mut self, flow: SendFlowId, service: Service, now: Time) -> bool {
+    /// True if an open flow with relay paths can have this service: its grants allow the service,
+    /// and the receiver and the ingress relays support changes.
+    fn may_have_service(&self, flow: SendFlowId, service: Service, now: Time) -> bool {
         let Some(known) = self.senders.get(flow.0).filter(|known| !known.settings.paths.is_empty()) else {
             return false;
         };
-        let coming = self.service_changes.pending_service(flow.0).unwrap_or(known.settings.service);
-        let is_granted = known.settings.paths.iter().all(|path| path.allows(service));
-        let may_change = coming != service && is_granted;
-        let before = known.settings.service;
-        if !may_change || !self.supports_service_changes(flow, now) {
+        known.settings.paths.iter().all(|path| path.allows(service))
+            && self.supports_service_changes(flow, now)
+    }
+
+    /// Begins a change of service; returns false in the cases of [`Agent::set_service`].
+    pub(super) fn begin_service_change(&mut self, flow: SendFlowId, service: Service, now: Time) -> bool {
+        let Some(before) = self.senders.get(flow.0).map(|known| known.settings.service) else {
+            return false;
+        };
+        let next = self.service_changes.pending_service(flow.0).unwrap_or(before);
+        if next == service || !self.may_have_service(flow, service, now) {
             return false;
         }
         self.service_changes.begin(flow.0, before, service, now);

@@ -141,7 +141,7 @@ impl ReceiveFlow {
         let registrations = Registrations::new(settings.paths.len());
         Self {
             key,
-            settings,
+            settings: settings.with_effective_latency(),
             peer,
             registrations,
             consent: None,

@@ -73,6 +73,20 @@ fn change_service_for_path(agent: &mut Agent, id: SendFlowId, now: Time) {
     }
 }
 
+/// Ends the selection of a flow's routes. The flow prefers the first one of its relay paths again,
+/// and no sample uses its direct path. Returns true if it had a route, or was returning from one.
+pub(super) fn end_routes(agent: &mut Agent, id: SendFlowId, now: Time) -> bool {
+    let was_routed = agent.service_changes.routes.is_routed(id.0);
+    agent.service_changes.routes.remove(id.0);
+    let flow = &mut agent.senders[id.0 as usize];
+    flow.settings.latency = None;
+    if was_routed {
+        flow.registrations.prefer(None);
+        agent.choose_path(Flow::Sent(id), now);
+    }
+    was_routed
+}
+
 /// Returns the routes over a flow's relay paths that work, with the sums of their measured delays:
 /// halves of round trips. Routes with unknown delays are left out.
 fn routes_of(agent: &Agent, id: SendFlowId, report: &Report, now: Time) -> Vec<PlannedRoute> {

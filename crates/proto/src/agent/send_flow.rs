@@ -108,7 +108,7 @@ impl SendFlow {
         let registrations = Registrations::new(settings.paths.len());
         Self {
             key,
-            settings,
+            settings: settings.with_effective_latency(),
             peer,
             next,
             usage: SentUsage::default(),

@@ -166,6 +166,15 @@ impl FlowSettings {
         let is_effective = may_leave && can_use_routes(self.traffic, self.duplication);
         self.latency.as_deref().copied().filter(|_| is_effective)
     }
+
+    /// Returns the settings without limits of the latency that have no effect. A later change of
+    /// the service then gives them none.
+    pub(super) fn with_effective_latency(mut self) -> Self {
+        if self.latency_terms().is_none() {
+            self.latency = None;
+        }
+        self
+    }
 }
 
 /// Rule for the number of repair packets of a coded flow's batches and blocks.
@@ -252,4 +261,40 @@ impl Default for FlowSettings {
 #[must_use]
 pub fn flow_between(sender: AgentId, receiver: AgentId, flow: FlowId) -> FlowKey {
     FlowKey::new(sender, byway_wire::Receiver::Agent(receiver), flow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns true if limits of the latency have an effect with these settings.
+    fn may_leave(settings: FlowSettings) -> bool {
+        let terms = LatencyTerms { acceptable: Duration::from_millis(50), gain: Duration::from_millis(10) };
+        let settings = FlowSettings { latency: Some(Box::new(terms)), ..settings };
+        settings.with_effective_latency().latency.is_some()
+    }
+
+    #[test]
+    fn limits_of_the_latency_have_an_effect_where_relays_can_replace_the_direct_path() {
+        for service in Service::ALL.iter().copied() {
+            let is_repaired = !matches!(service, Service::Internet | Service::Forwarding | Service::Both);
+            let settings = FlowSettings { service, ..FlowSettings::default() };
+            assert_eq!(may_leave(settings.clone()), is_repaired, "{service:?}");
+            let mixture = FlowSettings { traffic: Traffic::Mixture, ..settings.clone() };
+            assert_eq!(may_leave(mixture), is_repaired, "{service:?}");
+            let congestion_controlled =
+                FlowSettings { traffic: Traffic::CongestionControlled, ..settings.clone() };
+            assert!(!may_leave(congestion_controlled), "{service:?}");
+            let marked = FlowSettings { duplication: Duplication::Marked, ..settings };
+            assert!(!may_leave(marked), "{service:?}");
+        }
+    }
+
+    #[test]
+    fn flows_that_begin_with_both_paths_may_leave_the_direct_one_if_the_service_is_automatic() {
+        let settings = FlowSettings { service: Service::Both, ..FlowSettings::default() };
+        assert!(may_leave(FlowSettings { automatic_service: true, ..settings.clone() }));
+        let mixture = FlowSettings { traffic: Traffic::Mixture, automatic_service: true, ..settings };
+        assert!(!may_leave(mixture), "its service is not selected");
+    }
 }
