@@ -10,7 +10,7 @@ use byway_wire::Service;
 
 use super::explain_request::ExplainRequest;
 use super::mappings::Mapping;
-use super::status::FlowView;
+use super::status::{FlowView, path_reason};
 
 impl FlowView<'_> {
     /// Answers a request. Returns the flow that was explained; `None` for other requests.
@@ -58,9 +58,10 @@ impl FlowView<'_> {
         let log = selector.map(Selector::log);
         let changes = log.into_iter().flat_map(|log| log.changes().rev());
         let known = explanation.as_ref();
+        let reason = |known| path_reason(self.agent, mapping.sent).unwrap_or_else(|| reason(selector, known));
         FlowExplanation {
             flow: self.flow_summary(mapping),
-            reason: known.map_or_else(|| "closed".to_owned(), |known| reason(selector, known)),
+            reason: known.map_or_else(|| "closed".to_owned(), reason),
             latency_budget_ms: known.and_then(|known| known.criteria.budget).map_or(0.0, millis),
             residual_loss_max: known.map_or(0.0, |known| known.criteria.residual_max.value()),
             measured: known.map(|known| self.measurements(known)).unwrap_or_default(),

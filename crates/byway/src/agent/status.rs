@@ -8,7 +8,8 @@ use byway_net::{ApplicationCounters, Io, QueueCounters};
 use byway_plan::{PathDelay, PathObservation, PathSelection};
 use byway_proto::Uplink;
 use byway_proto::agent::{
-    Agent, OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, ReportedTotals, SendFlowId,
+    Agent, OfferRefusal, PathState, REPAIR_TIME_BOUNDS_MS, ReceiveStatistics, ReportedTotals, RouteStatus,
+    SendFlowId,
 };
 use byway_proto::limits::DATAGRAM_BYTES_MAX;
 use byway_units::{AgentId, Duration, RelayId};
@@ -43,6 +44,21 @@ impl std::fmt::Debug for FlowView<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FlowView").field("ended", &self.ended).finish_non_exhaustive()
     }
+}
+
+/// Returns the reason for which a flow has a route over relays, or returns from one, with the delays
+/// of both paths; `None` for other flows.
+pub(super) fn path_reason(agent: &Agent, sent: SendFlowId) -> Option<String> {
+    let status = agent.route_status(sent).filter(RouteStatus::is_routed)?;
+    let PathSelection { route: selected, reason } = status.selection?;
+    let PathObservation { direct, route } = status.observation;
+    Some(match selected {
+        Some(planned) => {
+            let planned = PathDelay::Measured(planned.delay);
+            format!("{reason}; delays: direct path {direct}, relays {route}, planned {planned}")
+        }
+        None => format!("{reason}; delay of the direct path: {direct}"),
+    })
 }
 
 impl AgentDriver {
@@ -179,8 +195,7 @@ impl AgentDriver {
             received,
             sent: self.agent.reported_totals(mapping.sent).as_ref().map(reported),
             service: flow.as_ref().map_or("internet", |flow| flow.service.name()).to_owned(),
-            service_reason: self
-                .path_reason(mapping.sent)
+            service_reason: path_reason(&self.agent, mapping.sent)
                 .or_else(|| self.service_reason(mapping.sent, flow.as_ref()?.service)),
             paths: self.path_statuses(mapping.sent, mapping.peer),
             losses_unrepaired: self.watchdog.unrepaired.contains_key(&id),
@@ -188,18 +203,6 @@ impl AgentDriver {
                 .or_else(|| quota_note(&flow.as_ref()?.paths))
                 .or_else(|| self.note(id, mapping)),
         }
-    }
-
-    /// Returns the reason for which a flow has a route over relays, with the delays of both paths;
-    /// `None` without a route.
-    fn path_reason(&self, sent: SendFlowId) -> Option<String> {
-        let status = self.agent.route_status(sent)?;
-        let PathSelection { route: Some(planned), reason } = status.selection? else {
-            return None;
-        };
-        let PathObservation { direct, route } = status.observation;
-        let planned = PathDelay::Measured(planned.delay);
-        Some(format!("{reason}; delays: direct path {direct}, relays {route}, planned {planned}"))
     }
 
     /// Returns the reason for which the agent has selected this service of a flow; `None` if the
@@ -245,8 +248,8 @@ impl AgentDriver {
             };
             return Some(format!("all relay paths are down: {effect}"));
         }
-        let has_route = self.agent.route_status(mapping.sent).is_some_and(|status| status.route().is_some());
-        if requested != Service::Forwarding && flow.service == Service::Forwarding && !has_route {
+        let is_routed = self.agent.route_status(mapping.sent).is_some_and(|status| status.is_routed());
+        if requested != Service::Forwarding && flow.service == Service::Forwarding && !is_routed {
             return Some("direct path blocked: all packets use the relays".to_owned());
         }
         if let Some(unrepaired) = self.watchdog.unrepaired.get(&id) {

@@ -240,7 +240,7 @@ impl ReceiveFlow {
         let delays = || self.active().and_then(|active| active.two_paths.delays.as_ref());
         is_routed
             && samples_direct_path(sequence)
-            && !delays().is_some_and(|delays| delays.follows_direct(sequence))
+            && delays().is_none_or(|delays| !delays.follows_direct(sequence))
     }
 
     /// Records the arrival of a packet that relays forwarded without a NACK, new or duplicate.

@@ -39,6 +39,8 @@ pub struct RouteStatus {
     pub changed_at: Option<Time>,
     /// Delays of the direct path and of the route, by the receiver's latest report.
     pub observation: PathObservation,
+    /// Service of the flow before its route, to which it returns. `None` while it has that service.
+    pub before: Option<Service>,
 }
 
 impl RouteStatus {
@@ -46,6 +48,12 @@ impl RouteStatus {
     #[must_use]
     pub fn route(&self) -> Option<PlannedRoute> {
         self.selection?.route
+    }
+
+    /// True if the flow has a route, or returns from one.
+    #[must_use]
+    pub fn is_routed(&self) -> bool {
+        self.before.is_some()
     }
 }
 
@@ -56,8 +64,6 @@ struct FlowRoute {
     selector: RouteSelector,
     clock: ClockOffset,
     status: RouteStatus,
-    /// Service of the flow before its route, to which it returns. `None` while it has that service.
-    before: Option<Service>,
     /// True if delays without queues are compared. The packets of a mixture of traffic queue behind
     /// each other, on whatever path they use.
     excludes_queues: bool,
@@ -91,7 +97,6 @@ impl FlowRoute {
             selector: RouteSelector::new(terms),
             clock: ClockOffset::default(),
             status: RouteStatus::default(),
-            before: None,
             excludes_queues: traffic == Traffic::Mixture,
             direct_faster_at: None,
             direct_delay: None,
@@ -152,7 +157,7 @@ impl FlowRoute {
 
     /// See [`FlowRoutes::next_service`].
     fn next_service(&mut self, in_force: Service, may_forward: bool, now: Time) -> Option<Service> {
-        let before = self.before?;
+        let before = self.status.before?;
         let is_by_relays = matches!(in_force, Service::Both | Service::Forwarding);
         let is_within = |at: Option<Time>, time| at.is_some_and(|at| now.saturating_since(at) < time);
         if self.selector.route().is_some() {
@@ -170,7 +175,7 @@ impl FlowRoute {
             return Some(Service::Both);
         }
         if in_force == before {
-            self.before = None;
+            self.status.before = None;
         }
         Some(before)
     }
@@ -209,13 +214,13 @@ impl FlowRoutes {
 
     /// True if a flow has a route, or returns from one. Its service is then not selected otherwise.
     pub(super) fn is_routed(&self, flow: u32) -> bool {
-        self.flows.get(&flow).is_some_and(|known| known.before.is_some())
+        self.flows.get(&flow).is_some_and(|known| known.status.is_routed())
     }
 
     /// Makes a flow with a route return to this service, and not to its former one. Returns false
     /// if the flow has no route, or returns to this service already.
     pub(super) fn set_service(&mut self, flow: u32, service: Service) -> bool {
-        let before = self.flows.get_mut(&flow).and_then(|known| known.before.as_mut());
+        let before = self.flows.get_mut(&flow).and_then(|known| known.status.before.as_mut());
         before.is_some_and(|before| core::mem::replace(before, service) != service)
     }
 
@@ -283,7 +288,7 @@ impl FlowRoutes {
             known.status.selection = Some(selection);
             known.status.changed_at = Some(now);
             (known.direct_faster_at, known.path_since) = (None, None);
-            known.before.get_or_insert(service);
+            known.status.before.get_or_insert(service);
         }
     }
 }
