@@ -356,7 +356,13 @@ fn add(table: &mut String, key: &str, value: impl Into<toml::Value>) {
 
 #[cfg(test)]
 mod tests {
+    use byway_plan::LatencyTerms;
+    use byway_units::Duration;
+    use clap::Parser;
+
     use super::*;
+    use crate::protect::ProtectFlags;
+    use crate::settings::agent_of;
 
     const ENDPOINT: &str = "203.0.113.9:51820";
 
@@ -427,6 +433,37 @@ mtu = 1480
 watched_device = \"wg0\"
 ";
         assert_eq!(derived, Ok(DerivedConfig { tables: expected.to_owned(), notes: vec![] }));
+    }
+
+    /// Command line of `byway protect`.
+    #[derive(Debug, Parser)]
+    struct ProtectCommand {
+        #[command(flatten)]
+        flags: ProtectFlags,
+    }
+
+    #[test]
+    fn the_flags_of_delays_are_the_limits_of_the_capture() {
+        let limits = |gain| {
+            let acceptable = Duration::from_millis(50);
+            Some(LatencyTerms { acceptable, gain: Duration::from_millis(gain) })
+        };
+        for (flags, expected) in [
+            (vec![], None),
+            (vec!["--acceptable-delay", "50 ms"], limits(10)),
+            (vec!["--acceptable-delay", "50 ms", "--delay-gain", "7 ms"], limits(7)),
+        ] {
+            let words = ["protect", "wg0", "--peer", "bob"].into_iter().chain(flags.iter().copied());
+            let command = ProtectCommand::parse_from(words);
+            let facts = facts(vec![peer("a2V5", Some(ENDPOINT))]);
+            let derived = derive(&facts, &command.flags.request(), &MANAGED).expect("one peer");
+            let settings = agent_of(&format!("[agent]\nname = \"alice\"\n\n{}", derived.tables));
+            let settings = settings.unwrap_or_else(|problem| panic!("{problem}"));
+            let tunnel = settings.tunnel.expect("it captures");
+            assert_eq!(tunnel.captures[0].spec.terms.latency, expected, "{flags:?}");
+        }
+        let alone = ProtectCommand::try_parse_from(["protect", "wg0", "--delay-gain", "7 ms"]);
+        assert!(alone.is_err(), "a gain needs an acceptable delay");
     }
 
     #[test]
