@@ -529,6 +529,15 @@ mod tests {
     }
 
     #[test]
+    fn without_delays_by_path_as_of_earlier_versions_the_flow_stays_on_the_direct_path() {
+        let mut harness = Harness::new(Service::Caching);
+        for _ in 0..30 {
+            harness.handle(&report_of(None, None), Some(120));
+        }
+        assert_eq!((harness.reason(), harness.services), (None, Vec::new()));
+    }
+
+    #[test]
     fn the_queue_of_a_mixture_does_not_make_it_leave_its_path() {
         for (traffic, reason) in
             [(Traffic::Datagrams, Some(PathReason::DirectTooSlow)), (Traffic::Mixture, None)]
