@@ -28,7 +28,8 @@ pub(crate) struct RawFlow<'a> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawLatency {
     /// One-way delay up to which the direct path is used, however fast relays are: that of 95 % of
-    /// the packets, queues included. At most the latency budget.
+    /// the packets, queues included; the least one for a mixture of traffic. At most the latency
+    /// budget.
     pub(crate) acceptable: DurationSetting,
     /// Least difference of the delays for which packets change from the slower path to the faster
     /// one. Default: 10 ms.
