@@ -46,8 +46,8 @@ impl std::fmt::Debug for FlowView<'_> {
     }
 }
 
-/// Returns the reason for which a flow has a route over relays, or returns from one, with the delays
-/// of both paths; `None` for other flows.
+/// Returns the reason for which a flow has a route over relays, or returns from one, with the
+/// delays of both paths; `None` for other flows.
 pub(super) fn path_reason(agent: &Agent, sent: SendFlowId) -> Option<String> {
     let status = agent.route_status(sent).filter(RouteStatus::is_routed)?;
     let PathSelection { route: selected, reason } = status.selection?;

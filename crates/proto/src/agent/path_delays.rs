@@ -118,7 +118,7 @@ impl PathDelayMeter {
         }
     }
 
-    /// Returns the delays for a report; no delay of a path if no packet has arrived by it since the
+    /// Returns the delays for a report. A path has none if no packet has arrived by it since the
     /// interval that the last report ended, or fewer than [`SAMPLES_MIN`] so far.
     pub(super) fn delays(&self) -> ReportedDelays {
         if self.since.is_none() {
@@ -146,16 +146,16 @@ struct DelaySamples {
     to_skip: u32,
     /// Latest samples of earlier intervals. A flow with a route uses the direct path so seldom that
     /// an interval may have one sample.
-    former: ArrayVec<u32, FORMER_SAMPLES>,
+    former_samples: ArrayVec<u32, FORMER_SAMPLES>,
 }
 
 impl DelaySamples {
     /// Starts an interval without samples, and stores the latest ones so far.
     fn begin_interval(&mut self) {
-        let before = (self.former.len() + self.count).saturating_sub(FORMER_SAMPLES);
-        let samples = self.former.iter().chain(&self.samples[..self.count]);
-        let former = samples.skip(before).copied().collect();
-        *self = Self { former, ..Self::default() };
+        let before = (self.former_samples.len() + self.count).saturating_sub(FORMER_SAMPLES);
+        let samples = self.former_samples.iter().chain(&self.samples[..self.count]);
+        let former_samples = samples.skip(before).copied().collect();
+        *self = Self { former_samples, ..Self::default() };
     }
 
     /// Adds a delay. If there are too many samples, every other one is dropped.
@@ -185,7 +185,7 @@ impl DelaySamples {
     /// The percentile is rounded down. So one late packet of 20 or fewer does not determine it.
     fn summary(&self) -> Option<RelativeDelay> {
         let is_few = self.count < SAMPLES_MIN;
-        let former: &[u32] = if is_few { &self.former } else { &[] };
+        let former: &[u32] = if is_few { &self.former_samples } else { &[] };
         if self.count == 0 || former.len() + self.count < SAMPLES_MIN {
             return None;
         }

@@ -232,9 +232,9 @@ impl ReceiveFlow {
             && !self.is_direct_sample(sequence)
     }
 
-    /// Returns true if a packet that arrives by the direct path shows the delay of that path, and
-    /// nothing else: relays forward the flow, and the packet before did not use the direct path. If
-    /// relays fail, the sender uses the direct path for all packets.
+    /// Returns true if a packet that arrives by the direct path only shows the delay of that path.
+    /// Relays then forward the flow, and the packet before did not use the direct path: if relays
+    /// fail, the sender uses that path for all packets.
     pub(super) fn is_direct_sample(&self, sequence: SequenceNumber) -> bool {
         let is_routed = self.settings.latency.is_some() && !is_direct(self.settings.service);
         let delays = || self.active().and_then(|active| active.two_paths.delays.as_ref());

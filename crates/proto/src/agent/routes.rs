@@ -148,8 +148,8 @@ impl FlowRoute {
         self.path_since.is_some_and(|since| now.saturating_since(since) >= ROUTE_SETTLES_IN)
     }
 
-    /// Returns the one-way delay that 95 % of the packets did not exceed, or the least one if queues
-    /// are excluded. `None` if no packet arrived, or the clocks' offset is unknown.
+    /// Returns the one-way delay that 95 % of the packets did not exceed, or the least one if
+    /// queues are excluded. `None` if no packet arrived, or the clocks' offset is unknown.
     fn delay(&self, relative: Option<RelativeDelay>) -> Option<PathDelay> {
         let delay = relative.map(|known| if self.excludes_queues { known.least } else { known.p95 });
         delay.and_then(|delay| self.clock.delay(delay)).map(PathDelay::Measured)
@@ -244,8 +244,8 @@ impl FlowRoutes {
         known.selector.select(&observation, &plan, trust, now)
     }
 
-    /// Returns the selected path of a flow with the service `in_force` if the flow has to change to
-    /// it now, and records the change; `None` to keep the path in use.
+    /// Returns the selected path of a flow with the service `in_force`, if the flow has to change
+    /// to it now, and records that. `None` keeps the path in use.
     ///
     /// A flow that relays alone forward keeps its path until packets use the direct path as well:
     /// the relays of another path may not forward them yet. A route that failed delivers nothing
@@ -352,7 +352,7 @@ mod tests {
     /// Flow whose receiver reports each second. Its relay path needs 45 ms by the plan.
     struct Harness {
         routes: FlowRoutes,
-        planned: Vec<PlannedRoute>,
+        planned_routes: Vec<PlannedRoute>,
         path_in_use: Route,
         service: Service,
         second: u64,
@@ -379,7 +379,7 @@ mod tests {
             routes.add(FLOW, SessionId(0), &settings);
             Self {
                 routes,
-                planned: vec![PlannedRoute { route: route_from(1), delay: ms(45) }],
+                planned_routes: vec![PlannedRoute { route: route_from(1), delay: ms(45) }],
                 path_in_use: route_from(1),
                 service,
                 second: 0,
@@ -408,12 +408,13 @@ mod tests {
                 next: SequenceNumber::new(self.packets),
             };
             if let Some(selection) =
-                self.routes.select(FLOW, report, (&progress, self.planned.as_slice()), now)
+                self.routes.select(FLOW, report, (&progress, self.planned_routes.as_slice()), now)
             {
                 self.routes.on_changed(FLOW, selection, self.service, now);
             }
             if let Some(selection) = self.routes.pop_path(FLOW, self.service, now) {
-                self.path_in_use = selection.route.map_or(self.planned[0].route, |planned| planned.route);
+                self.path_in_use =
+                    selection.route.map_or(self.planned_routes[0].route, |planned| planned.route);
             }
             let next = self.routes.next_service(FLOW, self.service, true, now);
             if let Some(service) = next.filter(|service| *service != self.service) {
@@ -440,8 +441,8 @@ mod tests {
         assert_eq!(harness.services, [(11, Service::Both), (16, Service::Forwarding)]);
         assert_eq!(harness.reason(), Some(PathReason::DirectTooSlow));
         harness.run(60, (Some(40), Some(47)));
-        let returned = [(71, Service::Both), (73, Service::Caching)];
-        assert_eq!(harness.services[2..], returned, "7 ms are less than the gain");
+        let changes = [(71, Service::Both), (73, Service::Caching)];
+        assert_eq!(harness.services[2..], changes, "7 ms are less than the gain");
         let is_routed = harness.routes.is_routed(FLOW);
         assert_eq!((harness.reason(), is_routed), (Some(PathReason::GainGone), false));
     }
@@ -512,7 +513,7 @@ mod tests {
         let mut harness = Harness::new(Service::Caching);
         harness.run(5, (Some(40), None));
         harness.run(10, (Some(120), Some(47)));
-        harness.planned.push(PlannedRoute { route: route_from(3), delay: ms(30) });
+        harness.planned_routes.push(PlannedRoute { route: route_from(3), delay: ms(30) });
         harness.run(31, (Some(120), Some(47)));
         assert_eq!(harness.reason(), Some(PathReason::FasterRoute));
         assert_eq!((harness.service, harness.path_in_use), (Service::Both, route_from(1)));

@@ -158,9 +158,9 @@ impl FlowSettings {
         self.automatic_service && can_select_service(self.traffic, self.duplication)
     }
 
-    /// Returns the limits of the flow's latency, if they have an effect: relays get all its packets,
-    /// and its service uses relays only to repair the direct path. The initial service of flows
-    /// whose sender selects it is another one.
+    /// Returns the limits of the flow's latency, if they have an effect: relays get all its
+    /// packets, and its service uses relays only to repair the direct path. The initial service of
+    /// flows whose sender selects it is another one.
     pub(super) fn latency_terms(&self) -> Option<LatencyTerms> {
         let may_leave = repairs_on_request(self.service) || self.selects_service();
         let is_effective = may_leave && can_use_routes(self.traffic, self.duplication);

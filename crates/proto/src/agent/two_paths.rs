@@ -19,7 +19,8 @@ pub(super) struct TwoPaths {
     last_relayed_at: Option<Time>,
     /// Packets that relays delivered first.
     pub(super) copies: AwaitedCopies,
-    /// Delays by path, for reports; allocated at the first one of a flow whose sender compares them.
+    /// Delays by path, for reports; allocated at the first one of a flow whose sender compares
+    /// them.
     pub(super) delays: Option<Box<PathDelayMeter>>,
     /// Time until which relays may forward packets of a former service that used both paths.
     pub(super) forwarded_until: Time,
