@@ -177,11 +177,12 @@ impl MemberClient {
 
     async fn report(self, member: LoadingMember, relays: Vec<u32>, times: [Instant; 2], interval: Duration) {
         sleep_until(times[0]).await;
-        let mut connection = self.connect(member.role, member.index, Some(&member.bearer)).await;
         for number in 0_u32.. {
             if let Some(later) = number.checked_sub(1) {
                 sleep_until(times[1] + interval * later).await;
             }
+            // The controller closes connections that are idle for longer than a poll.
+            let mut connection = self.connect(member.role, member.index, Some(&member.bearer)).await;
             let update = match member.role {
                 Role::Agent => agent_report(&member, &relays, number),
                 Role::Relay => relay_report(&relays, number),
