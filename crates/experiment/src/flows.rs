@@ -354,11 +354,11 @@ mod tests {
     #[test]
     fn repairs_below_their_floor_are_counted() {
         let mut fates = [Fate::Direct; 100];
-        // The floor is the interval of 10 ms, and two times 10 ms to the egress relay.
-        (fates[10], fates[20], fates[30]) = (Fate::Repaired(15), Fate::Repaired(30), Fate::Repaired(60));
+        // The floor is a quarter of 10 ms, and two times 10 ms to the egress relay.
+        (fates[10], fates[20], fates[30]) = (Fate::Repaired(15), Fate::Repaired(45), Fate::Repaired(90));
         let findings = findings_of(&[flow(&fates)]);
         let value = |name| findings.value(name, None);
         assert_eq!(value("repairs-below-floor"), Some(1.0 / 3.0));
-        assert_eq!((value("repair-over-floor-p50"), value("repair-over-floor-p99")), (Some(1.0), Some(2.0)));
+        assert_eq!((value("repair-over-floor-p50"), value("repair-over-floor-p99")), (Some(2.0), Some(4.0)));
     }
 }

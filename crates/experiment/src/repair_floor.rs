@@ -121,8 +121,9 @@ mod tests {
         record.packets[1].lost = Some(LossLocation::SenderAccess);
         let least = |record: &FlowRecord| RepairFloor::of(record).map(|floor| floor.least(1));
         assert_eq!(least(&record), Some(ms(10 + 2 * 4)));
-        // The second copy is lost as well, so the third one shows the loss.
+        // The second copy is lost as well. The third one shows the loss later than a NACK to the
+        // egress relay repairs it.
         record.packets[2].lost = Some(LossLocation::SenderAccess);
-        assert_eq!(least(&record), Some(ms(20 + 2 * 4)));
+        assert_eq!(least(&record), Some(ms(10) / 4 + ms(2 * 10)));
     }
 }
