@@ -111,6 +111,12 @@ def refused(thing, encoded, why):
     print(f"\n# {why}\nrefused {thing} {encoded.hex() or '-'}")
 
 
+def refused_changes(thing, right, *wrongs):
+    """Refuses the bytes with another value at one position each."""
+    for position, value, why in wrongs:
+        refused(thing, right[:position] + bytes([value]) + right[position + 1 :], why)
+
+
 def refused_message(name, why, *parts):
     refused("message", framed(TYPES[name], join(parts)), why)
 
@@ -180,8 +186,7 @@ def initiation(purpose, suite, shard, capabilities, index, payload, mac2):
 
 
 def response(index, payload):
-    return [silent(b"\x05\0\0\0"), number("receiver", 4, index), data("ephemeral", fill(4, 32)),
-            data("sealed-payload", payload)]
+    return [silent(b"\x05\0\0\0"), number("receiver", 4, index), data("ephemeral", fill(4, 32)), data("sealed-payload", payload)]
 
 
 def cookie(index):
@@ -216,16 +221,12 @@ def print_refused_packets():
     refused("packet", join(source_packet(1, 2, 3, source_flags(0, "whole"), fill(0, 20))), "a byte too short")
     refused("packet", join(envelope("copy", 1, 2, 3, 4, fill(0, 21), fill(1, 16))), "coded bytes too short")
     refused("packet", join(envelope("copy", 1, 2, 0, 4, fill(0, 22), fill(1, 16))), "alias 0")
-    wrong_role = bytearray(join(envelope("copy", 1, 2, 3, 4, fill(0, 22), fill(1, 16))))
-    wrong_role[1] = 7
-    refused("packet", bytes(wrong_role), "a role that there is not")
+    right = join(envelope("copy", 1, 2, 3, 4, fill(0, 22), fill(1, 16)))
+    refused_changes("packet", right, (1, 7, "a role that there is not"))
     refused("packet", b"\x08" + bytes(23), "a message packet without room for its tag")
     right = join(initiation("end-to-end", "aes-256-gcm", 0, 0, 1, fill(4, 33), bytes(16)))
     refused("packet", right[:-1], "an initiation a byte too short")
-    for place_of_byte, value, why in [(1, 2, "version 2"), (2, 0, "purpose 0"), (2, 4, "purpose 4"), (3, 3, "suite 3")]:
-        wrong = bytearray(right)
-        wrong[place_of_byte] = value
-        refused("packet", bytes(wrong), why)
+    refused_changes("packet", right, (1, 2, "version 2"), (2, 0, "purpose 0"), (2, 4, "purpose 4"), (3, 3, "suite 3"))
     refused("packet", join(response(5, fill(10, 29))), "a response a byte too short")
     refused("packet", join(cookie(5))[:-1], "a cookie a byte too short")
     refused("packet", join(cookie(5)) + b"\0", "a cookie a byte too long")
@@ -294,19 +295,12 @@ def print_other_parts():
     right = join(grant_fields(("agent", 7), 0, fill(2, 32))) + fill(13, 64)
     refused("grant", right[:-1], "a byte too short")
     refused("grant", right + b"\0", "a byte too long")
-    wrongs = [(0, 2, "version 2"), (2, 2, "sharing 2"), (7, 0, "the last flow before the first"),
-              (9, 0x80, "a sender that is no agent")]
-    for place_of_byte, value, why in wrongs:
-        wrong = bytearray(right)
-        wrong[place_of_byte] = value
-        refused("grant", bytes(wrong), why)
+    refused_changes("grant", right, (0, 2, "version 2"), (2, 2, "sharing 2"), (7, 0, "the last flow before the first"),
+                    (9, 0x80, "a sender that is no agent"))
     right = join(credential_fields("agent", 7)) + fill(13, 64)
     refused("credential", right[:-1], "a byte too short")
     refused("credential", right + b"\0", "a byte too long")
-    for place_of_byte, value, why in [(0, 0, "version 0"), (1, 3, "role 3"), (2, 0x80, "a number of no agent")]:
-        wrong = bytearray(right)
-        wrong[place_of_byte] = value
-        refused("credential", bytes(wrong), why)
+    refused_changes("credential", right, (0, 0, "version 0"), (1, 3, "role 3"), (2, 0x80, "a number of no agent"))
 
 
 # --- messages -----------------------------------------------------------------------------------------------
