@@ -318,15 +318,17 @@ mod tests {
     fn findings_of(records: &[FlowRecord]) -> Findings {
         let members: Vec<&FlowRecord> = records.iter().collect();
         let mut findings = Findings::default();
-        members.iter().for_each(|record| sample(record, &mut findings));
+        for record in &members {
+            sample(record, &mut findings);
+        }
         measure(&members, None, &mut findings);
         findings
     }
 
     #[test]
     fn paths_are_described_by_their_losses_and_bursts() {
-        let clean = flow(&[Fate::Direct; 2_000]);
-        let mut fates = [Fate::Direct; 2_000];
+        let clean = flow(&vec![Fate::Direct; 2_000]);
+        let mut fates = vec![Fate::Direct; 2_000];
         // Three losses in two episodes: 0.15 %.
         for lost in [100, 101, 200] {
             fates[lost] = Fate::Missing;

@@ -2,6 +2,8 @@
 //! delivery of lost packets within 10 % or 5 ms, and the costs within 5 % of the relays' bytes at
 //! their prices. Each test prints its table.
 
+#![allow(clippy::print_stderr, reason = "says what was measured")]
+
 use std::io;
 use std::path::Path;
 
@@ -215,7 +217,7 @@ fn check(cells: impl IntoIterator<Item = (Cell, u32, u32)>) {
     let mut missed = Vec::new();
     for (cell, explain, then) in cells {
         let comparison = cell.compare(explain, then);
-        println!("{}", comparison.line);
+        eprintln!("{}", comparison.line);
         if !comparison.is_p95_met || !comparison.is_cost_met {
             missed.push(comparison.line);
         }

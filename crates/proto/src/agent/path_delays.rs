@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_report_ends_the_interval_only_after_a_second() {
         let mut meter = PathDelayMeter::default();
-        let add = |meter: &mut PathDelayMeter, delay, time| {
+        let add = |meter: &mut PathDelayMeter, delay, time: u64| {
             for packet in 0..3 {
                 let at = at(time + packet);
                 meter.on_first(number(time + packet), (ArrivalPath::Direct, delay), false, at);

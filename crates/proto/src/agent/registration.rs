@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use byway_units::{Duration, Time};
-use byway_wire::messages::{FlowRole, GroupActivity, Refusal, RegisterReply, Unregister};
+use byway_wire::messages::{GroupActivity, Refusal, RegisterReply, Unregister};
 use byway_wire::{Alias, GrantedRelay, Message, Microseconds};
 
 use super::events::Event;
