@@ -63,6 +63,11 @@ pub(crate) const fn forwards(service: Service) -> bool {
     matches!(service, Service::Forwarding | Service::Both | Service::Retransmission)
 }
 
+/// Returns true if all packets of the service use relays, and the egress relay delivers them.
+pub(crate) const fn forwards_all(service: Service) -> bool {
+    matches!(service, Service::Forwarding | Service::Both)
+}
+
 /// Returns true if a receiver sends NACKs for missing packets: to its egress relay, or to the
 /// sender.
 pub(crate) const fn repairs(service: Service) -> bool {

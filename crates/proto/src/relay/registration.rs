@@ -14,7 +14,7 @@ use super::grants::{GrantError, Grants, is_sender_of_group};
 use super::ingress::{FlowSlot, GrantPolicer, GroupKey, NextHop, Registration, RelayPeerId};
 use crate::limits::DATAGRAM_WORK_MAX;
 use crate::parts::batcher::{BatchedFlow, CodingClass};
-use crate::policy::{CodingRates, copies, repairs, repairs_on_request};
+use crate::policy::{CodingRates, copies, forwards_all, repairs, repairs_on_request};
 use crate::session::{Session, SessionId};
 
 impl Relay {
@@ -178,7 +178,11 @@ impl Relay {
             FlowRef::Sent(slot) => self.ingress.service_of(slot).map(|(known, _)| known),
             FlowRef::Received(slot) => self.egress.service(slot),
         };
-        if !known.is_some_and(repairs_on_request) || !repairs_on_request(register.service) {
+        let is_alike = |known: Service| {
+            let services = [known, register.service];
+            services.into_iter().all(repairs_on_request) || services.into_iter().all(forwards_all)
+        };
+        if !known.is_some_and(is_alike) {
             return false;
         }
         match flow {
