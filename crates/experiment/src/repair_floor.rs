@@ -19,8 +19,8 @@ pub(crate) struct RepairFloor<'a> {
     interval: Duration,
     to_ingress: Duration,
     to_egress: Duration,
-    /// Time by which a packet on the relay path is later than the direct copy; at least the time of
-    /// detection, because a ratio to less than that would say nothing.
+    /// Time by which a packet on the relay path is later than the direct copy. It is the time of
+    /// detection at least, because a ratio to less would say nothing.
     relayed: Duration,
     /// True if relays send all packets without a NACK.
     is_relayed: bool,

@@ -18,8 +18,8 @@ pub(crate) enum Fate {
     Missing,
 }
 
-/// Returns the record of a flow with a packet each 10 ms and a direct path of 50 ms. The segments of
-/// its relay path have delays of 4, 50 and 10 ms.
+/// Returns the record of a flow with a packet each 10 ms and a direct path of 50 ms. The segments
+/// of its relay path have delays of 4, 50 and 10 ms.
 pub(crate) fn flow(fates: &[Fate]) -> FlowRecord {
     let ms = Duration::from_millis;
     let packet = |(nth, fate): (u64, &Fate)| {

@@ -100,9 +100,9 @@ impl EmulatorThread {
         Ok(Self { commands, thread })
     }
 
-    /// Starts the time of the scenario: links are in their initial state and empty, their outages
-    /// are at their times from now on, and earlier packets do not count. Returns this time by the emulator's clock; `None` if the emulator has
-    /// ended by itself.
+    /// Starts the time of the scenario: links are in their initial state and empty, and earlier
+    /// packets do not count. Links have no outages before. Returns this time by the emulator's
+    /// clock; `None` if the emulator has ended by itself.
     #[must_use]
     pub fn begin(&self) -> Option<Time> {
         let (answer, answered) = mpsc::channel();

@@ -194,7 +194,9 @@ impl<'a> Plan<'a> {
         let (relays_of, peers_of, flow_setups) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let nodes = scenario.nodes.iter().enumerate();
         let identities = nodes.map(|(index, node)| MachineIdentity::of(node.role, index, seed)).collect();
-        let relay_prices = relay_prices(scenario);
+        let nodes = scenario.nodes.iter().enumerate();
+        let sheets = nodes.filter_map(|(node, plan)| Some((node, scenario.prices.sheet(&plan.name)?)));
+        let relay_prices = relay_prices(sheets);
         let mut plan =
             Self { scenario, seed, links, graph, identities, flow_setups, relays_of, peers_of, relay_prices };
         plan.set_up_flows()?;

@@ -9,7 +9,6 @@ use byway_units::{Bytes, Money, RelayId};
 use serde::Serialize;
 
 use crate::build::addresses::{relay_address, relay_number};
-use crate::scenario::{Role, Scenario};
 
 /// Costs of all relays with prices, by the bytes that the network carried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -58,10 +57,9 @@ pub(crate) struct RelayMeter {
 }
 
 impl RelayMeter {
-    /// Creates the counter of all relays of a scenario.
-    pub(crate) fn new(scenario: &Scenario) -> Self {
-        let nodes = scenario.nodes.iter().enumerate().filter(|(_, node)| node.role == Role::Relay);
-        let relays = nodes.map(|(node, _)| (relay_address(node), node)).collect();
+    /// Creates the counter of these relays, by the indexes of their machines.
+    pub(crate) fn new(relays: impl Iterator<Item = usize>) -> Self {
+        let relays = relays.map(|node| (relay_address(node), node)).collect();
         Self { relays, usage: BTreeMap::new() }
     }
 
@@ -89,11 +87,15 @@ impl RelayMeter {
         }
     }
 
-    /// Returns the costs of all bytes until now.
-    pub(crate) fn costs(&self, scenario: &Scenario, prices: &RelayPriceTable) -> Option<CostOutcome> {
-        let (_, first) = scenario.prices.iter().next()?;
-        let nodes = scenario.nodes.iter().enumerate();
-        let relays = nodes.filter_map(|(node, plan)| {
+    /// Returns the costs of all bytes until now at the relays with prices, in a currency. `nodes`
+    /// are the names of all machines by their indexes.
+    pub(crate) fn costs<'a>(
+        &self,
+        nodes: impl Iterator<Item = (usize, &'a str)>,
+        prices: &RelayPriceTable,
+        currency: &str,
+    ) -> CostOutcome {
+        let relays = nodes.filter_map(|(node, name)| {
             let prices = prices.relay(relay_number(node))?;
             let usage = self.usage.get(&node).cloned().unwrap_or_default();
             let sent = usage.sent.iter().map(|(to, bytes)| prices.to(*to).of(*bytes));
@@ -101,7 +103,7 @@ impl RelayMeter {
             let all: u64 = usage.sent.values().map(|bytes| bytes.count()).sum();
             let to_agents = usage.sent.get(&None).map_or(0, |bytes| bytes.count());
             Some(RelayCostOutcome {
-                name: plan.name.clone(),
+                name: name.to_owned(),
                 received_bytes: usage.received.count(),
                 to_relays_bytes: all - to_agents,
                 to_agents_bytes: to_agents,
@@ -110,17 +112,14 @@ impl RelayMeter {
         });
         let relays: Vec<RelayCostOutcome> = relays.collect();
         let cents = relays.iter().map(|relay| relay.cents).sum();
-        let currency = first.currency.code().to_owned();
-        Some(CostOutcome { currency, cents, explained_cents_per_hour: None, relays })
+        CostOutcome { currency: currency.to_owned(), cents, explained_cents_per_hour: None, relays }
     }
 }
 
-/// Returns the prices of the next bytes of all relays with prices, at the volumes that their
-/// operator expects.
-pub(crate) fn relay_prices(scenario: &Scenario) -> RelayPriceTable {
-    let nodes = scenario.nodes.iter().enumerate();
-    let sheets =
-        nodes.filter_map(|(node, plan)| Some((relay_number(node), scenario.prices.sheet(&plan.name)?)));
+/// Returns the prices of the next bytes of these relays, by the indexes of their machines, at the
+/// volumes that their operator expects.
+pub(crate) fn relay_prices<'a>(sheets: impl Iterator<Item = (usize, &'a PriceSheet)>) -> RelayPriceTable {
+    let sheets = sheets.map(|(node, sheet)| (relay_number(node), sheet));
     let sheets: Vec<(RelayId, &PriceSheet)> = sheets.collect();
     let next = |(relay, sheet): &(RelayId, &PriceSheet)| {
         let others = sheets.iter().filter(|(other, _)| other != relay).copied();

@@ -99,6 +99,17 @@ impl TimeHistogram {
     }
 }
 
+/// Returns a number of packets for computations.
+#[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
+pub(crate) const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+/// Returns the share of a part in a whole, unless the whole is zero.
+pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| number(part) / number(whole))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

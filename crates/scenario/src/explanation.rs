@@ -6,8 +6,7 @@ use byway_units::{Duration, Time};
 use serde::Serialize;
 
 use crate::costs::cents;
-use crate::delivery_counts::{DeliveryCounts, Quantiles, TimeHistogram};
-use crate::measure::share;
+use crate::delivery_counts::{DeliveryCounts, Quantiles, TimeHistogram, share};
 use crate::record::PacketRecord;
 
 /// Explanation of a flow's service, and what was measured from then on.

@@ -44,6 +44,7 @@
 //! | `command` | programs that a lab runs |
 //! | `conversation` | applications over TCP |
 //! | `costs` | bytes of relays by destination, and their costs |
+//! | `delivery_counts` | packets by their outcome, and histograms of times |
 //! | `delivery_ledger` | outcome of each packet of a flow |
 //! | `explanation` | explanations of services, and what was measured after them |
 //! | `flow_service` | service of a flow |

@@ -2,6 +2,7 @@
 
 use byway_units::Rate;
 
+use crate::delivery_counts::{number, share};
 use crate::outcome::{ClassOutcome, ClassesOutcome, FlowOutcome, TransfersOutcome};
 use crate::scenario::Measure;
 
@@ -107,18 +108,8 @@ impl Measure {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "packets of a day are far below 2^53")]
-const fn number(count: u64) -> f64 {
-    count as f64
-}
-
 /// Returns a rate in Mbit/s.
 #[allow(clippy::cast_precision_loss, reason = "rates are far below 2^53 bit/s")]
 pub(crate) const fn megabits(rate: Rate) -> f64 {
     rate.bits_per_second() as f64 / 1e6
-}
-
-/// Returns the share of a part in a whole, unless the whole is zero.
-pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| number(part) / number(whole))
 }

@@ -33,8 +33,9 @@ pub(crate) struct ScenarioSetting {
     pub(crate) length: DurationSetting,
     /// The seed of the random numbers; one on the command line takes precedence. Default: 1.
     pub(crate) seed: Option<u64>,
-    /// The time at which the services of all flows are explained, as by `byway explain`. The outcome
-    /// compares the predictions with what is then measured (in the simulator only). Default: never.
+    /// The time at which the services of all flows are explained, as by `byway explain`. The
+    /// outcome compares the predictions with what is then measured (in the simulator only).
+    /// Default: never.
     pub(crate) explain: Option<DurationSetting>,
     /// The machines of the network.
     #[serde(default)]

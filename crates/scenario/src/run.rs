@@ -7,7 +7,7 @@ mod tcp_flows;
 use std::collections::BTreeMap;
 
 use byway_code::prefetch_value;
-use byway_proto::agent::{AgentInput, Delivery, ReceiveFlowId, SendFlowId};
+use byway_proto::agent::{AgentInput, Delivery, ReceiveFlowId, SendFlowId, explain};
 use byway_sim::{Freeze, Link, NodeId, Span, World};
 use byway_units::{Bytes, Duration, Time};
 use byway_wire::Ecn;
@@ -289,7 +289,7 @@ impl<'a> Run<'a> {
             world.schedule(Time::START + at, Event::Explain);
         }
         if self.plan.scenario.prices.iter().next().is_some() {
-            world.observer_mut().meter = Some(RelayMeter::new(self.plan.scenario));
+            world.observer_mut().meter = Some(RelayMeter::new(self.plan.scenario.relays()));
         }
         for (index, step) in self.plan.scenario.steps.iter().enumerate() {
             world.schedule(Time::START + step.at, Event::Step(index));
@@ -367,7 +367,7 @@ impl<'a> Run<'a> {
             let (Machine::Overlay(host), Some(sent)) = (world.host_mut(from), flow.sent) else {
                 continue;
             };
-            if let Some(explanation) = host.as_agent_mut().explain(sent, now) {
+            if let Some(explanation) = explain(host.as_agent_mut(), sent, now) {
                 flow.ledger.explain(ExplainedFlow::new(explanation, now));
             }
         }
@@ -377,7 +377,9 @@ impl<'a> Run<'a> {
     /// Returns the costs of all relays until now; `None` if none has prices.
     fn costs(&self, world: &World<Self>) -> Option<CostOutcome> {
         let meter = world.observer().meter.as_ref()?;
-        meter.costs(self.plan.scenario, &self.plan.relay_prices)
+        let (_, first) = self.plan.scenario.prices.iter().next()?;
+        let nodes = self.plan.scenario.nodes.iter().map(|node| node.name.as_str()).enumerate();
+        Some(meter.costs(nodes, &self.plan.relay_prices, first.currency.code()))
     }
 
     /// Passes the datagram in the buffer to the agent of the flow's sender, or to its machine if

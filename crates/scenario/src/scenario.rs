@@ -97,6 +97,12 @@ impl Scenario {
 }
 
 impl Scenario {
+    /// Returns the indexes of the relays' machines.
+    pub(crate) fn relays(&self) -> impl Iterator<Item = usize> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(|(_, node)| node.role == Role::Relay).map(|(index, _)| index)
+    }
+
     /// Returns the forwarding policy of each machine.
     pub(crate) fn forwarding_policies(&self) -> Vec<ForwardingPolicy> {
         let mut policies: Vec<ForwardingPolicy> = self.nodes.iter().map(Node::forwarding_policy).collect();

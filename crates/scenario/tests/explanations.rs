@@ -1,6 +1,6 @@
-//! Explanations of flows' services against what is then measured: the 95th percentile of the
-//! delivery of lost packets within 10 % or 5 ms, and the costs within 5 % of the relays' bytes at
-//! their prices. Each test prints its table.
+//! Explanations of flows' services against what is then measured. The 95th percentile of the
+//! delivery of lost packets is within 10 % or 5 ms. The costs are within 5 % of the relays' bytes
+//! at their prices. Each test prints its table.
 
 #![allow(clippy::print_stderr, reason = "says what was measured")]
 

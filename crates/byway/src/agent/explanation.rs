@@ -4,7 +4,7 @@ use byway_api::{
     FlowExplanation, FlowList, FlowMeasurements, FlowSummary, ServiceChangeEntry, ServicePrediction,
 };
 use byway_plan::{Choice, Prediction, Rejection, Selector, ServiceChange};
-use byway_proto::agent::{Explanation, SendFlowId};
+use byway_proto::agent::{Explanation, SendFlowId, explain};
 use byway_units::{Duration, Time};
 use byway_wire::Service;
 
@@ -53,7 +53,7 @@ impl FlowView<'_> {
     }
 
     fn explanation(&self, mapping: &Mapping, now: Time) -> FlowExplanation {
-        let explanation = self.agent.explain(mapping.sent, now);
+        let explanation = explain(self.agent, mapping.sent, now);
         let selector = self.agent.selector(mapping.sent);
         let log = selector.map(Selector::log);
         let changes = log.into_iter().flat_map(|log| log.changes().rev());

@@ -59,8 +59,8 @@ pub(crate) fn run(flags: &ExplainFlags) -> Result<(), Failure> {
     })
 }
 
-/// Returns the explanation of a flow. An agent that lacks a delay asks for it when it is queried, so
-/// the query is repeated a few times.
+/// Returns the explanation of a flow. An agent that lacks a delay requests it when it is queried,
+/// so the query is repeated a few times.
 async fn explanation(at: SocketAddr, path: &str, id: &str) -> Result<FlowExplanation, Failure> {
     for _ in 0..QUERIES_FOR_DELAYS {
         let explanation: FlowExplanation = query(at, path, id).await?;

@@ -11,13 +11,14 @@ use byway_wire::{
 
 use super::Agent;
 use super::events::Delivery;
+use super::notice_intervals::NoticeIntervals;
 use super::ordering::FragmentMeta;
 use super::owd::relative_delay;
 use super::path_delays::ArrivalPath;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
 use super::requests::Requester;
 use super::settings::{FlowSettings, Traffic};
-use super::silence::{NoticeIntervals, SilenceNotice};
+use super::silence::SilenceNotice;
 use crate::limits::{ACK_REPEATED_FOR, CARRIED_FOR, DATAGRAM_BYTES_MAX};
 use crate::parts::gap_tracker::ArrivalOrder;
 use crate::parts::loss_timer::LossTimer;

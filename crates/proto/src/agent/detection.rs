@@ -2,9 +2,10 @@
 
 use byway_plan::Delays;
 use byway_units::{Duration, Time};
+use byway_wire::messages::Report;
 
-use super::send_flow::SendFlow;
-use super::silence::NoticeIntervals;
+use super::notice_intervals::NoticeIntervals;
+use super::sent_usage::SentUsage;
 use crate::limits::{REORDERING_TIME, SILENCE_MARGIN, TAIL_PAUSE_MIN};
 use crate::parts::loss_timer::TwoState;
 use crate::policy::batch_wait;
@@ -30,14 +31,18 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Returns the pace of a flow. `detection` is the detection time that its receiver reports.
-    pub(super) fn of(flow: &SendFlow, detection: Option<Duration>, now: Time) -> Self {
-        let usage = &flow.usage;
+    /// Returns the pace of a flow, by its packets and the latest report of its receiver.
+    /// `detection` is the detection time that the receiver reports.
+    pub(super) fn of(
+        usage: &SentUsage,
+        report: Option<&Report>,
+        detection: Option<Duration>,
+        now: Time,
+    ) -> Self {
         let lasting = usage.began.map_or(Duration::ZERO, |began| now.saturating_since(began));
         let mean = lasting.as_nanos().checked_div(usage.source.packets.saturating_sub(1));
         let mean = Duration::from_nanos(mean.unwrap_or(0));
         let paced = detection.map_or(mean, |detection| mean.min(detection * INTERVAL_HALVES_MAX / 2));
-        let report = flow.reports.as_ref().and_then(|reports| reports.newest());
         let bursts = report.filter(|report| report.bursts > 0).map(|report| {
             (f64::from(report.lost) / f64::from(report.bursts), report.longest_burst.clamp(1, BURST_MAX))
         });
@@ -77,7 +82,7 @@ impl Pace {
         let after_burst = lost.saturating_add(reordering);
         Delays {
             detection: timer.min(next).min(hint),
-            detection_afar: after_burst.min(timer.saturating_add(notices.first())),
+            detection_afar: after_burst.min(timer.saturating_add(notices.first)),
             encoding: batch_wait(latency_budget),
             ..delays
         }

@@ -48,7 +48,8 @@ pub struct Explanation {
 }
 
 /// Explains the service of a sent flow; `None` if the flow was closed.
-pub(super) fn explain(agent: &Agent, flow: SendFlowId, now: Time) -> Option<Explanation> {
+#[must_use]
+pub fn explain(agent: &Agent, flow: SendFlowId, now: Time) -> Option<Explanation> {
     let latency_budget = agent.senders.get(flow.0)?.settings.latency_budget;
     let known = agent.flow_delays(flow);
     let relays = known.map(|known| (known.ingress.0, known.egress.0));
@@ -74,7 +75,8 @@ pub(super) fn explain(agent: &Agent, flow: SendFlowId, now: Time) -> Option<Expl
         would_change: Vec::new(),
     };
     if let Some(known) = known {
-        let pace = Pace::of(agent.senders.get(flow.0)?, known.detection, now);
+        let sent = agent.senders.get(flow.0)?;
+        let pace = Pace::of(&sent.usage, sent.newest_report(), known.detection, now);
         let at = |share| pace.detect(delays(known), share, latency_budget);
         let delays = at(0.95);
         let choice = choose(&terms, &compared, Some(&delays), &criteria);

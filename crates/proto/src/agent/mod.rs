@@ -30,6 +30,7 @@
 //! | `messages` | dispatch of messages from relays and peers |
 //! | `mixture` | congestion losses in mixed traffic |
 //! | `nack` | loss detection and NACKs |
+//! | `notice_intervals` | intervals of notices to a sender that retransmits |
 //! | `offers` | offers of flows, made and received |
 //! | `ordering` | in-order delivery of congestion-controlled flows |
 //! | `owd` | base one-way delay, and lateness |
@@ -90,6 +91,7 @@ mod long_datagrams;
 mod messages;
 mod mixture;
 mod nack;
+mod notice_intervals;
 mod offers;
 mod ordering;
 mod owd;
@@ -141,7 +143,7 @@ use byway_wire::seal::Provider;
 use byway_wire::{Capabilities, FlowKey, Shard, TrafficClass};
 
 pub use events::{Delivery, Event};
-pub use explanation::Explanation;
+pub use explanation::{Explanation, explain};
 pub use interface::{AgentCounters, AgentInput, AgentOutput};
 pub use receive_flow::ReceiveFlowId;
 pub use routes::RouteStatus;

@@ -7,8 +7,9 @@ use byway_wire::{Alias, Message, Microseconds, RangeSet, Ranges, SequenceNumber}
 
 use super::Agent;
 use super::flows::{Timer, timer_key};
+use super::notice_intervals::NoticeIntervals;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId, ReceiveState};
-use super::silence::{NoticeIntervals, SilenceNotice};
+use super::silence::SilenceNotice;
 use crate::limits::{
     CARRIED_FOR, FIRST_NUMBERS, FLOW_IDLE_TIMEOUT, INITIAL_ROUND_TRIP, NACK_REACH, NACKED_RELAYS_MAX,
 };

@@ -135,7 +135,8 @@ fn observe(agent: &Agent, flow: SendFlowId, now: Time) -> Option<(Observation, S
         covered: reported.covered,
         path: measured.map(number),
         delays: measured.map(|measured| {
-            Pace::of(known, measured.detection, now).detect(predicted(measured), 0.95, budget)
+            let pace = Pace::of(&known.usage, known.newest_report(), measured.detection, now);
+            pace.detect(predicted(measured), 0.95, budget)
         }),
         are_delays_measured: measured.is_some_and(FlowDelays::are_complete),
         group_activity: registrations.group_activity(),

@@ -12,11 +12,11 @@ use byway_wire::messages::{CopyNack, Silence, SourceAck, SourceNack};
 use byway_wire::packets::{ENVELOPE_OVERHEAD, EnvelopeRole, SourceHeader};
 use byway_wire::{Alias, CODED_OVERHEAD, Flags, FlowKey, Message, Ranges, SequenceNumber};
 
+use super::notice_intervals::NoticeIntervals;
 use super::receive_flow::ReceiveFlowId;
 use super::selection::delays;
 use super::send_flow::{SendFlowId, SentPacket};
 use super::settings::Traffic;
-use super::silence::NoticeIntervals;
 use super::uplink_probing::uplink_bytes;
 use super::{Agent, Flow};
 use crate::limits::{

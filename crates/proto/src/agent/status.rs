@@ -8,7 +8,6 @@ use byway_units::{AgentId, Duration, RelayId, Time};
 use byway_wire::messages::Refusal;
 use byway_wire::{GrantedRelay, Service, Shard};
 
-use super::explanation::{Explanation, explain};
 use super::receive_flow::ReceiveFlowId;
 use super::routes::RouteStatus;
 use super::selection::{FlowDelays, criteria, reported_delays};
@@ -88,12 +87,6 @@ pub struct FlowStatus {
 }
 
 impl Agent {
-    /// Explains the service of a sent flow; `None` if the flow was closed.
-    #[must_use]
-    pub fn explain(&self, flow: SendFlowId, now: Time) -> Option<Explanation> {
-        explain(self, flow, now)
-    }
-
     /// Returns the criteria by which the service of a flow with this latency budget is selected.
     #[must_use]
     pub fn selection_criteria(latency_budget: Duration) -> Criteria {

@@ -225,6 +225,11 @@ impl Agent {
 }
 
 impl SendFlow {
+    /// Returns the latest report of the flow's receiver; `None` before the first one.
+    pub(super) fn newest_report(&self) -> Option<&Report> {
+        self.reports.as_ref().and_then(|reports| reports.newest())
+    }
+
     /// Returns the receiver's reports about the flow; allocates them at the first one.
     pub(super) fn reports_mut(&mut self) -> &mut Reports {
         self.reports.get_or_insert_with(|| Box::new(Reports::default()))

@@ -8,8 +8,8 @@ use byway_units::{Duration, Time};
 
 use super::{Machine, Run};
 use crate::costs::CostOutcome;
+use crate::delivery_counts::share;
 use crate::explanation::ExplanationOutcome;
-use crate::measure::share;
 use crate::outcome::{
     ClassesOutcome, FlowOutcome, Interruption, LinkOutcome, NodeOutcome, Outcome, TailQuantiles,
     TransfersOutcome, Verdict,
