@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sites::{ALICE, BOB, Fate, Mode, Plan, Sites};
 
 /// Begin of the direct path's outage, after that of the links, and its length.
-const OUTAGE_AT: Duration = Duration::from_secs(8);
+const OUTAGE_AT: Duration = Duration::from_secs(15);
 const OUTAGE_DURATION: Duration = Duration::from_secs(3);
 
 /// Access link with one and a half times the rate of a stream, whose packets of 200 bytes have 260
