@@ -166,7 +166,7 @@ fn repeat_registration(agent: &mut Agent, flow: SendFlowId, now: Time) {
 impl Agent {
     /// Asks the ingress relay of a sent flow for its delay to the egress relay, if that is not
     /// known. Flows whose service the settings name do not need it, but an
-    /// [explanation](Agent::explain) does. Returns true if it asks.
+    /// [explanation](super::explain) does. Returns true if it asks.
     pub fn ask_for_unknown_delay(&mut self, flow: SendFlowId, now: Time) -> bool {
         let asks = self.flow_delays(flow).is_some_and(|known| known.between.is_none());
         if asks {
