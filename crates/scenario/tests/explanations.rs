@@ -213,9 +213,9 @@ impl Cell {
         Comparison { line, is_near: is_p95_near && is_cost_near }
     }
 
-    /// Returns the tolerated relative errors of the 95th percentile and of the costs, while the flow
-    /// has this service. Predictions assume independent losses. Those of retransmission and pull
-    /// contain too few probes and notices.
+    /// Returns the tolerated relative errors of the 95th percentile and of the costs, while the
+    /// flow has this service. Predictions assume independent losses. Those of retransmission and
+    /// pull contain too few probes and notices.
     fn tolerances(&self, service: &str) -> (f64, f64) {
         let has_bursts = matches!(self.losses, Losses::Bursts(..) | Losses::Regular { lost: 2.., .. });
         match service {
