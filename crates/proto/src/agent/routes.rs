@@ -27,6 +27,7 @@ use crate::limits::{
     DIRECT_DELAY_BELIEVED_FOR, ROUTE_BOTH_PATHS_FOR, ROUTE_OVERLAP, ROUTE_SETTLES_IN,
     ROUTE_SILENT_PACKETS_MIN,
 };
+use crate::policy::forwards_all;
 use crate::session::SessionId;
 
 /// Path of a flow with limits of its latency, and the measured delays of its paths.
@@ -158,7 +159,7 @@ impl FlowRoute {
     /// See [`FlowRoutes::next_service`].
     fn next_service(&mut self, in_force: Service, may_forward: bool, now: Time) -> Option<Service> {
         let before = self.status.before?;
-        let is_by_relays = matches!(in_force, Service::Both | Service::Forwarding);
+        let is_by_relays = forwards_all(in_force);
         let is_within = |at: Option<Time>, time| at.is_some_and(|at| now.saturating_since(at) < time);
         if self.selector.route().is_some() {
             let needs_both = self.selector.uses_both(now);

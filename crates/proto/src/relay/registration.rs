@@ -171,8 +171,8 @@ impl Relay {
     }
 
     /// Changes the service of a registered flow in place, if both services repair the direct path
-    /// on request: its alias, and the copies stored for it, remain. Returns `false` for other
-    /// services: the flow then begins anew at this relay.
+    /// on request, or relays deliver all packets of both. Its alias remains. Returns `false` for
+    /// other services: the flow then begins anew at this relay.
     fn change_service(&mut self, flow: FlowRef, register: &Register<'_>, now: Time) -> bool {
         let known = match flow {
             FlowRef::Sent(slot) => self.ingress.service_of(slot).map(|(known, _)| known),
