@@ -13,8 +13,11 @@ use crate::limits::BASE_WINDOW;
 /// difference is late by the excess. Clock drift is followed because old windows are forgotten.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OneWayDelayBaseline {
-    current: Option<(u32, Time)>,
+    /// Least differences of the current window and of the one before.
+    current: Option<u32>,
     previous: Option<u32>,
+    /// Begin of the current window.
+    since: Time,
     /// Highest sequence number of a packet that arrived after its deadline, plus 1.
     late_below: u64,
 }
@@ -31,14 +34,14 @@ impl OneWayDelayBaseline {
     pub(crate) fn on_packet(&mut self, sent: Timestamp, now: Time) -> Duration {
         let difference = relative_delay(sent, now);
         match &mut self.current {
-            Some((least, since)) if now.saturating_since(*since) < BASE_WINDOW => {
+            Some(least) if now.saturating_since(self.since) < BASE_WINDOW => {
                 if is_less(difference, *least) {
                     *least = difference;
                 }
             }
             current => {
-                self.previous = current.map(|(least, _)| least);
-                *current = Some((difference, now));
+                self.previous = current.replace(difference);
+                self.since = now;
             }
         }
         self.lateness(sent, now)
@@ -71,7 +74,7 @@ impl OneWayDelayBaseline {
     }
 
     fn base(&self) -> Option<u32> {
-        let (current, _) = self.current?;
+        let current = self.current?;
         let older = self.previous.filter(|previous| is_less(*previous, current));
         Some(older.unwrap_or(current))
     }

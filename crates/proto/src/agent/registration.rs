@@ -69,8 +69,8 @@ fn retry_after(tries: u32) -> Duration {
 }
 
 /// Returns the index of a path as it is stored.
-fn number_of(path: usize) -> u32 {
-    u32::try_from(path).expect("a flow has few paths")
+fn number_of(path: usize) -> u16 {
+    u16::try_from(path).expect("a flow has few paths")
 }
 
 /// Registrations of a flow at the relays of its paths, and the path in use.
@@ -79,10 +79,10 @@ pub(super) struct Registrations {
     paths: Vec<PathRegistration>,
     /// Number of changes to the requested terms, modulo 256; relays repeat it in their answers.
     revision: u8,
-    in_use: u32,
+    in_use: u16,
     /// Path that is better than all others, because it is the flow's route; `None` if the first
     /// ones are the best.
-    preferred: Option<u32>,
+    preferred: Option<u16>,
     /// True if any relay has accepted the flow. Before that, a choice of path is not reported as a
     /// change.
     was_accepted: bool,
@@ -282,7 +282,7 @@ impl Registrations {
             .collect();
         let in_use = Some(self.in_use());
         self.set_in_use(former.iter().position(|known| *known == in_use).unwrap_or(0));
-        let preferred = self.preferred.map(|path| path as usize);
+        let preferred = self.preferred.map(usize::from);
         let index = preferred.and_then(|_| former.iter().position(|known| *known == preferred));
         self.preferred = index.map(number_of);
         self.paths = paths;
@@ -328,7 +328,7 @@ impl Registrations {
 
     /// Returns the paths from the best one to the worst.
     fn by_preference(&self) -> impl Iterator<Item = usize> + use<> {
-        let (preferred, count) = (self.preferred.map(|path| path as usize), self.paths.len());
+        let (preferred, count) = (self.preferred.map(usize::from), self.paths.len());
         let preferred = preferred.filter(|path| *path < count);
         preferred.into_iter().chain((0..count).filter(move |path| Some(*path) != preferred))
     }

@@ -54,15 +54,6 @@ pub(super) struct Resending {
     pub(super) acknowledged_from: Option<SequenceNumber>,
 }
 
-/// Limits of the packets of a flow that its sender sends again.
-#[derive(Debug)]
-struct Resends {
-    /// Number of source packets that the agent may send again at relays' requests.
-    credit: u8,
-    /// Retransmissions at the receiver's requests; allocated at the first one.
-    requested: Option<Box<Resending>>,
-}
-
 /// State of a flow that this agent sends.
 #[derive(Debug)]
 pub(super) struct SendFlow {
@@ -98,7 +89,10 @@ pub(super) struct SendFlow {
     falls_back: bool,
     /// Monitoring of the relays' delivery, for a flow that needs a relay.
     pub(super) relay_delivery: Option<Box<RelayDelivery>>,
-    resends: Resends,
+    /// Number of source packets that the agent may send again at relays' requests.
+    resend_credit: u8,
+    /// Retransmissions at the receiver's requests; allocated at the first one.
+    resending: Option<Box<Resending>>,
     /// Latest report of the receiver, and totals; `None` before the first one.
     pub(super) reports: Option<Box<Reports>>,
 }
@@ -122,7 +116,8 @@ impl SendFlow {
             relays_deliver: false,
             falls_back: false,
             relay_delivery: None,
-            resends: Resends { credit: SOURCE_RESENDS_MAX, requested: None },
+            resend_credit: SOURCE_RESENDS_MAX,
+            resending: None,
             reports: None,
         }
     }
@@ -134,9 +129,9 @@ impl SendFlow {
         let number = self.next;
         self.next = number.next();
         if number.number().is_multiple_of(PACKETS_PER_SOURCE_RESEND)
-            && self.resends.credit < SOURCE_RESENDS_MAX
+            && self.resend_credit < SOURCE_RESENDS_MAX
         {
-            self.resends.credit += 1;
+            self.resend_credit += 1;
         }
         number
     }
@@ -148,8 +143,8 @@ impl SendFlow {
 
     /// Returns true if one more source packet may be sent again, and consumes that credit.
     pub(super) const fn spend_resend_credit(&mut self) -> bool {
-        let may = self.resends.credit > 0;
-        self.resends.credit = self.resends.credit.saturating_sub(1);
+        let may = self.resend_credit > 0;
+        self.resend_credit = self.resend_credit.saturating_sub(1);
         may
     }
 
@@ -244,7 +239,7 @@ impl SendFlow {
 
     pub(super) fn resending(&mut self, now: Time) -> &mut Resending {
         let rate = self.settings.rate;
-        self.resends.requested.get_or_insert_with(|| {
+        self.resending.get_or_insert_with(|| {
             let burst = rate.bytes_in(COPY_BURST).unwrap_or(Bytes::MAX);
             Box::new(Resending {
                 packets: Retransmissions::new(RESEND_REACH, AGENT_BUFFER_RETENTION),
@@ -282,7 +277,7 @@ impl SendFlow {
     pub(super) fn is_left_to_relays(&self) -> bool {
         retransmits(self.settings.service)
             && self.copies_on_loss_only()
-            && self.resends.requested.as_ref().is_some_and(|resending| resending.is_outage_certain)
+            && self.resending.as_ref().is_some_and(|resending| resending.is_outage_certain)
     }
 
     /// Returns true if the flow, which is in an outage, leaves a packet to relays. Either the
@@ -296,8 +291,7 @@ impl SendFlow {
         if !self.copies_on_loss_only() {
             return false;
         }
-        let Some(resending) = self.resends.requested.as_mut().filter(|resending| resending.is_outage_certain)
-        else {
+        let Some(resending) = self.resending.as_mut().filter(|resending| resending.is_outage_certain) else {
             return false;
         };
         let is_probe = Self::probes_path_in_outage(sequence)

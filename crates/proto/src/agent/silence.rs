@@ -32,7 +32,8 @@ pub(super) struct SilenceNotice {
     soon: u8,
     /// Number of notices sent in this silence.
     sent: u8,
-    interval: Duration,
+    /// Time from the next notice to the one after it. A `Duration` takes twice the memory.
+    interval: Microseconds,
 }
 
 impl SilenceNotice {
@@ -44,7 +45,8 @@ impl SilenceNotice {
     pub(super) fn noticed(needs_relay: bool, round_trip: Duration, now: Time) -> Self {
         let at = now + SILENCE_MARGIN + round_trip / 8;
         let left = if needs_relay { SILENCE_NOTICES_SOON } else { SILENCE_NOTICES };
-        Self { at, left, soon: SILENCE_NOTICES_SOON, sent: 0, interval: SILENCE_REPEAT }
+        let interval = Microseconds::from_duration(SILENCE_REPEAT);
+        Self { at, left, soon: SILENCE_NOTICES_SOON, sent: 0, interval }
     }
 
     /// Returns the schedule of notices for a silence of a flow with retransmission, whose sender
@@ -54,7 +56,7 @@ impl SilenceNotice {
     pub(super) fn noticed_for_resending(intervals: NoticeIntervals, waited: Duration, now: Time) -> Self {
         let (left, soon) = (RESENDING_NOTICES, RESENDING_NOTICES_SOON);
         let at = now + intervals.first.saturating_sub(waited);
-        Self { at, left, soon, sent: 0, interval: intervals.repeat }
+        Self { at, left, soon, sent: 0, interval: Microseconds::from_duration(intervals.repeat) }
     }
 
     /// Records that the sender has sent a packet again, so the silence is an outage. Each further
@@ -80,9 +82,10 @@ impl SilenceNotice {
         let is_due = self.deadline().is_some_and(|at| at <= now);
         if is_due {
             let soon = self.soon.saturating_sub(1);
-            let interval = if soon == 0 { self.interval * 2 } else { self.interval };
+            let interval = self.interval.duration() * if soon == 0 { 2 } else { 1 };
             let (left, sent) = (self.left - 1, self.sent.saturating_add(1));
-            *self = Self { at: now + interval, left, soon, sent, interval };
+            (self.at, self.interval) = (now + interval, Microseconds::from_duration(interval));
+            (self.left, self.soon, self.sent) = (left, soon, sent);
         }
         is_due
     }
