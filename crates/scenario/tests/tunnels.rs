@@ -114,6 +114,12 @@ fn a_transfer_in_a_tunnel_gets_no_more_of_a_queue_of_a_quarter_bdp_than_a_bare_o
 }
 
 #[test]
+fn a_transfer_in_a_tunnel_gets_no_more_of_a_queue_of_five_packets_than_a_bare_one() {
+    let share = median_share(&text("6.25 kB", "", ""));
+    assert!(SHARES.contains(&share), "{share}");
+}
+
+#[test]
 fn a_tunnel_that_hides_congestion_leaves_a_bare_transfer_next_to_nothing() {
     let share = median_share(&text("25 kB", REPAIRS_ALL, ""));
     assert!(share > 10.0, "{share}");

@@ -10,7 +10,7 @@ use super::settings::Traffic;
 impl Agent {
     /// Excludes the losses that a packet reveals from NACKs if they are left to the senders'
     /// congestion control, and counts them. Packets behind them do not wait. They are left if
-    /// packets queue on the direct path, or if no repair can arrive before the transports react.
+    /// they are [congestion](crate::parts::loss_cause::LossCause), or if no repair can arrive before the transports react.
     ///
     /// Outages are not excluded, because a full queue still delivers packets: the open-ended NACK
     /// covers them.
@@ -21,10 +21,13 @@ impl Agent {
         }
         let is_too_late = self.reordering_hold(id, now).is_zero();
         let flow = &mut self.receivers[id.0 as usize];
-        let Some(active) = flow.active_mut().filter(|active| is_too_late || active.path_queue.is_standing())
-        else {
+        let Some(active) = flow.active_mut() else {
             return;
         };
+        let is_congestion = active.path_queue.on_loss();
+        if !is_congestion && !is_too_late {
+            return;
+        }
         if let Some(range) = active.tracker.exclude_latest(now) {
             if let Some(order) = &mut active.reorder_buffer {
                 order.abandon(range);

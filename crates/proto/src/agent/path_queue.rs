@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-use byway_units::Time;
+use byway_units::{Duration, Time};
 use byway_wire::{Service, Timestamp};
 
 use crate::limits::QUEUE_GROWTH_MIN;
@@ -22,6 +22,10 @@ pub(super) struct PathQueue {
 /// has, grows for that second only.
 const GROWTH_SPANS: usize = 4;
 const GROWTH_SPAN_MILLIS: u64 = 250;
+
+/// Least silence that shows an outage of a path whose losses are congestion. A full queue drops
+/// whole ends of bursts, and the packets of a call between them. TCP sends again after 200 ms.
+const SILENCE_OF_CONGESTED_MIN: Duration = Duration::from_millis(100);
 
 impl PathQueue {
     /// Records a packet of the direct path, by its time of sending. `is_mixture` is true if its
@@ -47,6 +51,20 @@ impl PathQueue {
         growth.sample(sent.micros(), Timestamp::at(now).micros(), now);
     }
 
+    /// Records a loss before the latest packet; returns true if it is congestion. `false` before
+    /// the first packets.
+    pub(super) fn on_loss(&mut self) -> bool {
+        self.cause.as_mut().is_some_and(|cause| cause.on_loss())
+    }
+
+    /// Returns the least silence that shows an outage, and not a full queue alone. Zero if the
+    /// path's losses are not congestion.
+    #[inline]
+    pub(super) fn silence_min(&self) -> Duration {
+        let is_congested = self.cause.as_ref().is_some_and(|cause| cause.is_congested());
+        if is_congested { SILENCE_OF_CONGESTED_MIN } else { Duration::ZERO }
+    }
+
     /// Returns true if packets queue on the path, so a loss is likely a drop at a full queue.
     /// `false` before the first packets.
     pub(super) fn is_standing(&self) -> bool {
@@ -66,8 +84,6 @@ mod tests {
 
     use std::vec::Vec;
 
-    use byway_units::Duration;
-
     use super::*;
 
     /// Samples a path each 20 ms, with the queueing delays in milliseconds. Returns the times at
@@ -81,6 +97,23 @@ mod tests {
             growing.extend(growth.grows().then_some(millis));
         }
         growing
+    }
+
+    #[test]
+    fn where_a_queue_drops_a_short_silence_is_no_outage() {
+        let mut queue = PathQueue::default();
+        assert_eq!(queue.silence_min(), Duration::ZERO);
+        for number in 0..3_000_u64 {
+            let (now, delay) = (Time::START + Duration::from_millis(10 * number), number % 11);
+            if delay == 10 {
+                continue;
+            }
+            queue.sample_cause(Timestamp::at(now), now + Duration::from_millis(50 + delay));
+            if delay == 0 && number > 0 {
+                queue.on_loss();
+            }
+        }
+        assert_eq!(queue.silence_min(), SILENCE_OF_CONGESTED_MIN);
     }
 
     #[test]

@@ -423,10 +423,11 @@ impl ReceiveState {
     }
 
     /// Returns the silence after which the receiver sends an open-ended NACK. It is longer on a
-    /// path with reordering, because a late packet leaves a silence.
+    /// path with reordering, because a late packet leaves a silence, and for mixed traffic on a
+    /// path whose losses are congestion.
     pub(super) fn timeout(&self) -> Duration {
         let reordering_excess = self.reordering.window().saturating_sub(REORDERING_TIME);
-        self.loss_timer.timeout().saturating_add(reordering_excess)
+        self.loss_timer.timeout().saturating_add(reordering_excess).max(self.path_queue.silence_min())
     }
 
     /// Applies the learned reordering window to gaps that are detected from now on.
