@@ -390,11 +390,11 @@ def print_registration():
         answer = [UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4), outcome, number("revision", 1, 7)]
         message("register-reply", *answer, number("far-round-trip", 4, 81_000), activity)
     message("aliases", silent(b"\x00"))
-    message("aliases", silent(b"\x02"),
-            alias(0x0102), UNICAST, word("service", SERVICES, "caching"), selective(False), number("rate", 4, 5_000),
+    message("aliases", silent(b"\x02"), alias(0x0102), UNICAST, word("service", SERVICES, "caching"), selective(False), number("rate", 4, 5_000),
             alias(65535), MULTICAST, word("service", SERVICES, "forwarding"), selective(True), number("rate", 4, 0))
-    message("aliases-reply", silent(b"\x02"),
-            alias(0x0102), number("known", 1, 1), alias(7), number("known", 1, 0))
+    known = [silent(b"\x02"), alias(0x0102), number("known", 1, 1), alias(7), number("known", 1, 0)]
+    message("aliases-reply", *known)
+    message("aliases-reply", *known, number("network", 4, 0x01020304), number("network", 4, 0))
     message("unregister", MULTICAST, word("role", FLOW_ROLES, "receiver"), far_relay(0, 0))
     message("unregister", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(0x0D0E0F10, 4))
     message("unregister-reply", UNICAST, word("role", FLOW_ROLES, "sender"), far_relay(1, 0))

@@ -11,6 +11,7 @@
 //! | [`batcher`] | packets of different flows that are coded together, and the number of their repair packets |
 //! | [`block_encoder`] | repair packets over the last packets of one flow |
 //! | [`circuit_breaker`] | stop of copies on a path that delivers too little |
+//! | `cohorts` | flows of a coding class that share batches, apart from those that lose packets with them |
 //! | [`delay_histogram`] | percentiles of delays |
 //! | [`forwarding_allowance`] | time for which a flow in an outage may be forwarded |
 //! | [`gap_tracker`] | missing packets of a flow, and the times of their NACKs |
@@ -38,6 +39,7 @@ pub(crate) mod active_flows;
 pub mod batcher;
 pub mod block_encoder;
 pub mod circuit_breaker;
+pub(crate) mod cohorts;
 pub mod delay_histogram;
 pub mod forwarding_allowance;
 pub mod gap_tracker;

@@ -27,6 +27,9 @@ pub struct List<'a, T, const N: usize> {
 }
 
 impl<'a, T: Record<N>, const N: usize> List<'a, T, N> {
+    /// List without entries.
+    pub const EMPTY: Self = Self { records: &[], of: PhantomData };
+
     /// Encodes records into `scratch` until it is full, [`LIST_ENTRIES_MAX`] are written or
     /// `records` ends. Returns their list.
     ///

@@ -40,7 +40,7 @@ mod unregister_reply;
 
 pub use ack::Ack;
 pub use aliases::{AliasAnnouncement, AliasAnnouncements, Aliases};
-pub use aliases_reply::{AliasStatus, AliasStatuses, AliasesReply};
+pub use aliases_reply::{AliasStatus, AliasStatuses, AliasesReply, NetworkTag, NetworkTags};
 pub use candidates::{ADDRESSES_BYTES_MAX, Addresses, Candidates};
 pub use close::{Close, CloseReason};
 pub use confirm::Confirm;

@@ -7,11 +7,11 @@ use byway_wire::messages::{
     ADDRESSES_BYTES_MAX, Ack, Addresses, Aliases, AliasesReply, Candidates, Close, CloseReason, Confirm,
     CooperativeRefusal, CooperativeRequest, CopyNack, Cover, CrossStreamHead, CrossStreamRepair,
     DelayPercentiles, EarlyPacket, Entry, FlowLosses, FlowsLosses, GroupActivity, InStreamHead,
-    InStreamRepair, InterRelayPacket, LatencyLimits, LossReport, Nack, Offer, OfferRefusal, OfferReply,
-    OfferedLatency, PathChallenge, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal, Register,
-    RegisterReply, RelativeDelay, RelayRoundTrip, RelayedPacket, RepairCounters, Report, ReportedDelays,
-    ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack, Subject, UnknownMessage, Unregister,
-    UnregisterReply,
+    InStreamRepair, InterRelayPacket, LatencyLimits, LossReport, Nack, NetworkTag, Offer, OfferRefusal,
+    OfferReply, OfferedLatency, PathChallenge, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal,
+    Register, RegisterReply, RelativeDelay, RelayRoundTrip, RelayedPacket, RepairCounters, Report,
+    ReportedDelays, ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack, Subject,
+    UnknownMessage, Unregister, UnregisterReply,
 };
 use byway_wire::{
     Ecn, Fragment, List, Message, MessageFullError, Messages, Microseconds, Plaintext, SequenceNumber,
@@ -109,9 +109,12 @@ proptest! {
     }
 
     #[test]
-    fn aliases_known_survive(aliases in vec(alias_status(), 0..=255)) {
-        let mut scratch = [[0; 3]; 255];
-        check(AliasesReply { aliases: List::collect(&mut aliases.iter().copied(), &mut scratch) });
+    fn aliases_known_survive(known in vec((alias_status(), any::<u32>()), 0..=255), has_networks in any::<bool>()) {
+        let (mut scratch, mut scratch_of_networks) = ([[0; 3]; 255], [[0; NetworkTag::BYTES]; 255]);
+        let aliases = List::collect(&mut known.iter().map(|(status, _)| *status), &mut scratch);
+        let mut networks = known.iter().map(|(_, network)| NetworkTag::new(*network)).filter(|_| has_networks);
+        let networks = List::collect(&mut networks, &mut scratch_of_networks);
+        check(AliasesReply { aliases, networks });
     }
 
     #[test]

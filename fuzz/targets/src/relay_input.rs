@@ -8,7 +8,7 @@ use byway_units::{BatchId, Duration, Rate, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasStatus, AliasStatuses, Aliases, AliasesReply, Consent,
     CopyNack, Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole,
-    InterRelayPacket, Nack, Register, RelayedPacket,
+    InterRelayPacket, Nack, NetworkTags, Register, RelayedPacket,
 };
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::Purpose;
@@ -152,7 +152,8 @@ impl RelayHarness {
         let mut known = std::iter::once(AliasStatus { alias: alias(1), has_receiver: true });
         let mut scratch = [[0; AliasStatus::BYTES]; 1];
         let aliases = AliasStatuses::collect(&mut known, &mut scratch);
-        write(&Message::AliasesReply(AliasesReply { aliases }), &mut message);
+        let networks = NetworkTags::EMPTY;
+        write(&Message::AliasesReply(AliasesReply { aliases, networks }), &mut message);
         self.send_plaintext(2, &message);
         self.advance_until(self.table.now + Duration::from_millis(10));
     }

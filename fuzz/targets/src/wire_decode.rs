@@ -149,6 +149,7 @@ fn lists(message: &Message<'_>) {
         Message::Aliases(message) => assert_eq!(message.flows.iter().count(), message.flows.len()),
         Message::AliasesReply(message) => {
             assert_eq!(message.aliases.iter().count(), message.aliases.len());
+            assert!([0, message.aliases.len()].contains(&message.networks.iter().count()));
         }
         Message::Candidates(message) => {
             assert_eq!(message.addresses.iter().count(), message.addresses.len());

@@ -1,4 +1,5 @@
-//! Times for which packets wait for their batch or block.
+//! Limits of batches and blocks: times for which packets wait, and the division of flows into
+//! cohorts.
 
 use byway_units::Duration;
 
@@ -24,3 +25,15 @@ pub const BLOCK_WAIT_MAX: Duration = Duration::from_millis(120);
 /// Longest time for which a packet waits until its cross-stream batch is full; see the study in
 /// `parts::batcher`.
 pub const BATCH_WAIT_MAX: Duration = Duration::from_millis(45);
+
+/// Most cohorts of a coding class: four bits each in a word. Beyond the flows that fill as many
+/// batches, cohorts grow.
+pub const COHORTS_MAX: usize = 16;
+
+/// Buckets in which a coding class counts the flows of each risk: a table takes 3 kB. Flows of
+/// different risks in one bucket are separated without need.
+pub const COHORT_BUCKETS: usize = 64;
+
+/// Shortest time between two reports of an agent's network to ingress relays, in seconds. An agent
+/// that changes its address all the time causes a message for each of its flows, each time.
+pub const NETWORK_REPORT_SECONDS: u32 = 10;

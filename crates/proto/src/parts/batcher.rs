@@ -32,7 +32,7 @@ mod round_robin;
 use byway_units::{Bytes, Duration, Time};
 use byway_wire::TenantId;
 
-use crate::limits::BATCH_PACKETS_MAX;
+use crate::limits::{BATCH_PACKETS_MAX, BATCH_WAIT_MAX};
 
 use fill_predictor::FillPredictor;
 pub use fullest_first::FullestFirst;
@@ -43,16 +43,28 @@ pub use round_robin::RoundRobin;
 
 /// Coding class: only flows of equal class share batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CodingClass(Option<TenantId>);
+pub struct CodingClass(u64);
 
 impl CodingClass {
-    /// Class of all flows whose tenants allow batches with flows of other tenants.
-    pub const SHARED: Self = Self(None);
+    /// First class of the flows whose tenants allow batches with flows of other tenants: of those
+    /// whose packets wait longest. Numbers of tenants are below.
+    pub const SHARED: Self = Self(1 << 32);
 
     /// Returns the class of a tenant that allows only batches of its own flows.
     #[must_use]
     pub const fn of_tenant(tenant: TenantId) -> Self {
-        Self(Some(tenant))
+        Self(tenant.number() as u64)
+    }
+
+    /// Returns the class of a flow whose tenant allows batches with flows of other tenants, and
+    /// whose packets wait for `wait` at most. A batch closes with the first wait that ends. The
+    /// waits within a class differ by little more than a factor of two, so no flow closes batches
+    /// of other tenants much too early.
+    #[must_use]
+    pub fn shared(wait: Duration) -> Self {
+        let halvings = [BATCH_WAIT_MAX / 2, BATCH_WAIT_MAX / 4];
+        let shorter = halvings.into_iter().filter(|bound| wait < *bound).count();
+        Self(Self::SHARED.0 + shorter as u64)
     }
 }
 
@@ -70,6 +82,12 @@ pub struct BatchedFlow {
     pub receiver: u32,
     /// Access network of the sender; 0 if unknown.
     pub sender: u32,
+    /// Cohort of the flow. Flows of different cohorts share a batch only if a packet would stay
+    /// alone otherwise.
+    pub cohort: u8,
+    /// True if the flow shares no batch with flows to its receiver's network, because there are
+    /// enough others.
+    pub is_apart: bool,
 }
 
 /// Properties of a packet that the batcher uses.
@@ -330,7 +348,8 @@ mod tests {
 
     fn packet(slot: u32, class: u32, bytes: u16) -> BatchPacket {
         let class = CodingClass::of_tenant(TenantId::new(class));
-        BatchPacket { flow: BatchedFlow { slot, class, receiver: 0, sender: 0 }, bytes }
+        let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort: 0, is_apart: false };
+        BatchPacket { flow, bytes }
     }
 
     fn batcher(queues: u8, spending: RedundancyPolicy) -> Batcher<FullestFirst> {
@@ -342,6 +361,16 @@ mod tests {
 
     fn at(millis: u64) -> Time {
         Time::START + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn tenants_share_batches_only_with_flows_that_wait_about_as_long() {
+        let class = |millis| CodingClass::shared(Duration::from_millis(millis));
+        assert_eq!([45, 30, 23].map(class), [CodingClass::SHARED; 3]);
+        assert_eq!(class(22), class(12));
+        assert_eq!(class(11), class(5));
+        assert!(class(23) != class(22) && class(12) != class(11));
+        assert_ne!(class(5), CodingClass::of_tenant(TenantId::new(u32::MAX)));
     }
 
     #[test]

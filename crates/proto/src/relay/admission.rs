@@ -112,6 +112,7 @@ impl Relay {
         }
         self.flow_table.remove_session(session);
         self.work_budgets.remove(session);
+        self.peers.networks.forget(session);
         self.quotas.remove(session);
         self.sessions.remove(session);
     }

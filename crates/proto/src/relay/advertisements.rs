@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasStatus, AliasStatuses, Aliases, AliasesReply, FlowRole,
-    Refusal, RegisterReply,
+    NetworkTag, NetworkTags, Refusal, RegisterReply,
 };
 use byway_wire::{Alias, Capabilities, FlowKey, GrantedRelay, KilobitsPerSecond, Message, Service};
 
@@ -109,46 +109,115 @@ impl Relay {
                 self.flow_table.is_permitted_ingress(announcement.flow_key, self.peers.relay_shard(peer));
             if !is_permitted && !self.peers.has_capacity_for(peer, announcement.alias) {
                 self.counters.aliases_left_out += 1;
-                self.send_alias_status(peer, announcement.alias, false, now);
+                self.send_alias_status(peer, announcement.alias, None, now);
                 continue;
             }
             self.peers.on_advertisement(peer, &announcement, is_permitted);
             debug_assert_eq!(self.peers.session(peer), Some(session));
             let has_receiver = is_permitted && !self.egress.is_quarantined(announcement.flow_key);
-            self.send_alias_status(peer, announcement.alias, has_receiver, now);
+            let receiver = has_receiver.then(|| self.receiver_network(announcement.flow_key));
+            self.send_alias_status(peer, announcement.alias, receiver, now);
         }
     }
 
+    /// Returns the network of a flow's receiver at this relay, if the flow has one receiver whose
+    /// address is validated. Flows to groups are in no batch.
+    pub(super) fn receiver_network(&self, key: FlowKey) -> NetworkTag {
+        let slot = match self.flow_table.receivers_of(key) {
+            [slot] => Some(*slot),
+            _ => None,
+        };
+        let receiver = slot.and_then(|slot| self.flow_table.receiver(slot));
+        let session = receiver.and_then(|receiver| self.sessions.get(receiver.session));
+        let address = session.and_then(|session| session.path.address());
+        address.map_or(NetworkTag::UNKNOWN, |address| self.peers.networks.tag(address.ip()))
+    }
+
+    /// Reports to the relays that advertised a flow if it has a usable receiver here, and permits
+    /// or forbids its packets.
+    pub(super) fn report_receiver(&mut self, key: FlowKey, now: Time) {
+        let network = self.receiver_network(key);
+        for (peer, alias) in self.peers.remote_aliases_of(key).to_vec() {
+            self.work.entries += 1;
+            let is_permitted = self.flow_table.is_permitted_ingress(key, self.peers.relay_shard(peer));
+            self.peers.set_granted(peer, alias, is_permitted);
+            let has_receiver = is_permitted && !self.egress.is_quarantined(key);
+            self.send_alias_status(peer, alias, has_receiver.then_some(network), now);
+        }
+    }
+
+    /// Reports the network of an agent to the ingress relays of the flows that it receives, if the
+    /// network has changed.
+    pub(super) fn report_network(&mut self, session: SessionId, now: Time) {
+        let address = self.sessions.get(session).and_then(|session| session.path.address());
+        let Some(address) = address.map(|address| address.ip()) else {
+            return;
+        };
+        let Some(network) = self.peers.networks.begin_report(session, address, now) else {
+            return;
+        };
+        for alias in self.flow_table.aliases(session) {
+            self.work.entries += 1;
+            let Some(FlowRef::Received(flow)) = self.flow_table.flow(session, alias) else {
+                continue;
+            };
+            let Some(key) = self.egress.key(flow) else {
+                continue;
+            };
+            self.report_receiver(key, now);
+            for slot in self.peers.local_flows(key) {
+                self.ingress.set_receiver_network(slot, network);
+            }
+        }
+    }
+
+    /// Answers a peer relay's advertisement of an alias. `receiver` is the network of the flow's
+    /// receiver; `None` if the flow has no usable receiver here.
     pub(super) fn send_alias_status(
         &mut self,
         peer: RelayPeerId,
         alias: Alias,
-        has_receiver: bool,
+        receiver: Option<NetworkTag>,
         now: Time,
     ) {
         let Some(session) = self.peers.session(peer) else {
             return;
         };
-        let mut scratch = [[0; AliasStatus::BYTES]; 1];
-        let mut statuses = core::iter::once(AliasStatus { alias, has_receiver });
+        let (mut scratch, mut scratch_of_networks) =
+            ([[0; AliasStatus::BYTES]; 1], [[0; NetworkTag::BYTES]; 1]);
+        let mut statuses = core::iter::once(AliasStatus { alias, has_receiver: receiver.is_some() });
         let aliases = AliasStatuses::collect(&mut statuses, &mut scratch);
-        self.sessions.queue_message(session, &Message::AliasesReply(AliasesReply { aliases }), now);
+        let networks = NetworkTags::collect(&mut receiver.into_iter(), &mut scratch_of_networks);
+        let reply = AliasesReply { aliases, networks };
+        self.sessions.queue_message(session, &Message::AliasesReply(reply), now);
     }
 
     /// Handles another relay's reply, which reports for each advertised alias if the flow has a
     /// receiver there.
     pub(super) fn on_aliases_reply(&mut self, peer: RelayPeerId, reply: &AliasesReply<'_>, now: Time) {
+        let mut networks = reply.networks.iter();
         for status in reply.aliases.iter() {
             self.work.entries += 1;
-            self.on_alias_status(peer, status.alias, status.has_receiver, now);
+            let network = networks.next().unwrap_or(NetworkTag::UNKNOWN);
+            self.on_alias_status(peer, status.alias, status.has_receiver.then_some(network), now);
         }
         self.send_advertisements(now);
     }
 
-    pub(super) fn on_alias_status(&mut self, peer: RelayPeerId, alias: Alias, has_receiver: bool, now: Time) {
+    /// Records the status of an alias that this relay advertised. `receiver` is the network of the
+    /// flow's receiver; `None` if the flow has no usable receiver at the peer.
+    pub(super) fn on_alias_status(
+        &mut self,
+        peer: RelayPeerId,
+        alias: Alias,
+        receiver: Option<NetworkTag>,
+        now: Time,
+    ) {
+        let has_receiver = receiver.is_some();
         if let Some(flow) = self.peers.on_alias_status(peer, alias, has_receiver, now) {
             self.ingress.set_has_receiver(flow, peer, has_receiver);
-            if has_receiver {
+            if let Some(network) = receiver {
+                self.ingress.set_receiver_network(flow, network);
                 let (ingress, mut context) = self.ingress_and_context(now);
                 ingress.relay_buffered_copies(flow, peer, &mut context, now);
             }

@@ -34,7 +34,8 @@ impl Relay {
             return;
         }
         let units_before = self.work().units();
-        let end = units_before.saturating_add(self.work_budgets.available(session, now));
+        self.report_network(session, now);
+        let end = self.work().units().saturating_add(self.work_budgets.available(session, now));
         self.handle_messages(session, plaintext, origin, (AGENT_MESSAGES_MAX, Some(end)), now);
         self.work_budgets.charge(session, self.work().units() - units_before, now);
     }

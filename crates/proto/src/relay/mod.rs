@@ -25,6 +25,7 @@
 //! | `messages` | handlers of messages from agents and relays |
 //! | `prefetching` | cache prefetch for the next datagram |
 //! | `quotas` | shares of tenants in sessions and registrations |
+//! | `receiver_networks` | networks of receivers' addresses, as reported to ingress relays |
 //! | `registration` | registration of flows |
 //! | `relay_changes` | addition, change and removal of other relays |
 //! | `relay_peer_table` | table of peer relays: aliases in force, reachability |
@@ -47,6 +48,7 @@ mod loss_reports;
 mod messages;
 mod prefetching;
 mod quotas;
+mod receiver_networks;
 mod registration;
 mod relay_changes;
 mod relay_peer_table;
@@ -77,6 +79,7 @@ use grants::VerifiedGrants;
 use ingress::{ArrivingCopy, Ingress};
 use ingress_context::IngressContext;
 use quotas::Quotas;
+use receiver_networks::ReceiverNetworks;
 use relay_peer_table::RelayPeerTable;
 use uplink::Uplink;
 use work::WorkBudgets;
@@ -305,7 +308,7 @@ impl Relay {
             shard,
             sessions: Sessions::new(local, provider, Generator::new(seed), now),
             flow_table: FlowTable::default(),
-            peers: RelayPeerTable::new(part / REMOTE_FLOW_MEMORY_PART),
+            peers: RelayPeerTable::new(part / REMOTE_FLOW_MEMORY_PART, ReceiverNetworks::new(&seed)),
             ingress: Ingress::new(engine, packets, flows),
             egress: Egress::new(engine, follows_up, packets, flows),
             actions: Vec::new(),

@@ -11,10 +11,12 @@ use byway_wire::{
 use super::Relay;
 use super::flow_table::{EndedRegistration, FlowRef, RegistrationKey};
 use super::grants::{GrantError, Grants, is_sender_of_group};
-use super::ingress::{FlowSlot, GrantPolicer, GroupKey, NextHop, Registration, RelayPeerId};
+use super::ingress::{
+    FlowSlot, GrantPolicer, GroupKey, NextHop, Registration, RelayPeerId, receiver_number, sender_number,
+};
 use crate::limits::DATAGRAM_WORK_MAX;
 use crate::parts::batcher::{BatchedFlow, CodingClass};
-use crate::policy::{CodingRates, copies, forwards_all, repairs, repairs_on_request};
+use crate::policy::{CodingRates, batch_wait, copies, forwards_all, repairs, repairs_on_request};
 use crate::session::{Session, SessionId};
 
 impl Relay {
@@ -125,12 +127,7 @@ impl Relay {
         for ingress in self.ingress_relays(key, grant) {
             self.flow_table.permit_ingress_relay(key, (ingress.relay, ingress.shard));
         }
-        for (peer, alias) in self.peers.remote_aliases_of(key).to_vec() {
-            self.work.entries += 1;
-            let is_permitted = self.flow_table.is_permitted_ingress(key, self.peers.relay_shard(peer));
-            self.peers.set_granted(peer, alias, is_permitted);
-            self.send_alias_status(peer, alias, is_permitted && !self.egress.is_quarantined(key), now);
-        }
+        self.report_receiver(key, now);
     }
 
     /// True if a repeated registration changes something: its service changes, or its grant lasts
@@ -258,6 +255,7 @@ impl Relay {
             shape: (shape.source_packets(), shape.repair_packets()),
             // A receiver's false losses must not change batches of other tenants.
             is_adaptive: register.options.adaptive_redundancy && !shares_batches(grant, register),
+            tenant: (!shares_batches(grant, register)).then_some(grant.tenant),
         });
         self.ingress.check_capacity(group, grant.tenant).inspect_err(|refusal| {
             self.counters.quota_flows += u64::from(*refusal == Refusal::QuotaReached);
@@ -320,7 +318,8 @@ impl Relay {
             let has_receiver = is_local && self.has_usable_receiver(key);
             self.ingress.add_next_hop(slot, NextHop { peer, alias, has_receiver });
             if has_receiver {
-                self.on_alias_status(peer, alias, true, now);
+                let network = self.receiver_network(key);
+                self.on_alias_status(peer, alias, Some(network), now);
             }
         }
         Ok(())
@@ -417,7 +416,7 @@ impl Relay {
         for (peer, alias) in self.peers.remote_aliases_of(key).to_vec() {
             self.work.entries += 1;
             self.peers.set_granted(peer, alias, false);
-            self.send_alias_status(peer, alias, false, now);
+            self.send_alias_status(peer, alias, None, now);
         }
         self.update_local_receivers(key, false, now);
     }
@@ -425,9 +424,10 @@ impl Relay {
     /// Updates the status of aliases by which this relay sends a flow to itself, as if a reply of
     /// another relay reported it.
     fn update_local_receivers(&mut self, key: FlowKey, has_receiver: bool, now: Time) {
+        let receiver = has_receiver.then(|| self.receiver_network(key));
         for (peer, alias) in self.peers.local_aliases_of(key).to_vec() {
             self.work.entries += 1;
-            self.on_alias_status(peer, alias, has_receiver, now);
+            self.on_alias_status(peer, alias, receiver, now);
         }
     }
 
@@ -492,17 +492,13 @@ const fn shares_batches(grant: &Grant, register: &Register<'_>) -> bool {
 }
 
 /// Returns a flow's identity for the batcher: its slot, coding class, and the agents whose losses
-/// are related.
+/// are related. The flow joins a cohort with its first packet.
 fn batching_identity(slot: FlowSlot, grant: &Grant, register: &Register<'_>) -> BatchedFlow {
     let class = if shares_batches(grant, register) {
-        CodingClass::SHARED
+        CodingClass::shared(batch_wait(register.budget.duration()))
     } else {
         CodingClass::of_tenant(grant.tenant)
     };
-    let receiver = match register.flow_key.receiver() {
-        Receiver::Agent(agent) => agent.number().wrapping_add(1),
-        Receiver::Group(_) => 0,
-    };
-    let sender = register.flow_key.sender().number().wrapping_add(1);
-    BatchedFlow { slot: slot.0, class, receiver, sender }
+    let (receiver, sender) = (receiver_number(register.flow_key), sender_number(register.flow_key));
+    BatchedFlow { slot: slot.0, class, receiver, sender, cohort: 0, is_apart: false }
 }

@@ -15,6 +15,7 @@ pub(super) use relay_peer::{AdvertisedFlow, ReachabilityChange};
 use relay_peer::{PeerEndpoint, RelayPeer, RemoteFlow, RemoteHandling, alias_at, index_of, reschedule};
 
 use super::ingress::{FlowSlot, NextHop, RelayPeerId};
+use super::receiver_networks::ReceiverNetworks;
 use crate::limits::{ALIASES_AWAITED_MAX, ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION};
 use crate::session::SessionId;
 
@@ -41,12 +42,14 @@ pub(super) struct RelayPeerTable {
     /// Aliases of each flow that this relay sends to itself.
     local_aliases: BTreeMap<FlowKey, Vec<(RelayPeerId, Alias)>>,
     advertise_at: Option<Time>,
+    /// Networks of this relay's agents, as reported to the peer relays.
+    pub(super) networks: ReceiverNetworks,
 }
 
 impl RelayPeerTable {
     /// Creates an empty table. `remote_flow_bytes_max` limits the memory of flows that other relays
     /// advertise, in bytes.
-    pub(super) const fn new(remote_flow_bytes_max: u64) -> Self {
+    pub(super) const fn new(remote_flow_bytes_max: u64, networks: ReceiverNetworks) -> Self {
         Self {
             remote_flow_bytes_max,
             peers: Vec::new(),
@@ -54,6 +57,7 @@ impl RelayPeerTable {
             remote_aliases: BTreeMap::new(),
             local_aliases: BTreeMap::new(),
             advertise_at: None,
+            networks,
         }
     }
 

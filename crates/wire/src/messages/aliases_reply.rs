@@ -8,6 +8,8 @@ use crate::writer::Writer;
 
 const BYTES: usize = 3;
 
+const NETWORK_BYTES: usize = 4;
+
 /// The egress relay's answer about one alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AliasStatus {
@@ -42,12 +44,54 @@ impl Record<BYTES> for AliasStatus {
 /// The egress relay's answers about aliases.
 pub type AliasStatuses<'a> = List<'a, AliasStatus, BYTES>;
 
+/// Tag of the network from which a flow's receiver reaches the egress relay.
+///
+/// Of two flows of one egress relay, the tags are equal if the addresses of their receivers share a
+/// prefix. The egress relay computes them with a key of its own, so they do not reveal addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkTag(u32);
+
+impl NetworkTag {
+    /// Length of a tag in a message, in bytes.
+    pub const BYTES: usize = NETWORK_BYTES;
+
+    /// Tag of an unknown network.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// Returns the tag with this number; 0 is [`UNKNOWN`](Self::UNKNOWN).
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number of the tag.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+impl Record<NETWORK_BYTES> for NetworkTag {
+    fn parse(bytes: &[u8; NETWORK_BYTES]) -> Result<Self, ParseError> {
+        Ok(Self(u32::from_be_bytes(*bytes)))
+    }
+
+    fn to_bytes(self) -> [u8; NETWORK_BYTES] {
+        self.0.to_be_bytes()
+    }
+}
+
+/// Tags of receivers' networks, in the order of the aliases.
+pub type NetworkTags<'a> = List<'a, NetworkTag, NETWORK_BYTES>;
+
 /// Message of an egress relay to an ingress relay: for each announced alias, whether a receiver of
 /// its flow is registered. The ingress relay announces the others again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AliasesReply<'a> {
     /// One answer for each alias.
     pub aliases: AliasStatuses<'a>,
+    /// Tag of the receiver's network for each alias. Empty if the message ends before.
+    pub networks: NetworkTags<'a>,
 }
 
 impl<'a> AliasesReply<'a> {
@@ -63,7 +107,9 @@ impl<'a> AliasesReply<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new(Self::NAME, body);
         let count = reader.u8("count")?;
-        Ok(Self { aliases: List::parse(&mut reader, "aliases", count.into())? })
+        let aliases = List::parse(&mut reader, "aliases", count.into())?;
+        let networks = List::parse(&mut reader, "networks", count.into()).unwrap_or(NetworkTags::EMPTY);
+        Ok(Self { aliases, networks })
     }
 
     /// Appends the aliases reply to the messages of a packet.
@@ -74,6 +120,7 @@ impl<'a> AliasesReply<'a> {
         writer.append(Self::TYPE, |output| {
             output.count(self.aliases.len());
             output.bytes(self.aliases.as_bytes());
+            output.bytes(self.networks.as_bytes());
         })
     }
 }

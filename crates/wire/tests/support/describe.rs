@@ -382,6 +382,9 @@ fn aliases_known(message: &AliasesReply<'_>, lines: &mut FieldList) -> &'static 
     for known in message.aliases.iter() {
         lines.add("alias", known.alias.number()).add("known", u8::from(known.has_receiver));
     }
+    for network in message.networks.iter() {
+        lines.add("network", network.number());
+    }
     "aliases-reply"
 }
 

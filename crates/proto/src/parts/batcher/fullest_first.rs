@@ -15,12 +15,15 @@ use super::{BatchPacket, Queue, QueueChoice, Queues, Strategy};
 /// - Packets of similar length share a batch, because each repair packet is as long as the longest.
 ///   Packets that differ by more than a factor of two share one only if a packet would stay alone
 ///   otherwise, or no queue is free.
+/// - A packet joins queues of its flow's cohort. One of another cohort joins a packet that is alone
+///   after half of its time, if that is affordable and the two flows share no risk.
 /// - Queues without correlated flows have priority. Next are queues with flows of the same sender,
 ///   last those with flows to the same receiver: such a receiver loses both packets, and cannot
 ///   help. With 24 flows in pairs, this halves the number of batches in which both flows of a pair
 ///   meet. Opening another queue instead would avoid nearly all of them, but makes batches smaller.
 ///   With few networks it leaves packets alone: flows of one sender to many receivers are coded
-///   together.
+///   together. So only flows that are apart from others of their receiver's network open one: of
+///   these, each cohort has one at most.
 /// - While repair packets are affordable, a queue closes at half of its time if its income covers
 ///   its first repair packet. This reduces the mean wait of bursty video by a quarter, at almost no
 ///   cost.
@@ -53,15 +56,29 @@ struct Score {
     age_nanos: u64,
 }
 
+impl Score {
+    /// True if the packet joins the best queue, and false if it opens another one.
+    fn is_joined_by(&self, packet: &BatchPacket) -> bool {
+        let is_separate = packet.flow.is_apart && self.shared_risk == SharedRisk::Receiver;
+        self.has_like_size && !is_separate
+    }
+}
+
 impl Strategy for FullestFirst {
     fn choose(&mut self, queues: &Queues, packet: &BatchPacket, is_rich: bool, now: Time) -> QueueChoice {
-        let fits =
-            queues.lacking(packet).map(|(index, queue)| (score_of(queue, packet, is_rich, now), index));
+        let cohort = packet.flow.cohort;
+        let is_candidate = |queue: &Queue| queue.cohort() == cohort || rescues(queue, packet, is_rich, now);
+        let fits = queues
+            .lacking(packet)
+            .filter(|(_, queue)| is_candidate(queue))
+            .map(|(index, queue)| (score_of(queue, packet, is_rich, now), index));
         let best = fits.max_by_key(|(score, _)| *score);
         match (best, queues.free()) {
-            (Some((score, index)), free) if score.has_like_size || free.is_none() => QueueChoice::Join(index),
+            (Some((score, index)), free) if free.is_none() || score.is_joined_by(packet) => {
+                QueueChoice::Join(index)
+            }
             (_, Some(free)) => QueueChoice::Join(free),
-            (_, None) => QueueChoice::Replace(queues.oldest()),
+            (_, None) => QueueChoice::Replace(queues.oldest_for(packet)),
         }
     }
 
@@ -70,8 +87,19 @@ impl Strategy for FullestFirst {
     }
 }
 
+/// True if a packet is alone in the queue after half of its time, and another repair packet is
+/// affordable.
+fn is_in_need(queue: &Queue, is_rich: bool, now: Time) -> bool {
+    is_rich && queue.size() == 1 && now >= queue.halfway()
+}
+
+/// True if a packet of another cohort joins the queue.
+fn rescues(queue: &Queue, packet: &BatchPacket, is_rich: bool, now: Time) -> bool {
+    is_in_need(queue, is_rich, now) && shared_risk(queue, packet) == SharedRisk::Nothing
+}
+
 fn score_of(queue: &Queue, packet: &BatchPacket, is_rich: bool, now: Time) -> Score {
-    let is_in_need = is_rich && queue.size() == 1 && now >= queue.halfway();
+    let is_in_need = is_in_need(queue, is_rich, now);
     Score {
         has_like_size: is_in_need || have_like_size(queue.longest(), packet.bytes),
         shared_risk: shared_risk(queue, packet),
@@ -109,7 +137,15 @@ mod tests {
     }
 
     fn packet_from(slot: u32, bytes: u16, receiver: u32, sender: u32) -> BatchPacket {
-        BatchPacket { flow: BatchedFlow { slot, class: CodingClass::SHARED, receiver, sender }, bytes }
+        let class = CodingClass::SHARED;
+        let flow = BatchedFlow { slot, class, receiver, sender, cohort: 0, is_apart: false };
+        BatchPacket { flow, bytes }
+    }
+
+    /// Returns a packet of a flow in a cohort, apart from others of its receiver's network.
+    fn packet_apart(slot: u32, receiver: u32, cohort: u8) -> BatchPacket {
+        let BatchPacket { flow, bytes } = packet(slot, 1_200, receiver);
+        BatchPacket { flow: BatchedFlow { cohort, is_apart: true, ..flow }, bytes }
     }
 
     /// Returns queues with these packets, all from the start on.
@@ -189,6 +225,28 @@ mod tests {
         assert_eq!(choose(&queues, &packet_from(4, 1_200, 103, 8), false, 0), QueueChoice::Join(0));
         // Sender and receiver networks are numbered independently.
         assert_eq!(choose(&queues, &packet_from(4, 1_200, 7, 101), false, 0), QueueChoice::Join(0));
+    }
+
+    #[test]
+    fn cohorts_share_a_queue_only_with_a_packet_that_would_stay_alone() {
+        let [a, b] =
+            [(1, 7, 0), (2, 8, 1)].map(|(slot, network, cohort)| packet_apart(slot, network, cohort));
+        let both = queues(&[&[a], &[b]], 3);
+        assert_eq!(choose(&both, &packet_apart(3, 9, 1), true, 0), QueueChoice::Join(1));
+        assert_eq!(choose(&both, &packet_apart(3, 9, 2), true, 19), QueueChoice::Join(2));
+        let first = queues(&[&[a]], 3);
+        assert_eq!(choose(&first, &packet_apart(3, 9, 1), true, 20), QueueChoice::Join(0));
+        assert_eq!(choose(&first, &packet_apart(3, 9, 1), false, 20), QueueChoice::Join(1));
+        assert_eq!(choose(&first, &packet_apart(3, 7, 1), true, 20), QueueChoice::Join(1), "one network");
+    }
+
+    #[test]
+    fn a_flow_that_is_apart_opens_a_queue_before_it_meets_its_network() {
+        let a = packet_apart(1, 7, 0);
+        let contents: &[&[BatchPacket]] = &[&[a, packet_apart(2, 8, 0)]];
+        assert_eq!(choose(&queues(contents, 2), &packet_apart(3, 7, 0), true, 0), QueueChoice::Join(1));
+        assert_eq!(choose(&queues(contents, 1), &packet_apart(3, 7, 0), true, 0), QueueChoice::Join(0));
+        assert_eq!(choose(&queues(contents, 2), &packet(3, 1_200, 7), true, 0), QueueChoice::Join(0));
     }
 
     #[test]

@@ -21,6 +21,8 @@ struct Member {
 #[derive(Clone, Debug)]
 pub struct Queue {
     class: CodingClass,
+    /// Cohort of the first packet's flow.
+    cohort: u8,
     members: ArrayVec<Member, BATCH_PACKETS_MAX>,
     /// Bit set of the receivers' access networks, by number modulo 64. A zero bit proves that a
     /// network is absent, without a search.
@@ -38,6 +40,7 @@ pub struct Queue {
 impl Queue {
     const EMPTY: Self = Self {
         class: CodingClass::SHARED,
+        cohort: 0,
         members: ArrayVec::new_const(),
         receivers: 0,
         senders: 0,
@@ -60,6 +63,13 @@ impl Queue {
     #[must_use]
     pub const fn longest(&self) -> u16 {
         self.longest
+    }
+
+    /// Returns the cohort of the flow whose packet opened the queue.
+    #[inline]
+    #[must_use]
+    pub const fn cohort(&self) -> u8 {
+        self.cohort
     }
 
     /// Returns the arrival time of the queue's first packet.
@@ -187,13 +197,14 @@ impl Queues {
         (index < self.all.len()).then_some(index)
     }
 
-    /// Returns the index of the queue whose first packet arrived first.
+    /// Returns the index of the queue whose first packet arrived first: of those of the packet's
+    /// coding class, or of all if there are none.
     ///
     /// # Panics
     /// If all queues are empty.
     #[must_use]
-    pub fn oldest(&self) -> usize {
-        let oldest = self.open().min_by_key(|(_, queue)| queue.opened);
+    pub fn oldest_for(&self, packet: &BatchPacket) -> usize {
+        let oldest = self.open().min_by_key(|(_, queue)| (queue.class != packet.flow.class, queue.opened));
         oldest.expect("at least one queue has packets").0
     }
 
@@ -222,7 +233,7 @@ impl Queues {
         let queue = &mut self.all[index];
         if queue.members.is_empty() {
             self.open |= 1 << index;
-            queue.class = packet.flow.class;
+            (queue.class, queue.cohort) = (packet.flow.class, packet.flow.cohort);
             queue.opened = now;
         }
         let flow = packet.flow;
@@ -290,7 +301,7 @@ mod tests {
 
     fn packet(slot: u32, class: u32) -> BatchPacket {
         let class = CodingClass::of_tenant(byway_wire::TenantId::new(class));
-        let flow = BatchedFlow { slot, class, receiver: 0, sender: 0 };
+        let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort: 0, is_apart: false };
         BatchPacket { flow, bytes: 100 }
     }
 
@@ -333,6 +344,16 @@ mod tests {
         assert_eq!(indices(queues.lacking(&packet(2, 6))), []);
         assert!(!queues.suits(0, &packet(2, 6)) && queues.suits(1, &packet(2, 6)));
         assert_eq!(indices(queues.lacking(&packet(2, 5))), [0]);
+    }
+
+    #[test]
+    fn the_oldest_queue_is_one_of_the_own_class_before_others() {
+        let mut queues = Queues::new(3);
+        for (index, class) in [(0, 5), (1, 6), (2, 6)] {
+            let now = Time::START + Duration::from_millis(index as u64);
+            queues.add(index, &packet(1, class), now, Duration::from_millis(40));
+        }
+        assert_eq!([5, 6, 7].map(|class| queues.oldest_for(&packet(2, class))), [0, 1, 0]);
     }
 
     #[test]

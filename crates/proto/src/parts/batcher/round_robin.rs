@@ -91,7 +91,8 @@ mod tests {
                 Algorithm { queues: vec![Vec::new(); queues.into()], k: k.into(), q_index: usize::from(queues) - 1 };
             let mut held = vec![Vec::new(); queues.into()];
             for slot in flows {
-                let flow = BatchedFlow { slot, class: CodingClass::SHARED, receiver: 0, sender: 0 };
+                let (class, cohort) = (CodingClass::SHARED, 0);
+                let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort, is_apart: false };
                 let packet = BatchPacket { flow, bytes: 100 };
                 let decision = batcher.add(&packet, Duration::from_secs(1), Time::START);
                 let mut sent = Vec::new();

@@ -6,7 +6,8 @@ use arrayvec::ArrayVec;
 use byway_code::Engine;
 use byway_sched::Class;
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::{Alias, FlowKey, TenantId};
+use byway_wire::messages::NetworkTag;
+use byway_wire::{Alias, FlowKey, Receiver, TenantId};
 
 use super::super::flow_memory::{FlowMemory, Holder, MemoryUse};
 use super::copies::{CopyTracker, RelayedCopies};
@@ -14,8 +15,10 @@ use super::grant_policers::{GrantPolicer, PolicerSlot};
 use super::group::{GroupKey, RelayPeerId};
 use crate::limits::{COPY_BURST, COPY_RETENTION, EGRESS_RELAYS_MAX, PULLED_FIRST_COPIES};
 use crate::outbox::Owner;
+use crate::parts::active_flows::CountedInterval;
 use crate::parts::batcher::{BatchedFlow, CodingClass};
 use crate::parts::block_encoder::BlockEncoder;
+use crate::parts::cohorts::FlowRisks;
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::CodingRates;
 use byway_wire::Service;
@@ -60,6 +63,24 @@ impl Registration {
     pub(crate) const fn owner(&self) -> Owner {
         Owner::Flow(self.key, self.class)
     }
+
+    /// Returns the flow's coding group for outages, which concern only flows of the same tenant.
+    pub(super) fn outage_group(&self) -> Option<GroupKey> {
+        self.group.map(|group| group.of_tenant(self.tenant))
+    }
+}
+
+/// Returns the number of the agent that receives a flow, for the batcher; 0 for a group of them.
+pub(crate) const fn receiver_number(key: FlowKey) -> u32 {
+    match key.receiver() {
+        Receiver::Agent(agent) => agent.number().wrapping_add(1),
+        Receiver::Group(_) => 0,
+    }
+}
+
+/// Returns the number of the agent that sends a flow, for the batcher.
+pub(crate) const fn sender_number(key: FlowKey) -> u32 {
+    key.sender().number().wrapping_add(1)
 }
 
 /// Next hop of a flow: an egress relay, and its alias of the flow.
@@ -86,6 +107,8 @@ pub(crate) struct IngressFlow {
     pub(crate) budget: TokenBucket<Bytes>,
     pub(crate) policer: PolicerSlot,
     pub(crate) round_trip: Duration,
+    /// Network of the receiver, as the egress relay reports it.
+    pub(crate) receiver_network: NetworkTag,
     /// State of the flow while copies arrive; `None` while it is idle.
     active: Option<Box<IngressFlowState>>,
 }
@@ -102,8 +125,7 @@ pub(crate) struct IngressFlowState {
     first_copies: u8,
     /// Number of copies of which the egress relay may still report the loss.
     pub(super) reportable: u32,
-    /// Latest interval in which the flow was counted as one that sends.
-    counted_in: Option<u64>,
+    pub(super) counted: CountedInterval,
     pub(crate) last_used: Time,
 }
 
@@ -117,7 +139,18 @@ impl IngressFlow {
             budget: TokenBucket::of_bytes(rate, burst, now),
             policer,
             round_trip: crate::limits::INITIAL_ROUND_TRIP,
+            receiver_network: NetworkTag::UNKNOWN,
             active: None,
+        }
+    }
+
+    /// Returns the risks of losses that the flow shares with others.
+    pub(super) fn risks(&self) -> FlowRisks {
+        FlowRisks {
+            network: self.receiver_network.number(),
+            receiver: receiver_number(self.registration.key),
+            sender: sender_number(self.registration.key),
+            tenant: self.registration.tenant.number().wrapping_add(1),
         }
     }
 
@@ -151,7 +184,7 @@ impl IngressFlow {
                 relayed_copies: None,
                 first_copies: PULLED_FIRST_COPIES,
                 reportable: 0,
-                counted_in: None,
+                counted: CountedInterval::NONE,
                 last_used: now,
             })
         });
@@ -180,16 +213,6 @@ impl IngressFlowState {
         let is_first = self.first_copies > 0;
         self.first_copies = self.first_copies.saturating_sub(1);
         is_first
-    }
-
-    /// Records that the flow sends in an interval. Returns true if it is the first time.
-    pub(super) fn begin_interval(&mut self, interval: u64) -> bool {
-        self.counted_in.replace(interval) != Some(interval)
-    }
-
-    /// Returns true if the flow sent in an interval, or in the one before.
-    pub(super) fn was_counted(&self, interval: u64) -> bool {
-        self.counted_in.is_some_and(|counted| counted + 1 >= interval)
     }
 
     /// Returns the time of the flow's next timer: a block's deadline, a copy NACK, or the idle

@@ -18,8 +18,10 @@ use crate::limits::{
 use crate::outbox::Owner;
 use crate::parts::active_flows::ActiveFlows;
 use crate::parts::batcher::{
-    BatchPacket, Batcher, BatcherSettings, ClosedQueue, CodingClass, FullestFirst, RedundancyPolicy,
+    BatchPacket, BatchedFlow, Batcher, BatcherSettings, ClosedQueue, CodingClass, FullestFirst,
+    RedundancyPolicy,
 };
+use crate::parts::cohorts::{Cohorts, FlowRisks};
 use crate::parts::redundancy::Redundancy;
 
 /// Index of a peer relay: another relay, reached by a session, or this relay itself.
@@ -57,7 +59,7 @@ struct OpenBatch {
 #[derive(Debug)]
 pub(crate) struct ClosedBatch<'a> {
     pub(crate) egress: RelayPeerId,
-    /// Number of the coding group, which the grants of its flows name.
+    /// Number of the coding group for the uplink's scheduler.
     group: u32,
     pub(crate) batch: BatchId,
     pub(crate) covered: &'a [CoveredPacket],
@@ -101,9 +103,24 @@ pub(crate) struct GroupKey {
     pub(crate) shape: (u8, u8),
     /// True if the redundancy of its batches follows the losses.
     pub(crate) is_adaptive: bool,
+    /// Tenant whose flows alone are in the group; `None` for flows whose tenants allow batches with
+    /// those of other tenants. So no tenant uses the queues and the redundancy of another one.
+    pub(crate) tenant: Option<TenantId>,
 }
 
 impl GroupKey {
+    /// Returns the key of the flows of one tenant in the group: their outages concern no others.
+    pub(super) const fn of_tenant(self, tenant: TenantId) -> Self {
+        Self { tenant: Some(tenant), ..self }
+    }
+
+    /// Returns the number by which the uplink's scheduler distinguishes the groups towards an
+    /// egress relay. Each tenant has a share of its own.
+    fn scheduled_number(self) -> u32 {
+        let tenant = self.tenant.map_or(0, |tenant| tenant.number().wrapping_add(1));
+        self.group.wrapping_add(tenant.wrapping_mul(0x9E37_79B9))
+    }
+
     /// Returns the longest packet length for which a full batch's repair packets can include
     /// digests.
     pub(crate) fn digested_bytes_max(self) -> usize {
@@ -141,6 +158,9 @@ pub(crate) struct CodingGroup {
     table: (Holder, u64),
     batcher: Batcher<FullestFirst>,
     adaptive: AdaptiveClasses,
+    /// Cohorts of each coding class: one, or one for each length of the waits of tenants that share
+    /// batches.
+    cohorts: Vec<(CodingClass, Cohorts)>,
     open: Vec<OpenBatch>,
     engine: Engine,
     /// Number of the group's registered flows; `rate_sum` is the sum of their rates in bit/s.
@@ -167,6 +187,7 @@ impl CodingGroup {
             table: (Holder::default(), 0),
             batcher,
             adaptive: AdaptiveClasses::default(),
+            cohorts: Vec::new(),
             open: Vec::new(),
             engine,
             flows: 0,
@@ -229,9 +250,34 @@ impl CodingGroup {
         is_covered
     }
 
+    /// Assigns a flow with these risks to a cohort of its class, with its first packet in an
+    /// interval. `company` is that of [`company_of`](crate::parts::cohorts::company_of).
+    pub(super) fn join_cohort(
+        &mut self,
+        flow: &mut BatchedFlow,
+        risks: &FlowRisks,
+        (company, interval): (u32, u64),
+        (holder, memory): (Holder, &mut FlowMemory),
+    ) {
+        let BatchedFlow { class, cohort, .. } = *flow;
+        let index = self.cohorts.iter().position(|(known, _)| *known == class).unwrap_or_else(|| {
+            self.cohorts.reserve_exact(1);
+            self.cohorts.push((class, Cohorts::new()));
+            self.cohorts.len() - 1
+        });
+        let shape = (self.key.shape.0, memory.has_capacity(holder));
+        let membership = self.cohorts[index].1.join(risks, (cohort, company), shape, interval);
+        let is_network = risks.network != 0 && membership.is_network_risk;
+        flow.receiver = if is_network { risks.network } else { risks.receiver };
+        (flow.cohort, flow.is_apart) = (membership.cohort, membership.is_apart);
+        self.update_table_charge(holder, memory);
+    }
+
     /// Charges the table of flows to the holder whose flow it last grew for.
     fn update_table_charge(&mut self, holder: Holder, memory: &mut FlowMemory) {
-        let bytes = self.batcher.bytes() + self.adaptive.bytes();
+        let classes = (self.cohorts.capacity() * size_of::<(CodingClass, Cohorts)>()) as u64;
+        let of_cohorts = self.cohorts.iter().map(|(_, cohorts)| cohorts.bytes()).sum::<u64>() + classes;
+        let bytes = self.batcher.bytes() + self.adaptive.bytes() + of_cohorts;
         if bytes != self.table.1 {
             memory.refund(self.table.0, self.table.1);
             memory.charge(holder, bytes);
@@ -341,7 +387,7 @@ impl CodingGroup {
         now: Time,
         mut close: impl FnMut(&ClosedBatch<'_>),
     ) {
-        let GroupKey { egress, group, .. } = self.key;
+        let (egress, group) = (self.key.egress, self.key.scheduled_number());
         // A batch without packets is discarded: its packets were left out for lack of memory.
         let Some(batch) = self.open.get_mut(closed_queue.queue).filter(|batch| !batch.covered.is_empty())
         else {

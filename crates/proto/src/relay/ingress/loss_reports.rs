@@ -1,8 +1,8 @@
 //! Losses that egress relays report, and the redundancy that follows them.
 
 use byway_units::Time;
-use byway_wire::Service;
 use byway_wire::messages::{FlowLosses, LOSS_CLASSES};
+use byway_wire::{SequenceNumber, Service};
 
 use super::Ingress;
 use super::flow::FlowSlot;
@@ -23,11 +23,14 @@ impl Ingress {
         })
     }
 
-    /// Counts a copy of a coded flow, of which the egress relay may report the loss.
-    pub(super) fn count_reportable(&mut self, slot: FlowSlot, now: Time) {
-        self.count_active(slot, now);
+    /// Counts a copy of a coded flow, of which the egress relay may report the loss, and which may
+    /// be the first one in an interval.
+    pub(super) fn count_reportable(&mut self, slot: FlowSlot, sequence: SequenceNumber, now: Time) {
         if let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) {
             active.reportable = active.reportable.saturating_add(COUNTS_PER_PACKET);
+            if !active.counted.contains(now) {
+                self.begin_interval(slot, sequence, now);
+            }
         }
     }
 

@@ -38,12 +38,14 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use byway_code::{Engine, prefetch_value};
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::messages::{InStreamHead, InStreamRepair, Refusal};
+use byway_wire::messages::{InStreamHead, InStreamRepair, NetworkTag, Refusal};
 use byway_wire::{CODED_OVERHEAD, FlowKey, SequenceNumber, Service, TenantId};
 
 pub(crate) use copies::CopyStatus;
 pub use counters::IngressCounters;
-pub(crate) use flow::{FlowSlot, NextHop, RESERVED_BYTES, Registration, SLOT_BYTES};
+pub(crate) use flow::{
+    FlowSlot, NextHop, RESERVED_BYTES, Registration, SLOT_BYTES, receiver_number, sender_number,
+};
 pub(crate) use grant_policers::GrantPolicer;
 pub(crate) use group::{ClosedBatch, CoveredPacket, GroupKey, RelayPeerId};
 
@@ -53,6 +55,7 @@ use grant_policers::GrantPolicers;
 use group::{BatchNumbers, CodingGroup};
 pub(crate) use path_outage::PathOutage;
 use path_outage::PathOutages;
+use sink::close_batch;
 pub(crate) use sink::{ArrivingCopy, OutgoingCopy, Sink};
 
 use crate::growth;
@@ -60,6 +63,7 @@ use crate::limits::{
     CODED_BYTES_MAX, COPY_RETENTION, EGRESS_RELAYS_MAX, GROUP_SHAPES_MAX, GROUPS_MAX, INGRESS_FLOWS_MAX,
     RELAYED_COPY_RETENTION,
 };
+use crate::parts::active_flows::CountedInterval;
 use crate::parts::batcher::{BatchPacket, BatchedFlow};
 use crate::parts::block_encoder::BlockEncoder;
 use crate::parts::packet_buffer::PacketBuffer;
@@ -130,9 +134,8 @@ impl Ingress {
     pub(crate) fn check_capacity(&self, group: Option<GroupKey>, tenant: TenantId) -> Result<(), Refusal> {
         let is_known = group.is_none_or(|key| self.groups.iter().any(|group| group.key == key));
         let shapes = |key: GroupKey| {
-            let has_same_flows =
-                |group: &&CodingGroup| (group.key.egress, group.key.group) == (key.egress, key.group);
-            self.groups.iter().filter(has_same_flows).count()
+            let flows_of = |key: &GroupKey| (key.egress, key.group, key.tenant);
+            self.groups.iter().filter(|group| flows_of(&group.key) == flows_of(&key)).count()
         };
         let may_begin =
             self.groups.len() < GROUPS_MAX && group.is_none_or(|key| shapes(key) < GROUP_SHAPES_MAX);
@@ -179,7 +182,7 @@ impl Ingress {
                 self.groups.retain(|group| !group.is_empty());
             }
             self.policers.leave(flow.policer, now);
-            self.outages.forget(flow.registration.group, slot);
+            self.outages.forget(flow.registration.outage_group(), slot);
             self.free.push(slot);
         }
     }
@@ -223,6 +226,13 @@ impl Ingress {
         }
     }
 
+    /// Sets the network of the flow's receiver, for its cohort from the next interval on.
+    pub(crate) fn set_receiver_network(&mut self, slot: FlowSlot, network: NetworkTag) {
+        if let Some(flow) = self.flow_mut(slot) {
+            flow.receiver_network = network;
+        }
+    }
+
     /// Sets the round-trip time to the flow's sender.
     pub(crate) fn set_round_trip(&mut self, slot: FlowSlot, round_trip: Duration) {
         if let Some(flow) = self.flow_mut(slot) {
@@ -237,7 +247,7 @@ impl Ingress {
     /// changes to coding or pull, and is not repeated while no copies reach the egress relay.
     pub(crate) fn set_outage(&mut self, slot: FlowSlot, outage: PathOutage, now: Time) {
         if let Some(flow) = self.flow(slot).filter(|flow| flow.next_hops.len() == 1) {
-            let (group, service) = (flow.registration.group, flow.registration.service);
+            let (group, service) = (flow.registration.outage_group(), flow.registration.service);
             if repairs_on_request(service) {
                 self.outages.set((group, slot), service, outage, now);
             }
@@ -258,6 +268,7 @@ impl Ingress {
         if let Some(active) = flow.active_mut() {
             let before = active.copies.bytes();
             active.copies.restart();
+            active.counted = CountedInterval::NONE;
             active.memory.on_resize(before, active.copies.bytes());
             self.memory.update_charge(&mut active.memory);
         }
@@ -310,9 +321,9 @@ impl Ingress {
             Service::Coding => {
                 let has_receiver = flow.has_receiver();
                 let is_relayed =
-                    has_receiver && self.outages.relays_packet(flow.registration.group, slot, now);
+                    has_receiver && self.outages.relays_packet(flow.registration.outage_group(), slot, now);
                 self.relay_or_buffer_copy(slot, sequence, (copy, is_relayed, has_receiver), sink, now);
-                self.count_reportable(slot, now);
+                self.count_reportable(slot, sequence, now);
                 self.add_to_block(slot, sequence, coded, sink, now);
                 self.add_to_batch(slot, sequence, coded, sink, now);
             }
@@ -454,7 +465,7 @@ impl Ingress {
             return;
         };
         let next_hops = flow.next_hops.clone();
-        let is_out = self.outages.relays_any_of_group(flow.registration.group, slot, now);
+        let is_out = self.outages.relays_any_of_group(flow.registration.outage_group(), slot, now);
         let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
             return;
         };
@@ -501,8 +512,11 @@ impl Ingress {
         // Without a digest, the egress relay cannot detect a false answer. Such a packet shares
         // batches only with packets of its tenant.
         let has_digest = digest.is_some() && coded.len() <= key.digested_bytes_max();
-        let class = if has_digest { flow_identity.class } else { tenant_class };
-        let flow_identity = BatchedFlow { class, ..flow_identity };
+        let flow_identity = if has_digest || flow_identity.class == tenant_class {
+            flow_identity
+        } else {
+            BatchedFlow { class: tenant_class, cohort: 0, is_apart: false, ..flow_identity }
+        };
         let (holder, tenant) = (flow.registration.holder, flow.registration.tenant);
         let wait = batch_wait(flow.registration.latency_budget);
         let group = self.group_index(key, tenant);
@@ -575,23 +589,6 @@ impl Ingress {
         if let Some(active) = self.flow_mut(slot).and_then(|flow| flow.active_mut()) {
             let at = active.wake_at();
             self.timers.arm(TimerKey::new(slot.0), at);
-        }
-    }
-}
-
-/// Sends a closed batch's repair packets, and counts its packets as covered or not.
-fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &mut impl Sink) {
-    let packets = batch.covered.len() as u64;
-    match (batch.repair_count(), packets) {
-        (0, packets) if batch.is_lossless => counters.uncovered_lossless += packets,
-        (0, 1) => counters.uncovered_alone += 1,
-        (0, _) => counters.uncovered_budget += packets,
-        (repairs, _) => {
-            counters.covered += packets;
-            counters.cross_stream += repairs as u64;
-            counters.cross_stream_bytes +=
-                batch.repairs().map(|repair| repair.payload.len() as u64).sum::<u64>();
-            sink.send_cross_stream(batch);
         }
     }
 }

@@ -19,7 +19,7 @@ impl Ingress {
     /// tail-loss hint covers the first copies.
     pub(super) fn relays_pulled_copy(&mut self, slot: FlowSlot, now: Time) -> bool {
         let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
-        let group = flow.registration.group;
+        let group = flow.registration.outage_group();
         let is_first = flow.active_mut().is_some_and(IngressFlowState::count_first_copy);
         is_first || self.outages.relays_packet(group, slot, now)
     }
@@ -56,7 +56,7 @@ impl Ingress {
         now: Time,
     ) {
         let ArrivingCopy { coded, ecn, is_resent, .. } = *copy;
-        self.count_active(slot, now);
+        self.count_active(slot, sequence, now);
         let flow = self.flows[slot.0 as usize].as_mut().expect("the flow of an accepted copy exists");
         let (service, owner) = (flow.registration.service, flow.registration.owner());
         let is_resent = is_resent && retransmits(service);

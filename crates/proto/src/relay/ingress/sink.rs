@@ -3,6 +3,7 @@
 use byway_wire::messages::InStreamRepair;
 use byway_wire::{Alias, Ecn, SequenceNumber};
 
+use super::counters::IngressCounters;
 use super::flow::{FlowSlot, NextHop, Registration};
 use super::group::{ClosedBatch, RelayPeerId};
 use crate::outbox::Owner;
@@ -66,4 +67,21 @@ pub(crate) trait Sink {
     ) -> u64;
     /// Sends a copy NACK for one sequence number to the flow's sender.
     fn request_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
+}
+
+/// Sends a closed batch's repair packets, and counts its packets as covered or not.
+pub(super) fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &mut impl Sink) {
+    let packets = batch.covered.len() as u64;
+    match (batch.repair_count(), packets) {
+        (0, packets) if batch.is_lossless => counters.uncovered_lossless += packets,
+        (0, 1) => counters.uncovered_alone += 1,
+        (0, _) => counters.uncovered_budget += packets,
+        (repairs, _) => {
+            counters.covered += packets;
+            counters.cross_stream += repairs as u64;
+            counters.cross_stream_bytes +=
+                batch.repairs().map(|repair| repair.payload.len() as u64).sum::<u64>();
+            sink.send_cross_stream(batch);
+        }
+    }
 }

@@ -120,7 +120,8 @@ fn who_speaks_out_of_role_is_not_heard() {
     harness.send_message(
         2,
         &Message::AliasesReply(AliasesReply {
-            aliases: byway_wire::List::collect(&mut core::iter::empty(), &mut []),
+            aliases: byway_wire::List::EMPTY,
+            networks: byway_wire::List::EMPTY,
         }),
     );
     harness.send_message(OTHER, &Message::Ack(Ack { alias, from_low: 5 }));

@@ -8,6 +8,7 @@ mod groups;
 mod memory;
 mod quotas;
 mod reachability;
+mod receiver_networks;
 mod registration;
 mod relay_changes;
 mod relay_hops;
@@ -22,7 +23,7 @@ use byway_units::{AgentId, BatchId, Duration, FlowId, RelayId, Time};
 use byway_wire::messages::{
     AliasAnnouncement, AliasAnnouncements, AliasStatus, AliasStatuses, Aliases, AliasesReply, Consent,
     CooperativeRefusal, Cover, CrossStreamHead, CrossStreamRepair, Entries, Entry, FlowOptions, FlowRole,
-    Nack, Refusal, Register,
+    Nack, NetworkTag, NetworkTags, Refusal, Register,
 };
 use byway_wire::packets::EnvelopeRole;
 use byway_wire::seal::{PortableProvider, PreSharedKey, Purpose, StaticSecret, Suite};
@@ -85,6 +86,8 @@ struct TestClient {
     events: Vec<ClientEvent>,
     /// Number of flows in each advertisement.
     announced: Vec<usize>,
+    /// Networks in answers to advertisements.
+    networks: Vec<NetworkTag>,
 }
 
 /// A relay and its clients.
@@ -151,7 +154,8 @@ impl TestClient {
             is_persistent: true,
         };
         let session = sessions.add(remote, now);
-        Self { who, sessions, session, events: Vec::new(), announced: Vec::new() }
+        let (events, announced, networks) = (Vec::new(), Vec::new(), Vec::new());
+        Self { who, sessions, session, events, announced, networks }
     }
 
     fn receive(&mut self, mut bytes: Vec<u8>, now: Time) {
@@ -190,6 +194,9 @@ impl TestClient {
     fn on_message(&mut self, message: &Message<'_>) {
         if let Message::Aliases(aliases) = message {
             self.announced.push(aliases.flows.iter().count());
+        }
+        if let Message::AliasesReply(reply) = message {
+            self.networks.extend(reply.networks.iter());
         }
         self.events.push(match message {
             Message::RegisterReply(registered) => {
@@ -529,7 +536,8 @@ impl RelayHarness {
         let alias = |number| Alias::new(number).expect("not zero");
         let mut known = aliases.iter().map(|number| AliasStatus { alias: alias(*number), has_receiver });
         let aliases = AliasStatuses::collect(&mut known, &mut scratch);
-        self.send_message(OTHER, &Message::AliasesReply(AliasesReply { aliases }));
+        let networks = NetworkTags::EMPTY;
+        self.send_message(OTHER, &Message::AliasesReply(AliasesReply { aliases, networks }));
     }
 
     /// Advances the time, and handles all timers that expire meanwhile.

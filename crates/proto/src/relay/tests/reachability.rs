@@ -1,7 +1,7 @@
 //! Flows whose packets cannot reach a receiver.
 
 use super::*;
-use byway_wire::messages::{AliasStatus, AliasStatuses, AliasesReply};
+use byway_wire::messages::{AliasStatus, AliasStatuses, AliasesReply, NetworkTags};
 
 const UNREACHABLE: ClientEvent = ClientEvent::Registered(Err(Refusal::Unreachable));
 
@@ -23,7 +23,10 @@ impl RelayHarness {
         let alias = Alias::new(1).expect("not zero");
         let mut known = core::iter::once(AliasStatus { alias, has_receiver });
         let aliases = AliasStatuses::collect(&mut known, &mut scratch);
-        self.send_message(OTHER, &Message::AliasesReply(AliasesReply { aliases }));
+        self.send_message(
+            OTHER,
+            &Message::AliasesReply(AliasesReply { aliases, networks: NetworkTags::EMPTY }),
+        );
     }
 
     /// Advances the time, and returns the sender's events with their times in milliseconds from

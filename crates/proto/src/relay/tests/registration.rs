@@ -396,7 +396,8 @@ fn old_news_of_a_missing_receiver_are_put_right() {
     let mut scratch = [[0; AliasStatus::BYTES]; 1];
     let late = AliasStatus { alias: Alias::new(1).expect("not zero"), has_receiver: false };
     let aliases = AliasStatuses::collect(&mut core::iter::once(late), &mut scratch);
-    harness.send_message(OTHER, &Message::AliasesReply(AliasesReply { aliases }));
+    harness
+        .send_message(OTHER, &Message::AliasesReply(AliasesReply { aliases, networks: NetworkTags::EMPTY }));
     harness.advance(ANNOUNCE_INTERVAL);
     assert_eq!(harness.client(OTHER).announced, [1]);
 }

@@ -2,6 +2,7 @@
 
 mod batches;
 mod blocks;
+mod cohorts;
 mod copies;
 mod path_outage;
 mod redundancy;
@@ -302,8 +303,9 @@ fn registration(slot: FlowSlot, kind: FlowConfig) -> Registration {
             group: kind.group,
             shape: (shape.source_packets(), shape.repair_packets()),
             is_adaptive: kind.is_adaptive,
+            tenant: (!kind.shares).then_some(TenantId::new(kind.tenant)),
         }),
-        batching: BatchedFlow { slot: slot.0, class, receiver: 0, sender: 0 },
+        batching: BatchedFlow { slot: slot.0, class, receiver: 0, sender: 0, cohort: 0, is_apart: false },
         tenant_class: tenant,
         tenant: TenantId::new(kind.tenant),
         holder: Holder::default(),
