@@ -4,6 +4,7 @@ mod support;
 
 mod adversaries;
 mod autonomy;
+mod cohorts;
 mod fallback;
 mod faults;
 mod flow_setup;

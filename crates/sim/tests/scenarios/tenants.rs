@@ -9,10 +9,17 @@ use crate::support::{OverlayWorld, Plan, Run, at, secs};
 /// Four coded flows without in-stream repair packets: flows 0 and 1 of one tenant, 2 and 3 of
 /// another.
 fn two_tenants(sharing: bool) -> Plan {
+    two_tenants_with([sharing; 2], [sharing; 2])
+}
+
+/// The same flows. Each tenant permits coding with the other one (`tenants`) or not, and so do the
+/// settings of its flows (`flows`).
+fn two_tenants_with(tenants: [bool; 2], flows: [bool; 2]) -> Plan {
     let mut plan = Plan::pairs(4, Service::Coding).each_flow(|flow| flow.settings.rates.in_stream = None);
     for (nth, flow) in plan.flows.iter_mut().enumerate() {
-        flow.terms.tenant = TenantId::new(if nth < 2 { 1 } else { 2 });
-        flow.terms.sharing = sharing;
+        let index = nth / 2;
+        flow.terms.tenant = TenantId::new(if index == 0 { 1 } else { 2 });
+        (flow.terms.sharing, flow.terms.is_shared) = (tenants[index], flows[index]);
     }
     plan
 }
@@ -36,6 +43,22 @@ fn tenants_that_do_not_share_are_never_in_one_batch() {
     // Every receiver in a batch with a lost packet gets a request for its own packet.
     let counts = cooperative_packets(&run, &world);
     assert!(counts[1] >= 10 && counts[2..] == [0, 0], "{counts:?}");
+}
+
+#[test]
+fn flows_are_coded_with_those_of_another_tenant_only_if_both_tenants_and_both_flows_agree() {
+    let (both, first, second) = ([true; 2], [true, false], [false, true]);
+    for (tenants, flows) in [(first, both), (second, both), (both, first), (both, second)] {
+        let mut plan = two_tenants_with(tenants, flows);
+        for nth in 0..20 {
+            plan.lose(0, 30 + nth * 45, 1);
+        }
+        let (world, run) = plan.run();
+        let fate = &run.fates(&world)[0];
+        assert!(fate.by(Delivery::Cooperative) >= 8, "its own tenant repairs it: {fate:?}");
+        let counts = cooperative_packets(&run, &world);
+        assert!(counts[1] >= 8 && counts[2..] == [0, 0], "{tenants:?}, {flows:?}: {counts:?}");
+    }
 }
 
 #[test]

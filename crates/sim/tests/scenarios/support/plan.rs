@@ -54,6 +54,8 @@ pub(crate) fn between() -> Link {
 pub(crate) struct AgentPlan {
     /// Relays that it knows, with the links to them.
     pub(crate) relays: Vec<(usize, Link)>,
+    /// Network of its address.
+    pub(crate) network: u8,
     /// True if the others know its address.
     pub(crate) is_known: bool,
     /// The agent whose number it uses, if not its own.
@@ -64,7 +66,8 @@ pub(crate) struct AgentPlan {
 
 impl AgentPlan {
     pub(crate) fn at(relay: usize) -> Self {
-        Self { relays: vec![(relay, access())], is_known: true, number_of: None, secret_of: None }
+        let relays = vec![(relay, access())];
+        Self { relays, network: AGENTS, is_known: true, number_of: None, secret_of: None }
     }
 }
 
@@ -74,6 +77,8 @@ pub(crate) struct GrantTerms {
     pub(crate) tenant: TenantId,
     /// True if the tenant permits coding with others.
     pub(crate) sharing: bool,
+    /// True if the flow's settings permit it, too.
+    pub(crate) is_shared: bool,
     pub(crate) rate: KilobitsPerSecond,
     pub(crate) services: Services,
     /// Last second of Unix time, which begins with the run. It matters only if a controller signs
@@ -147,6 +152,7 @@ impl Plan {
             terms: GrantTerms {
                 tenant: TenantId::new(1),
                 sharing: false,
+                is_shared: false,
                 rate: KilobitsPerSecond::new(100_000),
                 services: Services::ALL,
                 not_after_unix_seconds: u64::MAX,
@@ -342,7 +348,7 @@ impl Plan {
         AgentNode {
             number: agent_number(plan.number_of.unwrap_or(agent)),
             secret: agent_secret(self.seed(), plan.secret_of.unwrap_or(agent)),
-            address: plan.is_known.then(|| address(AGENTS, agent)),
+            address: plan.is_known.then(|| address(plan.network, agent)),
         }
     }
 
@@ -358,7 +364,7 @@ impl Plan {
         };
         FlowSettings {
             paths: plan.paths.iter().map(path).collect(),
-            shares: plan.terms.sharing,
+            shares: plan.terms.is_shared,
             ..plan.settings.clone()
         }
     }
@@ -376,7 +382,7 @@ impl Plan {
 
     fn grant(&self, flow: usize, ingress: usize, egress: usize) -> Grant {
         let plan = &self.flows[flow];
-        let GrantTerms { tenant, sharing, rate, services, not_after_unix_seconds } = plan.terms;
+        let GrantTerms { tenant, sharing, rate, services, not_after_unix_seconds, .. } = plan.terms;
         let number = self.key(flow).flow();
         let relays = (&relay_node(self.seed(), ingress), &relay_node(self.seed(), egress));
         let any = topology::grant(

@@ -14,7 +14,7 @@ use byway_sim::{NodeId, Scenario, World};
 use byway_units::{Duration, Time};
 use byway_wire::Ecn;
 
-use super::identities::{AGENTS, RELAYS};
+use super::identities::RELAYS;
 use super::node::TestNode;
 use super::plan::Plan;
 use super::recording_ciphers::CipherLog;
@@ -106,7 +106,8 @@ impl Plan {
             let host = run.plan.agent(agent, 0, start);
             let host = run.open_flows(agent, host, start);
             let node = TestNode::of(OverlayHost::agent(host), run.plan.lying_agent(agent));
-            run.agents.push(world.add(node, address(AGENTS, agent)));
+            let network = run.plan.agents[agent].network;
+            run.agents.push(world.add(node, address(network, agent)));
         }
         run.connect(&mut world);
         for flow in 0..run.plan.flows.len() {
