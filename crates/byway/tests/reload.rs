@@ -309,6 +309,31 @@ fn a_relay_and_a_controller_outlive_sighup_and_an_uplink_comes_changes_and_goes(
 }
 
 #[test]
+fn tenants_that_share_coding_change_by_a_reload_and_an_unknown_one_changes_nothing() {
+    let (managed, mut controller) = ManagedNetwork::new();
+    let file = File::of(&managed.bench, "controller");
+    let write = |tenants: &str| {
+        let setting = format!("[controller]\nshared_coding = [{tenants}]\n");
+        file.write(&file.first.replace("[controller]\n", &setting));
+    };
+    write("\"default\"");
+    assert_eq!(
+        reloaded(managed.observe(9))["changes"],
+        serde_json::json!([{ "change": "changed", "setting": "controller.shared_coding" }])
+    );
+    write("\"default\", \"nobody\"");
+    let refused = reload(managed.observe(9));
+    let error = text(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("controller.shared_coding[1]: tenant"), "{error}");
+    assert!(error.contains("byway token create --role agent --tenant nobody"), "{error}");
+    assert_eq!(controller.stop(), Some(0));
+    // A controller does not start with a tenant that it does not know.
+    let started = byway(&["controller", "--config", path(&managed.bench.path("controller.toml"))]);
+    assert!(!started.status.success(), "{}", text(&started.stdout));
+    assert!(text(&started.stderr).contains("controller.shared_coding[1]"), "{}", text(&started.stderr));
+}
+
+#[test]
 fn an_agent_with_a_controller_reads_its_settings_again() {
     let (managed, _controller) = ManagedNetwork::new();
     echo(managed.echo());

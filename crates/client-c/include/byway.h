@@ -355,6 +355,11 @@ typedef struct {
    Rule for the number of repair packets, if the service is coding: BYWAY_REDUNDANCY_...
    */
   int32_t redundancy;
+  /*
+   1 if relays may code the flows together with those of other tenants, if both tenants and
+   both flows permit it; otherwise 0.
+   */
+  int32_t coded_with_other_tenants;
 } byway_registration;
 
 /*

@@ -65,6 +65,9 @@ pub struct Registration {
     pub copies: i32,
     /// Rule for the number of repair packets, if the service is coding: BYWAY_REDUNDANCY_...
     pub redundancy: i32,
+    /// 1 if relays may code the flows together with those of other tenants, if both tenants and
+    /// both flows permit it; otherwise 0.
+    pub coded_with_other_tenants: i32,
 }
 
 impl Registration {
@@ -72,7 +75,7 @@ impl Registration {
         let usual = byway_client::Registration::default();
         let out_of_range =
             |what: &str| ErrorDetail::about(Error::OutOfRange, format!("{what} is out of range"));
-        let Self { latency_budget_us, rate_bps, service, traffic, copies, redundancy } = self;
+        let Self { latency_budget_us, rate_bps, service, traffic, copies, redundancy, .. } = self;
         let service = match service {
             BYWAY_SERVICE_AUTOMATIC => ServiceSelector::Automatic,
             BYWAY_SERVICE_INTERNET => ServiceSelector::Service(Service::Internet),
@@ -94,6 +97,11 @@ impl Registration {
                 BYWAY_REDUNDANCY_ADAPTIVE => RedundancyMode::Adaptive,
                 BYWAY_REDUNDANCY_FIXED => RedundancyMode::Fixed,
                 _ => return Err(out_of_range("the redundancy")),
+            },
+            coded_with_other_tenants: match self.coded_with_other_tenants {
+                0 => false,
+                1 => true,
+                _ => return Err(out_of_range("coded_with_other_tenants")),
             },
             rate: if rate_bps > 0 { Rate::from_bits_per_second(rate_bps) } else { usual.rate },
             traffic: match traffic {

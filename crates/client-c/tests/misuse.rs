@@ -137,6 +137,7 @@ fn what_is_out_of_range_is_an_error() {
         Registration { traffic: -1, ..Registration::default() },
         Registration { copies: 5, ..Registration::default() },
         Registration { redundancy: 2, ..Registration::default() },
+        Registration { coded_with_other_tenants: 2, ..Registration::default() },
         Registration { latency_budget_us: 999, ..Registration::default() },
         Registration { latency_budget_us: u64::MAX, ..Registration::default() },
         Registration { rate_bps: 999, ..Registration::default() },

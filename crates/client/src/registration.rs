@@ -32,6 +32,9 @@ pub struct Registration {
     pub rates: CodingRates,
     /// Rule for the number of repair packets of that flow, if its service is coding.
     pub redundancy: RedundancyMode,
+    /// True if relays may code the flows together with those of other tenants, if both tenants and
+    /// both flows permit it. The number of repair packets is then fixed.
+    pub coded_with_other_tenants: bool,
     /// Upper bound of each flow's rate, at least 1 kbit/s.
     pub rate: Rate,
     /// Kind of traffic, which determines the copies and the order of deliveries.
@@ -49,6 +52,7 @@ impl Default for Registration {
             choice: ServiceSelector::Automatic,
             rates: CodingRates { in_stream: BlockShape::new(16, 1), batch: BlockShape::new(8, 2) },
             redundancy: RedundancyMode::Fixed,
+            coded_with_other_tenants: false,
             rate: Rate::from_megabits_per_second(4),
             traffic: Traffic::Datagrams,
             duplication: Duplication::Usual,
@@ -60,7 +64,7 @@ impl Registration {
     /// Returns the terms of the flow that this end sends. Without relays between the two ends, the
     /// service is the Internet alone, unless the application names another one.
     pub(crate) fn terms(&self, has_relays: bool) -> Result<Terms, RegisterError> {
-        let Self { latency_budget, choice, rates, redundancy, rate, traffic, duplication } = *self;
+        let Self { latency_budget, choice, rates, redundancy, rate, traffic, duplication, .. } = *self;
         let (service, automatic_service) = match choice {
             ServiceSelector::Service(service) => (service, false),
             ServiceSelector::Automatic if has_relays => (initial_service(traffic, duplication), true),
@@ -83,7 +87,7 @@ impl Registration {
             latency_budget,
             duplication,
             traffic,
-            shares: false,
+            shares: self.coded_with_other_tenants,
             automatic_service,
             latency: None,
         })

@@ -1,6 +1,6 @@
 //! The `byway controller` process.
 
-use byway_config_types::PriceSheets;
+use byway_config_types::{PriceSheets, Problem};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Controller, ControllerSettings};
 use crate::exit::Failure;
 use crate::membership::WallClock;
 use crate::reload::{self, Load, ReloadOutcome, ReloadReport, ReloadRequests, Reloadable};
-use crate::settings::LogSettings;
+use crate::settings::{LogSettings, SharedTenant};
 use crate::signals::{self, StopSignal};
 use crate::{logs, node, observe};
 
@@ -42,7 +42,8 @@ async fn serve(settings: Settings, load: Load<Settings>) -> Result<(), Failure> 
     tokio::spawn(observe::serve(observed, query, reload_handle, own));
     tracing::info!(listen = ?controller.addresses(), "controller started");
     signals::notify_ready();
-    let mut running = ControllerNode { set_prices: controller.price_setter(), load, settings };
+    let (set_prices, share_coding) = (controller.price_setter(), controller.shared_coding_setter());
+    let mut running = ControllerNode { set_prices, share_coding, load, settings };
     let ended = tokio::select! {
         ended = signals::until_stopped(controller, stop) => ended,
         () = reloads.follow(&mut running) => Ok(()),
@@ -52,15 +53,21 @@ async fn serve(settings: Settings, load: Load<Settings>) -> Result<(), Failure> 
 }
 
 /// Running controller process, whose settings can be reloaded.
-struct ControllerNode<SetPrices> {
+struct ControllerNode<SetPrices, ShareCoding> {
     /// Function that replaces the prices of relays.
     set_prices: SetPrices,
+    /// Function that replaces the tenants whose flows relays may code together.
+    share_coding: ShareCoding,
     load: Load<Settings>,
     /// Settings of the controller process that are in force.
     settings: Settings,
 }
 
-impl<SetPrices: Fn(PriceSheets)> Reloadable for ControllerNode<SetPrices> {
+impl<SetPrices, ShareCoding> Reloadable for ControllerNode<SetPrices, ShareCoding>
+where
+    SetPrices: Fn(PriceSheets),
+    ShareCoding: Fn(&[SharedTenant]) -> Result<(), Problem>,
+{
     async fn reload(&mut self) -> ReloadOutcome {
         let (read, observe, log) = reload::read(&self.load).await?;
         let (old, old_observe, old_log) = &mut self.settings;
@@ -79,6 +86,12 @@ impl<SetPrices: Fn(PriceSheets)> Reloadable for ControllerNode<SetPrices> {
             ("log.format", old_log.format != log.format),
         ] {
             report.restart(setting, differs);
+        }
+        // Only this may fail, and then nothing has changed.
+        if old.shared_coding != read.shared_coding {
+            (self.share_coding)(&read.shared_coding)?;
+            old.shared_coding = read.shared_coding;
+            report.changed("controller.shared_coding");
         }
         if old.prices != read.prices {
             (self.set_prices)(read.prices.clone());

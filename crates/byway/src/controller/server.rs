@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byway_api::{ControllerStatus, NetworkCost};
-use byway_config_types::PriceSheets;
+use byway_config_types::{PriceSheets, Problem};
 use byway_net::is_family_unsupported;
 use byway_units::Rate;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -27,6 +27,7 @@ use crate::exit::Cause;
 use crate::listen_sockets::{self, FamilyError};
 use crate::membership::WallClock;
 use crate::membership::files::{self, FileError};
+use crate::settings::SharedTenant;
 use crate::token::{Token, TokenError};
 
 /// Name of the file in the state directory that contains the administrators' token.
@@ -58,6 +59,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) rate: Rate,
     /// Quotas of each tenant.
     pub(crate) quotas: Quotas,
+    /// Tenants whose flows relays may code together.
+    pub(crate) shared_coding: Vec<SharedTenant>,
     /// Prices of relays, which agents' maps carry.
     pub(crate) prices: PriceSheets,
 }
@@ -92,6 +95,9 @@ pub(crate) enum ControllerError {
         /// Error of the operating system.
         cause: io::Error,
     },
+    /// The settings name a tenant that the database does not have.
+    #[error(transparent)]
+    UnknownTenant(#[from] Problem),
     /// The settings name no address to listen on.
     #[error("no address to listen on: set `listen` of [controller]")]
     NowhereToListen,
@@ -122,7 +128,7 @@ impl ControllerError {
     /// Returns the kind of cause, which decides the exit code.
     pub(crate) const fn cause(&self) -> Cause {
         match self {
-            Self::Addresses(_) | Self::NowhereToListen => Cause::Settings,
+            Self::Addresses(_) | Self::UnknownTenant(_) | Self::NowhereToListen => Cause::Settings,
             Self::Listen { .. } | Self::Store(_) | Self::File(_) | Self::Identity(_) => Cause::Machine,
             Self::Serving(_) => Cause::Byway,
         }
@@ -220,6 +226,15 @@ impl Controller {
         move |prices| state.set_prices(prices)
     }
 
+    /// Returns a function that replaces the tenants whose flows relays may code together, and wakes
+    /// the pending polls: maps carry other grants. It fails with the problem of an unknown tenant.
+    pub(crate) fn shared_coding_setter(
+        &self,
+    ) -> impl Fn(&[SharedTenant]) -> Result<(), Problem> + Send + Sync + use<> {
+        let state = self.state.clone();
+        move |tenants| state.set_shared_coding(tenants)
+    }
+
     /// Waits until the controller stops serving, which happens only if a serving task panics.
     ///
     /// # Errors
@@ -276,6 +291,7 @@ fn open(
     let network = NetworkSettings { grants, quotas: settings.quotas };
     let state = State::new(identity, store, &stored, network, clock);
     state.set_prices(settings.prices.clone());
+    state.set_shared_coding(&settings.shared_coding)?;
     let addresses = if settings.addresses.is_empty() { served_at } else { settings.addresses.clone() };
     Ok(OpenedController { state: Arc::new(state), addresses: addresses.into() })
 }

@@ -1,7 +1,7 @@
 //! State of the controller that all requests share: the network, its database, and the pending
 //! polls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use byway_api::{
     ConnectionCounts, ControllerStatus, NetworkCost, NodeEntry, NodeList, RelayUsage, Role, RoundTrip,
     SignedMap, TenantUse,
 };
-use byway_config_types::PriceSheets;
+use byway_config_types::{PriceSheets, Problem};
 use data_encoding::{BASE64, HEXLOWER};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -28,6 +28,7 @@ use super::network::{
 use super::store::{Store, StoreError, StoredState};
 use crate::connections::ConnectionLimiter;
 use crate::membership::{WallClock, files};
+use crate::settings::SharedTenant;
 
 /// Settings of the controller's network: of grants, and of quotas.
 #[derive(Clone, Copy, Debug)]
@@ -196,6 +197,16 @@ impl State {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
+    /// Replaces the tenants whose flows relays may code together, and wakes the pending polls. Fails
+    /// with the problem of a tenant that does not exist; then nothing changes.
+    pub(crate) fn set_shared_coding(&self, tenants: &[SharedTenant]) -> Result<(), Problem> {
+        let is_changed = self.view().set_shared_coding(tenants)?;
+        if is_changed {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        Ok(())
+    }
+
     /// Records the traffic that a relay reports.
     pub(crate) fn report_usage(&self, number: u32, usage: &RelayUsage) {
         let now = self.clock.unix_seconds();
@@ -353,6 +364,20 @@ impl NetworkSnapshot {
     fn set_prices(&mut self, prices: PriceSheets) {
         self.costs.set_prices(prices);
         self.generation += 1;
+    }
+
+    /// Replaces the tenants that share coding. Returns true if grants may differ from then on.
+    fn set_shared_coding(&mut self, tenants: &[SharedTenant]) -> Result<bool, Problem> {
+        let number = |tenant: &SharedTenant| {
+            self.network.tenant_number(&tenant.name).ok_or_else(|| tenant.unknown.clone())
+        };
+        let numbers: Result<BTreeSet<u32>, Problem> = tenants.iter().map(number).collect();
+        let is_changed = self.network.share_coding(numbers?);
+        if is_changed {
+            self.plan = PathPlan::of(&self.network);
+            self.generation += 1;
+        }
+        Ok(is_changed)
     }
 
     /// Returns each tenant's use of the controller's tables, with the number of its refused

@@ -167,15 +167,13 @@ pub(super) fn flow_spec(
         TrafficSetting::CongestionControlled => Traffic::CongestionControlled,
         TrafficSetting::Mixture => Traffic::Mixture,
     });
-    let duplication = match typed.copies {
-        CopiesSetting::Usual => Duplication::Usual,
-        CopiesSetting::All => Duplication::All,
-        CopiesSetting::Marked => Duplication::Marked,
-        CopiesSetting::ByRelay => Duplication::ByRelay,
-        CopiesSetting::SenderFec => Duplication::SenderFec,
-    };
+    let duplication = duplication(typed.copies);
     let (service, automatic_service) = service(typed.service, duplication)
         .map_err(|problem| source.problem(&here.key("service"), problem))?;
+    if typed.coded_with_other_tenants && (service, automatic_service) != (Service::Coding, false) {
+        let message = "requires `service = \"coding\"`: set that, or omit this key";
+        return Err(source.problem(&here.key("coded_with_other_tenants"), message));
+    }
     let latency = typed.latency.map(|latency| {
         let key = here.key("latency");
         latency_terms(&key, latency, latency_budget, source).and_then(|terms| {
@@ -198,13 +196,23 @@ pub(super) fn flow_spec(
             latency_budget,
             duplication,
             traffic: Traffic::Datagrams,
-            shares: false,
+            shares: typed.coded_with_other_tenants,
             automatic_service,
             latency: latency.transpose()?,
         },
         traffic: traffic.or(defaults.traffic),
         marks: marks.unwrap_or_else(|| defaults.marks.to_vec()),
     })
+}
+
+const fn duplication(typed: CopiesSetting) -> Duplication {
+    match typed {
+        CopiesSetting::Usual => Duplication::Usual,
+        CopiesSetting::All => Duplication::All,
+        CopiesSetting::Marked => Duplication::Marked,
+        CopiesSetting::ByRelay => Duplication::ByRelay,
+        CopiesSetting::SenderFec => Duplication::SenderFec,
+    }
 }
 
 /// Least gain for which a flow changes its path, by default. Less is hardly felt.
@@ -381,6 +389,29 @@ mod tests {
         assert_eq!(read(all), limits(gain));
         for service in ["auto", "caching", "retransmission"] {
             assert_eq!(read(&format!("service = \"{service}\"\n{all}")), limits(gain), "{service}");
+        }
+    }
+
+    #[test]
+    fn flows_are_coded_with_those_of_other_tenants_only_if_their_settings_permit_it() {
+        let shares = |keys: &str| {
+            let forward =
+                format!("[[forward]]\nlisten = \"127.0.0.1:5000\"\npeer = \"bob\"\nto = \"game\"\n{keys}\n");
+            let settings = agent_of(&format!("[agent]\nname = \"alice\"\n{forward}"));
+            settings.map(|settings| {
+                let spec = &settings.forwards[0].spec;
+                let offer = byway_proto::conventions::reverse_terms(&spec.terms);
+                (spec.terms.shares, offer.shares)
+            })
+        };
+        assert_eq!(shares("service = \"coding\""), Ok((false, false)));
+        let both = "service = \"coding\"\ncoded_with_other_tenants = true";
+        assert_eq!(shares(both), Ok((true, true)), "in both directions");
+        assert_eq!(shares("coded_with_other_tenants = false"), Ok((false, false)));
+        for service in ["", "service = \"auto\"\n", "service = \"caching\"\n"] {
+            let error = shares(&format!("{service}coded_with_other_tenants = true"));
+            let error = error.expect_err("another service").to_string();
+            assert!(error.contains("forward[0].coded_with_other_tenants: requires"), "{error}");
         }
     }
 

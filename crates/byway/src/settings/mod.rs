@@ -11,6 +11,7 @@ mod raw;
 mod raw_flow;
 mod reference;
 mod selectors;
+mod shared_coding;
 mod tunnel;
 mod uplinks;
 mod validated;
@@ -26,6 +27,7 @@ pub(crate) use raw::{LogFormatSetting, LogLevelSetting, RawFile};
 pub(crate) use raw_flow::{CopiesSetting, ServiceSetting, TrafficSetting};
 pub(crate) use reference::reference;
 pub(crate) use selectors::PrefixSetting;
+pub(crate) use shared_coding::SharedTenant;
 pub(crate) use tunnel::{Capture, MTU_MIN, Selection, Tunnel};
 pub(crate) use uplinks::UplinkDevice;
 pub(crate) use validated::{

@@ -206,6 +206,10 @@ pub(crate) struct RawController {
     pub(crate) tenant_pairs_max: Option<usize>,
     /// Most tokens of one tenant: 1 to 1024. Default: as for agents, of 1,024 tokens.
     pub(crate) tenant_tokens_max: Option<usize>,
+    /// Tenants whose flows relays may code together, as in `["lab", "office"]`. Only flows whose
+    /// settings permit it are: `coded_with_other_tenants`. Default: none.
+    #[serde(default)]
+    pub(crate) shared_coding: Vec<String>,
     /// Relays whose prices are known. Maps carry them to agents.
     #[serde(default)]
     pub(crate) relays: Vec<RawControllerRelay>,
@@ -252,6 +256,10 @@ macro_rules! flows_table {
             /// `fixed`. Default: `fixed`.
             #[serde(default)]
             redundancy: RedundancySetting,
+            /// Permits relays to code the flows with those of other tenants, for the coding
+            /// service, if the controller lists both tenants in `shared_coding`. Batches are then
+            /// larger, and their number of repair packets is `fixed`. Default: false.
+            coded_with_other_tenants: Option<bool>,
             /// Kind of the packets: `datagrams`, `congestion-controlled` for TCP and QUIC, or
             /// `mixture` for tunnels, which hide their content. A mixture is copied whole, and
             /// repaired unless packets queue on the direct path. A forward of congestion-controlled
@@ -280,6 +288,7 @@ macro_rules! flows_table {
             /// Returns the flow settings of the table.
             pub(crate) fn raw_flow(&self) -> RawFlow<'_> {
                 let Self { service, rate, latency_budget, latency, in_stream, batch, redundancy, traffic, copies, marks, .. } = self;
+                let coded_with_other_tenants = self.coded_with_other_tenants.unwrap_or(false);
                 RawFlow {
                     peer: &self.peer,
                     to: &self.to,
@@ -290,6 +299,7 @@ macro_rules! flows_table {
                     in_stream: *in_stream,
                     batch: *batch,
                     redundancy: *redundancy,
+                    coded_with_other_tenants,
                     traffic: *traffic,
                     copies: *copies,
                     marks: marks.as_deref(),

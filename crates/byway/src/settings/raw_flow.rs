@@ -18,6 +18,7 @@ pub(crate) struct RawFlow<'a> {
     pub(crate) in_stream: Option<ShapeSetting>,
     pub(crate) batch: Option<ShapeSetting>,
     pub(crate) redundancy: RedundancySetting,
+    pub(crate) coded_with_other_tenants: bool,
     pub(crate) traffic: Option<TrafficSetting>,
     pub(crate) copies: CopiesSetting,
     pub(crate) marks: Option<&'a [MarkSetting]>,

@@ -11,6 +11,7 @@ use super::mapping_limits::{MappingLimits, mapping_limits};
 use super::network::StaticNetwork;
 use super::prices::RawControllerRelay;
 use super::raw::{LogFormatSetting, LogLevelSetting, NodeTable, RawLog, RawNetwork};
+use super::shared_coding::shared_tenants;
 use super::tunnel::{Tunnel, tunnel};
 use super::uplinks::{ListenSettings, uplinks};
 use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS_MAX};
@@ -424,6 +425,7 @@ fn controller(typed: ParsedFile) -> Result<(ControllerSettings, SocketAddr, LogS
         grant_lifetime,
         rate: controller.rate.map_or(ControllerSettings::RATE, |rate| rate.0),
         quotas,
+        shared_coding: shared_tenants(&root.key("shared_coding"), &controller.shared_coding, &source)?,
         prices: controller_prices(&root.key("relays"), &controller.relays, &source)?,
     };
     let observe = observe(file.observe.listen, OBSERVE_PORTS[2], &source)?;

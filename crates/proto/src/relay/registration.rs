@@ -85,7 +85,10 @@ impl Relay {
         let grants = self.verified_grants(register, &peer, now)?;
         self.work_budgets.set_tenant(session, grants[0].tenant, now);
         if let Some((alias, flow)) = known {
-            if !self.changes_service(flow, register.service) || self.change_service(flow, register, now) {
+            let is_same_service = |relay: &mut Self| {
+                !relay.changes_service(flow, register.service) || relay.change_service(flow, register, now)
+            };
+            if !self.changes_sharing(flow, &grants[0], register) && is_same_service(self) {
                 self.renew(session, alias, flow, key, &grants, now)?;
                 self.flow_table.set_revision(session, alias, register.revision.unwrap_or(0));
                 return Ok(alias);
@@ -130,8 +133,9 @@ impl Relay {
         self.report_receiver(key, now);
     }
 
-    /// True if a repeated registration changes something: its service changes, or its grant lasts
-    /// longer, adds an egress relay for a group, or permits another ingress relay.
+    /// True if a repeated registration changes something: its service changes, or its agreement to
+    /// batches with other tenants. Or its grant lasts longer, adds an egress relay for a group, or
+    /// permits another ingress relay.
     fn changes_registration(
         &self,
         session: SessionId,
@@ -153,7 +157,9 @@ impl Relay {
                     || self.changes_service(flow, register.service)
             }
         };
-        changes_path || self.flow_table.expires_at(session, alias) < self.grant_expiry(&grant)
+        changes_path
+            || self.changes_sharing(flow, &grant, register)
+            || self.flow_table.expires_at(session, alias) < self.grant_expiry(&grant)
     }
 
     /// True if the service of a flow changes. A received flow with repairs keeps its service until
@@ -165,6 +171,15 @@ impl Relay {
                 repairs(service) && self.egress.service(slot).is_some_and(|known| known != service)
             }
         }
+    }
+
+    /// True if a flow's packets may share batches with other tenants only before a registration, or
+    /// only after it. The flow then begins anew at this relay, with other coders.
+    fn changes_sharing(&self, flow: FlowRef, grant: &Grant, register: &Register<'_>) -> bool {
+        let FlowRef::Sent(slot) = flow else {
+            return false;
+        };
+        self.ingress.shares_batches(slot).is_some_and(|before| before != shares_batches(grant, register))
     }
 
     /// Changes the service of a registered flow in place, if both services repair the direct path

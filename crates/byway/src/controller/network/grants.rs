@@ -53,6 +53,8 @@ pub(super) struct GrantPath<'a> {
     pub(super) ingress: RelayShard,
     pub(super) egress: RelayShard,
     pub(super) group: u32,
+    /// True if relays may code the flows with those of other tenants.
+    pub(super) sharing: bool,
     pub(super) services: Services,
     /// True if the path's coding group has other pairings.
     pub(super) has_company: bool,
@@ -85,7 +87,7 @@ impl GrantIssuer {
         let period = self.period(grant_path.sender.number, grant_path.receiver.number, now_unix_seconds);
         let mut grant = Grant {
             services: grant_path.services,
-            sharing: false,
+            sharing: grant_path.sharing,
             ingress: granted_relay(grant_path.ingress),
             egress: granted_relay(grant_path.egress),
             first_flow: FlowId::new(0),

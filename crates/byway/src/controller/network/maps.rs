@@ -83,10 +83,16 @@ impl MapWriter<'_> {
             Some(RelayShard { relay, shard: shard.number() })
         };
         let (ingress, egress) = (shard_at(path.ingress)?, shard_at(path.egress)?);
-        let (group, services) = (path.group, Services::ALL);
-        let has_company = self.plan.has_company(group);
-        let grant_path = GrantPath { sender, receiver, ingress, egress, group, services, has_company };
-        Some(self.grant(&grant_path))
+        Some(self.grant(&GrantPath {
+            sender,
+            receiver,
+            ingress,
+            egress,
+            group: path.group,
+            sharing: self.network.shares_coding(sender),
+            services: Services::ALL,
+            has_company: self.plan.has_company(path.group),
+        }))
     }
 
     /// Returns the pairing of an agent with itself. Its grants permit a session with each relay, to
@@ -101,6 +107,7 @@ impl MapWriter<'_> {
                 ingress: relay_shard,
                 egress: relay_shard,
                 group: 0,
+                sharing: false,
                 services,
                 has_company: false,
             })

@@ -43,6 +43,8 @@ pub(crate) struct Network {
     relays: BTreeSet<u32>,
     pairs: BTreeSet<Pair>,
     quotas: Quotas,
+    /// Numbers of the tenants whose flows relays may code together.
+    shared_coding: BTreeSet<u32>,
 }
 
 /// Decision about a request to the controller.
@@ -113,6 +115,23 @@ impl Network {
     /// Returns the number of pairs of agents.
     pub(crate) fn pair_count(&self) -> usize {
         self.pairs.len()
+    }
+
+    /// Sets the numbers of the tenants whose flows relays may code together. Returns true if they
+    /// differ from those before.
+    pub(crate) fn share_coding(&mut self, tenants: BTreeSet<u32>) -> bool {
+        let before = std::mem::replace(&mut self.shared_coding, tenants);
+        before != self.shared_coding
+    }
+
+    /// True if relays may code the flows that an agent sends with those of other tenants.
+    pub(crate) fn shares_coding(&self, sender: &NodeRecord) -> bool {
+        sender.tenant.is_some_and(|tenant| self.shared_coding.contains(&tenant))
+    }
+
+    /// Returns the number of the tenant with this name.
+    pub(crate) fn tenant_number(&self, name: &str) -> Option<u32> {
+        self.tenants.values().find(|tenant| tenant.name == name).map(|tenant| tenant.number)
     }
 
     /// Returns the name of a member's tenant.

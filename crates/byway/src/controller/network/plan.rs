@@ -7,6 +7,10 @@ use byway_proto::conventions::relay_paths;
 use super::{Digest, Network, NodeRecord};
 use crate::controller::limits::PAIRINGS_PER_GROUP_MAX;
 
+/// Number in coding groups for all tenants that share coding. No tenant has it, because tenants are
+/// numbered from 1.
+const SHARING_TENANTS: u32 = 0;
+
 /// Relay path that the plan gives the flows from one agent to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PlannedPath {
@@ -34,7 +38,8 @@ impl PathPlan {
         let mut plan = Self::default();
         let orders: BTreeMap<_, _> =
             network.nodes().map(|node| (node.number, network.relays_by_distance(node))).collect();
-        // Pairings of each tenant between two relays so far, and the coding group of the latest.
+        // Pairings of each tenant, or of all that share coding, between two relays so far, and the
+        // coding group of the latest.
         // A fixed number of them, in their order, share a coding group.
         let mut latest: BTreeMap<(u32, u32, u32), (usize, u32)> = BTreeMap::new();
         let directions = network.pairs().flat_map(|pair| {
@@ -42,7 +47,11 @@ impl PathPlan {
             [(one, other), (other, one)]
         });
         for (sender, receiver) in directions {
-            let tenant = network.node(sender).and_then(|node| node.tenant).unwrap_or_default();
+            let owner = network.node(sender);
+            let tenant = match owner {
+                Some(sender) if network.shares_coding(sender) => SHARING_TENANTS,
+                _ => owner.and_then(|sender| sender.tenant).unwrap_or_default(),
+            };
             let paths = relay_paths(&orders[&sender], &orders[&receiver]);
             let paths = paths.into_iter().map(|(ingress, egress)| {
                 let (count, latest_group) = latest.entry((tenant, ingress, egress)).or_default();
@@ -126,7 +135,7 @@ impl Network {
 }
 
 /// Returns the number of a coding group, a hash of its parameters. Two groups with the same number
-/// are harmless, because relays separate tenants and egress relays.
+/// are harmless, because relays separate egress relays, and tenants that do not share coding.
 fn group(tenant: u32, ingress: u32, egress: u32, chunk: usize) -> u32 {
     let name = format!("byway coding group\n{tenant}\n{ingress}\n{egress}\n{chunk}");
     let [a, b, c, d, ..] = Digest::of(name.as_bytes()).0;

@@ -60,7 +60,8 @@ impl Default for Counters {
     }
 }
 
-/// Owner of agents. Only agents of one tenant may be coded together.
+/// Owner of agents. Flows of its agents are coded together, and with those of other tenants only if
+/// the controller's settings permit it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tenant {
     /// Number of the tenant, as in grants.

@@ -67,6 +67,7 @@ impl TestNetwork {
             grant_lifetime: ControllerSettings::GRANT_LIFETIME,
             rate: ControllerSettings::RATE,
             quotas: self.quotas,
+            shared_coding: vec![],
             prices: PriceSheets::default(),
         };
         let controller = Controller::start(settings, self.clock()).await.expect("it starts");

@@ -73,6 +73,12 @@ impl Ingress {
         })
     }
 
+    /// True if a flow may share batches with other tenants' flows; `None` if it is in no group.
+    pub(crate) fn shares_batches(&self, slot: FlowSlot) -> Option<bool> {
+        let key = self.flow(slot)?.registration.group?;
+        Some(key.tenant.is_none())
+    }
+
     pub(super) fn group_mut(&mut self, key: GroupKey) -> Option<&mut CodingGroup> {
         self.groups.iter_mut().find(|group| group.key == key)
     }

@@ -380,3 +380,39 @@ fn what_no_digest_vouches_for_is_coded_within_its_tenant() {
     assert_eq!(coded_together([true, true], [1, 2], longest + 1), 0);
     assert_eq!(coded_together([true, true], [2, 2], longest + 1), 2);
 }
+
+#[test]
+fn a_tenant_that_no_longer_agrees_is_coded_alone_once_its_sender_presents_the_new_grant() {
+    let mut harness = harness();
+    let grant_of = |who: u8, sharing: bool| {
+        let egress = GrantedRelay { relay: RelayId::new(OTHER.into()), shard: Shard::new(0) };
+        signed(Grant { egress, tenant: TenantId::new(who.into()), sharing, ..grant_here(who, who + 1) })
+    };
+    let register_with = |harness: &mut RelayHarness, who: u8, sharing: bool| {
+        let grant = grant_of(who, sharing).to_bytes();
+        let register = register(flow(who, who + 1, 1), FlowRole::Sender, Service::Coding, CONSENT);
+        let register = Register { batch: BlockShape::new(2, 1), grant: &grant, ..register };
+        harness.request_registration(who, &register).expect("it is granted")
+    };
+    let mut aliases = [1, 3].map(|who| {
+        let first = (flow(who, who + 1, 9), FlowRole::Sender, grant_of(who, true));
+        harness.enter_with_messages(who, &greeting(&[first]));
+        register_with(&mut harness, who, true)
+    });
+    let mut covered_before = 0;
+    let mut newly_covered = |harness: &mut RelayHarness, aliases: [u16; 2], sequence: u32| {
+        harness.send_receivers(&[1, 2, 3, 4, 5, 6]);
+        harness.copies(1, aliases[0], sequence, &[1; 500]);
+        harness.copies(3, aliases[1], sequence, &[2; 500]);
+        harness.advance(ms(100));
+        let covered = harness.relay.ingress_counters().covered;
+        covered - core::mem::replace(&mut covered_before, covered)
+    };
+    assert_eq!(newly_covered(&mut harness, aliases, 0), 2);
+    // The grant has the end of the former one.
+    aliases[1] = register_with(&mut harness, 3, false);
+    assert_eq!(newly_covered(&mut harness, aliases, 1), 0);
+    assert_eq!(register_with(&mut harness, 3, false), aliases[1], "and nothing begins anew");
+    aliases[1] = register_with(&mut harness, 3, true);
+    assert_eq!(newly_covered(&mut harness, aliases, 2), 2);
+}
