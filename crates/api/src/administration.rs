@@ -201,6 +201,9 @@ pub struct ControllerStatus {
 /// Use of the controller's shared tables by one tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUse {
+    /// Number of the tenant, by which relays know it.
+    #[serde(default)]
+    pub number: u32,
     /// Name of the tenant.
     pub name: String,
     /// Number of agents of the tenant.

@@ -28,6 +28,24 @@ pub struct RelayCost {
     pub bill: Option<RelayBill>,
     /// Note for people, such as why there is no bill; absent if there is none.
     pub note: Option<String>,
+    /// Bytes that the relay charged to each tenant; empty at a controller.
+    #[serde(default)]
+    pub tenants: Vec<TenantBytes>,
+}
+
+/// Bytes that a relay charged to the flows of one tenant in the calendar month so far.
+///
+/// They are of packets and repair packets, without headers, messages and probes. A batch's repair
+/// packets are charged to its flows in proportion to their bytes in the batch, and a helper's
+/// packet to the flows whose losses it repairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TenantBytes {
+    /// Number of the tenant, as in the controller's status.
+    pub tenant: u32,
+    /// Bytes that the relay sent for the flows.
+    pub sent_bytes: u64,
+    /// Bytes that helpers returned to repair losses of the flows.
+    pub returned_bytes: u64,
 }
 
 /// Traffic of a relay in the calendar month so far, as it reports it to its controller.

@@ -45,7 +45,7 @@ pub use administration::{
 };
 pub use cost::{
     AgentCost, BytesToDestination, BytesToRelay, CostTotals, FlowCost, NetworkCost, RelayBill, RelayBillItem,
-    RelayCost, RelayUsage,
+    RelayCost, RelayUsage, TenantBytes,
 };
 pub use error::{ErrorAnswer, ErrorCode};
 pub use explanation::{

@@ -55,6 +55,7 @@ impl PricedRelays<'_> {
             percentile_95_sample_bytes: usage.percentile_95_sample_bytes,
             note: bill.is_none().then(|| note.to_owned()),
             bill,
+            tenants: vec![],
         }
     }
 

@@ -14,6 +14,11 @@ pub(super) fn relay(cost: &RelayCost) -> String {
     for sent in &cost.sent {
         let _ = writeln!(page, "  sent to {}: {}", sent.to, Bytes::new(sent.bytes));
     }
+    // A relay of one tenant has charged everything to it.
+    for tenant in cost.tenants.iter().filter(|_| cost.tenants.len() > 1) {
+        let [sent, returned] = [tenant.sent_bytes, tenant.returned_bytes].map(Bytes::new);
+        let _ = writeln!(page, "  for tenant {}: {sent} sent, {returned} from helpers", tenant.tenant);
+    }
     if let Some(bill) = &cost.bill {
         page += &bill_text(bill);
     }
@@ -128,7 +133,7 @@ fn amount(nanounits: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use byway_api::{BytesToDestination, FlowCost, RelayBillItem, RelayPrices};
+    use byway_api::{BytesToDestination, FlowCost, RelayBillItem, RelayPrices, TenantBytes};
 
     use super::*;
 
@@ -159,6 +164,7 @@ mod tests {
                 },
             }),
             note: None,
+            tenants: vec![],
         }
     }
 
@@ -177,6 +183,17 @@ relay east, 2026-11 so far
   next bytes at the month's forecast: 0.09/GB to the Internet, 0.00/GB received
 ";
         assert_eq!(relay(&relay_cost()), expected);
+    }
+
+    #[test]
+    fn a_relay_of_several_tenants_shows_what_it_charged_to_each() {
+        let of = |tenant, sent_bytes| TenantBytes { tenant, sent_bytes, returned_bytes: 5_000_000 };
+        let with = |tenants| relay(&RelayCost { tenants, ..relay_cost() });
+        let page = with(vec![of(1, 2_000_000_000), of(2, 30_000_000)]);
+        let tenants = "  for tenant 1: 2 GB sent, 5 MB from helpers\n\
+                       \x20 for tenant 2: 30 MB sent, 5 MB from helpers\n";
+        assert!(page.contains(tenants), "{page}");
+        assert!(!with(vec![of(1, 2_000_000_000)]).contains("tenant"));
     }
 
     #[test]

@@ -243,7 +243,9 @@ impl Role for RelayDriver {
             RelayControl::Map(map) => self.on_map(&map, io),
             // The receiver may have been dropped.
             RelayControl::Status(answer) => drop(answer.send(self.status(io))),
-            RelayControl::Traffic(answer) => drop(answer.send(self.traffic.bytes())),
+            RelayControl::Traffic(answer) => {
+                drop(answer.send(self.traffic.bytes(self.relay.tenant_traffic())));
+            }
             RelayControl::Uplink(uplink) => {
                 self.relay.set_uplink(uplink, &platform::random_bytes(), io.now());
             }

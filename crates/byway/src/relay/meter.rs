@@ -10,16 +10,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use byway_api::{BytesToRelay, RelayCost, SelfUpdate};
+use byway_api::{BytesToRelay, RelayCost, SelfUpdate, TenantBytes};
 use byway_net::Controls;
 use byway_plan::{Month, MonthUsage};
+use byway_proto::relay::TenantTraffic;
 use byway_units::{Bytes, RelayId};
+use byway_wire::TenantId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::driver::RelayControl;
-use super::traffic::TrafficBytes;
+use super::traffic::{TenantCharges, TrafficBytes, add_charges};
 use crate::cost::{PricedRelays, reported};
 use crate::membership::{Membership, WallClock, files};
 use crate::settings::NetworkSource;
@@ -44,12 +46,16 @@ struct StoredUsage {
     sent: Vec<BytesToRelay>,
     /// Received and sent bytes of each five minutes since the month's begin.
     samples: Vec<[u64; 2]>,
+    #[serde(default)]
+    tenants: Vec<TenantBytes>,
 }
 
 /// Account of the relay's traffic.
 #[derive(Debug)]
 struct Account {
     usage: MonthUsage,
+    /// Bytes that were charged to tenants this month.
+    tenants: TenantCharges,
     /// Counts of the shards at the latest reading.
     known: TrafficBytes,
 }
@@ -70,18 +76,21 @@ impl Account {
             }
         };
         let stored: Option<StoredUsage> = stored.and_then(parsed);
-        let usage = stored.map(restored);
-        let usage = usage.filter(|usage| usage.month() == Month::containing(unix_seconds));
-        let usage = usage.unwrap_or_else(|| MonthUsage::new(unix_seconds));
-        Self { usage, known: TrafficBytes::default() }
+        let restored = stored.map(restored);
+        let restored = restored.filter(|(usage, _)| usage.month() == Month::containing(unix_seconds));
+        let begin = || (MonthUsage::new(unix_seconds), TenantCharges::new());
+        let (usage, tenants) = restored.unwrap_or_else(begin);
+        Self { usage, tenants, known: TrafficBytes::default() }
     }
 
     /// Adds what the shards counted since the latest reading.
     fn record(&mut self, traffic: TrafficBytes, unix_seconds: u64) {
         if Month::containing(unix_seconds) > self.usage.month() {
             self.usage = MonthUsage::new(unix_seconds);
+            self.tenants.clear();
         }
         let added = traffic.since(&self.known);
+        add_charges(&mut self.tenants, &added.tenants);
         let sent: Vec<_> = added.sent.into_iter().collect();
         self.usage.record(unix_seconds, added.received, &sent);
         self.known = traffic;
@@ -95,18 +104,34 @@ impl Account {
             received_bytes: usage.received_bytes,
             sent: usage.sent,
             samples: self.usage.samples().to_vec(),
+            tenants: self.tenants(),
         }
+    }
+
+    /// Returns the bytes that were charged to tenants this month.
+    fn tenants(&self) -> Vec<TenantBytes> {
+        let bytes = |(tenant, traffic): (&TenantId, &TenantTraffic)| TenantBytes {
+            tenant: tenant.number(),
+            sent_bytes: traffic.sent,
+            returned_bytes: traffic.returned,
+        };
+        self.tenants.iter().map(bytes).collect()
     }
 }
 
-fn restored(stored: StoredUsage) -> MonthUsage {
+/// Returns the traffic in a file, and the bytes that were charged to tenants.
+fn restored(stored: StoredUsage) -> (MonthUsage, TenantCharges) {
     let sent = stored.sent.iter().map(|sent| (sent.relay.map(RelayId::new), Bytes::new(sent.bytes)));
-    MonthUsage::restored(
+    let usage = MonthUsage::restored(
         (stored.since_unix_seconds, stored.until_unix_seconds),
         Bytes::new(stored.received_bytes),
         sent.collect(),
         stored.samples,
-    )
+    );
+    let tenants = stored.tenants.iter().map(|TenantBytes { tenant, sent_bytes, returned_bytes }| {
+        (TenantId::new(*tenant), TenantTraffic { sent: *sent_bytes, returned: *returned_bytes })
+    });
+    (usage, tenants.collect())
 }
 
 /// Meter of a running relay.
@@ -182,7 +207,7 @@ impl Meter {
         if !self.read().await {
             return None;
         }
-        let usage = self.with_account(|account| reported(&account.usage));
+        let (usage, tenants) = self.with_account(|account| (reported(&account.usage), account.tenants()));
         let network = self.network.borrow();
         let unpriced = byway_config_types::PriceSheets::default();
         let cost = match &*network {
@@ -193,7 +218,7 @@ impl Meter {
                 RelayCost { note: Some(note.to_owned()), ..relays.cost(&self.name, &usage, None) }
             }
         };
-        Some(cost)
+        Some(RelayCost { tenants, ..cost })
     }
 
     fn with_account<T>(&self, use_it: impl FnOnce(&mut Account) -> T) -> T {
@@ -222,7 +247,9 @@ mod tests {
 
     fn traffic(received: u64, to_agents: u64, to_relay: u64) -> TrafficBytes {
         let sent = [(None, Bytes::new(to_agents)), (Some(RelayId::new(7)), Bytes::new(to_relay))];
-        TrafficBytes { received: Bytes::new(received), sent: BTreeMap::from(sent) }
+        let charged = TenantTraffic { sent: to_agents + to_relay, returned: received / 10 };
+        let tenants = BTreeMap::from([(TenantId::new(3), charged)]);
+        TrafficBytes { received: Bytes::new(received), sent: BTreeMap::from(sent), tenants }
     }
 
     #[test]
@@ -235,20 +262,23 @@ mod tests {
         files::replace(&file, &serde_json::to_string(&account.stored()).expect("numbers"))
             .expect("it is written");
         let mut again = Account::open(&file, NOVEMBER + 500);
-        assert_eq!(again.usage, account.usage);
+        assert_eq!((&again.usage, &again.tenants), (&account.usage, &account.tenants));
         // The counters of a new process begin at 0.
         again.record(traffic(1, 2, 3), NOVEMBER + 510);
         let usage = reported(&again.usage);
         let sent: Vec<_> = usage.sent.iter().map(|sent| (sent.relay, sent.bytes)).collect();
         assert_eq!((usage.received_bytes, sent), (151, vec![(None, 42), (Some(7), 73)]));
         assert_eq!(again.usage.samples(), [[100, 100], [51, 15]]);
+        let charged = TenantBytes { tenant: 3, sent_bytes: 115, returned_bytes: 15 };
+        assert_eq!(again.tenants(), [charged]);
         again.record(traffic(2, 2, 3), NOVEMBER + 31 * 86_400);
         assert_eq!(
             (reported(&again.usage).received_bytes, again.usage.month().to_string().as_str()),
             (1, "2026-12")
         );
+        assert_eq!(again.tenants(), [TenantBytes { sent_bytes: 0, returned_bytes: 0, ..charged }]);
         let late = Account::open(&file, NOVEMBER + 31 * 86_400);
-        assert_eq!(reported(&late.usage).received_bytes, 0);
+        assert_eq!((reported(&late.usage).received_bytes, late.tenants()), (0, vec![]));
         files::replace(&file, "{").expect("it is written");
         assert_eq!(reported(&Account::open(&file, NOVEMBER).usage).received_bytes, 0, "a broken file");
     }

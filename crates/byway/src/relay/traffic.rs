@@ -1,11 +1,25 @@
-//! Bytes that a shard of a relay receives and sends, by destination, as providers bill them.
+//! Bytes that a shard of a relay receives and sends, by destination, as providers bill them, and by
+//! tenant.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use byway_proto::conventions::ip_bytes;
-use byway_proto::relay::PeerRelay;
+use byway_proto::relay::{PeerRelay, TenantTraffic};
 use byway_units::{Bytes, RelayId};
+use byway_wire::TenantId;
+
+/// Bytes that are charged to each tenant.
+pub(super) type TenantCharges = BTreeMap<TenantId, TenantTraffic>;
+
+/// Adds bytes that are charged to tenants.
+pub(super) fn add_charges(all: &mut TenantCharges, more: &TenantCharges) {
+    for (tenant, traffic) in more {
+        let known = all.entry(*tenant).or_default();
+        known.sent = known.sent.saturating_add(traffic.sent);
+        known.returned = known.returned.saturating_add(traffic.returned);
+    }
+}
 
 /// IP bytes that a shard, or all shards together, received and sent since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +27,8 @@ pub(super) struct TrafficBytes {
     pub(super) received: Bytes,
     /// Bytes sent to agents (`None`), and to each other relay.
     pub(super) sent: BTreeMap<Option<RelayId>, Bytes>,
+    /// Bytes charged to tenants, without headers.
+    pub(super) tenants: TenantCharges,
 }
 
 impl TrafficBytes {
@@ -22,6 +38,7 @@ impl TrafficBytes {
             let known = self.sent.entry(*to).or_default();
             *known = known.saturating_add(*bytes);
         }
+        add_charges(&mut self.tenants, &other.tenants);
     }
 
     /// Returns the bytes that were added since earlier counts.
@@ -30,9 +47,16 @@ impl TrafficBytes {
             let before = earlier.sent.get(to).copied().unwrap_or_default();
             (*to, bytes.saturating_sub(before))
         };
+        let charged_since = |(tenant, traffic): (&TenantId, &TenantTraffic)| {
+            let before = earlier.tenants.get(tenant).copied().unwrap_or_default();
+            let sent = traffic.sent.saturating_sub(before.sent);
+            let returned = traffic.returned.saturating_sub(before.returned);
+            (*tenant, TenantTraffic { sent, returned })
+        };
         Self {
             received: self.received.saturating_sub(earlier.received),
             sent: self.sent.iter().map(more).collect(),
+            tenants: self.tenants.iter().map(charged_since).collect(),
         }
     }
 }
@@ -84,10 +108,12 @@ impl TrafficCounter {
         ]
     }
 
-    pub(super) fn bytes(&self) -> TrafficBytes {
+    /// Returns all bytes, with those that the shard has charged to tenants.
+    pub(super) fn bytes(&self, tenants: TenantCharges) -> TrafficBytes {
         let to_relays = self.to_relays.iter().map(|(relay, bytes)| (Some(*relay), *bytes));
         let sent = to_relays.chain([(None, self.to_agents)]);
-        TrafficBytes { received: self.received, sent: sent.filter(|(_, bytes)| !bytes.is_zero()).collect() }
+        let sent = sent.filter(|(_, bytes)| !bytes.is_zero()).collect();
+        TrafficBytes { received: self.received, sent, tenants }
     }
 }
 
@@ -117,7 +143,8 @@ mod tests {
         counter.count_sent(address("192.0.2.9:1"), &[0; 100]);
         counter.count_sent(address("192.0.2.10:1"), &[0; 100]);
         counter.count_received(address("192.0.2.7:4600"), &[0; 10]);
-        let before = counter.bytes();
+        let charges = |sent| TenantCharges::from([(TenantId::new(1), TenantTraffic { sent, returned: 4 })]);
+        let before = counter.bytes(charges(100));
         let sent = |bytes: &TrafficBytes| -> Vec<_> {
             bytes.sent.iter().map(|(to, bytes)| (to.map(RelayId::number), bytes.count())).collect()
         };
@@ -127,12 +154,16 @@ mod tests {
         counter.set_relays([relay(7, "192.0.2.70:4600")].iter());
         counter.count_sent(address("[2001:db8::8]:4600"), &[0; 52]);
         counter.count_sent(address("192.0.2.70:4600"), &[0; 72]);
-        let added = counter.bytes().since(&before);
+        let added = counter.bytes(charges(170)).since(&before);
         assert_eq!(sent(&added), [(None, 100), (Some(7), 100), (Some(8), 0)]);
+        let charged = |bytes: &TrafficBytes| -> Vec<_> {
+            bytes.tenants.values().map(|traffic| (traffic.sent, traffic.returned)).collect()
+        };
+        assert_eq!(charged(&added), [(70, 0)]);
         let named = counter.by_name();
         assert_eq!(named.map(|(_, bytes)| bytes), [38, 356, 376]);
         let mut all = before;
         all.add(&added);
-        assert_eq!(all, counter.bytes());
+        assert_eq!(all, counter.bytes(charges(170)));
     }
 }

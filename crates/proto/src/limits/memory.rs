@@ -25,7 +25,7 @@ pub const RELAY_MEMORY_MIN: Bytes = Bytes::new(8_000_000);
 
 /// Memory of a shard that is reserved for its initial state, for verified grants and for accounts
 /// of tenants.
-pub const RELAY_BASE_BYTES: u64 = 1_040_000;
+pub const RELAY_BASE_BYTES: u64 = 1_160_000;
 
 /// Memory of a shard's initial state: decoders and tables of addresses, 170 kB as measured, and
 /// ended decode attempts, 36 kB.
@@ -34,8 +34,8 @@ pub const RELAY_START_BYTES: u64 = 240_000;
 /// Memory of one grant whose signature a relay has verified, in bytes.
 pub const VERIFIED_GRANT_BYTES: u64 = 320;
 
-/// Memory of one tenant's accounts of work, of memory and of tables, in bytes.
-pub const TENANT_BYTES: u64 = 110;
+/// Memory of one tenant's accounts of work, of memory, of traffic and of tables, in bytes.
+pub const TENANT_BYTES: u64 = 142;
 
 const _: () = assert!(
     RELAY_START_BYTES + VERIFIED_GRANTS_MAX as u64 * VERIFIED_GRANT_BYTES + TENANTS_MAX as u64 * TENANT_BYTES

@@ -45,6 +45,8 @@ impl Relay {
                 let contents =
                     EnvelopeContents { role, alias, sequence_low: sequence.low(), coded, ecn, owner };
                 self.sessions.send_envelope(session, &contents, priority, now);
+                let bytes = coded.len();
+                self.egress.count_sent(flow, bytes);
             }
             Action::SendInStreamRepair { flow, first, mask, repair_index, length_symbol, payload } => {
                 let Some((receiver, payload)) =
@@ -57,6 +59,8 @@ impl Relay {
                 let message = Message::InStreamRepair(InStreamRepair { head, payload });
                 if let Some(owner) = self.egress.owner(flow) {
                     self.sessions.send_repair(receiver.session, &message, owner, now);
+                    let bytes = payload.len();
+                    self.egress.count_sent(flow, bytes);
                 }
             }
             Action::ReportOutage { flow, is_active } => self.report_outage(flow, is_active, now),

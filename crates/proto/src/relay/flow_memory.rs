@@ -1,6 +1,6 @@
 //! Memory accounting for flow state: one pool for received flows, one for sent flows. Each
 //! registration reserves some memory for its flow, whatever other flows use. The pool accounts for
-//! the rest.
+//! the rest. Its accounts of tenants also count their traffic.
 //!
 //! The limits are dynamic thresholds (Choudhury and Hahne 1998). A session's flows may use as much
 //! memory as is free in the pool, and a tenant's flows a multiple of that. A single session may use
@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use byway_units::Bytes;
 use byway_wire::TenantId;
 
+use super::tenant_traffic::{TenantTraffic, TrafficAccounts};
 use crate::limits::{TENANT_SHARE, TENANTS_MAX};
 
 /// Session and tenant that a flow's memory is charged to.
@@ -69,12 +70,21 @@ pub(super) struct FlowMemory {
     by_session: Vec<u64>,
     by_tenant: Vec<u64>,
     tenants: BTreeMap<TenantId, u32>,
+    /// Traffic that is charged to the tenants, by the same accounts.
+    traffic: TrafficAccounts,
 }
 
 impl FlowMemory {
     pub(super) fn new(max: Bytes) -> Self {
-        let (by_session, by_tenant) = (Vec::new(), Vec::new());
-        Self { max: max.count(), used: 0, shared: 0, by_session, by_tenant, tenants: BTreeMap::new() }
+        Self {
+            max: max.count(),
+            used: 0,
+            shared: 0,
+            by_session: Vec::new(),
+            by_tenant: Vec::new(),
+            tenants: BTreeMap::new(),
+            traffic: TrafficAccounts::default(),
+        }
     }
 
     /// Returns the accounts of a session and its tenant, to charge their flows to. Tenants beyond
@@ -152,6 +162,22 @@ impl FlowMemory {
     /// Refunds memory that [`try_charge`](Self::try_charge) or [`charge`](Self::charge) charged.
     pub(super) fn refund(&mut self, holder: Holder, bytes: u64) {
         self.adjust(holder, bytes, 0);
+    }
+
+    /// Charges a holder's tenant for bytes that the relay sends for one of its flows.
+    pub(super) fn count_sent(&mut self, holder: Holder, bytes: u64) {
+        self.traffic.account_mut(holder.tenant).sent += bytes;
+    }
+
+    /// Charges a holder's tenant for bytes that a helper returned for one of its flows.
+    pub(super) fn count_returned(&mut self, holder: Holder, bytes: u64) {
+        self.traffic.account_mut(holder.tenant).returned += bytes;
+    }
+
+    /// Returns the traffic of each tenant with an account. The first one's includes that of the
+    /// tenants that share its account.
+    pub(super) fn traffic_by_tenant(&self) -> impl Iterator<Item = (TenantId, TenantTraffic)> {
+        self.tenants.iter().map(|(tenant, account)| (*tenant, self.traffic.get(*account)))
     }
 
     #[cold]

@@ -47,15 +47,18 @@ impl Sink for IngressContext<'_> {
         session.map_or_else(|| self.egress.follows_up(), has_capability)
     }
 
-    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) {
-        match self.peers.session(batch.egress) {
+    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) -> bool {
+        let session = self.peers.session(batch.egress);
+        match session {
             Some(session) => self.send_batch(session, batch),
             None => self.store_batch(batch),
         }
+        session.is_some()
     }
 
-    fn send_in_stream(&mut self, peer: RelayPeerId, owner: Owner, repair: &InStreamRepair<'_>) {
-        match self.peers.session(peer) {
+    fn send_in_stream(&mut self, peer: RelayPeerId, owner: Owner, repair: &InStreamRepair<'_>) -> bool {
+        let session = self.peers.session(peer);
+        match session {
             Some(session) => {
                 let message = Message::InStreamRepair(*repair);
                 self.sessions.use_session(session, self.now);
@@ -63,6 +66,7 @@ impl Sink for IngressContext<'_> {
             }
             None => self.store_in_stream_repair(peer, repair),
         }
+        session.is_some()
     }
 
     fn relay_copy(

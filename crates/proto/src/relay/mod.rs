@@ -31,6 +31,7 @@
 //! | `relay_peer_table` | table of peer relays: aliases in force, reachability |
 //! | `relaying` | packets forwarded between agents |
 //! | `settings` | configuration of a relay |
+//! | `tenant_traffic` | bytes charged to tenants, and the flows' shares of repair packets |
 //! | `uplink` | scheduler of the relay's uplink |
 //! | `work` | work accounting and budgets |
 
@@ -54,6 +55,7 @@ mod relay_changes;
 mod relay_peer_table;
 mod relaying;
 mod settings;
+mod tenant_traffic;
 mod uplink;
 mod work;
 
@@ -70,6 +72,7 @@ use byway_wire::{Capabilities, Ecn, Shard};
 pub use egress::{EgressCounters, RelayBacklog};
 pub use ingress::IngressCounters;
 pub use settings::{Authority, PeerRelay, RelaySettings, TenantLimits};
+pub use tenant_traffic::TenantTraffic;
 pub use uplink::{UplinkCounters, UplinkSettings, UplinkStatus};
 pub use work::RelayWork;
 

@@ -17,6 +17,7 @@ use super::Relay;
 use super::flow_table::FlowEndpoint;
 use super::ingress::RelayPeerId;
 use super::settings::TenantLimits;
+use super::tenant_traffic::TenantTraffic;
 use crate::limits::{EVICTION_SCAN_MAX, MESSAGES_BYTES_MAX, SHED_INTERVAL};
 use crate::outbox::Priority;
 use crate::session::{RemoteIdentity, Route, SessionId};
@@ -203,6 +204,17 @@ fn eviction_candidates(
 }
 
 impl Relay {
+    /// Returns the bytes that the relay has charged to each tenant since the start. Tenants beyond
+    /// [`TENANTS_MAX`](crate::limits::TENANTS_MAX) count with another one.
+    #[must_use]
+    pub fn tenant_traffic(&self) -> BTreeMap<TenantId, TenantTraffic> {
+        let mut all = BTreeMap::<TenantId, TenantTraffic>::new();
+        for (tenant, traffic) in self.ingress.traffic_by_tenant().chain(self.egress.traffic_by_tenant()) {
+            all.entry(tenant).or_default().add(traffic);
+        }
+        all
+    }
+
     /// Ends a session of the tenant with the most sessions, if that has more than its share and
     /// `tenant` has less. Of several candidates, it ends the one with the longest silence. Returns
     /// `false` if it ended none.

@@ -130,7 +130,10 @@ impl Network {
         let mut uses: std::collections::BTreeMap<u32, TenantUse> = self
             .tenants
             .values()
-            .map(|tenant| (tenant.number, TenantUse { name: tenant.name.clone(), ..TenantUse::default() }))
+            .map(|tenant| {
+                let (number, name) = (tenant.number, tenant.name.clone());
+                (number, TenantUse { number, name, ..TenantUse::default() })
+            })
             .collect();
         for tenant in self.nodes().filter(|node| node.role == Role::Agent).filter_map(|node| node.tenant) {
             uses.entry(tenant).or_default().agents += 1;
@@ -296,9 +299,10 @@ mod tests {
         assert_eq!(token(&mut network, "greedy"), Err(quota_reached(Table::Tokens, 1)));
         assert_eq!(network.pair_with(one, "greedy1"), Err(quota_reached(Table::Pairs, 0)));
         assert_eq!(other, one + 1);
-        let names = ["greedy", "modest"].map(str::to_owned);
-        let [greedy, modest] =
-            names.map(|name| TenantUse { name, agents: 1, pairs: 0, tokens: 1, refused: 0 });
+        let [greedy, modest] = [(1, "greedy"), (2, "modest")].map(|(number, name)| {
+            let name = name.to_owned();
+            TenantUse { number, name, agents: 1, pairs: 0, tokens: 1, refused: 0 }
+        });
         assert_eq!(network.tenant_uses(), [TenantUse { agents: 2, ..greedy }, modest]);
     }
 }

@@ -10,7 +10,7 @@ use byway_units::{Duration, Time};
 
 use super::Holder;
 use super::batches::BatchEntries;
-use super::flow::BatchRef;
+use super::flow::{BatchRef, FlowSlot};
 use super::sweep::swept_at;
 use crate::limits::{DECODE_ATTEMPTS_MAX, SOLVES_PER_INPUT_MAX, SPARE_DECODE_ATTEMPTS_MAX};
 use crate::parts::packet_buffer::Handle;
@@ -118,6 +118,11 @@ impl DecodeAttempt {
             review_at: None,
             expires_at: None,
         }
+    }
+
+    /// Returns the flows whose receivers requested packets of the batch by NACKs.
+    pub(super) fn askers(&self) -> impl Iterator<Item = FlowSlot> {
+        self.requested.iter().filter_map(|index| self.entries[index].flow)
     }
 
     /// Returns the number of the batch's packets that the relay does not have.

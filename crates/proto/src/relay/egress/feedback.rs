@@ -3,9 +3,11 @@
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
+use byway_code::SOURCE_PACKETS_MAX;
 use byway_units::{Duration, Time};
 use byway_wire::{FlowKey, SequenceNumber};
 
+use super::super::tenant_traffic::ByteShares;
 use super::action::Action;
 use super::decode_attempts::AttemptId;
 use super::flow::{BatchRef, FlowSlot};
@@ -13,10 +15,13 @@ use super::losses::count_nacked;
 use super::missing::{MissingPacket, Stage};
 use super::nacked_ranges::NackedRange;
 use super::relayed_copies::CopySource;
-use super::{Egress, find_active, find_flow};
+use super::{Egress, Holder, find_active, find_flow};
 use crate::limits::{NACK_REACH, OPEN_ENDED_BACKLOG_MAX, QUARANTINED_MAX, RANGES_MAX, REPAIR_LIFETIME_MAX};
 use crate::parts::packet_buffer::Handle;
 use crate::policy::repairs;
+
+/// Holders of the flows that asked for a helper's packet, which two batches cover at most.
+type Askers = ArrayVec<Holder, { 2 * SOURCE_PACKETS_MAX }>;
 
 /// NACK of a flow, with full sequence numbers.
 #[derive(Clone, Copy, Debug)]
@@ -277,6 +282,7 @@ impl Egress {
         self.record_answer(slot, sequence, now);
         // A packet that the relay already stores needs no second copy.
         let mut packet = self.store_helper_packet(slot, sequence, coded, now);
+        let mut askers = Askers::new();
         for batch in self.batches_covering(slot, sequence) {
             let Some(attempt) = self.active_attempt(batch) else {
                 continue;
@@ -295,14 +301,44 @@ impl Egress {
                 break;
             };
             if self.attempts.get_mut(attempt).add_packet(index, handle) {
+                let flows = self.attempts.get(attempt).askers();
+                askers.extend(flows.filter_map(|flow| Some(self.flow(flow)?.holder)));
                 self.try_decode(attempt, now, actions);
             }
         }
         if packet.is_some() {
             self.counters.answers += 1;
+            self.charge_answer(askers, (slot, sequence), coded.len());
             self.retry_undecodable(now, actions);
         } else {
             self.counters.answers_unsolicited += 1;
+        }
+    }
+
+    /// Charges a helper's packet to the flows that asked for it, in equal parts: those whose
+    /// receivers requested packets of its batches.
+    ///
+    /// A joint decode requests packets of other batches and of blocks, too. These are charged to
+    /// the flows that lost packets of the helper packet's own batches, or else to its own flow,
+    /// whose block is decoded.
+    fn charge_answer(
+        &mut self,
+        mut askers: Askers,
+        (slot, sequence): (FlowSlot, SequenceNumber),
+        bytes: usize,
+    ) {
+        if askers.is_empty() {
+            for batch in self.batches_covering(slot, sequence) {
+                let flows = self.suspects(batch).into_iter();
+                askers.extend(flows.filter_map(|flow| Some(self.flow(flow)?.holder)));
+            }
+        }
+        if askers.is_empty() {
+            askers.extend(self.flow(slot).map(|flow| flow.holder));
+        }
+        let mut shares = ByteShares::new(bytes as u64, askers.len() as u64);
+        for asker in askers {
+            self.memory.count_returned(asker, shares.next_share(1));
         }
     }
 

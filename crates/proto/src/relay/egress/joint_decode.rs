@@ -269,6 +269,18 @@ impl Egress {
         }
     }
 
+    /// Returns the flows of a batch whose receivers miss its packet or the previous one.
+    pub(super) fn suspects(&self, batch: BatchRef) -> ArrayVec<FlowSlot, SOURCE_PACKETS_MAX> {
+        let mut suspects = ArrayVec::new();
+        if let Some(batches) = self.batches.get(usize::from(batch.ingress))
+            && let Some(known) = batches.get(batch.number)
+        {
+            let ids = batches.entries(known.entries).filter_map(|entry| Some((entry.flow?, entry.sequence)));
+            suspects.extend(ids.filter(|id| self.is_suspect(*id)).map(|(flow, _)| flow));
+        }
+        suspects
+    }
+
     /// True if the flow's receiver misses this packet or the previous one.
     fn is_suspect(&self, (slot, sequence): PacketId) -> bool {
         let active = self.flow(slot).and_then(|flow| flow.active());

@@ -90,6 +90,7 @@ use sweep::Sweeps;
 
 use super::flow_memory::FlowMemory;
 pub(crate) use super::flow_memory::Holder;
+use super::tenant_traffic::TenantTraffic;
 use super::work::RelayWork;
 use crate::growth;
 use crate::limits::{CODED_BYTES_MAX, EGRESS_FLOWS_MAX, REPAIR_RETENTION};
@@ -232,6 +233,18 @@ impl Egress {
     /// Returns the accounts of a session and its tenant, to which the session's flows are charged.
     pub(crate) fn holder(&mut self, session: u32, tenant: TenantId) -> Holder {
         self.memory.holder(session, tenant)
+    }
+
+    /// Charges bytes that the relay sends to a flow's receiver.
+    pub(crate) fn count_sent(&mut self, slot: FlowSlot, bytes: usize) {
+        if let Some(flow) = find_flow(&mut self.flows, slot) {
+            self.memory.count_sent(flow.holder, bytes as u64);
+        }
+    }
+
+    /// Returns the traffic that is charged to each tenant.
+    pub(crate) fn traffic_by_tenant(&self) -> impl Iterator<Item = (TenantId, TenantTraffic)> {
+        self.memory.traffic_by_tenant()
     }
 
     /// Returns the memory of flow state, batches and decode attempts, beyond the memory that

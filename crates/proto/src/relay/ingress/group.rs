@@ -34,11 +34,14 @@ pub(crate) struct CoveredPacket {
     pub(crate) alias: Alias,
     pub(crate) sequence: SequenceNumber,
     pub(crate) digest: Option<[u8; 4]>,
-    /// Tenant of the packet's flow, as a coding class. A false answer for the batch would harm this
-    /// tenant.
-    pub(crate) tenant_class: CodingClass,
+    /// Tenant of the packet's flow. A false answer for the batch would harm this tenant.
+    pub(crate) tenant: TenantId,
     /// Class in which the relay's uplink queues packets of its flow.
     pub(crate) class: Class,
+    /// Session and tenant that are charged for the packet's part of the repair packets.
+    pub(crate) holder: Holder,
+    /// Length of the packet.
+    pub(crate) bytes: u16,
 }
 
 /// An open batch: collects packets and encodes each as it arrives.
@@ -63,6 +66,8 @@ pub(crate) struct ClosedBatch<'a> {
     group: u32,
     pub(crate) batch: BatchId,
     pub(crate) covered: &'a [CoveredPacket],
+    /// Sum of the covered packets' lengths.
+    pub(crate) bytes: u32,
     encoder: &'a Encoder<AlignedBuffer>,
     repairs: usize,
     /// True if the batch has no repair packets because its group loses no packets.
@@ -77,7 +82,7 @@ impl ClosedBatch<'_> {
 
     /// True if all covered packets belong to one tenant.
     pub(crate) fn is_of_one_tenant(&self) -> bool {
-        self.covered.windows(2).all(|two| two[0].tenant_class == two[1].tenant_class)
+        self.covered.windows(2).all(|two| two[0].tenant == two[1].tenant)
     }
 
     /// Returns the owner of the repair packets. Their class is the most urgent one of the covered
@@ -207,16 +212,16 @@ impl CodingGroup {
         coded: &[u8],
         (numbers, memory): (&mut BatchNumbers, &mut FlowMemory),
         now: Time,
-        mut close: impl FnMut(&ClosedBatch<'_>),
+        mut close: impl FnMut(&ClosedBatch<'_>, &mut FlowMemory),
     ) -> bool {
-        self.expire(numbers, now, &mut close);
+        self.expire((&mut *numbers, &mut *memory), now, &mut close);
         let is_known = self.batcher.has_flow_slot(packet.flow.slot);
         if !is_known && !memory.has_capacity(holder) {
             return false;
         }
         let decision = self.batcher.add(packet, wait, now);
         if let Some(closed_queue) = decision.closed_before {
-            self.close(closed_queue, numbers, now, &mut close);
+            self.close(closed_queue, (&mut *numbers, &mut *memory), now, &mut close);
         }
         let adaptive = self.adaptive.get_mut(packet.flow.class).filter(|_| reports_losses);
         let repairs = adaptive.map(|adaptive| {
@@ -245,7 +250,7 @@ impl CodingGroup {
             batch.bytes += u32::from(packet.bytes);
         }
         if let Some(closed_queue) = decision.closed_after {
-            self.close(closed_queue, numbers, now, &mut close);
+            self.close(closed_queue, (&mut *numbers, &mut *memory), now, &mut close);
         }
         is_covered
     }
@@ -309,12 +314,12 @@ impl CodingGroup {
     /// Closes the batches whose deadline has passed, and calls `close` for each.
     pub(crate) fn expire(
         &mut self,
-        numbers: &mut BatchNumbers,
+        (numbers, memory): (&mut BatchNumbers, &mut FlowMemory),
         now: Time,
-        mut close: impl FnMut(&ClosedBatch<'_>),
+        mut close: impl FnMut(&ClosedBatch<'_>, &mut FlowMemory),
     ) {
         while let Some(closed_queue) = self.batcher.expire(now) {
-            self.close(closed_queue, numbers, now, &mut close);
+            self.close(closed_queue, (&mut *numbers, &mut *memory), now, &mut close);
         }
     }
 
@@ -383,9 +388,9 @@ impl CodingGroup {
     fn close(
         &mut self,
         closed_queue: ClosedQueue,
-        numbers: &mut BatchNumbers,
+        (numbers, memory): (&mut BatchNumbers, &mut FlowMemory),
         now: Time,
-        mut close: impl FnMut(&ClosedBatch<'_>),
+        mut close: impl FnMut(&ClosedBatch<'_>, &mut FlowMemory),
     ) {
         let (egress, group) = (self.key.egress, self.key.scheduled_number());
         // A batch without packets is discarded: its packets were left out for lack of memory.
@@ -395,7 +400,8 @@ impl CodingGroup {
         };
         let covered = core::mem::take(&mut batch.covered);
         let bytes = core::mem::take(&mut batch.bytes);
-        let adaptive = self.adaptive.get_mut(covered[0].tenant_class).zip(batch.adaptive_repairs);
+        let adaptive =
+            self.adaptive.get_mut(CodingClass::of_tenant(covered[0].tenant)).zip(batch.adaptive_repairs);
         let (repairs, redundancy) = match adaptive {
             Some((adaptive, most)) => {
                 (adaptive.allocate_repairs(&closed_queue, bytes, most, now), Some(most))
@@ -406,15 +412,17 @@ impl CodingGroup {
         let number = numbers.allocate(egress);
         let encoder = &mut batch.encoder;
         let is_lossless = redundancy == Some(0);
-        close(&ClosedBatch {
+        let closed = ClosedBatch {
             egress,
             group,
             batch: number,
             covered: &covered,
+            bytes,
             encoder,
             repairs,
             is_lossless,
-        });
+        };
+        close(&closed, memory);
         encoder.restart();
     }
 }

@@ -18,7 +18,7 @@
 //! | `group_activity` | number of flows of a coding group that send |
 //! | `loss_reports` | losses that egress relays report |
 //! | `path_outage` | flows with an outage of their direct path |
-//! | `relayed_copies` | copies forwarded to egress relays, and their retransmission |
+//! | `relayed_copies` | copies and senders' repair packets that are forwarded to egress relays |
 //! | `sink` | copies that arrive and leave, and the outputs of the ingress half |
 
 mod adaptive_classes;
@@ -38,8 +38,8 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use byway_code::{Engine, prefetch_value};
 use byway_units::{Bytes, Duration, Rate, Time};
-use byway_wire::messages::{InStreamHead, InStreamRepair, NetworkTag, Refusal};
-use byway_wire::{CODED_OVERHEAD, FlowKey, SequenceNumber, Service, TenantId};
+use byway_wire::messages::{NetworkTag, Refusal};
+use byway_wire::{FlowKey, SequenceNumber, Service, TenantId};
 
 pub(crate) use copies::CopyStatus;
 pub use counters::IngressCounters;
@@ -50,6 +50,7 @@ pub(crate) use grant_policers::GrantPolicer;
 pub(crate) use group::{ClosedBatch, CoveredPacket, GroupKey, RelayPeerId};
 
 use super::flow_memory::{FlowMemory, Holder};
+use super::tenant_traffic::TenantTraffic;
 use flow::IngressFlow;
 use grant_policers::GrantPolicers;
 use group::{BatchNumbers, CodingGroup};
@@ -158,6 +159,11 @@ impl Ingress {
     /// Returns the accounts of a session and its tenant, to which its flows are charged.
     pub(crate) fn holder(&mut self, session: u32, tenant: TenantId) -> Holder {
         self.memory.holder(session, tenant)
+    }
+
+    /// Returns the traffic that is charged to each tenant.
+    pub(crate) fn traffic_by_tenant(&self) -> impl Iterator<Item = (TenantId, TenantTraffic)> {
+        self.memory.traffic_by_tenant()
     }
 
     /// Returns the memory of sent flows' state, beyond what registrations reserve.
@@ -313,8 +319,10 @@ impl Ingress {
         let flow = self.flows[slot.0 as usize].as_ref().expect("the flow of an accepted copy exists");
         if flow.registration.duplicates {
             let receivers = sink.send_duplicates(&flow.registration, sequence, coded, ecn);
+            let bytes = receivers * coded.len() as u64;
             self.counters.duplicated += receivers;
-            self.counters.duplicated_bytes += receivers * coded.len() as u64;
+            self.counters.duplicated_bytes += bytes;
+            self.memory.count_sent(flow.registration.holder, bytes);
         }
         match flow.registration.service {
             Service::Internet => {}
@@ -387,44 +395,6 @@ impl Ingress {
         }
     }
 
-    /// Forwards a repair packet that the flow's sender made.
-    ///
-    /// It is charged to the flow's rate as the source packets that it represents: the bytes of
-    /// source packets for each repair packet in a block of the registered shape.
-    pub(crate) fn on_sender_repair(
-        &mut self,
-        slot: FlowSlot,
-        repair: &InStreamRepair<'_>,
-        sink: &mut impl Sink,
-        now: Time,
-    ) {
-        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
-            return;
-        };
-        let is_permitted = flow.registration.sender_fec && repair.payload.len() >= CODED_OVERHEAD;
-        let Some(shape) = flow.registration.rates.in_stream.filter(|_| is_permitted) else {
-            self.counters.sender_fec_refused += 1;
-            return;
-        };
-        if repair.payload.len() > CODED_BYTES_MAX {
-            self.counters.copies_too_long += 1;
-            return;
-        }
-        let covered = repair.payload.len() * usize::from(shape.source_packets());
-        let bytes = Bytes::from(covered / usize::from(shape.repair_packets()));
-        if !flow.budget.try_consume(bytes, now) || !self.policers.try_charge(flow.policer, bytes, now) {
-            self.counters.copies_beyond_rate += 1;
-            return;
-        }
-        for next_hop in flow.next_hops.iter().filter(|next_hop| next_hop.has_receiver) {
-            let head = InStreamHead { alias: next_hop.alias, ..repair.head };
-            self.counters.sender_fec += 1;
-            self.counters.sender_fec_bytes += repair.payload.len() as u64;
-            let onward_repair = InStreamRepair { head, payload: repair.payload };
-            sink.send_in_stream(next_hop.peer, flow.registration.owner(), &onward_repair);
-        }
-    }
-
     fn add_to_block(
         &mut self,
         slot: FlowSlot,
@@ -469,7 +439,7 @@ impl Ingress {
         let Some(flow) = self.flows[slot.0 as usize].as_mut() else {
             return;
         };
-        let owner = flow.registration.owner();
+        let (owner, holder) = (flow.registration.owner(), flow.registration.holder);
         let Some(block) = flow.active_mut().and_then(|active| active.block.as_mut()) else {
             return;
         };
@@ -478,9 +448,12 @@ impl Ingress {
         } else {
             for next_hop in next_hops.iter().filter(|next_hop| next_hop.has_receiver) {
                 for repair in block.repairs(next_hop.alias).take(block.scaled_repair_count()) {
+                    let bytes = repair.payload.len() as u64;
                     self.counters.in_stream += 1;
-                    self.counters.in_stream_bytes += repair.payload.len() as u64;
-                    sink.send_in_stream(next_hop.peer, owner, &repair);
+                    self.counters.in_stream_bytes += bytes;
+                    if sink.send_in_stream(next_hop.peer, owner, &repair) {
+                        self.memory.count_sent(holder, bytes);
+                    }
                 }
             }
         }
@@ -504,11 +477,11 @@ impl Ingress {
             return;
         };
         let (flow_identity, tenant_class) = (flow.registration.batching, flow.registration.tenant_class);
-        let scheduling_class = flow.registration.class;
+        let (holder, tenant) = (flow.registration.holder, flow.registration.tenant);
+        let (alias, class) = (next_hop.alias, flow.registration.class);
         let bytes = u16::try_from(coded.len()).expect("the length of copies is checked");
-        let digest = sink.digest(next_hop.peer, next_hop.alias, sequence, coded);
-        let covered =
-            CoveredPacket { alias: next_hop.alias, sequence, digest, tenant_class, class: scheduling_class };
+        let digest = sink.digest(next_hop.peer, alias, sequence, coded);
+        let covered = CoveredPacket { alias, sequence, digest, tenant, class, holder, bytes };
         // Without a digest, the egress relay cannot detect a false answer. Such a packet shares
         // batches only with packets of its tenant.
         let has_digest = digest.is_some() && coded.len() <= key.digested_bytes_max();
@@ -517,14 +490,15 @@ impl Ingress {
         } else {
             BatchedFlow { class: tenant_class, cohort: 0, is_apart: false, ..flow_identity }
         };
-        let (holder, tenant) = (flow.registration.holder, flow.registration.tenant);
         let wait = batch_wait(flow.registration.latency_budget);
         let group = self.group_index(key, tenant);
         let reports_losses = key.is_adaptive && sink.reports_losses(next_hop.peer);
         let Self { counters, batch_numbers: numbers, memory, groups, .. } = self;
         let packet = BatchPacket { flow: flow_identity, bytes };
         let packet = (&packet, wait, holder, reports_losses);
-        let close = |batch: &ClosedBatch<'_>| close_batch(batch, counters, sink);
+        let close = |batch: &ClosedBatch<'_>, memory: &mut FlowMemory| {
+            close_batch(batch, counters, memory, sink);
+        };
         let is_covered = groups[group].add(packet, covered, coded, (numbers, memory), now, close);
         self.counters.uncovered_memory += u64::from(!is_covered);
     }
@@ -544,9 +518,11 @@ impl Ingress {
 
     /// Closes blocks and batches past their deadline, and sends NACKs for missing copies.
     pub(crate) fn handle_timeout(&mut self, sink: &mut impl Sink, now: Time) {
-        let (counters, numbers) = (&mut self.counters, &mut self.batch_numbers);
-        for group in &mut self.groups {
-            group.expire(numbers, now, |batch| close_batch(batch, counters, sink));
+        let Self { counters, batch_numbers: numbers, memory, groups, .. } = self;
+        for group in groups {
+            group.expire((&mut *numbers, &mut *memory), now, |batch, memory| {
+                close_batch(batch, counters, memory, sink);
+            });
         }
         while let Some(key) = self.timers.expire(now) {
             self.flow_timeout(FlowSlot(key.number()), sink, now);

@@ -1,15 +1,17 @@
-//! Recent copies, stored for egress relays that request them: relayed copies that were lost,
-//! packets that too few repair packets cover, and all packets of pulled flows.
+//! Copies and senders' repair packets that the relay forwards. Recent copies are stored for egress
+//! relays that request them: relayed copies that were lost, packets that too few repair packets
+//! cover, and all packets of pulled flows.
 
 use alloc::boxed::Box;
 
-use byway_units::{Duration, Time};
-use byway_wire::{Ecn, Ranges, SequenceNumber, Service};
+use byway_units::{Bytes, Duration, Time};
+use byway_wire::messages::{InStreamHead, InStreamRepair};
+use byway_wire::{CODED_OVERHEAD, Ecn, Ranges, SequenceNumber, Service};
 
 use super::copies::{BufferedCopy, CopyRequester, RelayedCopies, retention};
 use super::flow::{FlowSlot, IngressFlowState};
 use super::{ArrivingCopy, Ingress, OutgoingCopy, RelayPeerId, Sink};
-use crate::limits::RELAYED_COPY_REACH;
+use crate::limits::{CODED_BYTES_MAX, RELAYED_COPY_REACH};
 use crate::parts::retransmissions::RetransmitDecision;
 use crate::policy::{forwards, retransmits};
 
@@ -61,17 +63,18 @@ impl Ingress {
         let (service, owner) = (flow.registration.service, flow.registration.owner());
         let is_resent = is_resent && retransmits(service);
         let outgoing = OutgoingCopy { coded, ecn, is_forwarded: forwards(service), is_resent };
-        let (mut hop_count, mut may_be_lost) = (0, false);
+        let (mut hop_count, mut remote_count) = (0, 0);
         for next_hop in flow.next_hops.iter().filter(|next_hop| next_hop.has_receiver) {
             hop_count += 1;
-            may_be_lost |= sink.relay_copy(*next_hop, owner, sequence, &outgoing);
+            remote_count += u64::from(sink.relay_copy(*next_hop, owner, sequence, &outgoing));
         }
+        self.memory.count_sent(flow.registration.holder, remote_count * coded.len() as u64);
         self.counters.uncovered_unknown += u64::from(hop_count == 0);
         self.counters.copies_relayed += hop_count;
         self.counters.copies_relayed_bytes += hop_count * coded.len() as u64;
         // Copies from the beginning of a flow, which the egress relay does not know yet, are
         // forwarded later.
-        if hop_count == 0 || (may_be_lost && !flow.registration.is_selective) {
+        if hop_count == 0 || (remote_count > 0 && !flow.registration.is_selective) {
             self.buffer_copy(slot, sequence, coded, hop_count > 0, now);
         }
     }
@@ -92,6 +95,7 @@ impl Ingress {
         let next_hop =
             flow.next_hops.iter().find(|next_hop| next_hop.peer == peer && next_hop.has_receiver).copied();
         let (owner, budget) = (flow.registration.owner(), flow.registration.latency_budget);
+        let holder = flow.registration.holder;
         let relayed_copies = flow.active_mut().and_then(|active| active.relayed_copies.as_deref_mut());
         let passes_on = !matches!(service, Service::Internet | Service::Coding | Service::Pull);
         let (Some(next_hop), Some(relayed_copies), true) = (next_hop, relayed_copies, passes_on) else {
@@ -112,7 +116,9 @@ impl Ingress {
                 let sequence = SequenceNumber::new(number);
                 let (ecn, is_forwarded) = (Ecn::NotCapable, forwards(service));
                 let copy = OutgoingCopy { coded, ecn, is_forwarded, is_resent: false };
-                sink.relay_copy(next_hop, owner, sequence, &copy);
+                if sink.relay_copy(next_hop, owner, sequence, &copy) {
+                    self.memory.count_sent(holder, coded.len() as u64);
+                }
             }
         }
     }
@@ -179,7 +185,7 @@ impl Ingress {
         let useful_for = flow.registration.latency_budget.saturating_sub(flow.round_trip + round_trip / 2);
         let path_count = u8::try_from(flow.next_hops.len()).expect("a flow has few next hops");
         let (service, owner) = (flow.registration.service, flow.registration.owner());
-        let is_forwarded = forwards(service);
+        let (is_forwarded, holder) = (forwards(service), flow.registration.holder);
         let state =
             flow.active_mut().and_then(|IngressFlowState { memory, copies, relayed_copies, .. }| {
                 self.memory.refresh_capacity(memory);
@@ -208,7 +214,9 @@ impl Ingress {
                         self.counters.retransmitted_bytes += coded.len() as u64;
                         let copy =
                             OutgoingCopy { coded, ecn: Ecn::NotCapable, is_forwarded, is_resent: false };
-                        sink.relay_copy(next_hop, owner, SequenceNumber::new(number), &copy);
+                        if sink.relay_copy(next_hop, owner, SequenceNumber::new(number), &copy) {
+                            self.memory.count_sent(holder, coded.len() as u64);
+                        }
                     }
                     RetransmitDecision::InFlight => {}
                     RetransmitDecision::Refused => self.counters.retransmits_refused += 1,
@@ -217,5 +225,46 @@ impl Ingress {
         }
         memory.on_resize(before, relayed_copies.bytes());
         self.memory.update_charge(memory);
+    }
+
+    /// Forwards a repair packet that the flow's sender made.
+    ///
+    /// It is charged to the flow's rate as the source packets that it represents: the bytes of
+    /// source packets for each repair packet in a block of the registered shape.
+    pub(crate) fn on_sender_repair(
+        &mut self,
+        slot: FlowSlot,
+        repair: &InStreamRepair<'_>,
+        sink: &mut impl Sink,
+        now: Time,
+    ) {
+        let Some(flow) = self.flows.get_mut(slot.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let is_permitted = flow.registration.sender_fec && repair.payload.len() >= CODED_OVERHEAD;
+        let Some(shape) = flow.registration.rates.in_stream.filter(|_| is_permitted) else {
+            self.counters.sender_fec_refused += 1;
+            return;
+        };
+        if repair.payload.len() > CODED_BYTES_MAX {
+            self.counters.copies_too_long += 1;
+            return;
+        }
+        let covered = repair.payload.len() * usize::from(shape.source_packets());
+        let bytes = Bytes::from(covered / usize::from(shape.repair_packets()));
+        if !flow.budget.try_consume(bytes, now) || !self.policers.try_charge(flow.policer, bytes, now) {
+            self.counters.copies_beyond_rate += 1;
+            return;
+        }
+        for next_hop in flow.next_hops.iter().filter(|next_hop| next_hop.has_receiver) {
+            let head = InStreamHead { alias: next_hop.alias, ..repair.head };
+            let bytes = repair.payload.len() as u64;
+            self.counters.sender_fec += 1;
+            self.counters.sender_fec_bytes += bytes;
+            let onward_repair = InStreamRepair { head, payload: repair.payload };
+            if sink.send_in_stream(next_hop.peer, flow.registration.owner(), &onward_repair) {
+                self.memory.count_sent(flow.registration.holder, bytes);
+            }
+        }
     }
 }

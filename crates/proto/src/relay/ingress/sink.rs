@@ -3,6 +3,8 @@
 use byway_wire::messages::InStreamRepair;
 use byway_wire::{Alias, Ecn, SequenceNumber};
 
+use super::super::flow_memory::FlowMemory;
+use super::super::tenant_traffic::ByteShares;
 use super::counters::IngressCounters;
 use super::flow::{FlowSlot, NextHop, Registration};
 use super::group::{ClosedBatch, RelayPeerId};
@@ -43,10 +45,12 @@ pub(crate) trait Sink {
     ) -> Option<[u8; 4]>;
     /// True if the egress relay reports losses, so that the redundancy can follow them.
     fn reports_losses(&self, peer: RelayPeerId) -> bool;
-    /// Sends a closed batch's repair packets to its egress relay.
-    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>);
-    /// Sends a repair packet of a flow's in-stream block to an egress relay.
-    fn send_in_stream(&mut self, peer: RelayPeerId, owner: Owner, repair: &InStreamRepair<'_>);
+    /// Sends a closed batch's repair packets to its egress relay. Returns `true` if that is another
+    /// relay.
+    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) -> bool;
+    /// Sends a repair packet of a flow's in-stream block to an egress relay. Returns `true` if that
+    /// is another relay.
+    fn send_in_stream(&mut self, peer: RelayPeerId, owner: Owner, repair: &InStreamRepair<'_>) -> bool;
     /// Forwards a copy to a next hop. Returns `true` if the copy may be lost, because it goes to
     /// another relay.
     fn relay_copy(
@@ -69,8 +73,14 @@ pub(crate) trait Sink {
     fn request_copy(&mut self, flow: FlowSlot, sequence: SequenceNumber);
 }
 
-/// Sends a closed batch's repair packets, and counts its packets as covered or not.
-pub(super) fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounters, sink: &mut impl Sink) {
+/// Sends a closed batch's repair packets, counts its packets as covered or not, and charges the
+/// bytes that leave the relay.
+pub(super) fn close_batch(
+    batch: &ClosedBatch<'_>,
+    counters: &mut IngressCounters,
+    memory: &mut FlowMemory,
+    sink: &mut impl Sink,
+) {
     let packets = batch.covered.len() as u64;
     match (batch.repair_count(), packets) {
         (0, packets) if batch.is_lossless => counters.uncovered_lossless += packets,
@@ -79,9 +89,24 @@ pub(super) fn close_batch(batch: &ClosedBatch<'_>, counters: &mut IngressCounter
         (repairs, _) => {
             counters.covered += packets;
             counters.cross_stream += repairs as u64;
-            counters.cross_stream_bytes +=
-                batch.repairs().map(|repair| repair.payload.len() as u64).sum::<u64>();
-            sink.send_cross_stream(batch);
+            let bytes = batch.repairs().map(|repair| repair.payload.len() as u64).sum::<u64>();
+            counters.cross_stream_bytes += bytes;
+            if sink.send_cross_stream(batch) {
+                charge_batch(batch, bytes, memory);
+            }
         }
+    }
+}
+
+/// Charges the bytes of a batch's repair packets to the tenants of its flows, in proportion to the
+/// bytes of the covered packets.
+fn charge_batch(batch: &ClosedBatch<'_>, bytes: u64, memory: &mut FlowMemory) {
+    if batch.is_of_one_tenant() {
+        memory.count_sent(batch.covered[0].holder, bytes);
+        return;
+    }
+    let mut shares = ByteShares::new(bytes, batch.bytes.into());
+    for covered in batch.covered {
+        memory.count_sent(covered.holder, shares.next_share(covered.bytes.into()));
     }
 }

@@ -5,7 +5,14 @@ use byway_wire::messages::{Ack, AliasesReply};
 
 /// A relay with two receivers, each of one flow that the other relay codes.
 fn two_receivers() -> RelayHarness {
-    let mut harness = RelayHarness::new(alloc::vec![grant(1, 2), grant(3, 4)]);
+    two_receivers_of([0, 0])
+}
+
+/// The same relay, with these tenants of the two flows.
+fn two_receivers_of(tenants: [u32; 2]) -> RelayHarness {
+    let [one, other] = tenants.map(TenantId::new);
+    let grants = alloc::vec![Grant { tenant: one, ..grant(1, 2) }, Grant { tenant: other, ..grant(3, 4) }];
+    let mut harness = RelayHarness::new(grants);
     for (sender, receiver) in [(1, 2), (3, 4)] {
         harness.enter(receiver);
         assert_eq!(harness.registers(receiver, flow(sender, receiver, 1), FlowRole::Receiver), Ok(1));
@@ -47,6 +54,18 @@ fn a_lost_packet_is_restored_with_the_help_of_another_receiver() {
         [ClientEvent::Envelope(EnvelopeRole::CooperativeRepair, 1, 5, packet(1, 5))]
     );
     assert_eq!(harness.relay.egress_counters().cooperative, 1);
+}
+
+#[test]
+fn who_lost_a_packet_pays_for_its_repair_and_for_the_helpers_packet() {
+    let mut harness = two_receivers_of([1, 2]);
+    harness.repairs(0, 5, 2);
+    harness.nacks(2, 1, 5);
+    harness.send_answer(4, 1, 5, &packet(2, 5));
+    let [lost, returned] = [1, 2].map(|alias| packet(alias, 5).len() as u64);
+    let traffic = harness.relay.tenant_traffic();
+    let bytes = [1, 2].map(|tenant| traffic[&TenantId::new(tenant)]);
+    assert_eq!(bytes.map(|one| (one.sent, one.returned)), [(lost, returned), (0, 0)]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod losses;
 mod outage;
 mod relayed_copies;
 mod slots;
+mod traffic;
 
 use alloc::vec::Vec;
 

@@ -7,6 +7,7 @@ mod copies;
 mod path_outage;
 mod redundancy;
 mod relayed_copies;
+mod traffic;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -63,6 +64,8 @@ struct RecordingSink {
     has_digests: bool,
     /// True if the egress relay reports no losses.
     is_silent: bool,
+    /// True if the egress relay is this relay itself.
+    is_local: bool,
     batches: Vec<Batch>,
     in_stream: Vec<InStreamPacket>,
     relayed: Vec<(u16, u64, Vec<u8>)>,
@@ -90,7 +93,7 @@ impl Sink for RecordingSink {
         !self.is_silent
     }
 
-    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) {
+    fn send_cross_stream(&mut self, batch: &ClosedBatch<'_>) -> bool {
         self.batches.push(Batch {
             peer: batch.egress.0,
             number: batch.batch.number(),
@@ -98,9 +101,10 @@ impl Sink for RecordingSink {
             digests: batch.covered.iter().map(|one| one.digest).collect(),
             repairs: batch.repairs().map(|repair| test_repair(&repair)).collect(),
         });
+        !self.is_local
     }
 
-    fn send_in_stream(&mut self, _: RelayPeerId, _: Owner, repair: &InStreamRepair<'_>) {
+    fn send_in_stream(&mut self, _: RelayPeerId, _: Owner, repair: &InStreamRepair<'_>) -> bool {
         let InStreamHead { alias, first_low, mask, repair_index, length_symbol } = repair.head;
         self.in_stream.push(InStreamPacket {
             alias: alias.number(),
@@ -113,6 +117,7 @@ impl Sink for RecordingSink {
                 payload: repair.payload.to_vec(),
             },
         });
+        !self.is_local
     }
 
     fn relay_copy(
@@ -123,7 +128,7 @@ impl Sink for RecordingSink {
         copy: &super::OutgoingCopy<'_>,
     ) -> bool {
         self.relayed.push((next_hop.alias.number(), sequence.number(), copy.coded.to_vec()));
-        true
+        !self.is_local
     }
 
     fn send_duplicates(
@@ -244,7 +249,9 @@ impl IngressHarness {
     }
 
     fn unknown_flow(&mut self, kind: FlowConfig) -> FlowSlot {
-        let slot = self.ingress.register(|slot| registration(slot, kind), self.now);
+        let holder = self.ingress.holder(0, TenantId::new(kind.tenant));
+        let register = |slot| Registration { holder, ..registration(slot, kind) };
+        let slot = self.ingress.register(register, self.now);
         let next_hop = NextHop { peer: RelayPeerId(kind.peer), alias: alias(slot), has_receiver: false };
         self.ingress.add_next_hop(slot, next_hop);
         slot
