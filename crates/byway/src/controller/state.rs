@@ -197,8 +197,8 @@ impl State {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Replaces the tenants whose flows relays may code together, and wakes the pending polls. Fails
-    /// with the problem of a tenant that does not exist; then nothing changes.
+    /// Replaces the tenants whose flows relays may code together, and wakes the pending polls.
+    /// Fails with the problem of a tenant that does not exist; then nothing changes.
     pub(crate) fn set_shared_coding(&self, tenants: &[SharedTenant]) -> Result<(), Problem> {
         let is_changed = self.view().set_shared_coding(tenants)?;
         if is_changed {

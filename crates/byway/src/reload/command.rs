@@ -26,9 +26,10 @@ pub(crate) struct ReloadFlags {
 }
 
 const EXAMPLE: &str = "\
-The node reads its configuration file again, as on SIGHUP. Forwards, exposes, captures, log.level and [uplink] take effect at once;
-flows of unchanged ones continue. Other settings are listed: they take effect after a restart of the node. If the file is invalid, or
-a port is in use, the node continues with its current settings; the exit code is that of a node started with the file.
+The node reads its configuration file again, as on SIGHUP. Forwards, exposes, captures, log.level, [uplink], and a controller's
+shared_coding and prices take effect at once; flows of unchanged ones continue. Other settings are listed: they take effect after a
+restart of the node. If the file is invalid, or a port is in use, the node continues with its current settings; the exit code is that
+of a node started with the file.
 
 Example: sudoedit /etc/byway/agent.toml && byway config check /etc/byway/agent.toml && sudo systemctl reload byway-agent";
 
