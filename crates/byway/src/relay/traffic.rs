@@ -156,10 +156,10 @@ mod tests {
         counter.count_sent(address("192.0.2.70:4600"), &[0; 72]);
         let added = counter.bytes(charges(170)).since(&before);
         assert_eq!(sent(&added), [(None, 100), (Some(7), 100), (Some(8), 0)]);
-        let charged = |bytes: &TrafficBytes| -> Vec<_> {
+        let tenants_of = |bytes: &TrafficBytes| -> Vec<_> {
             bytes.tenants.values().map(|traffic| (traffic.sent, traffic.returned)).collect()
         };
-        assert_eq!(charged(&added), [(70, 0)]);
+        assert_eq!(tenants_of(&added), [(70, 0)]);
         let named = counter.by_name();
         assert_eq!(named.map(|(_, bytes)| bytes), [38, 356, 376]);
         let mut all = before;

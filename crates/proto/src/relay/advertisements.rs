@@ -1,6 +1,8 @@
 //! Advertisements of this relay's aliases to other relays, and their replies. Senders get notices
 //! of egress relays that cannot be reached, and may choose another path.
 
+use core::net::SocketAddr;
+
 use arrayvec::ArrayVec;
 use byway_units::Time;
 use byway_wire::messages::{
@@ -150,7 +152,7 @@ impl Relay {
     /// network has changed.
     pub(super) fn report_network(&mut self, session: SessionId, now: Time) {
         let address = self.sessions.get(session).and_then(|session| session.path.address());
-        let Some(address) = address.map(|address| address.ip()) else {
+        let Some(address) = address.map(SocketAddr::ip) else {
             return;
         };
         let Some(network) = self.peers.networks.begin_report(session, address, now) else {

@@ -27,16 +27,18 @@ impl AddressPrefix {
     const NONE: Self = Self([0; 7]);
 
     fn of(address: IpAddr) -> Self {
+        let mut prefix = [0; 7];
         match address.to_canonical() {
             IpAddr::V4(address) => {
-                let [a, b, c, _] = address.octets();
-                Self([4, a, b, c, 0, 0, 0])
+                prefix[0] = 4;
+                prefix[1..4].copy_from_slice(&address.octets()[..3]);
             }
             IpAddr::V6(address) => {
-                let [a, b, c, d, e, f, ..] = address.octets();
-                Self([6, a, b, c, d, e, f])
+                prefix[0] = 6;
+                prefix[1..].copy_from_slice(&address.octets()[..6]);
             }
         }
+        Self(prefix)
     }
 }
 
