@@ -128,7 +128,7 @@ TYPES = {name: int(code) for name, code in (one.split(":") for one in """
     early-packet:9 in-stream-repair:16 cross-stream-repair:17 nack:18 copy-nack:19 ack:20 cooperative-request:21
     cooperative-refusal:22 confirm:23 report:24 silence:26 source-nack:27 source-ack:28 service-change:29
     service-change-reply:30 loss-report:31 probe:32 probe-reply:33 path-challenge:34 path-response:35 relayed-packet:36 candidates:37
-    close:38 inter-relay-packet:39 unknown:250""".split())}
+    close:38 inter-relay-packet:39 transit-request:40 transit-reply:41 unknown:250""".split())}
 PURPOSES = {"end-to-end": 1, "agent-to-relay": 2, "relay-to-relay": 3}
 SUITES = {"aes-256-gcm": 1, "chacha20-poly1305": 2}
 ENVELOPE_ROLES = {"copy": 0, "resent-copy": 1, "relayed-copy": 2, "forwarded": 3, "cached-repair": 4,
@@ -161,28 +161,22 @@ def source_flags(epoch, fragment, ignored=0):
 
 
 def source_packet(index, flow, sequence_low, flags, sealed):
-    return [
-        silent(b"\x07"), number("receiver", 4, index), number("flow", 2, flow),
-        number("sequence-low", 4, sequence_low), flags, data("sealed", sealed),
-    ]
+    return [silent(b"\x07"), number("receiver", 4, index), number("flow", 2, flow),
+            number("sequence-low", 4, sequence_low), flags, data("sealed", sealed)]
 
 
 def envelope(role, index, counter_low, number_of_alias, sequence_low, coded, tag):
-    return [
-        silent(b"\x09"), word("role", ENVELOPE_ROLES, role), number("receiver", 4, index),
-        number("counter-low", 4, counter_low), alias(number_of_alias),
-        number("sequence-low", 4, sequence_low), data("coded", coded), data("tag", tag),
-    ]
+    return [silent(b"\x09"), word("role", ENVELOPE_ROLES, role), number("receiver", 4, index),
+            number("counter-low", 4, counter_low), alias(number_of_alias),
+            number("sequence-low", 4, sequence_low), data("coded", coded), data("tag", tag)]
 
 
 def initiation(purpose, suite, shard, capabilities, index, payload, mac2):
     reserved = silent(b"\x00")
-    return [
-        silent(b"\x04\x01"), word("purpose", PURPOSES, purpose), word("suite", SUITES, suite),
-        number("shard", 1, shard), reserved, number("capabilities", 2, capabilities),
-        number("sender", 4, index), data("ephemeral", fill(1, 32)), data("sealed-static", fill(2, 48)),
-        data("sealed-payload", payload), data("mac1", fill(3, 16)), data("mac2", mac2),
-    ]
+    return [silent(b"\x04\x01"), word("purpose", PURPOSES, purpose), word("suite", SUITES, suite),
+            number("shard", 1, shard), reserved, number("capabilities", 2, capabilities),
+            number("sender", 4, index), data("ephemeral", fill(1, 32)), data("sealed-static", fill(2, 48)),
+            data("sealed-payload", payload), data("mac1", fill(3, 16)), data("mac2", mac2)]
 
 
 def response(index, payload):
@@ -205,6 +199,9 @@ def print_packets():
     packet("envelope", *envelope("copy", 0, 0, 1, 0, fill(0, 99), fill(1, 16)))
     packet("message", silent(b"\x08"), number("receiver", 4, 0x21222324), number("counter-low", 4, 0x25262728), data("sealed", fill(2, 16)))
     packet("message", silent(b"\x08"), number("receiver", 4, 1), number("counter-low", 4, 2**32 - 1), data("sealed", fill(3, 50)))
+    for index in (number("receiver", 4, 0x017F0203), (b"\x04\xff\xab\xcd", ["label 127", "check abcd"])):
+        for kind, code, behind in (("transit-message", b"\x0a", 0), ("transit-envelope", b"\x0b\x02", 28)):
+            packet(kind, silent(code), index, number("counter-low", 4, 2**32 - 2), silent(fill(1, behind)), data("tag", fill(2, 16)))
     packet("initiation", *initiation("end-to-end", "aes-256-gcm", 0, 0, 0x31323334, fill(4, 33), bytes(16)))
     packet("initiation", *initiation("agent-to-relay", "chacha20-poly1305", 7, 0, 1, fill(5, 50), fill(6, 16)))
     packet("initiation", *initiation("relay-to-relay", "aes-256-gcm", 255, 1, 2, fill(7, 34), fill(8, 16)))
@@ -216,7 +213,7 @@ def print_packets():
 def print_refused_packets():
     section("Packets that are not legal")
     refused("packet", b"", "nothing at all")
-    refused("packet", b"\x0a" + bytes(40), "a reserved kind")
+    refused("packet", b"\x0c" + bytes(40), "a reserved kind")
     refused("packet", b"\x0f" + fill(0, 20), "grease")
     refused("packet", join(source_packet(1, 2, 3, source_flags(0, "whole"), fill(0, 20))), "a byte too short")
     refused("packet", join(envelope("copy", 1, 2, 3, 4, fill(0, 21), fill(1, 16))), "coded bytes too short")
@@ -224,6 +221,8 @@ def print_refused_packets():
     right = join(envelope("copy", 1, 2, 3, 4, fill(0, 22), fill(1, 16)))
     refused_changes("packet", right, (1, 7, "a role that there is not"))
     refused("packet", b"\x08" + bytes(23), "a message packet without room for its tag")
+    refused("packet", b"\x0a" + bytes(23), "a transit message packet without room for its tag")
+    refused("packet", b"\x0b" + bytes(52), "a transit envelope with coded bytes too short")
     right = join(initiation("end-to-end", "aes-256-gcm", 0, 0, 1, fill(4, 33), bytes(16)))
     refused("packet", right[:-1], "an initiation a byte too short")
     refused_changes("packet", right, (1, 2, "version 2"), (2, 0, "purpose 0"), (2, 4, "purpose 4"), (3, 3, "suite 3"))
@@ -262,16 +261,14 @@ def mapped(ip, port):
 def grant_fields(receiver, sharing, receiver_key):
     kind, receiver_number = receiver
     on_wire = receiver_number | (1 << 31 if kind == "group" else 0)
-    return [
-        silent(b"\x01"), number("services", 1, 0b10110), number("sharing", 1, sharing),
-        number("ingress-shard", 1, 3), number("egress-shard", 1, 255), number("first-flow", 2, 0x0102),
-        number("last-flow", 2, 0x0304), number("sender", 4, 0x05060708),
-        (on_wire.to_bytes(4, "big"), [f"receiver {kind} {receiver_number}"]),
-        number("ingress-relay", 4, 0x090A0B0C), number("egress-relay", 4, 0xFFFFFFFF),
-        number("coding-group", 4, 0x0D0E0F10), number("tenant", 4, 0x11121314),
-        number("rate", 4, 10_000), number("not-after", 8, 1_800_000_000),
-        data("sender-key", fill(1, 32)), data("receiver-key", receiver_key),
-    ]
+    return [silent(b"\x01"), number("services", 1, 0b10110), number("sharing", 1, sharing),
+            number("ingress-shard", 1, 3), number("egress-shard", 1, 255), number("first-flow", 2, 0x0102),
+            number("last-flow", 2, 0x0304), number("sender", 4, 0x05060708),
+            (on_wire.to_bytes(4, "big"), [f"receiver {kind} {receiver_number}"]),
+            number("ingress-relay", 4, 0x090A0B0C), number("egress-relay", 4, 0xFFFFFFFF),
+            number("coding-group", 4, 0x0D0E0F10), number("tenant", 4, 0x11121314),
+            number("rate", 4, 10_000), number("not-after", 8, 1_800_000_000),
+            data("sender-key", fill(1, 32)), data("receiver-key", receiver_key)]
 
 
 def credential_fields(role, member):
@@ -322,21 +319,17 @@ def register(key, role, service, shapes, options, rate, budget, consent, far, gr
     burst, average, seconds = consent
     consent_bytes = bytes([burst]) + average.to_bytes(2, "big") + bytes([seconds])
     names = ["relay-side-duplication", "sender-makes-repairs", "coded-with-other-tenants", "selective", "adaptive-redundancy"]
-    return [
-        key, word("role", FLOW_ROLES, role), word("service", SERVICES, service),
-        block_shape("in-stream", in_stream), block_shape("batch", batch),
-        flag_bits(*[(name, name in options) for name in names]),
-        number("rate", 4, rate), number("budget", 4, budget),
-        (consent_bytes, [f"consent {burst} {average} {seconds}"]),
-        far_relay(*far), silent(len(grant).to_bytes(2, "big")), data("grant", grant), revised,
-    ]
+    return [key, word("role", FLOW_ROLES, role), word("service", SERVICES, service),
+            block_shape("in-stream", in_stream), block_shape("batch", batch),
+            flag_bits(*[(name, name in options) for name in names]),
+            number("rate", 4, rate), number("budget", 4, budget),
+            (consent_bytes, [f"consent {burst} {average} {seconds}"]),
+            far_relay(*far), silent(len(grant).to_bytes(2, "big")), data("grant", grant), revised]
 
 
 def terms(service, in_stream, batch, options, rate, budget):
-    return [
-        word("service", SERVICES, service), block_shape("in-stream", in_stream), block_shape("batch", batch),
-        flag_bits(*[name and (name, name in options) for name in OFFER_OPTIONS]), number("rate", 4, rate), number("budget", 4, budget),
-    ]
+    return [word("service", SERVICES, service), block_shape("in-stream", in_stream), block_shape("batch", batch),
+            flag_bits(*[name and (name, name in options) for name in OFFER_OPTIONS]), number("rate", 4, rate), number("budget", 4, budget)]
 
 
 def offer(flow, forth, back, subject):
@@ -402,29 +395,23 @@ def print_registration():
 
 def in_stream_repair(number_of_alias, first, offsets, at, payload):
     mask = sum(1 << offset for offset in offsets)
-    return [
-        alias(number_of_alias), number("first-low", 4, first), number("mask", 4, mask), repair_index(*at),
-        data("length-symbol", b"\x02\x58"), data("payload", payload),
-    ]
+    return [alias(number_of_alias), number("first-low", 4, first), number("mask", 4, mask), repair_index(*at),
+            data("length-symbol", b"\x02\x58"), data("payload", payload)]
 
 
 def cross_stream_repair(batch, at, entries, digests, payload):
     cover = bytes([len(entries) | (0x80 if digests else 0)]), []
     encoded = b"".join(a.to_bytes(2, "big") + s.to_bytes(4, "big") for a, s in entries)
-    return [
-        number("batch", 4, batch), repair_index(*at), cover, data("length-symbol", b"\xab\xcd"),
-        (encoded, [f"entry {a} {s}" for a, s in entries]),
-        (b"".join(digests), [f"digest {digest.hex()}" for digest in digests]), data("payload", payload),
-    ]
+    return [number("batch", 4, batch), repair_index(*at), cover, data("length-symbol", b"\xab\xcd"),
+            (encoded, [f"entry {a} {s}" for a, s in entries]),
+            (b"".join(digests), [f"digest {digest.hex()}" for digest in digests]), data("payload", payload)]
 
 
 def nack(number_of_alias, open_from, timer, answers, repair_lifetime, *pairs, queue_grows=False):
     flags, fields = flag_bits(None, ("noticed-by-timer", timer), ("answers-confirm", answers), ("queue-grows", queue_grows))
     opened = [f"open-from-low {'-' if open_from is None else open_from}"]
-    return [
-        alias(number_of_alias), (bytes([flags[0] | (open_from is not None)]), fields),
-        ((open_from or 0).to_bytes(4, "big"), opened), number("repair-lifetime", 4, repair_lifetime), ranges(*pairs),
-    ]
+    return [alias(number_of_alias), (bytes([flags[0] | (open_from is not None)]), fields),
+            ((open_from or 0).to_bytes(4, "big"), opened), number("repair-lifetime", 4, repair_lifetime), ranges(*pairs)]
 
 
 def flow_losses(number_of_alias, is_open, queue_grows, *losses):
@@ -476,7 +463,7 @@ def print_paths():
                 number("round-trip", 4, round_trip))
     for where in [("198.51.100.9", 4500), ("2001:db8::9", 65535)]:
         reply = [number(name, 4, n + 1) for n, name in enumerate(("number", "sent", "received", "envelopes"))]
-        for later in ([], [number("long-packets", 4, 0x0A0B0C0D)]):
+        for later in ([], [number("long-packets", 4, 0x0A0B0C0D)], [number("long-packets", 4, 0), number("transit-packets", 4, 7)]):
             message("probe-reply", *reply, address("address", *where), *later)
     message("path-challenge", data("token", fill(1, 8)))
     message("path-response", data("token", fill(1, 8)))
@@ -488,6 +475,12 @@ def print_paths():
         message("candidates", silent(bytes([len(known)])), *[address("address", *one) for one in known])
     for reason in REASONS:
         message("close", word("reason", REASONS, reason))
+    message("transit-request", far_relay(0, 0), number("index", 4, 0))
+    message("transit-request", far_relay(0x0D0E0F10, 4), number("index", 4, 0x047FFFFF))
+    message("transit-reply", far_relay(7, 1), number("index", 4, 5), number("label", 1, 127), number("rate", 4, 1), silent(b"\0"))
+    for known in ([], [(1, 0, 31_000), (2**32 - 1, 255, 2**32 - 1)]):
+        trips = [field for relay, shard, trip in known for field in (far_relay(relay, shard), number("relay-round-trip", 4, trip))]
+        message("transit-reply", far_relay(0, 0), number("index", 4, 0), number("label", 1, 0), number("rate", 4, 9), silent(bytes([len(known)])), *trips)
     message("unknown", (b"", ["type 250"]), data("body", fill(0, 5)))
 
 
@@ -499,6 +492,7 @@ def print_accepted():
         accepted("report", UNICAST, *[number(name, 4, 1) for name in names], silent(none), (b"", [*absent, "covered 1"]))
     accepted("nack", *nack(1, None, False, False, 5, (7, 3)), later)
     accepted("close", word("reason", REASONS, "leaving"), later)
+    accepted("transit-request", far_relay(7, 1), number("index", 4, 5), later)
     accepted("aliases", silent(b"\x01"), alias(7), UNICAST, word("service", SERVICES, "both"), selective(True, 0b1110_0111),
              number("rate", 4, 1), later)
     accepted("aliases-reply", silent(b"\x01"), alias(7), number("known", 1, 0), later)
@@ -554,6 +548,9 @@ def print_refused_messages():
     refused_message("probe", "no round trip", silent(bytes(8)))
     refused_message("path-challenge", "seven bytes", silent(bytes(7)))
     refused_message("close", "reason 3", silent(b"\x03"))
+    refused_message("transit-request", "the label of another relay", far_relay(7, 1), silent(b"\x01\x80\0\0"))
+    refused_message("transit-reply", "label 128", far_relay(7, 1), silent(bytes(4) + b"\x80" + bytes(5)))
+    refused_message("transit-reply", "one relay announced, none there", far_relay(7, 1), silent(bytes(9) + b"\x01"))
 
 
 def print_refused_offers():

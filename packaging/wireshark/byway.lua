@@ -5,7 +5,8 @@
 local byway = Proto("byway", "Byway")
 
 local kinds = {
-  [4] = "Initiation", [5] = "Response", [6] = "Cookie", [7] = "Source packet", [8] = "Messages", [9] = "Envelope", [15] = "Grease",
+  [4] = "Initiation", [5] = "Response", [6] = "Cookie", [7] = "Source packet", [8] = "Messages", [9] = "Envelope",
+  [10] = "Transit messages", [11] = "Transit envelope", [15] = "Grease",
 }
 local roles = {
   [0] = "copy", [1] = "resent copy", [2] = "relayed copy", [3] = "forwarded", [4] = "cached repair", [5] = "cooperative repair",
@@ -16,7 +17,7 @@ local types = {
   [7] = "offer", [8] = "offer reply", [16] = "in-stream repair", [17] = "cross-stream repair", [18] = "NACK", [19] = "copy NACK",
   [20] = "ACK", [21] = "cooperative request", [22] = "cooperative refusal", [23] = "confirm", [24] = "report", [25] = "outage", [32] = "probe",
   [33] = "probe reply", [34] = "path challenge", [35] = "path response", [36] = "relayed packet", [37] = "candidates", [38] = "close",
-  [39] = "inter-relay packet",
+  [39] = "inter-relay packet", [40] = "transit request", [41] = "transit reply",
 }
 local fragments = { [0] = "whole", [1] = "first of two", [2] = "second of two" }
 
@@ -119,7 +120,7 @@ end
 -- By kind: the shortest packet, and what reads it.
 local readers = {
   [4] = { 12, initiation }, [5] = { 8, addressed }, [6] = { 8, addressed }, [7] = { 33, source }, [8] = { 25, message_packet },
-  [9] = { 33, envelope },
+  [9] = { 33, envelope }, [10] = { 25, message_packet }, [11] = { 33, envelope },
 }
 
 function byway.dissector(buffer, packet, root)

@@ -7,21 +7,23 @@ use crate::socket_options::Instruction;
 
 /// Offset of the shard in each kind of packet: the first byte of the receiver's index, or a byte of
 /// its own in an initiation (`docs/wire.md`). The most frequent kinds are first.
-const SHARD_OFFSETS: [(Kind, u8); 6] = [
+const SHARD_OFFSETS: [(Kind, u8); 8] = [
     (Kind::Envelope, 2),
     (Kind::Source, 1),
     (Kind::Message, 1),
     (Kind::Initiation, 4),
     (Kind::Response, 4),
     (Kind::Cookie, 4),
+    (Kind::TransitMessage, 1),
+    (Kind::TransitEnvelope, 2),
 ];
 
 /// Returns the shard byte of a packet; 0 if it has none.
 #[inline]
 pub(crate) fn shard_byte(packet: &[u8]) -> u8 {
     let offset = match packet.first().copied().and_then(Kind::from_first_byte) {
-        Some(Kind::Source | Kind::Message) => 1,
-        Some(Kind::Envelope) => 2,
+        Some(Kind::Source | Kind::Message | Kind::TransitMessage) => 1,
+        Some(Kind::Envelope | Kind::TransitEnvelope) => 2,
         Some(Kind::Initiation | Kind::Response | Kind::Cookie) => 4,
         None => return 0,
     };

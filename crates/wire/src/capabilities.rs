@@ -22,7 +22,12 @@ impl Capabilities {
     /// the redundancy of batches to them.
     pub const LOSS_REPORTS: Self = Self(1 << 5);
 
-    const KNOWN: u16 = Self::DIGESTS.0 | Self::DSCPS.0 | Self::SERVICE_CHANGES.0 | Self::LOSS_REPORTS.0;
+    /// Capability of two relays: transit requests, and transit packets. A relay with it need not
+    /// pass on packets of others: it then refuses the requests.
+    pub const TRANSIT: Self = Self(1 << 6);
+
+    const KNOWN: u16 =
+        Self::DIGESTS.0 | Self::DSCPS.0 | Self::SERVICE_CHANGES.0 | Self::LOSS_REPORTS.0 | Self::TRANSIT.0;
 
     /// Returns the union of both sets.
     #[must_use]
@@ -64,8 +69,8 @@ mod tests {
 
     #[test]
     fn unknown_capabilities_are_ignored() {
-        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b11_1001);
-        assert_eq!(Capabilities::from_bits(0xFFC6), Capabilities::NONE);
+        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b111_1001);
+        assert_eq!(Capabilities::from_bits(0xFF86), Capabilities::NONE);
     }
 
     #[test]

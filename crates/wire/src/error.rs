@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ParseError {
     /// Packet of a reserved kind, or a grease packet.
-    #[error("unknown packet kind {kind}: allowed are 4 to 9")]
+    #[error("unknown packet kind {kind}: allowed are 4 to 11")]
     UnknownKind {
         /// First byte of the packet.
         kind: u8,

@@ -1,7 +1,7 @@
 //! Identifiers of the wire format; the others are in `byway_units`.
 
 use core::fmt;
-use core::num::NonZeroU16;
+use core::num::{NonZeroU8, NonZeroU16};
 
 use byway_units::{AgentId, FlowId, identifier};
 
@@ -29,11 +29,44 @@ identifier! {
     pub Incarnation(u64), "incarnation"
 }
 
+/// Bit that is set in the field of a transit packet's label, and clear in the indices of sessions.
+const TRANSIT_BIT: u32 = 1 << 23;
+
 impl SessionIndex {
-    /// Returns an index of a session that `shard` owns. The top 8 bits of `random` are ignored.
+    /// Returns an index of a session that `shard` owns. The top 9 bits of `random` are ignored.
     #[must_use]
     pub const fn in_shard(shard: Shard, random: u32) -> Self {
-        Self((shard.0 as u32) << 24 | random & 0x00FF_FFFF)
+        Self((shard.0 as u32) << 24 | random & (TRANSIT_BIT - 1))
+    }
+
+    /// Returns the field that a transit packet has in place of an index on its first hop: label,
+    /// and first two bytes of the packet's digest. `shard` owns the label.
+    #[must_use]
+    pub const fn of_transit(shard: Shard, label: TransitLabel, check: [u8; 2]) -> Self {
+        let [c0, c1] = check;
+        Self(u32::from_be_bytes([shard.0, 0x80 | label.0.get(), c0, c1]))
+    }
+
+    /// True if this is the field of a transit packet on its first hop, which no session has as its
+    /// index.
+    #[inline]
+    #[must_use]
+    pub const fn is_transit(self) -> bool {
+        self.0 & TRANSIT_BIT != 0
+    }
+
+    /// Returns label and digest bytes in the field of a transit packet on its first hop; `None` for
+    /// the index of a session, and for label 0.
+    #[must_use]
+    pub const fn transit_label(self) -> Option<(TransitLabel, [u8; 2])> {
+        let [_, label, c0, c1] = self.0.to_be_bytes();
+        if !self.is_transit() {
+            return None;
+        }
+        match TransitLabel::new(label & TransitLabel::MAX) {
+            Some(label) => Some((label, [c0, c1])),
+            None => None,
+        }
     }
 
     /// Returns the shard in the top 8 bits, which owns the session if a relay chose the index.
@@ -41,6 +74,31 @@ impl SessionIndex {
     #[must_use]
     pub const fn shard(self) -> Shard {
         Shard(self.0.to_be_bytes()[0])
+    }
+}
+
+/// Number that stands for a pair of relays at a third relay, which passes on packets from one to
+/// the other; never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransitLabel(NonZeroU8);
+
+impl TransitLabel {
+    /// Highest number of a label.
+    pub const MAX: u8 = 127;
+
+    /// Returns the label with this number; `None` for 0 and above [`TransitLabel::MAX`].
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        match NonZeroU8::new(number) {
+            Some(number) if number.get() <= Self::MAX => Some(Self(number)),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of this label, 1 to 127.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0.get()
     }
 }
 

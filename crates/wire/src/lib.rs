@@ -142,6 +142,7 @@ pub use error::{MessageFullError, ParseError};
 pub use grant::{Grant, GrantedRelay};
 pub use ids::{
     Alias, CodingGroupId, Epoch, FlowKey, GroupId, Incarnation, Receiver, SessionIndex, Shard, TenantId,
+    TransitLabel,
 };
 pub use limits::SIGNATURE_BYTES;
 pub use list::List;

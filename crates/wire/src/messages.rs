@@ -34,6 +34,8 @@ mod service_change_reply;
 mod silence;
 mod source_ack;
 mod source_nack;
+mod transit_reply;
+mod transit_request;
 mod unknown;
 mod unregister;
 mod unregister_reply;
@@ -72,6 +74,8 @@ pub use service_change_reply::ServiceChangeReply;
 pub use silence::Silence;
 pub use source_ack::SourceAck;
 pub use source_nack::SourceNack;
+pub use transit_reply::{RelayDelay, RelayDelayList, TransitReply};
+pub use transit_request::{TransitRequest, TransitTarget};
 pub use unknown::UnknownMessage;
 pub use unregister::Unregister;
 pub use unregister_reply::UnregisterReply;
@@ -209,6 +213,10 @@ messages! {
     Close(Close),
     /// Relay to relay: contains a packet of an agent for another agent.
     InterRelayPacket(InterRelayPacket<'a>),
+    /// Relay to relay: asks for the delays to other relays, and for a label.
+    TransitRequest(TransitRequest),
+    /// Relay to relay: answers a transit request.
+    TransitReply(TransitReply<'a>),
 }
 
 /// Iterator over the messages in the plaintext of a message packet, in order.

@@ -9,6 +9,7 @@ mod initiation;
 mod message;
 mod response;
 mod source;
+mod transit;
 
 pub use cookie::{COOKIE_PACKET_BYTES, CookieHeader, CookiePacket};
 pub use envelope::{ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole};
@@ -18,6 +19,7 @@ pub use initiation::{
 pub use message::{MESSAGE_OVERHEAD, MessageHeader, MessagePacket};
 pub use response::{RESPONSE_BYTES_MIN, RESPONSE_OVERHEAD, ResponseHeader, ResponsePacket};
 pub use source::{SOURCE_OVERHEAD, SourceHeader, SourcePacket};
+pub use transit::TransitPacket;
 
 use crate::codes::{Code, codes};
 use crate::error::ParseError;
@@ -39,6 +41,10 @@ codes! {
         Message = 8,
         /// Packet with the coded bytes of a source packet, sent through relays.
         Envelope = 9,
+        /// Message packet of a session between two relays that a third relay passes on.
+        TransitMessage = 10,
+        /// Envelope of a session between two relays that a third relay passes on.
+        TransitEnvelope = 11,
     }
 }
 
@@ -78,6 +84,8 @@ pub enum Packet<'a> {
     Message(MessagePacket<&'a mut [u8]>),
     /// Packet with the coded bytes of a source packet, sent through relays.
     Envelope(Envelope<&'a mut [u8]>),
+    /// Message packet or envelope between two relays that a third relay passes on.
+    Transit(TransitPacket<&'a mut [u8]>),
 }
 
 impl<'a> Packet<'a> {
@@ -100,6 +108,9 @@ impl<'a> Packet<'a> {
             Some(Kind::Source) => SourcePacket::parse(datagram).map(Self::Source),
             Some(Kind::Message) => MessagePacket::parse(datagram).map(Self::Message),
             Some(Kind::Envelope) => Envelope::parse(datagram).map(Self::Envelope),
+            Some(Kind::TransitMessage | Kind::TransitEnvelope) => {
+                TransitPacket::parse(datagram).map(Self::Transit)
+            }
             None => Err(ParseError::UnknownKind { kind: first_byte }),
         }
     }
@@ -109,8 +120,8 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn receiver_in(quoted: &[u8]) -> Option<SessionIndex> {
         let start = match Kind::from_first_byte(*quoted.first()?)? {
-            Kind::Source | Kind::Message => 1,
-            Kind::Envelope => 2,
+            Kind::Source | Kind::Message | Kind::TransitMessage => 1,
+            Kind::Envelope | Kind::TransitEnvelope => 2,
             Kind::Initiation | Kind::Response | Kind::Cookie => return None,
         };
         let index = quoted.get(start..)?.first_chunk()?;
@@ -127,6 +138,7 @@ impl<'a> Packet<'a> {
             Self::Source(_) => Kind::Source,
             Self::Message(_) => Kind::Message,
             Self::Envelope(_) => Kind::Envelope,
+            Self::Transit(packet) => packet.kind(),
         }
     }
 }
@@ -160,6 +172,8 @@ fn foreign(thing: &'static str, kind: Kind, first_byte: u8) -> ParseError {
         Kind::Source => "7",
         Kind::Message => "8",
         Kind::Envelope => "9",
+        Kind::TransitMessage => "10",
+        Kind::TransitEnvelope => "11",
     };
     ParseError::Illegal { thing, field: "kind", found: first_byte.into(), allowed }
 }

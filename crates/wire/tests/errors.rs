@@ -11,7 +11,7 @@ fn error_text<T>(result: Result<T, ParseError>) -> String {
 
 #[test]
 fn an_unknown_kind_is_named() {
-    assert_eq!(error_text(Packet::parse(&mut [15; 40])), "unknown packet kind 15: allowed are 4 to 9");
+    assert_eq!(error_text(Packet::parse(&mut [15; 40])), "unknown packet kind 15: allowed are 4 to 11");
 }
 
 #[test]

@@ -9,9 +9,9 @@ use byway_wire::messages::{
     DelayPercentiles, EarlyPacket, Entry, FlowLosses, FlowsLosses, GroupActivity, InStreamHead,
     InStreamRepair, InterRelayPacket, LatencyLimits, LossReport, Nack, NetworkTag, Offer, OfferRefusal,
     OfferReply, OfferedLatency, PathChallenge, PathResponse, Probe, ProbeReply, RELAYS_REPORTED_MAX, Refusal,
-    Register, RegisterReply, RelativeDelay, RelayRoundTrip, RelayedPacket, RepairCounters, Report,
-    ReportedDelays, ServiceChange, ServiceChangeReply, Silence, SourceAck, SourceNack, Subject,
-    UnknownMessage, Unregister, UnregisterReply,
+    Register, RegisterReply, RelativeDelay, RelayDelay, RelayDelayList, RelayRoundTrip, RelayedPacket,
+    RepairCounters, Report, ReportedDelays, ServiceChange, ServiceChangeReply, Silence, SourceAck,
+    SourceNack, Subject, TransitReply, TransitRequest, UnknownMessage, Unregister, UnregisterReply,
 };
 use byway_wire::{
     Ecn, Fragment, List, Message, MessageFullError, Messages, Microseconds, Plaintext, SequenceNumber,
@@ -223,6 +223,21 @@ proptest! {
     }
 
     #[test]
+    fn transit_request_survives(target in of(transit_target())) {
+        check(TransitRequest { target });
+    }
+
+    #[test]
+    fn transit_reply_survives(
+        target in of(transit_target()), label in of(transit_label()), rate in rate(),
+        delays in vec(relay_delay(), 0..64),
+    ) {
+        let mut scratch = [[0; RelayDelay::BYTES]; 64];
+        let delays = RelayDelayList::collect(&mut delays.into_iter(), &mut scratch);
+        check(TransitReply { target, label, rate, delays });
+    }
+
+    #[test]
     fn copy_nack_survives(alias in alias(), ranges in ranges()) {
         check(CopyNack { alias, ranges: ranges.ranges() });
     }
@@ -304,9 +319,10 @@ proptest! {
     #[test]
     fn probe_reply_survives(
         number in any::<u32>(), sent in timestamp(), received in timestamp(), envelopes in any::<u32>(),
-        address in address(),
+        address in address(), transit_packets in 0..3_u32,
     ) {
-        check(ProbeReply { number, sent, received, envelopes, address, long_packets: envelopes >> 1 });
+        let long_packets = envelopes >> 1;
+        check(ProbeReply { number, sent, received, envelopes, address, long_packets, transit_packets });
     }
 
     #[test]

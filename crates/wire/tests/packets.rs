@@ -9,12 +9,12 @@ use byway_wire::packets::{
     COOKIE_PACKET_BYTES, CookieHeader, CookiePacket, ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader,
     EnvelopeRole, INITIATION_BYTES_MIN, INITIATION_OVERHEAD, InitiationHeader, InitiationPacket, Kind,
     MESSAGE_OVERHEAD, MessageHeader, MessagePacket, Purpose, RESPONSE_BYTES_MIN, RESPONSE_OVERHEAD,
-    ResponseHeader, ResponsePacket, SOURCE_OVERHEAD, SourceHeader, SourcePacket, Suite,
+    ResponseHeader, ResponsePacket, SOURCE_OVERHEAD, SourceHeader, SourcePacket, Suite, TransitPacket,
 };
 use byway_wire::{
     CODED_OVERHEAD, CodedBytes, Credential, Ecn, Epoch, Flags, Grant, Incarnation, InitiationPayload, Member,
     Packet, ParseError, Plaintext, ResponsePayload, SequenceNumber, SessionIndex, Shard, TrafficClass,
-    UnprotectedMask, associated_data,
+    TransitLabel, UnprotectedMask, associated_data,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -80,6 +80,35 @@ proptest! {
         let (ciphertext, tag) = sealed.split();
         prop_assert_eq!(associated, &copy[..9]);
         prop_assert_eq!((&*ciphertext, tag.as_slice()), copy[9..].split_at(messages_bytes));
+    }
+
+    #[test]
+    fn transit_packets_are_message_packets_and_envelopes_of_other_kinds(
+        receiver in index(), counter_low in any::<u32>(), alias in alias(), field in index(), bytes in 0..1_500_usize,
+    ) {
+        let message = MessageHeader { receiver, counter_low };
+        let (role, sequence_low) = (EnvelopeRole::RelayedCopy, 7);
+        let envelope = EnvelopeHeader { role, receiver, counter_low, alias, sequence_low };
+        let mut packets = [
+            packet(MESSAGE_OVERHEAD + bytes, |header_bytes| message.emit(header_bytes)),
+            packet(ENVELOPE_OVERHEAD + CODED_OVERHEAD + bytes, |header_bytes| envelope.emit(header_bytes)),
+        ];
+        for (packet, kind) in packets.iter_mut().zip([Kind::TransitMessage, Kind::TransitEnvelope]) {
+            packet[0] = kind.first_byte();
+            let copy = packet.clone();
+            let read = TransitPacket::parse(packet.as_mut_slice()).expect("the packet is legal");
+            prop_assert_eq!((read.kind(), read.index(), read.counter_low()), (kind, receiver, counter_low));
+            prop_assert_eq!(read.tag().as_slice(), &copy[copy.len() - 16..]);
+            let labelled = TransitPacket::parse(read.readdressed(field)).expect("the packet is legal");
+            prop_assert_eq!((labelled.index(), labelled.counter_low()), (field, counter_low));
+            prop_assert_eq!(&*labelled.readdressed(receiver), copy.as_slice(), "no other byte changes");
+        }
+        let read = MessagePacket::parse_transit(packets[0].as_slice()).expect("the packet is legal");
+        prop_assert_eq!(read.header(), &message);
+        let read = Envelope::parse_transit(packets[1].as_slice()).expect("the packet is legal");
+        prop_assert_eq!(read.header(), &envelope);
+        prop_assert!(MessagePacket::parse(packets[0].as_slice()).is_err());
+        prop_assert!(Envelope::parse(packets[1].as_slice()).is_err());
     }
 
     #[test]
@@ -173,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn any_datagram_is_survived(kind in 3..11_u8, rest in vec(any::<u8>(), 0..200)) {
+    fn any_datagram_is_survived(kind in 3..13_u8, rest in vec(any::<u8>(), 0..200)) {
         let mut bytes = [&[kind][..], &rest].concat();
         if let Ok(packet) = Packet::parse(&mut bytes) {
             prop_assert_eq!(packet.kind().first_byte(), kind);
@@ -224,7 +253,7 @@ fn datagrams_of_any_legal_length_are_read() {
 
 #[test]
 fn kinds_without_packets_are_refused() {
-    for kind in (0..=3).chain(10..=u8::MAX) {
+    for kind in (0..=3).chain(12..=u8::MAX) {
         let packet = Packet::parse(&mut [kind; 200]).map(|packet| packet.kind());
         assert_eq!(packet, Err(ParseError::UnknownKind { kind }));
     }
@@ -238,6 +267,9 @@ fn a_view_refuses_packets_of_other_kinds() {
         assert_eq!(SourcePacket::parse(&bytes).is_ok(), *kind == Kind::Source);
         assert_eq!(MessagePacket::parse(&bytes).is_ok(), *kind == Kind::Message);
         assert_eq!(CookiePacket::parse(&bytes).is_ok(), *kind == Kind::Cookie);
+        assert_eq!(MessagePacket::parse_transit(&bytes).is_ok(), *kind == Kind::TransitMessage);
+        let is_transit = matches!(kind, Kind::TransitMessage | Kind::TransitEnvelope);
+        assert_eq!(TransitPacket::parse(&bytes).is_ok(), is_transit);
         let bytes = vec![kind.first_byte(); RESPONSE_BYTES_MIN];
         assert_eq!(ResponsePacket::parse(&bytes).is_ok(), *kind == Kind::Response);
         let mut bytes = [kind.first_byte(); INITIATION_BYTES_MIN];
@@ -266,8 +298,21 @@ fn packets_of_handshakes_have_a_least_length() {
 #[test]
 fn a_session_index_names_its_shard() {
     let index = SessionIndex::in_shard(Shard::new(0xAB), 0xFFFF_FFFF);
-    assert_eq!((index.number(), index.shard()), (0xABFF_FFFF, Shard::new(0xAB)));
+    assert_eq!((index.number(), index.shard()), (0xAB7F_FFFF, Shard::new(0xAB)));
     assert_eq!(SessionIndex::new(0x0100_0000).shard(), Shard::new(1));
+}
+
+#[test]
+fn a_transit_label_is_told_from_every_session_index() {
+    let label = TransitLabel::new(TransitLabel::MAX).expect("127 is legal");
+    let field = SessionIndex::of_transit(Shard::new(2), label, [0xCD, 0xEF]);
+    assert_eq!((field.number(), field.shard()), (0x02FF_CDEF, Shard::new(2)));
+    assert_eq!((field.is_transit(), field.transit_label()), (true, Some((label, [0xCD, 0xEF]))));
+    let index = SessionIndex::in_shard(Shard::new(2), u32::MAX);
+    assert_eq!((index.is_transit(), index.transit_label()), (false, None));
+    let unassigned = SessionIndex::new(0x0280_CDEF);
+    assert_eq!((unassigned.is_transit(), unassigned.transit_label()), (true, None));
+    assert_eq!([0, 128, 255].map(TransitLabel::new), [None; 3]);
 }
 
 #[test]

@@ -136,6 +136,30 @@ fn any_changed_bit_that_still_reads_as_a_packet_is_forged() {
 }
 
 #[test]
+fn a_transit_packet_opens_as_such_alone() {
+    let (sender, receiver) = sides(Suite::Aes256Gcm);
+    let counter = Counter::FIRST;
+    let mut message = [&[10][..], &[0; 40]].concat();
+    sender.seal_transit_message(counter, &mut message);
+    let mut envelope = [&[11, 2][..], &[0; 9], &[1], &[0; 50]].concat();
+    sender.tag_envelope(counter, &mut envelope);
+    assert_eq!(open_transit(&receiver, counter, &message), Ok(vec![0; 16]));
+    assert_eq!(
+        receiver.verify_envelope(counter, &Envelope::parse_transit(&envelope).expect("legal")),
+        Ok(())
+    );
+    (message[0], envelope[0]) = (8, 9);
+    assert_eq!(open_message(&receiver, counter, &message), Err(FORGED), "nobody can change the kind");
+    assert_eq!(verify_envelope(&receiver, counter, &envelope), Err(FORGED));
+}
+
+fn open_transit(keys: &EpochKeys, counter: Counter, packet: &[u8]) -> Result<Vec<u8>, Refusal<ForgeryError>> {
+    let mut packet = packet.to_vec();
+    let opened = keys.open_message(counter, MessagePacket::parse_transit(packet.as_mut_slice())?);
+    opened.map(|messages| messages.to_vec()).map_err(Refusal::Wrong)
+}
+
+#[test]
 fn keys_of_another_epoch_open_nothing() {
     let (sender, _) = sides(Suite::Aes256Gcm);
     let (_, other) = sides(Suite::ChaCha20Poly1305);

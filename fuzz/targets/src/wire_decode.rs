@@ -44,6 +44,11 @@ fn packet(bytes: &[u8]) {
             assert_eq!([authenticated, tag].concat(), bytes);
             assert_eq!(&authenticated[16..], packet.coded());
         }
+        Packet::Transit(packet) => {
+            assert_eq!((packet.length(), packet.tag().as_slice()), (bytes.len(), &bytes[bytes.len() - 16..]));
+            let index = packet.index();
+            assert_eq!(packet.readdressed(index), bytes);
+        }
     }
 }
 
@@ -69,6 +74,7 @@ fn header_of(packet: &Packet<'_>) -> Vec<u8> {
         Packet::Source(packet) => emit_header(|header| packet.header().emit(header)),
         Packet::Message(packet) => emit_header(|header| packet.header().emit(header)),
         Packet::Envelope(packet) => emit_header(|header| packet.header().emit(header)),
+        Packet::Transit(packet) => vec![packet.kind().first_byte()],
     }
 }
 

@@ -165,8 +165,10 @@ fn packets(shard: u8) -> Vec<Vec<u8>> {
     header.emit(envelope.first_chunk_mut().unwrap());
     let mut message = vec![0; MessageHeader::BYTES + 40];
     MessageHeader { receiver, counter_low: u32::MAX }.emit(message.first_chunk_mut().unwrap());
-    let mut source = message.clone();
-    source[0] = Kind::Source.first_byte();
+    let of_kind = |kind: Kind, packet: &[u8]| [&[kind.first_byte()][..], &packet[1..]].concat();
+    let source = of_kind(Kind::Source, &message);
+    let transit_message = of_kind(Kind::TransitMessage, &message);
+    let transit_envelope = of_kind(Kind::TransitEnvelope, &envelope);
     let index = receiver.number().to_be_bytes();
     let handshakes = [Kind::Response, Kind::Cookie].map(|kind| {
         let mut packet = vec![kind.first_byte(), 255, 255, 255];
@@ -174,7 +176,8 @@ fn packets(shard: u8) -> Vec<Vec<u8>> {
         packet
     });
     let initiation = vec![Kind::Initiation.first_byte(), 255, 255, 255, shard, 255, 255, 255, 255];
-    [envelope, message, source, initiation].into_iter().chain(handshakes).collect()
+    let sealed = [envelope, message, source, transit_message, transit_envelope];
+    sealed.into_iter().chain([initiation]).chain(handshakes).collect()
 }
 
 #[test]

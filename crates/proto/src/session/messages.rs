@@ -81,6 +81,7 @@ impl Sessions {
             envelopes,
             address: origin.source_address(),
             long_packets,
+            transit_packets: 0,
         };
         self.queue_message(id, &Message::ProbeReply(reply), now);
     }

@@ -66,7 +66,7 @@ impl Sessions {
             Ok(Packet::Source(packet)) => self.on_source_packet(packet, bytes),
             Ok(Packet::Message(packet)) => self.on_message_packet(packet, origin, now),
             Ok(Packet::Envelope(packet)) => self.on_envelope(packet, origin, now),
-            Err(ParseError::UnknownKind { .. }) => {
+            Ok(Packet::Transit(_)) | Err(ParseError::UnknownKind { .. }) => {
                 self.counters.unknown_kinds += 1;
                 Inbound::Nothing
             }

@@ -24,6 +24,8 @@ pub struct ProbeReply {
     ///
     /// Modulo 2^32; 0 also if the replier does not count them.
     pub long_packets: u32,
+    /// Number of packets of the session that arrived through third relays, modulo 2^32.
+    pub transit_packets: u32,
 }
 
 impl ProbeReply {
@@ -36,14 +38,22 @@ impl ProbeReply {
     /// If a field is cut off or illegal.
     pub fn parse(body: &[u8]) -> Result<Self, ParseError> {
         let mut reader = Reader::new("probe reply", body);
-        Ok(Self {
+        let mut reply = Self {
             number: reader.u32("number")?,
             sent: Timestamp::new(reader.u32("sent")?),
             received: Timestamp::new(reader.u32("received")?),
             envelopes: reader.u32("envelopes")?,
             address: Address::parse(&mut reader)?,
-            long_packets: if reader.rest().is_empty() { 0 } else { reader.u32("long packets")? },
-        })
+            long_packets: 0,
+            transit_packets: 0,
+        };
+        if !reader.rest().is_empty() {
+            reply.long_packets = reader.u32("long packets")?;
+        }
+        if !reader.rest().is_empty() {
+            reply.transit_packets = reader.u32("transit packets")?;
+        }
+        Ok(reply)
     }
 
     /// Appends the probe reply to the messages of a packet.
@@ -57,8 +67,11 @@ impl ProbeReply {
             output.u32(self.received.micros());
             output.u32(self.envelopes);
             self.address.emit(output);
-            if self.long_packets > 0 {
+            if self.long_packets > 0 || self.transit_packets > 0 {
                 output.u32(self.long_packets);
+            }
+            if self.transit_packets > 0 {
+                output.u32(self.transit_packets);
             }
         })
     }

@@ -84,9 +84,23 @@ impl<B: AsRef<[u8]>> Envelope<B> {
     /// illegal.
     #[inline]
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
+        Self::parse_kind(Kind::Envelope, bytes)
+    }
+
+    /// Checks the length and header of an envelope that arrived through a third relay.
+    ///
+    /// # Errors
+    /// If the packet is of another kind, too short for coded bytes, or its role or alias is
+    /// illegal.
+    pub fn parse_transit(bytes: B) -> Result<Self, ParseError> {
+        Self::parse_kind(Kind::TransitEnvelope, bytes)
+    }
+
+    #[inline]
+    fn parse_kind(kind: Kind, bytes: B) -> Result<Self, ParseError> {
         const THING: &str = "envelope";
         const BYTES_MIN: usize = ENVELOPE_OVERHEAD + CODED_OVERHEAD;
-        let header = checked_header(THING, Kind::Envelope, BYTES_MIN, bytes.as_ref())?;
+        let header = checked_header(THING, kind, BYTES_MIN, bytes.as_ref())?;
         let [_, role, i0, i1, i2, i3, c0, c1, c2, c3, a0, a1, s0, s1, s2, s3] = *header;
         let allowed = EnvelopeRole::ALLOWED;
         let header = EnvelopeHeader {

@@ -45,7 +45,20 @@ impl<B: AsRef<[u8]>> MessagePacket<B> {
     /// If the packet is of another kind or shorter than [`MESSAGE_OVERHEAD`].
     #[inline]
     pub fn parse(bytes: B) -> Result<Self, ParseError> {
-        let header = checked_header("message packet", Kind::Message, MESSAGE_OVERHEAD, bytes.as_ref())?;
+        Self::parse_kind(Kind::Message, bytes)
+    }
+
+    /// Checks the kind and length of a message packet that arrived through a third relay.
+    ///
+    /// # Errors
+    /// If the packet is of another kind or shorter than [`MESSAGE_OVERHEAD`].
+    pub fn parse_transit(bytes: B) -> Result<Self, ParseError> {
+        Self::parse_kind(Kind::TransitMessage, bytes)
+    }
+
+    #[inline]
+    fn parse_kind(kind: Kind, bytes: B) -> Result<Self, ParseError> {
+        let header = checked_header("message packet", kind, MESSAGE_OVERHEAD, bytes.as_ref())?;
         let [_, i0, i1, i2, i3, c0, c1, c2, c3] = *header;
         let header = MessageHeader {
             receiver: SessionIndex::new(u32::from_be_bytes([i0, i1, i2, i3])),

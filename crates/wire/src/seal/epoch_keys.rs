@@ -62,6 +62,23 @@ impl EpochKeys {
     /// If there is no header of a message packet, or no space for the tag.
     pub fn seal_message(&self, counter: Counter, packet: &mut [u8]) {
         let packet = MessagePacket::parse(packet).expect("the caller puts messages between header and tag");
+        self.seal_parsed(counter, packet);
+    }
+
+    /// Turns `header ‖ messages ‖ space for the tag` into a message packet for a path through a
+    /// third relay. Its kind is part of the associated data, so nobody can make it a packet of
+    /// another kind.
+    ///
+    /// # Panics
+    /// As [`EpochKeys::seal_message`].
+    pub fn seal_transit_message(&self, counter: Counter, packet: &mut [u8]) {
+        let packet =
+            MessagePacket::parse_transit(packet).expect("the caller puts messages between header and tag");
+        self.seal_parsed(counter, packet);
+    }
+
+    #[inline]
+    fn seal_parsed(&self, counter: Counter, packet: MessagePacket<&mut [u8]>) {
         let (header, sealed) = packet.into_parts();
         let (messages, tag) = sealed.split_mut();
         *tag = self.send.seal(&Nonce::of_counter(counter), header, messages);

@@ -5,9 +5,11 @@ use std::fmt::{Debug, Display, Write};
 use byway_units::AgentId;
 use byway_wire::messages::{
     Aliases, AliasesReply, CrossStreamRepair, EarlyPacket, InStreamRepair, LossReport, Nack, Offer,
-    OfferReply, ProbeReply, Register, RegisterReply, Report, Terms,
+    OfferReply, ProbeReply, Register, RegisterReply, Report, Terms, TransitReply, TransitTarget,
 };
-use byway_wire::packets::{CookiePacket, Envelope, InitiationPacket, ResponsePacket, SourcePacket};
+use byway_wire::packets::{
+    CookiePacket, Envelope, InitiationPacket, Kind, ResponsePacket, SourcePacket, TransitPacket,
+};
 use byway_wire::{
     Address, BlockShape, Credential, Flags, FlowKey, Grant, GrantedRelay, Member, Message, Microseconds,
     Packet, Ranges, Receiver,
@@ -71,6 +73,11 @@ impl FieldList {
         self.add("far-relay", shown.as_deref().unwrap_or("-"))
     }
 
+    fn transit_target(&mut self, target: Option<TransitTarget>) -> &mut Self {
+        self.far_relay(target.map(|target| target.relay));
+        self.add("index", target.map_or(0, |target| target.index.number()))
+    }
+
     fn address(&mut self, address: Address) -> &mut Self {
         self.add("address", format!("{} {}", address.ip, address.port))
     }
@@ -103,7 +110,18 @@ pub(crate) fn packet(packet: Packet<'_>) -> (&'static str, FieldList) {
             lines.add("counter-low", packet.header().counter_low).hex("sealed", packet.sealed());
             ("message", lines)
         }
+        Packet::Transit(packet) => transit(&packet),
     }
+}
+
+fn transit(packet: &TransitPacket<&mut [u8]>) -> (&'static str, FieldList) {
+    let mut lines = FieldList::default();
+    match packet.index().transit_label() {
+        Some((label, check)) => lines.add("label", label.number()).hex("check", &check),
+        None => lines.add("receiver", packet.index().number()),
+    };
+    lines.add("counter-low", packet.counter_low()).hex("tag", packet.tag());
+    (if packet.kind() == Kind::TransitMessage { "transit-message" } else { "transit-envelope" }, lines)
 }
 
 fn source(packet: &SourcePacket<&mut [u8]>) -> FieldList {
@@ -288,6 +306,11 @@ fn message_of_paths(message: &Message<'_>, lines: &mut FieldList) -> &'static st
             lines.word("reason", message.reason);
             "close"
         }
+        Message::TransitRequest(message) => {
+            lines.transit_target(message.target);
+            "transit-request"
+        }
+        Message::TransitReply(message) => transit_reply(message, lines),
         Message::Unknown(message) => {
             lines.add("type", message.message_type()).hex("body", message.body());
             "unknown"
@@ -454,12 +477,24 @@ fn loss_report(message: &LossReport<'_>, lines: &mut FieldList) -> &'static str 
     "loss-report"
 }
 
+fn transit_reply(message: &TransitReply<'_>, lines: &mut FieldList) -> &'static str {
+    lines.transit_target(message.target).add("label", message.label.map_or(0, |label| label.number()));
+    lines.add("rate", message.rate.count());
+    for delay in message.delays.iter() {
+        lines.far_relay(Some(delay.relay)).add("relay-round-trip", delay.round_trip.count());
+    }
+    "transit-reply"
+}
+
 fn probe_reply(message: &ProbeReply, lines: &mut FieldList) -> &'static str {
     lines.add("number", message.number).add("sent", message.sent.micros());
     lines.add("received", message.received.micros()).add("envelopes", message.envelopes);
     lines.address(message.address);
-    if message.long_packets > 0 {
+    if message.long_packets > 0 || message.transit_packets > 0 {
         lines.add("long-packets", message.long_packets);
+    }
+    if message.transit_packets > 0 {
+        lines.add("transit-packets", message.transit_packets);
     }
     "probe-reply"
 }

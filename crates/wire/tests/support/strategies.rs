@@ -3,13 +3,13 @@
 use byway_units::{AgentId, FlowId, RelayId};
 use byway_wire::limits::{AGENT_NUMBER_MAX, CANDIDATES_MAX};
 use byway_wire::messages::{
-    AliasAnnouncement, AliasStatus, Consent, Digest, Entry, FlowLosses, FlowOptions, FlowRole, Mask, Terms,
-    TermsOptions,
+    AliasAnnouncement, AliasStatus, Consent, Digest, Entry, FlowLosses, FlowOptions, FlowRole, Mask,
+    RelayDelay, Terms, TermsOptions, TransitTarget,
 };
 use byway_wire::{
     Address, Alias, BlockShape, Capabilities, CodingGroupId, Epoch, Flags, FlowKey, Fragment, Grant,
     GrantedRelay, GroupId, KilobitsPerSecond, LengthSymbol, Microseconds, RangeSet, Receiver, RepairIndex,
-    SequenceNumber, Service, Services, SessionIndex, Shard, TenantId, Timestamp,
+    SequenceNumber, Service, Services, SessionIndex, Shard, TenantId, Timestamp, TransitLabel,
 };
 use proptest::array::{uniform4, uniform32};
 use proptest::collection::vec;
@@ -124,6 +124,21 @@ pub(crate) fn flow_losses() -> impl Strategy<Value = FlowLosses> {
             losses,
         },
     )
+}
+
+pub(crate) fn transit_target() -> impl Strategy<Value = TransitTarget> {
+    (granted_relay(), any::<u8>(), any::<u32>()).prop_map(|(relay, shard, random)| TransitTarget {
+        relay,
+        index: SessionIndex::in_shard(Shard::new(shard), random),
+    })
+}
+
+pub(crate) fn transit_label() -> impl Strategy<Value = TransitLabel> {
+    (1..=TransitLabel::MAX).prop_map(|number| TransitLabel::new(number).expect("1 to 127"))
+}
+
+pub(crate) fn relay_delay() -> impl Strategy<Value = RelayDelay> {
+    (granted_relay(), micros()).prop_map(|(relay, round_trip)| RelayDelay { relay, round_trip })
 }
 
 pub(crate) fn mask() -> impl Strategy<Value = Mask> {

@@ -203,6 +203,7 @@ impl ScriptedPeer {
                 envelopes: 0,
                 address,
                 long_packets: 0,
+                transit_packets: 0,
             };
             write(&Message::ProbeReply(reply), &mut out);
         }

@@ -221,6 +221,7 @@ fn of_the_addresses_at_which_an_agent_was_seen_the_newest_are_named() {
             envelopes: 0,
             address: seen(last).into(),
             long_packets: 0,
+            transit_packets: 0,
         };
         agent.on_probe_reply(session, &reply, ProbeContext::default(), Time::START);
         agent.on_probe_reply(session, &reply, ProbeContext::default(), Time::START);

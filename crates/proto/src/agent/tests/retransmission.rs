@@ -331,8 +331,15 @@ fn in_a_certain_outage_relays_get_everything_although_they_lose_some_of_it() {
     let sent = Timestamp::at(network.now);
     for nth in 0..5 {
         let address = address(SENDER).into();
-        let reply =
-            ProbeReply { number: 0, sent, received: sent, envelopes: nth * 50, address, long_packets: 0 };
+        let reply = ProbeReply {
+            number: 0,
+            sent,
+            received: sent,
+            envelopes: nth * 50,
+            address,
+            long_packets: 0,
+            transit_packets: 0,
+        };
         let before = ProbeContext { envelopes: nth * 100, ..ProbeContext::default() };
         network.agents[SENDER].relays[0].on_probe_reply(&reply, before, Rate::ZERO, network.now);
     }
