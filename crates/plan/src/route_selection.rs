@@ -8,6 +8,8 @@
 //! Planned delays may be wrong. So a new route is on trial: every packet uses both paths. A route
 //! that is slower than planned is left for a faster one, or for the direct path. Routes that were
 //! as fast as planned are preferred to untried ones.
+//!
+//! Routes that are probed before use need no trial: see [`RouteSelector::of_probed_routes`].
 
 use core::fmt;
 
@@ -129,6 +131,8 @@ pub struct RouteSelector {
     returned_at: Option<Time>,
     /// Routes in a row that failed or were slower than planned.
     failures: u32,
+    /// Inverse of the least gain as a share of the slower delay, if routes are probed before use.
+    probed_gain_part: Option<u64>,
 }
 
 /// Route that a flow uses.
@@ -158,7 +162,18 @@ impl RouteSelector {
             return_after: RETURN_AFTER,
             returned_at: None,
             failures: 0,
+            probed_gain_part: None,
         }
+    }
+
+    /// Returns the selector of packets that use the direct path, and whose routes are probed before
+    /// they are used, and while they are.
+    ///
+    /// Each gain has to be at least the slower delay divided by `gain_part` as well. A route that
+    /// fails, or has become slow, is left at once, however short it was in use.
+    #[must_use]
+    pub const fn of_probed_routes(terms: LatencyTerms, gain_part: u64) -> Self {
+        Self { probed_gain_part: Some(gain_part), ..Self::new(terms) }
     }
 
     /// Returns the route in use; `None` for the direct path.
@@ -201,7 +216,8 @@ impl RouteSelector {
             Some(_) if has_failed => self.leave_failed(observation.direct, [proven(), untried()]),
             Some(in_use) => self.on_route(&in_use, observation.direct, [proven(), untried()], now),
         };
-        let selection = selection.filter(|_| self.may_change(now))?;
+        let may_change = |selection: &PathSelection| self.may_change(now) || self.is_urgent(selection.reason);
+        let selection = selection.filter(may_change)?;
         if let Some(left) = self.in_use.filter(|in_use| in_use.has_missed) {
             trust.bar(&left.planned.route, now);
         }
@@ -236,7 +252,8 @@ impl RouteSelector {
         };
         let measured = observation.route;
         let used_for = now.saturating_since(in_use.since);
-        let has_failed = measured == PathDelay::Silent && used_for >= REGISTERED_AFTER;
+        let is_registered = self.probed_gain_part.is_some() || used_for >= REGISTERED_AFTER;
+        let has_failed = measured == PathDelay::Silent && is_registered;
         let is_slow = match measured {
             PathDelay::Measured(delay) => {
                 in_use.delay = delay;
@@ -288,7 +305,8 @@ impl RouteSelector {
         now: Time,
     ) -> Option<PathSelection> {
         let mut others = others.into_iter().flatten();
-        let faster = others.find(|other| other.delay.saturating_add(self.terms.gain) <= in_use.delay);
+        let gain = self.gain_over(in_use.delay);
+        let faster = others.find(|other| other.delay.saturating_add(gain) <= in_use.delay);
         let has_gain = direct == PathDelay::Unknown || self.is_gain(direct, in_use.delay);
         if in_use.has_missed && (faster.is_some() || !has_gain) {
             let route =
@@ -330,9 +348,20 @@ impl RouteSelector {
             PathDelay::Unknown => false,
             PathDelay::Silent => true,
             PathDelay::Measured(direct) => {
-                direct > self.terms.acceptable && route.saturating_add(self.terms.gain) <= direct
+                direct > self.terms.acceptable && route.saturating_add(self.gain_over(direct)) <= direct
             }
         }
+    }
+
+    /// Returns the least gain over a path with this delay.
+    fn gain_over(&self, slower: Duration) -> Duration {
+        self.probed_gain_part.map_or(self.terms.gain, |part| self.terms.gain.max(slower / part))
+    }
+
+    /// True if a change for this reason need not wait: a probed route lost its gain by a failure.
+    fn is_urgent(&self, reason: PathReason) -> bool {
+        let has_failed = matches!(reason, PathReason::RouteFailed | PathReason::SlowerThanPlanned);
+        has_failed && self.probed_gain_part.is_some()
     }
 
     /// True if the last change is long enough ago.
@@ -630,6 +659,60 @@ mod tests {
         assert!(harness.changes.len() <= 24, "{}", harness.changes.len());
         assert!(harness.changes_are_five_seconds_apart());
         assert_eq!(harness.delayed, 0, "every trial uses both paths");
+    }
+
+    /// Lets a selector of probed routes to relay 1 see these delays of the direct path and of the
+    /// route, one pair each 200 ms. Returns the changes, with the number of the observation.
+    fn probed_changes(delays: impl IntoIterator<Item = (u64, Option<u64>)>) -> Vec<(usize, PathReason)> {
+        let terms = LatencyTerms { acceptable: Duration::ZERO, gain: ms(10) };
+        let (mut selector, mut trust) = (RouteSelector::of_probed_routes(terms, 10), RouteTrust::new());
+        let mut changes = Vec::new();
+        for (nth, (direct, by_route)) in delays.into_iter().enumerate() {
+            let now = Time::START + ms(200) * nth as u64;
+            let candidate = by_route.map(|delay| PlannedRoute { route: route(&[1]), delay: ms(delay) });
+            let plan = |is_permitted: &dyn Fn(&Route) -> bool| {
+                candidate.filter(|candidate| is_permitted(&candidate.route))
+            };
+            let measured_route =
+                if selector.route().is_some() { measured(by_route) } else { PathDelay::Unknown };
+            let observation = PathObservation { direct: measured(Some(direct)), route: measured_route };
+            if let Some(selection) = selector.select(&observation, &plan, &mut trust, now) {
+                selector.on_changed(selection, now);
+                changes.push((nth, selection.reason));
+            }
+        }
+        changes
+    }
+
+    #[test]
+    fn a_probed_route_has_to_gain_ten_milliseconds_and_a_tenth() {
+        let expected = [(0, PathReason::DirectTooSlow)];
+        for (direct, by_route, gains) in
+            [(20, 11, false), (20, 10, true), (100, 90, true), (300, 271, false), (300, 270, true)]
+        {
+            let changes = probed_changes([(direct, Some(by_route)); 20]);
+            assert_eq!(changes, if gains { &expected[..] } else { &[] }, "{by_route} for {direct} ms");
+        }
+    }
+
+    #[test]
+    fn a_probed_route_that_fails_is_left_at_once_and_is_back_after_a_minute() {
+        let begun = PathReason::DirectTooSlow;
+        for (then, why) in [(None, PathReason::RouteFailed), (Some(160), PathReason::SlowerThanPlanned)] {
+            // It fails 0.6 s after the change, for two observations: 300 of them are a minute.
+            let delays = (0..400).map(|nth| (100, if matches!(nth, 3 | 4) { then } else { Some(40) }));
+            assert_eq!(probed_changes(delays), [(0, begun), (3, why), (303, begun)]);
+        }
+    }
+
+    #[test]
+    fn a_probed_route_without_a_gain_is_left_after_half_a_minute() {
+        // 150 observations are 30 s.
+        let delays = (0..400).map(|nth| (if nth < 50 { 100 } else { 45 }, Some(40)));
+        let expected = [(0, PathReason::DirectTooSlow), (200, PathReason::GainGone)];
+        assert_eq!(probed_changes(delays), expected);
+        let varying = (0..400).map(|nth| (if nth % 100 < 50 { 100 } else { 45 }, Some(40)));
+        assert_eq!(probed_changes(varying).len(), 1, "a spell of ten seconds is no change");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod relay_delivery;
 mod repairs;
 mod routes;
 mod sizes;
+mod transit;
 mod uplinks;
 mod work;
 
@@ -27,6 +28,7 @@ pub use relay_delivery::*;
 pub use repairs::*;
 pub use routes::*;
 pub use sizes::*;
+pub use transit::*;
 pub use uplinks::*;
 pub use work::*;
 
@@ -583,18 +585,5 @@ pub const FIRST_NUMBERS: u64 = 64;
 /// are fragmented, count as this much.
 pub const UPLINK_PACKET: byway_units::Bytes = byway_units::Bytes::new(PACKET_BYTES_MAX as u64 + 48);
 
-/// Most packets that a relay sends at once, as transmission time: a quarter of the least audible
-/// jitter (a millisecond). At a gigabit per second, these are twenty of the longest packets, which
-/// need one system call.
-pub const UPLINK_QUANTUM: Duration = Duration::from_micros(250);
-
-/// Longest lateness of a timer that a relay's uplink makes up for by a burst: timers of a busy
-/// machine are late by as much. A larger burst would queue at the next link if that is as slow.
-pub const UPLINK_CREDIT: Duration = Duration::from_millis(1);
-
-/// Bytes of one block in the packet store of a relay's uplink: twenty of the longest packets.
-pub const UPLINK_BLOCK_BYTES: usize = 32 << 10;
-
-/// Latency budget up to which a flow is low-delay by default: the mouth-to-ear delay that nobody
-/// notices in a conversation (ITU-T G.114). The default budget of a flow is longer.
-pub const LOW_DELAY_BUDGET: Duration = Duration::from_millis(150);
+// No epoch opens packets for as long as a label stays unused.
+const _: () = assert!(TRANSIT_LABEL_IDLE.as_nanos() > EPOCH_OPENS_FOR.as_nanos());

@@ -22,6 +22,7 @@
 //! | `missing_ranges` | missing packets as ranges that share the state of their requests |
 //! | [`pacer`] | pacing of background flows |
 //! | [`packet_buffer`] | bytes of recent packets |
+//! | [`path_probes`] | delays of one of several paths, by probes |
 //! | [`queue_delay`] | queueing delay of a path |
 //! | [`redundancy`] | number of repair packets of a batch, by the losses of batches |
 //! | [`reordering_window`] | time for which a gap may be mere reordering |
@@ -50,6 +51,7 @@ pub mod loss_timer;
 pub(crate) mod missing_ranges;
 pub mod pacer;
 pub mod packet_buffer;
+pub mod path_probes;
 pub mod queue_delay;
 pub mod redundancy;
 pub mod reordering_window;
