@@ -49,6 +49,9 @@ pub(crate) enum Owner {
     Session(u32),
     /// Packets that a relay forwards for this agent to another agent.
     Relayed(AgentId),
+    /// Packets that a relay passes on from one relay to another: number of the session with the
+    /// former.
+    Transit(u32),
 }
 
 /// Path, ECN field, priority and owner of an outgoing datagram.

@@ -32,6 +32,10 @@ const RELAY_DROPS: DropNames = &[
     "datagrams_too_long",
     "messages_too_many",
     "work_refused",
+    "transit_refused",
+    "transit_unknown",
+    "transit_limited",
+    "transit_unreachable",
 ];
 
 const INGRESS_DROPS: DropNames = &[

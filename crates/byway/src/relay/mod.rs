@@ -188,6 +188,7 @@ fn start(
             memory: settings.memory,
             tenant_limits: settings.tenant_limits,
             uplink: settings.uplink,
+            transit: false,
         };
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
         let role = RelayDriver::new(relay, number, Shard::new(shard), others);

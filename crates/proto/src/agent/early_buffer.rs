@@ -192,7 +192,7 @@ impl Agent {
         let flags = packet.flags();
         let delivery = match origin {
             Route::Direct(_) => Delivery::Direct,
-            Route::ViaRelay(_) => Delivery::Forwarded,
+            Route::ViaRelay(_) | Route::Transit => Delivery::Forwarded,
         };
         // The copy is made only for a packet that is delivered or buffered.
         let packet = || {

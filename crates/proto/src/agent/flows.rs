@@ -337,7 +337,9 @@ impl Agent {
                         relay.on_uplink_changed();
                     }
                 }
-                SessionEvent::Moved { .. } | SessionEvent::Ended { .. } => {}
+                SessionEvent::Moved { .. }
+                | SessionEvent::Ended { .. }
+                | SessionEvent::OtherProbeAnswered { .. } => {}
             }
         }
     }

@@ -30,6 +30,7 @@ impl Agent {
         self.handle_session_events(now);
         match received {
             Inbound::Nothing | Inbound::Stranger { .. } => {}
+            Inbound::Transit { .. } => self.counters.out_of_role += 1,
             Inbound::Initiation { session, initiation, origin } => {
                 if initiation.purpose == Purpose::EndToEnd {
                     self.sessions.accept(session, initiation, origin, &[], now);

@@ -88,7 +88,7 @@ impl Relay {
         };
         match self.flow_table.idle_since(id) {
             None => session.last_received + SESSION_SILENT_AFTER <= now,
-            Some(since) => since.max(session.began) + SESSION_UNUSED_AFTER <= now,
+            Some(since) => since.max(session.times.began) + SESSION_UNUSED_AFTER <= now,
         }
     }
 

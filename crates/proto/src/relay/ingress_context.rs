@@ -17,7 +17,7 @@ use super::ingress::{
 use super::relay_peer_table::RelayPeerTable;
 use crate::limits::{BATCH_PACKETS_MAX, CROSS_STREAM_OVERHEAD, PACKET_BYTES_MAX};
 use crate::outbox::{Owner, Priority};
-use crate::session::{EnvelopeContents, SessionId, Sessions};
+use crate::session::{EnvelopeContents, SessionId, Sessions, relay_envelope, relay_repair};
 
 /// Parts of the relay that the ingress half uses for its outputs, during one input.
 pub(super) struct IngressContext<'a> {
@@ -62,7 +62,7 @@ impl Sink for IngressContext<'_> {
             Some(session) => {
                 let message = Message::InStreamRepair(*repair);
                 self.sessions.use_session(session, self.now);
-                self.sessions.send_repair(session, &message, owner, self.now);
+                relay_repair(self.sessions, session, &message, owner, self.now);
             }
             None => self.store_in_stream_repair(peer, repair),
         }
@@ -86,7 +86,7 @@ impl Sink for IngressContext<'_> {
             } else {
                 self.sessions.use_session(session, self.now);
             }
-            self.sessions.send_envelope(session, &contents, Priority::Source, self.now);
+            relay_envelope(self.sessions, session, &contents, self.now);
             return true;
         }
         if let Some(key) = self.peers.local_flow_key(next_hop.peer, next_hop.alias) {
@@ -157,7 +157,7 @@ impl IngressContext<'_> {
                 cover,
             };
             let message = Message::CrossStreamRepair(CrossStreamRepair { head, payload: repair.payload });
-            self.sessions.send_repair(session, &message, batch.owner(), self.now);
+            relay_repair(self.sessions, session, &message, batch.owner(), self.now);
         }
     }
 

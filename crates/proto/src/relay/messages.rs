@@ -14,6 +14,7 @@ use super::flow_table::FlowRef;
 use super::ingress::{PathOutage, RelayPeerId};
 use super::loss_reports::on_loss_report;
 use super::relay_peer_table::ForwardingEntry;
+use super::transit::{on_transit_reply, on_transit_request};
 use crate::limits::{
     AGENT_MESSAGES_BYTES_MAX, AGENT_MESSAGES_MAX, DATAGRAM_WORK_MAX, PULLED_SOURCES_MAX, RANGES_MAX,
     RELAYED_COPY_REACH, REPAIR_LIFETIME_MAX,
@@ -86,6 +87,8 @@ impl Relay {
             (Message::CopyNack(nack), Some(peer)) => self.on_copy_nack(peer, nack, now),
             (Message::Outage(outage), Some(peer)) => self.on_outage(peer, *outage, now),
             (Message::LossReport(report), Some(peer)) => on_loss_report(self, peer, report, now),
+            (Message::TransitRequest(request), Some(_)) => on_transit_request(self, session, *request, now),
+            (Message::TransitReply(reply), Some(_)) => on_transit_reply(self, session, reply, now),
             (Message::InStreamRepair(repair), None) => self.on_sender_repair(session, repair, now),
             (Message::Register(register), None) => self.on_register(session, register, now),
             (Message::Unregister(unregister), None) => self.on_unregister(session, unregister, now),

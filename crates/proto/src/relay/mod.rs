@@ -28,10 +28,12 @@
 //! | `receiver_networks` | networks of receivers' addresses, as reported to ingress relays |
 //! | `registration` | registration of flows |
 //! | `relay_changes` | addition, change and removal of other relays |
+//! | `relay_counters` | counters of a relay |
 //! | `relay_peer_table` | table of peer relays: aliases in force, reachability |
 //! | `relaying` | packets forwarded between agents |
 //! | `settings` | configuration of a relay |
 //! | `tenant_traffic` | bytes charged to tenants, and the flows' shares of repair packets |
+//! | `transit` | packets between relays through a third one |
 //! | `uplink` | scheduler of the relay's uplink |
 //! | `work` | work accounting and budgets |
 
@@ -52,10 +54,12 @@ mod quotas;
 mod receiver_networks;
 mod registration;
 mod relay_changes;
+mod relay_counters;
 mod relay_peer_table;
 mod relaying;
 mod settings;
 mod tenant_traffic;
+mod transit;
 mod uplink;
 mod work;
 
@@ -71,8 +75,10 @@ use byway_wire::{Capabilities, Ecn, Shard};
 
 pub use egress::{EgressCounters, RelayBacklog};
 pub use ingress::IngressCounters;
+pub use relay_counters::RelayCounters;
 pub use settings::{Authority, PeerRelay, RelaySettings, TenantLimits};
 pub use tenant_traffic::TenantTraffic;
+pub use transit::TransitRouteStatus;
 pub use uplink::{UplinkCounters, UplinkSettings, UplinkStatus};
 pub use work::RelayWork;
 
@@ -87,7 +93,6 @@ use relay_peer_table::RelayPeerTable;
 use uplink::Uplink;
 use work::WorkBudgets;
 
-use crate::counters::counters;
 use crate::limits::{
     CODED_START, LOW_DELAY_BUDGET, PACKET_TIMES_PART, REGISTRATION_BYTES, REGISTRATIONS_MAX,
     RELAY_BASE_BYTES, RELAY_MEMORY_MIN, RELAY_MEMORY_PARTS, RELAY_MEMORY_TABLE_PARTS, RELAY_START_BYTES,
@@ -137,55 +142,6 @@ pub enum RelayInput<'a> {
     Deadline,
 }
 
-counters! {
-/// Drops and refusals of a relay, besides those that its halves and sessions count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RelayCounters {
-    /// Messages that do not parse, or of a type that this version does not know.
-    pub messages_unknown: u64,
-    /// Messages and envelopes about an alias that the session does not have.
-    pub aliases_unknown: u64,
-    /// Flows that another relay advertised and that were left out: none has a receiver at this
-    /// relay, and memory is exhausted.
-    pub aliases_left_out: u64,
-    /// Messages and envelopes of a type that their sender must not send.
-    pub out_of_role: u64,
-    /// Registrations refused.
-    pub registrations_refused: u64,
-    /// Flows removed because their grant has expired.
-    pub grants_ended: u64,
-    /// Sessions refused because no grant entitles the peer.
-    pub strangers_refused: u64,
-    /// Sessions refused to entitled agents, because the session table is full.
-    pub sessions_refused: u64,
-    /// Idle sessions that were ended to free capacity.
-    pub sessions_shed: u64,
-    /// Sessions refused because the agent's tenant has reached its quota.
-    pub quota_sessions: u64,
-    /// Registrations refused because the agent's tenant has reached its quota of flows or of
-    /// another table.
-    pub quota_flows: u64,
-    /// Sessions of a tenant above its share that were ended for another tenant's session.
-    pub sessions_evicted: u64,
-    /// Registrations of a tenant above its share that were ended for another tenant's registration.
-    pub flows_evicted: u64,
-    /// Sessions ended because the agent showed too many forged grants.
-    pub expelled: u64,
-    /// Packets forwarded from agent to agent.
-    pub relayed: u64,
-    /// Packets not forwarded: no grant connects the agents, the receiver is unknown, or the sender
-    /// exceeded its budget.
-    pub relayed_refused: u64,
-    /// Datagrams with more bytes of messages than agents may send in one.
-    pub datagrams_too_long: u64,
-    /// Messages beyond the number that agents may send in one datagram.
-    pub messages_too_many: u64,
-    /// Messages of agents whose session or tenant has exhausted its work budget.
-    pub work_refused: u64,
-}
-}
-
 /// One shard of a relay: a state machine that stores copies, codes them, and repairs losses,
 /// without sockets or a clock.
 ///
@@ -231,6 +187,7 @@ pub struct RelayCounters {
 ///     memory: RELAY_MEMORY_MIN,
 ///     tenant_limits: TenantLimits::default(),
 ///     uplink: None,
+///     transit: false,
 /// };
 /// let mut now = Time::START;
 /// let seed = [7; 32]; // from the operating system's random numbers, in production
@@ -296,10 +253,12 @@ impl Relay {
         now: Time,
     ) -> Self {
         let RelaySettings { number, shard, secret, suite, started_unix_nanos, .. } = settings;
-        let RelaySettings { authority, relays, follows_up, memory, tenant_limits, uplink, .. } = settings;
+        let RelaySettings { authority, relays, follows_up, memory, tenant_limits, uplink, transit, .. } =
+            settings;
         let part = memory.max(RELAY_MEMORY_MIN).count() / RELAY_MEMORY_PARTS;
         let (packets, flows) = (Bytes::new(part - part / PACKET_TIMES_PART), Bytes::new(part));
-        let capabilities = Capabilities::DIGESTS.with(Capabilities::SERVICE_CHANGES);
+        let capabilities =
+            Capabilities::DIGESTS.with(Capabilities::SERVICE_CHANGES).with(Capabilities::TRANSIT);
         // Without repair packets, only fetches repair the first losses.
         let reports = if follows_up { Capabilities::LOSS_REPORTS } else { Capabilities::NONE };
         let capabilities = capabilities.with(reports);
@@ -323,6 +282,7 @@ impl Relay {
             quotas: Quotas::new(table_sizes(part), tenant_limits),
             verified_grants: VerifiedGrants::default(),
         };
+        relay.peers.transit.is_offered = transit;
         for other in relays {
             relay.add_relay(&other, now);
         }
@@ -393,6 +353,7 @@ impl Relay {
             egress::loss_report_at(&self.egress).map(|at| (at, Reason::Loss)),
             self.egress.deadline().map(|at| (at, Reason::Sweep)),
             self.peers.deadline().map(|at| (at, Reason::Registration)),
+            self.peers.transit.deadline().map(|at| (at, Reason::Session)),
             self.flow_table.next_expiry().map(|at| (at, Reason::Registration)),
             self.uplink.as_ref().and_then(|uplink| uplink.deadline()).map(|at| (at, Reason::Uplink)),
         ]
@@ -454,7 +415,8 @@ impl Relay {
                 + packets / (PACKET_TIMES_PART - 1)
                 + tables
                 + states.count()
-                + self.peers.remote_flow_bytes(),
+                + self.peers.remote_flow_bytes()
+                + self.peers.transit.bytes(),
         )
     }
 
@@ -475,6 +437,12 @@ impl Relay {
     #[must_use]
     pub const fn session_counters(&self) -> &SessionCounters {
         &self.sessions.counters
+    }
+
+    /// Returns the routes of packets to other relays through third ones.
+    #[must_use]
+    pub fn transit_routes(&self) -> Vec<TransitRouteStatus> {
+        transit::routes(self)
     }
 
     /// Returns the status of the uplink's scheduler; `None` without one.
@@ -498,6 +466,7 @@ impl Relay {
 
     fn handle_deadline(&mut self, now: Time) {
         self.sessions.handle_timeout(now);
+        transit::handle_timeout(self, now);
         let (ingress, mut context) = self.ingress_and_context(now);
         ingress.handle_timeout(&mut context, now);
         if self.egress.deadline().is_some_and(|at| at <= now) {
@@ -525,6 +494,7 @@ impl Relay {
                 let coded = &datagram[CODED_START..datagram.len() - byway_wire::limits::TAG_BYTES];
                 self.on_envelope(session, &header, coded, ecn, now);
             }
+            Inbound::Transit { packet } => transit::on_transit_packet(self, packet, ecn, now),
         }
     }
 
@@ -578,18 +548,32 @@ impl Relay {
         while let Some(event) = self.sessions.events.pop_front() {
             match event {
                 SessionEvent::Established { session, fresh } => {
+                    if fresh {
+                        transit::on_relay_lost(self, session, true, now);
+                    }
                     self.on_session_established(session, fresh, now);
                 }
                 SessionEvent::Ended { session } => self.on_session_ended(session, now),
-                SessionEvent::Closed { session } => self.on_session_closed(session, now),
-                SessionEvent::Dead { session } => self.on_reachability_change(session, false, now),
+                SessionEvent::Closed { session } => {
+                    transit::on_relay_lost(self, session, true, now);
+                    self.on_session_closed(session, now);
+                }
+                SessionEvent::Dead { session } => {
+                    transit::on_relay_lost(self, session, false, now);
+                    self.on_reachability_change(session, false, now);
+                }
+                SessionEvent::ProbeReplyReceived { session, reply, before } => {
+                    transit::on_direct_reply(self, session, &reply, before, now);
+                }
+                SessionEvent::OtherProbeAnswered { session, reply } => {
+                    transit::on_other_reply(self, session, &reply, now);
+                }
                 SessionEvent::Alive { session } => self.on_reachability_change(session, true, now),
                 SessionEvent::Moved { .. }
                 | SessionEvent::UplinkChanged { .. }
                 | SessionEvent::AddressObserved { .. }
                 | SessionEvent::DirectPath { .. }
                 | SessionEvent::PathNarrowed { .. }
-                | SessionEvent::ProbeReplyReceived { .. }
                 | SessionEvent::ProbeTrainReceived { .. } => {}
             }
         }

@@ -59,6 +59,7 @@ impl Relay {
             self.sessions.move_to(old_session, other.address, now);
         } else if let Some(session) = self.start_session(other, now) {
             self.sessions.remove(old_session);
+            self.peers.transit.forget(old_session);
             self.peers.replace_session(peer, session);
             self.on_relay_restart(peer, now);
         }
@@ -81,6 +82,7 @@ impl Relay {
             self.sessions.send_alone(session, &close, Priority::Source, now);
         }
         self.sessions.remove(session);
+        self.peers.transit.forget(session);
         self.flush(now);
     }
 

@@ -16,6 +16,7 @@ use relay_peer::{PeerEndpoint, RelayPeer, RemoteFlow, RemoteHandling, alias_at, 
 
 use super::ingress::{FlowSlot, NextHop, RelayPeerId};
 use super::receiver_networks::ReceiverNetworks;
+use super::transit::TransitTable;
 use crate::limits::{ALIASES_AWAITED_MAX, ANNOUNCE_INTERVAL, DOUBTED_FOR, REPAIR_RETENTION};
 use crate::session::SessionId;
 
@@ -44,6 +45,8 @@ pub(super) struct RelayPeerTable {
     advertise_at: Option<Time>,
     /// Networks of this relay's agents, as reported to the peer relays.
     pub(super) networks: ReceiverNetworks,
+    /// Packets between relays through third ones.
+    pub(super) transit: TransitTable,
 }
 
 impl RelayPeerTable {
@@ -58,6 +61,7 @@ impl RelayPeerTable {
             local_aliases: BTreeMap::new(),
             advertise_at: None,
             networks,
+            transit: TransitTable::new(),
         }
     }
 

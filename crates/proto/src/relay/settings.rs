@@ -36,6 +36,8 @@ pub struct RelaySettings {
     pub tenant_limits: TenantLimits,
     /// Uplink of this shard; `None`: packets leave at once.
     pub uplink: Option<UplinkSettings>,
+    /// True if the relay passes on packets of other relays to each other, which costs its egress.
+    pub transit: bool,
 }
 
 /// Limits of one tenant in a shard. `None`: the whole table until half of it is used, then the fair

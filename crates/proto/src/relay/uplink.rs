@@ -293,6 +293,7 @@ fn drop_packet(packet: QueuedPacket, why: DropReason, store: &mut Store, counter
 const fn class_of(owner: Option<Owner>) -> Class {
     match owner {
         None | Some(Owner::Session(_) | Owner::Relayed(_)) => Class::LowDelay,
+        Some(Owner::Transit(_)) => Class::HighRate,
         Some(Owner::Flow(_, class) | Owner::Group(_, _, class)) => class,
     }
 }
@@ -308,6 +309,7 @@ impl FlowHasher {
     const AGENT: u8 = 3;
     const SESSION: u8 = 4;
     const RELAYED: u8 = 5;
+    const TRANSIT: u8 = 6;
 
     fn new(seed: &[u8; 32]) -> Self {
         Self(SipHasher13::new_with_key(&Generator::second_stream(*seed).bytes()))
@@ -320,7 +322,7 @@ impl FlowHasher {
         match owner {
             Some(Owner::Flow(key, _)) => self.hash(Self::FLOW, &key.to_bytes()),
             Some(Owner::Relayed(agent)) => self.hash(Self::RELAYED, &agent.number().to_be_bytes()),
-            None | Some(Owner::Group(..) | Owner::Session(_)) => self.of_source(owner),
+            None | Some(Owner::Group(..) | Owner::Session(_) | Owner::Transit(_)) => self.of_source(owner),
         }
     }
 
@@ -332,6 +334,7 @@ impl FlowHasher {
             Some(Owner::Relayed(agent)) => self.of_agent(agent),
             Some(Owner::Group(peer, group, _)) => self.of_group(peer, group),
             Some(Owner::Session(number)) => self.hash(Self::SESSION, &number.to_be_bytes()),
+            Some(Owner::Transit(number)) => self.hash(Self::TRANSIT, &number.to_be_bytes()),
             None => self.hash(Self::STRANGERS, &[]),
         }
     }

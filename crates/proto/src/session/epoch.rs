@@ -5,7 +5,8 @@ use core::fmt;
 
 use byway_units::{FlowId, Time};
 use byway_wire::packets::{
-    ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole, MESSAGE_OVERHEAD, MessageHeader, MessagePacket,
+    ENVELOPE_OVERHEAD, Envelope, EnvelopeHeader, EnvelopeRole, Kind, MESSAGE_OVERHEAD, MessageHeader,
+    MessagePacket,
 };
 use byway_wire::seal::{DigestKey, EpochKeys, ForgeryError, ReplayError, ReplayWindow};
 use byway_wire::{Alias, Capabilities, CodedBytes, Counter, Ecn, SequenceNumber, SessionIndex};
@@ -160,6 +161,35 @@ impl Epoch {
         let start = out.len();
         out.resize(start + EnvelopeHeader::BYTES, 0);
         header.emit(out[start..].first_chunk_mut().expect("the buffer was just extended by a header"));
+        out.extend_from_slice(coded);
+        out.resize(start + ENVELOPE_OVERHEAD + coded.len(), 0);
+        self.keys.tag_envelope(counter, &mut out[start..]);
+    }
+
+    /// Appends to `out` a sealed message packet for a path through a third relay.
+    pub(crate) fn seal_transit_messages(&mut self, messages: &[u8], out: &mut Vec<u8>) {
+        let counter = self.next_counter();
+        let header = MessageHeader { receiver: self.remote_index, counter_low: counter.low() };
+        let start = out.len();
+        out.resize(start + MessageHeader::BYTES, 0);
+        header.emit(out[start..].first_chunk_mut().expect("the buffer was just extended by a header"));
+        out[start] = Kind::TransitMessage.first_byte();
+        out.extend_from_slice(messages);
+        out.resize(start + MESSAGE_OVERHEAD + messages.len(), 0);
+        self.keys.seal_transit_message(counter, &mut out[start..]);
+    }
+
+    /// Appends to `out` an envelope for a path through a third relay.
+    pub(crate) fn seal_transit_envelope(&mut self, contents: &EnvelopeContents<'_>, out: &mut Vec<u8>) {
+        let EnvelopeContents { role, alias, sequence_low, coded, .. } = *contents;
+        self.envelopes_sent = self.envelopes_sent.wrapping_add(1);
+        let counter = self.next_counter();
+        let (receiver, counter_low) = (self.remote_index, counter.low());
+        let header = EnvelopeHeader { role, receiver, counter_low, alias, sequence_low };
+        let start = out.len();
+        out.resize(start + EnvelopeHeader::BYTES, 0);
+        header.emit(out[start..].first_chunk_mut().expect("the buffer was just extended by a header"));
+        out[start] = Kind::TransitEnvelope.first_byte();
         out.extend_from_slice(coded);
         out.resize(start + ENVELOPE_OVERHEAD + coded.len(), 0);
         self.keys.tag_envelope(counter, &mut out[start..]);

@@ -1,7 +1,7 @@
 //! Handshakes of sessions, as initiator and as responder.
 
 use alloc::vec::Vec;
-use core::net::Ipv6Addr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use byway_units::{Bytes, Time};
 use byway_wire::limits::TAG_BYTES;
@@ -29,6 +29,8 @@ pub(crate) enum Route {
     Direct(NetworkPath),
     /// Through a relay, inside messages of the session with it.
     ViaRelay(ViaRelay),
+    /// Between two relays, through a third one. Handshakes never use it.
+    Transit,
 }
 
 impl Sessions {
@@ -227,7 +229,7 @@ impl Sessions {
     fn admits_without_cookie(&mut self, origin: Route, now: Time) -> bool {
         let address_may = match origin {
             Route::Direct(path) => self.addresses.admits_network(path.remote, now),
-            Route::ViaRelay(_) => true,
+            Route::ViaRelay(_) | Route::Transit => true,
         };
         address_may && self.handshakes.try_consume(Packets::new(1), now)
     }
@@ -251,7 +253,7 @@ impl Sessions {
                 (is_known, may)
             }
             // Relays limit the initiations that they forward for each agent.
-            Route::ViaRelay(_) => (false, self.proved_addresses.admits_host(host, now)),
+            Route::ViaRelay(_) | Route::Transit => (false, self.proved_addresses.admits_host(host, now)),
         };
         let reserve = if is_known { 0 } else { KNOWN_HANDSHAKE_RESERVE };
         address_may
@@ -272,6 +274,7 @@ impl Sessions {
                 self.outbox.add(meta, |out| out.extend_from_slice(packet));
             }
             Route::ViaRelay(via_relay) => self.send_packet_via(via_relay, packet, now),
+            Route::Transit => self.counters.unsendable += 1,
         }
     }
 
@@ -349,6 +352,7 @@ impl Sessions {
                     || session.remote.addresses.contains(&from.remote)
             }
             Route::ViaRelay(_) => session.remote.purpose == Purpose::EndToEnd,
+            Route::Transit => false,
         };
         let is_read =
             is_expected && pending.admits_response(now) && self.responses.try_consume(Packets::new(1), now);
@@ -370,7 +374,7 @@ impl Sessions {
                 session.path.validate_answer(from, now);
                 (session.is_doubtful, session.relayed_response) = (false, None);
             }
-            Route::ViaRelay(_) => {
+            Route::ViaRelay(_) | Route::Transit => {
                 session.is_doubtful = true;
                 session.relayed_response = Some((end, now + LATE_RESPONSE_FOR));
             }
@@ -552,6 +556,9 @@ fn digest_keys(keys: &SplitKeys, capabilities: Capabilities) -> Option<DigestKey
     are_wanted.then(|| DigestKeys { send: keys.send_digests(), receive: keys.receive_digests() })
 }
 
+/// Address in place of that of a packet which arrived through a relay.
+const UNSPECIFIED: Address = Address { ip: IpAddr::V6(Ipv6Addr::UNSPECIFIED), port: 0 };
+
 impl Route {
     /// Returns the address for which a cookie is valid. Directly, it is the remote address. Through
     /// a relay, it is an address of the agent from the discard-only prefix (RFC 6666), which is
@@ -566,6 +573,7 @@ impl Route {
                 ip[12..].copy_from_slice(&via_relay.agent.number().to_be_bytes());
                 Address { ip: Ipv6Addr::from(ip).into(), port: 0 }
             }
+            Self::Transit => UNSPECIFIED,
         }
     }
 
@@ -574,7 +582,7 @@ impl Route {
     pub(super) fn source_address(self) -> Address {
         match self {
             Self::Direct(path) => Address::from(path.remote),
-            Self::ViaRelay(_) => Address { ip: Ipv6Addr::UNSPECIFIED.into(), port: 0 },
+            Self::ViaRelay(_) | Self::Transit => UNSPECIFIED,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use byway_units::Time;
 use byway_wire::messages::{PathChallenge, PathResponse, Probe, ProbeReply};
+use byway_wire::seal::Purpose;
 use byway_wire::{Message, Microseconds, Timestamp};
 
 use super::{Route, SessionEvent, SessionId, Sessions};
@@ -81,7 +82,7 @@ impl Sessions {
             envelopes,
             address: origin.source_address(),
             long_packets,
-            transit_packets: 0,
+            transit_packets: session.transit.received,
         };
         self.queue_message(id, &Message::ProbeReply(reply), now);
     }
@@ -115,6 +116,9 @@ impl Sessions {
             }
         }
         let Some(answered) = session.probes.on_reply(reply.number, now) else {
+            if session.remote.purpose == Purpose::RelayToRelay {
+                self.events.push_back(SessionEvent::OtherProbeAnswered { session: id, reply: *reply });
+            }
             return;
         };
         if let Some(path_mtu) = &mut session.path_mtu {
@@ -142,7 +146,7 @@ impl Sessions {
         let uplink = match origin {
             Route::Direct(from) => from.local.uplink(),
             // A relay may be faster than the direct path of the answer.
-            Route::ViaRelay(_) => session.path.uplink(),
+            Route::ViaRelay(_) | Route::Transit => session.path.uplink(),
         };
         let before = session.path.uplink();
         if let Some(address) = session.path.on_response(token, uplink, now) {

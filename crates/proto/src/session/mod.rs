@@ -19,6 +19,7 @@
 //! | `send` | sealing and sending of packets |
 //! | `session` | state of one session |
 //! | `timeouts` | timers of sessions, changes of uplinks, and events for the role |
+//! | `transit` | packets between two relays that a third one passes on |
 //! | `uplink_choice` | choice between the node's uplinks for one session |
 //! | `tests` | pairs of nodes in a simulated network |
 
@@ -37,6 +38,7 @@ mod send;
 #[allow(clippy::module_inception, reason = "the session is what the module is about")]
 mod session;
 mod timeouts;
+mod transit;
 mod uplink_choice;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -54,8 +56,13 @@ pub(crate) use epoch::{EnvelopeContents, Epoch, RejectReason};
 pub(crate) use handshake::Route;
 pub(crate) use probes::ProbeContext;
 pub(crate) use receive::Inbound;
-pub(crate) use session::{RemoteIdentity, Session, SessionId, ViaRelay};
+pub(crate) use session::{
+    RemoteIdentity, Session, SessionId, SessionTimes, TransitPath, TransitRoute, ViaRelay,
+};
 pub(crate) use timeouts::SessionEvent;
+pub(crate) use transit::{
+    open_transit, pass_on, relay_envelope, relay_repair, send_transit_probe, verifies_label,
+};
 
 use address_limits::{AddressLimits, KnownAddresses};
 use path::{is_loopback, is_unicast};
@@ -251,6 +258,12 @@ impl Sessions {
     /// Sets the uplinks between which sessions choose that are added from now on.
     pub(crate) const fn set_uplinks(&mut self, uplinks: Uplinks) {
         self.local.uplinks = uplinks;
+    }
+
+    /// Sets the capabilities of handshakes from now on, as an earlier version has them.
+    #[cfg(test)]
+    pub(crate) const fn set_capabilities(&mut self, capabilities: Capabilities) {
+        self.local.capabilities = capabilities;
     }
 
     /// Returns the uplinks between which sessions choose.

@@ -20,6 +20,8 @@ pub(crate) struct ProbeContext {
     pub(crate) envelopes: u32,
     /// Number of bytes sent on the uplink just before the probe, at the same instant.
     pub(crate) preceding_bytes: Bytes,
+    /// Number of packets of the session sent through third relays before the probe.
+    pub(crate) transit_packets: u32,
 }
 
 /// Probe that has no answer yet.

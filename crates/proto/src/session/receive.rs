@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use byway_units::Time;
-use byway_wire::packets::{Envelope, EnvelopeHeader, MESSAGE_OVERHEAD, MessagePacket, SourcePacket};
+use byway_wire::packets::{
+    Envelope, EnvelopeHeader, MESSAGE_OVERHEAD, MessagePacket, SourcePacket, TransitPacket,
+};
 use byway_wire::seal::{ReceivedInitiation, ReplayError};
 use byway_wire::{Packet, ParseError, SessionIndex};
 
@@ -33,13 +35,15 @@ pub(crate) enum Inbound<'a> {
     Envelope { session: SessionId, header: EnvelopeHeader, datagram: &'a mut [u8] },
     /// Source packet of a session; the role opens it.
     Source { session: SessionId, packet: SourcePacket<&'a mut [u8]> },
+    /// Packet between relays that goes through a third one. The role passes it on, or opens it.
+    Transit { packet: TransitPacket<&'a mut [u8]> },
 }
 
 impl Inbound<'_> {
     /// Returns the session to which the datagram belongs; `None` if there is none.
     pub(crate) const fn session(&self) -> Option<SessionId> {
         match self {
-            Self::Nothing | Self::Stranger { .. } => None,
+            Self::Nothing | Self::Stranger { .. } | Self::Transit { .. } => None,
             Self::Initiation { session, .. }
             | Self::Response { session, .. }
             | Self::Messages { session, .. }
@@ -66,7 +70,8 @@ impl Sessions {
             Ok(Packet::Source(packet)) => self.on_source_packet(packet, bytes),
             Ok(Packet::Message(packet)) => self.on_message_packet(packet, origin, now),
             Ok(Packet::Envelope(packet)) => self.on_envelope(packet, origin, now),
-            Ok(Packet::Transit(_)) | Err(ParseError::UnknownKind { .. }) => {
+            Ok(Packet::Transit(packet)) => Inbound::Transit { packet },
+            Err(ParseError::UnknownKind { .. }) => {
                 self.counters.unknown_kinds += 1;
                 Inbound::Nothing
             }
@@ -176,7 +181,7 @@ impl Sessions {
             }
             // Uses the path that works for the peer.
             Route::ViaRelay(via_relay) if newest => session.via_relay = Some(via_relay),
-            Route::Direct(_) | Route::ViaRelay(_) => {}
+            Route::Direct(_) | Route::ViaRelay(_) | Route::Transit => {}
         }
     }
 
@@ -220,7 +225,7 @@ impl Sessions {
 /// Returns the epoch that opens packets with this session index, and its session; `None` if it is
 /// unknown, expired, or may not arrive on this route.
 #[inline]
-fn opening_epoch<'a>(
+pub(super) fn opening_epoch<'a>(
     by_index: &IndexTable<SessionIndex>,
     slots: &'a mut [Option<Session>],
     index: SessionIndex,

@@ -88,7 +88,7 @@ impl Sessions {
     pub(crate) fn use_session(&mut self, id: SessionId, now: Time) {
         if let Some(session) = self.get_mut(id) {
             let was_in_use = session.is_in_use(now);
-            session.last_use.used = now;
+            session.times.used = now;
             if !was_in_use || session.needs_epoch(now) {
                 self.wake_session(id, was_in_use, now);
             }
@@ -100,7 +100,7 @@ impl Sessions {
     pub(crate) fn watch_session(&mut self, id: SessionId, now: Time) {
         if let Some(session) = self.get_mut(id) {
             let was_watched = session.is_watched(now) || session.is_in_use(now);
-            session.last_use.watched_until = now + WATCHED_FOR;
+            session.times.watched_until = now + WATCHED_FOR;
             self.wake_session(id, was_watched, now);
         }
     }
@@ -438,7 +438,9 @@ impl Sessions {
         if session.via_relay.is_none() || !session.is_doubtful {
             session.path.on_probe_sent();
         }
-        let number = session.probes.on_sent(ProbeContext { envelopes, preceding_bytes }, now);
+        let transit_packets = session.transit.sent;
+        let number =
+            session.probes.on_sent(ProbeContext { envelopes, preceding_bytes, transit_packets }, now);
         let round_trip = claimed(session.probes.measured());
         session.plan_probe(now);
         self.queue_message(id, &Message::Probe(Probe { number, sent: Timestamp::at(now), round_trip }), now);

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use arrayvec::ArrayVec;
-use byway_units::{AgentId, Time};
+use byway_units::{AgentId, Bytes, Time};
 use byway_wire::limits::TAG_BYTES;
 use byway_wire::seal::{PreSharedKey, PublicKey, Purpose};
-use byway_wire::{Incarnation, SessionIndex, Shard};
+use byway_wire::{Incarnation, SessionIndex, Shard, TransitLabel};
 
 use super::epoch::Epoch;
 use super::handshake::Route;
@@ -112,11 +112,10 @@ pub(crate) struct Session {
     pub(crate) reported_round_trip: Option<byway_units::Duration>,
     /// True if the peer counts as dead: it does not answer.
     pub(crate) is_dead: bool,
-    /// Time at which the session was created.
-    pub(crate) began: Time,
     /// Time of the last authenticated packet from the peer.
     pub(crate) last_received: Time,
-    pub(crate) last_use: LastUse,
+    pub(crate) times: SessionTimes,
+    pub(crate) transit: TransitState,
     pub(crate) next_probe: Option<Time>,
     /// Encoded messages that the next packet to the peer conveys.
     pub(crate) queued_messages: Vec<u8>,
@@ -126,13 +125,45 @@ pub(crate) struct Session {
     pub(crate) armed: Option<Time>,
 }
 
-/// Times of the latest uses of a session.
+/// Times of a session's creation and of its latest uses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LastUse {
+pub(crate) struct SessionTimes {
+    /// Time at which the session was created.
+    pub(crate) began: Time,
     /// Time at which the application last sent or received data.
     pub(crate) used: Time,
     /// Time until which the application needs to know that the peer is alive, without data for it.
     pub(crate) watched_until: Time,
+}
+
+/// Path to a peer relay through a third relay, which passes on packets with a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TransitPath {
+    /// Session with the third relay.
+    pub(crate) relay: SessionId,
+    pub(crate) label: TransitLabel,
+    /// Index of the epoch that seals packets with this label.
+    pub(crate) index: SessionIndex,
+}
+
+/// Route through a third relay that a peer relay's packets use.
+#[derive(Clone, Debug)]
+pub(crate) struct TransitRoute {
+    pub(crate) path: TransitPath,
+    /// Limit below the rate that the third relay has announced.
+    pub(crate) allowance: TokenBucket<Bytes>,
+    /// True once packets exceeded the limit; from then on, they use the direct path.
+    pub(crate) is_overrun: bool,
+}
+
+/// Packets of a session between two relays that a third relay passes on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TransitState {
+    /// Route of packets to the peer; `None` for the direct path.
+    pub(crate) route: Option<Box<TransitRoute>>,
+    /// Numbers of packets sent and received through third relays, modulo 2^32.
+    pub(crate) sent: u32,
+    pub(crate) received: u32,
 }
 
 impl Session {
@@ -158,9 +189,9 @@ impl Session {
             long_arrived: 0,
             reported_round_trip: None,
             is_dead: false,
-            began: now,
             last_received: now,
-            last_use: LastUse { used: now, watched_until: now },
+            times: SessionTimes { began: now, used: now, watched_until: now },
+            transit: TransitState::default(),
             next_probe: None,
             queued_messages: Vec::new(),
             urgent_messages: Vec::new(),
@@ -220,9 +251,13 @@ impl Session {
     }
 
     /// True if the session's packets may arrive on this route. Only packets between agents may
-    /// arrive through a relay.
+    /// arrive through a relay, and only those between relays through a third one.
     pub(crate) fn accepts_from(&self, origin: Route) -> bool {
-        matches!(origin, Route::Direct(_)) || self.remote.purpose == Purpose::EndToEnd
+        match origin {
+            Route::Direct(_) => true,
+            Route::ViaRelay(_) => self.remote.purpose == Purpose::EndToEnd,
+            Route::Transit => self.remote.purpose == Purpose::RelayToRelay,
+        }
     }
 
     /// Adds a route to the peer through a relay. If there are too many, the oldest is removed.
@@ -267,12 +302,12 @@ impl Session {
 
     /// True if the application sent or received data recently.
     pub(crate) fn is_in_use(&self, now: Time) -> bool {
-        now.saturating_since(self.last_use.used) < IN_USE_FOR
+        now.saturating_since(self.times.used) < IN_USE_FOR
     }
 
     /// True if the application may soon use the session.
     pub(crate) fn is_watched(&self, now: Time) -> bool {
-        now < self.last_use.watched_until
+        now < self.times.watched_until
     }
 
     /// Makes `epoch` the newest one, agreed with this incarnation of the peer. Returns true if it

@@ -40,6 +40,9 @@ pub(crate) enum SessionEvent {
     Ended { session: SessionId },
     /// The peer answered a probe that this side sent after the traffic in `before`.
     ProbeReplyReceived { session: SessionId, reply: ProbeReply, before: ProbeContext },
+    /// The peer relay answered a probe that does not measure the session: one that went through a
+    /// third relay, or an outdated one.
+    OtherProbeAnswered { session: SessionId, reply: ProbeReply },
     /// The peer received the probe at index `place` of the latest train, at this time of the peer's
     /// clock.
     ProbeTrainReceived { session: SessionId, place: usize, received: Timestamp },

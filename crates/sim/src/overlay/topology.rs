@@ -97,6 +97,7 @@ impl RelayNode {
             memory: RELAY_MEMORY,
             tenant_limits: TenantLimits::default(),
             uplink: None,
+            transit: false,
         }
     }
 

@@ -28,6 +28,7 @@ fn relay(world: &TestNetwork, node: &Membership, authority: VerifyingKey) -> Rel
         memory: byway_proto::limits::RELAY_MEMORY,
         tenant_limits: TenantLimits::default(),
         uplink: None,
+        transit: false,
         number: RelayId::new(node.number()),
         shard: Shard::new(0),
         secret: world.key("fra").secret(),

@@ -177,7 +177,10 @@ impl TestRelay {
                     ObservedMessage::Envelope { role: header.role, sequence: header.sequence_low, coded };
                 self.observed.push((now, who, observed));
             }
-            Inbound::Nothing | Inbound::Response { .. } | Inbound::Source { .. } => {}
+            Inbound::Nothing
+            | Inbound::Response { .. }
+            | Inbound::Source { .. }
+            | Inbound::Transit { .. } => {}
         }
     }
 

@@ -13,6 +13,7 @@ mod registration;
 mod relay_changes;
 mod relay_hops;
 mod relaying;
+mod transit;
 mod uplink;
 
 use alloc::vec::Vec;
@@ -281,6 +282,7 @@ impl RelayHarness {
             authority,
             relays: relays.collect(),
             uplink,
+            transit: false,
         };
         let relay = Relay::new(settings, Engine::fastest(), &PortableProvider, [7; 32], Time::START);
         let (clients, sent) = (Vec::new(), Vec::new());

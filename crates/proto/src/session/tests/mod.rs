@@ -135,7 +135,10 @@ impl TestNode {
     fn receive(&mut self, datagram: &mut Datagram, now: Time) {
         let from = NetworkPath { remote: datagram.from, local: self.asked_at };
         match self.sessions.receive_from(&mut datagram.bytes, Route::Direct(from), now) {
-            Inbound::Nothing | Inbound::Stranger { .. } | Inbound::Source { .. } => {}
+            Inbound::Nothing
+            | Inbound::Stranger { .. }
+            | Inbound::Source { .. }
+            | Inbound::Transit { .. } => {}
             Inbound::Initiation { session, initiation, origin } => {
                 self.sessions.accept(session, initiation, origin, &[], now);
             }
