@@ -2,8 +2,9 @@
 
 pub(crate) mod addresses;
 mod links;
+mod relay_pairs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use byway_code::Engine;
 use byway_config_types::RedundancySetting;
@@ -25,13 +26,14 @@ use thiserror::Error;
 use self::addresses::{AGENT_NETWORK, agent_address, agent_number, relay_address, relay_number};
 pub(crate) use self::links::ResolvedLink;
 use self::links::{Direction, sampled_link};
+use self::relay_pairs::{JoinedRelay, relay_pairs};
 
 use crate::costs::relay_prices;
 use crate::flow_service::FlowService;
 use crate::machine::{BareHost, Machine};
 use crate::observer::RunObserver;
 use crate::record::{DeliveryTerms, OverlayDelays};
-use crate::routes::{Graph, Routes};
+use crate::routes::{Graph, RouteCache};
 use crate::run::Run;
 use crate::scenario::{
     CopyPolicy, FlowPlan, LinkChange, LinkPlan, Load, Node, Role, Scenario, Segments, Tunnel,
@@ -101,24 +103,6 @@ pub enum BuildError {
     },
 }
 
-/// Cache of the shortest paths from one machine: those from all machines would take too much
-/// memory.
-struct RouteCache<'a> {
-    graph: &'a Graph,
-    routes: Option<Routes>,
-}
-
-impl RouteCache<'_> {
-    fn routes_from(&mut self, from: usize) -> &Routes {
-        let graph = self.graph;
-        match &mut self.routes {
-            Some(routes) if routes.from() == from => {}
-            other => *other = Some(graph.routes_from(from)),
-        }
-        self.routes.as_ref().expect("it was just found")
-    }
-}
-
 /// Flow of a scenario, with its overlay key, relays and delays for one seed.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowSetup {
@@ -173,6 +157,8 @@ pub(crate) struct Plan<'a> {
     relays_of: BTreeMap<usize, Vec<usize>>,
     /// Agents with which each agent exchanges flows, by the agent's index.
     peers_of: BTreeMap<usize, Vec<usize>>,
+    /// Pairs of relays that exchange packets, in both orders.
+    relay_pairs: BTreeSet<(usize, usize)>,
     /// Prices of the next bytes of all relays that have prices.
     pub(crate) relay_prices: RelayPriceTable,
 }
@@ -192,13 +178,24 @@ impl<'a> Plan<'a> {
             links.push((*plan, link));
         }
         let (relays_of, peers_of, flow_setups) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let relay_pairs = BTreeSet::new();
         let nodes = scenario.nodes.iter().enumerate();
         let identities = nodes.map(|(index, node)| MachineIdentity::of(node.role, index, seed)).collect();
         let nodes = scenario.nodes.iter().enumerate();
         let sheets = nodes.filter_map(|(node, plan)| Some((node, scenario.prices.sheet(&plan.name)?)));
         let relay_prices = relay_prices(sheets);
-        let mut plan =
-            Self { scenario, seed, links, graph, identities, flow_setups, relays_of, peers_of, relay_prices };
+        let mut plan = Self {
+            scenario,
+            seed,
+            links,
+            graph,
+            identities,
+            flow_setups,
+            relays_of,
+            peers_of,
+            relay_pairs,
+            relay_prices,
+        };
         plan.set_up_flows()?;
         Ok(plan)
     }
@@ -206,7 +203,7 @@ impl<'a> Plan<'a> {
     /// Selects the relays of all flows, and checks the routes between their machines.
     fn set_up_flows(&mut self) -> Result<(), BuildError> {
         let scenario = self.scenario;
-        let mut known = RouteCache { graph: &self.graph, routes: None };
+        let mut known = RouteCache::new(&self.graph);
         let mut ends: Vec<[Option<usize>; 2]> = Vec::new();
         for flow in &self.scenario.flows {
             ends.push([self.relay_near(flow, flow.from, &mut known, true)?, None]);
@@ -240,6 +237,7 @@ impl<'a> Plan<'a> {
         }
         self.share_tunnels();
         self.note_neighbours();
+        self.relay_pairs = self.find_relay_pairs();
         Ok(())
     }
 
@@ -270,6 +268,14 @@ impl<'a> Plan<'a> {
                 }
             }
         }
+    }
+
+    fn find_relay_pairs(&self) -> BTreeSet<(usize, usize)> {
+        let nodes = self.scenario.nodes.iter().enumerate().filter(|(_, node)| node.role == Role::Relay);
+        let relays: Vec<_> = nodes.map(|(node, plan)| JoinedRelay { node, transit: plan.transit }).collect();
+        let mut known = RouteCache::new(&self.graph);
+        let has_route = |from, to| known.routes_from(from).distance(to).is_some();
+        relay_pairs(self.flow_setups.iter().filter_map(|setup| setup.relays), &relays, has_route)
     }
 
     fn distance(
@@ -381,21 +387,14 @@ impl<'a> Plan<'a> {
     }
 
     fn relay(&self, node: usize, now: Time) -> Relay {
-        let partners = self.flow_setups.iter().filter_map(|setup| match setup.relays? {
-            (ingress, egress) if ingress == node && egress != node => Some(egress),
-            (ingress, egress) if egress == node && ingress != node => Some(ingress),
-            _ => None,
-        });
-        let mut partners: Vec<usize> = partners.collect();
-        partners.sort_unstable();
-        partners.dedup();
-        let others = partners.into_iter().map(|relay| self.relay_node(relay).peer_relay()).collect();
+        let others = self.relay_pairs.range((node, 0)..=(node, usize::MAX));
+        let others = others.map(|(_, relay)| self.relay_node(*relay).peer_relay()).collect();
         let authority = Authority::Static(self.grants(node));
-        let follows_up = self.scenario.nodes[node].follows_up;
         let settings = self.relay_node(node).settings(Suite::Aes256Gcm, authority, others);
-        let uplink = self.scenario.nodes[node].uplink.as_ref();
+        let Node { follows_up, transit, ref uplink, .. } = self.scenario.nodes[node];
+        let uplink = uplink.as_ref();
         let uplink = uplink.map(|uplink| uplink.settings(1).expect("it was checked when it was read"));
-        let settings = RelaySettings { follows_up, uplink, ..settings };
+        let settings = RelaySettings { follows_up, transit, uplink, ..settings };
         let own_seed = topology::secret_bytes(self.seed.numbered(now.as_nanos()), "relay's seed", node);
         Relay::new(settings, Engine::fastest(), &Checksums, own_seed, now)
     }
@@ -502,12 +501,10 @@ impl<'a> Plan<'a> {
         for (agent, others) in self.peers_of.iter().chain(&self.relays_of) {
             pairs.extend(others.iter().flat_map(|other| [(*agent, *other), (*other, *agent)]));
         }
-        for (ingress, egress) in self.flow_setups.iter().filter_map(|setup| setup.relays) {
-            pairs.extend([(ingress, egress), (egress, ingress)]);
-        }
+        pairs.extend(&self.relay_pairs);
         pairs.sort_unstable();
         pairs.dedup();
-        let mut known = RouteCache { graph: &self.graph, routes: None };
+        let mut known = RouteCache::new(&self.graph);
         for (from, to) in pairs {
             let path =
                 known.routes_from(from).path(to).expect("all pairs were looked for when flows were wired");
@@ -545,7 +542,7 @@ impl Plan<'_> {
         let has_address = |node: &Node| node.role != Role::Router || node.nat.is_some();
         let ends: Vec<usize> = nodes.filter(|(_, node)| has_address(node)).map(|(index, _)| index).collect();
         let mut next_hops = BTreeMap::new();
-        let mut known = RouteCache { graph: &self.graph, routes: None };
+        let mut known = RouteCache::new(&self.graph);
         for from in &ends {
             let paths = ends.iter().filter_map(|to| known.routes_from(*from).path(*to));
             for path in paths.collect::<Vec<_>>() {

@@ -38,6 +38,8 @@ pub struct NetworkMachine {
     pub behind: Option<usize>,
     /// Uplink settings of a relay; `None` for other machines, and without a limit.
     pub uplink: Option<UplinkSetting>,
+    /// True if a relay passes on packets between others.
+    pub transit: bool,
 }
 
 /// One direction of a link between two machines, by their indexes.
@@ -207,6 +209,7 @@ impl Scenario {
             },
             behind: node.behind,
             uplink: node.uplink.clone(),
+            transit: node.transit,
         });
         let mut resolved = plan.links();
         let links = resolved.iter().map(|(ends, resolved)| network_link(*ends, &resolved.link)).collect();

@@ -82,6 +82,9 @@ pub(crate) struct NodeSetting {
     /// ingress relay if repair packets cannot restore a packet in time. Default: `true`; the
     /// published systems do not.
     pub(crate) follows_up: Option<bool>,
+    /// Of relays only: passes on packets between other relays that arrive sooner through this one.
+    /// Default: `false`.
+    pub(crate) transit: Option<bool>,
     /// Of relays only: the rate limit of the relay's uplink, and the shares of flows in it.
     /// Default: packets are sent at once.
     pub(crate) uplink: Option<UplinkSetting>,

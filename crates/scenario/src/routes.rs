@@ -32,6 +32,29 @@ pub(crate) struct Routes {
     reached: Vec<Option<(Duration, usize)>>,
 }
 
+/// Cache of the shortest paths from one machine: those from all machines would take too much
+/// memory.
+pub(crate) struct RouteCache<'a> {
+    graph: &'a Graph,
+    routes: Option<Routes>,
+}
+
+impl<'a> RouteCache<'a> {
+    pub(crate) const fn new(graph: &'a Graph) -> Self {
+        Self { graph, routes: None }
+    }
+
+    /// Returns the shortest paths from a machine.
+    pub(crate) fn routes_from(&mut self, from: usize) -> &Routes {
+        let graph = self.graph;
+        match &mut self.routes {
+            Some(routes) if routes.from == from => {}
+            other => *other = Some(graph.routes_from(from)),
+        }
+        self.routes.as_ref().expect("it was just found")
+    }
+}
+
 impl Graph {
     /// Creates a network without links, of machines with these forwarding policies.
     pub(crate) fn new(policies: Vec<ForwardingPolicy>) -> Self {
@@ -75,11 +98,6 @@ impl Graph {
 }
 
 impl Routes {
-    /// Returns the machine at which the paths begin.
-    pub(crate) const fn from(&self) -> usize {
-        self.from
-    }
-
     /// Returns the delay of the path to a machine; `None` without a path.
     pub(crate) fn distance(&self, to: usize) -> Option<Duration> {
         self.reached[to].map(|(distance, _)| distance)

@@ -130,6 +130,8 @@ pub(crate) struct Node {
     pub(crate) role: Role,
     /// Of a relay: true if it requests missing packets again from receivers, and fetches copies.
     pub(crate) follows_up: bool,
+    /// Of a relay: true if it passes on packets between others.
+    pub(crate) transit: bool,
     /// Of a relay: its uplink settings; `None` without a limit.
     pub(crate) uplink: Option<UplinkSetting>,
     /// Of a router with address translation: the location of the setting in the scenario file.

@@ -52,6 +52,10 @@ impl Names {
             let message = format!("not allowed for {}: only relays follow up", word(role));
             return Err(reader.problem(&here.key("follows_up"), message));
         }
+        if typed.transit.is_some() && role != Role::Relay {
+            let message = format!("not allowed for {}: only relays pass on packets of relays", word(role));
+            return Err(reader.problem(&here.key("transit"), message));
+        }
         if let Some(uplink) = &typed.uplink {
             let path = here.key("uplink");
             if role != Role::Relay {
@@ -78,6 +82,7 @@ impl Names {
             name: called(nth),
             role,
             follows_up,
+            transit: typed.transit.unwrap_or(false),
             uplink: uplink.clone(),
             nat: nat.clone(),
             bare: bare.clone(),

@@ -91,6 +91,7 @@ fn what_is_wrong_with_machines_is_named_with_its_place_and_a_remedy() {
         ("name = \"bob\"", "name = \"alice\"", "scenario.toml:10: node[1].name", "duplicate name"),
         ("role = \"relay\"", "role = \"server\"", "scenario.toml:16", "`agent`, `relay`, `router`"),
         ("count = 2", "follows_up = true", "scenario.toml:7: node[0].follows_up", "only relays follow up"),
+        ("count = 2", "transit = true", "scenario.toml:7: node[0].transit", "only relays pass on"),
         ("count = 2", "count = 0", "scenario.toml:7: node[0].count", "1 to"),
         ("count = 2", "count = 3", "scenario.toml:19: link[0].between", "use as many of both"),
         (

@@ -28,3 +28,4 @@ mod services;
 mod swarm;
 mod teardown;
 mod tenants;
+mod transit;

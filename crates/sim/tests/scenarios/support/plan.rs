@@ -122,6 +122,8 @@ pub(crate) struct FlowPlan {
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) relays: usize,
+    /// The relay that passes on packets of other relays, if any.
+    pub(crate) transit: Option<usize>,
     /// True if a controller signs grants; otherwise, the relays have a list of them.
     pub(crate) has_controller: bool,
     pub(crate) between: Link,
@@ -185,6 +187,7 @@ impl Plan {
         Self {
             seed: 1,
             relays: 2,
+            transit: None,
             has_controller: false,
             between: between(),
             agents: (0..pairs).flat_map(|_| [AgentPlan::at(0), AgentPlan::at(1)]).collect(),
@@ -276,6 +279,13 @@ impl Plan {
         for flow in &mut self.flows {
             flow.paths.push((2, 2));
         }
+        self
+    }
+
+    /// Relay 2 passes on packets between relays 0 and 1. Agents do not know it.
+    pub(crate) fn with_third_relay(mut self) -> Self {
+        self.relays = 3;
+        self.transit = Some(2);
         self
     }
 
@@ -414,6 +424,7 @@ impl Plan {
         let others = others.map(|other| relay_node(seed, other).peer_relay()).collect();
         let settings = RelaySettings {
             started_unix_nanos: 1 + life,
+            transit: self.transit == Some(relay),
             ..relay_node(seed, relay).settings(Suite::Aes256Gcm, authority, others)
         };
         let own_seed = secret_bytes(seed.numbered(life), "relay's seed", relay);
