@@ -59,6 +59,6 @@ pub use prices::{PriceToRelay, RelayPrices};
 pub use reload::{ChangeKind, ReloadAnswer, ReloadRefusal, SettingChange};
 pub use status::{
     AgentStatus, CaptureStatus, ControllerState, FlowDeliveries, ForwardStatus, Histogram, MappingStatus,
-    NodeStatus, PathStatus, PeerReach, PeerTotals, ReasonCount, RelayReach, RelayStatus, SegmentBytes,
-    UplinkClass, UplinkStatus, UplinkUse,
+    NodeStatus, PathStatus, PeerReach, PeerTotals, ReasonCount, RelayReach, RelayRoute, RelayStatus,
+    SegmentBytes, UplinkClass, UplinkStatus, UplinkUse,
 };

@@ -13,7 +13,7 @@ pub struct NetworkMap {
     /// Number of the map, which grows with every change. Two maps of one node with the same
     /// revision are equal.
     pub revision: u64,
-    /// The relays that the node may use. For a relay: those that it exchanges repairs with.
+    /// The relays that the node may use. For a relay: those that it exchanges packets with.
     pub relays: Vec<RelayEntry>,
     /// The agents that the node may exchange packets with.
     pub agents: Vec<AgentEntry>,

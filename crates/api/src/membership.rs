@@ -42,6 +42,9 @@ pub struct SelfUpdate {
     /// Traffic of the calendar month so far; of relays only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<RelayUsage>,
+    /// True if the node passes on packets between relays; of relays only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transit: Option<bool>,
 }
 
 /// Round-trip time of a member to a relay.

@@ -307,10 +307,30 @@ pub struct RelayStatus {
     /// Scheduler of the relay's uplink; absent if its packets do not queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uplink: Option<UplinkStatus>,
+    /// True if the relay passes on packets between other relays.
+    #[serde(default)]
+    pub transit: bool,
+    /// Routes of packets to other relays through third ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RelayRoute>,
     /// Event counters of all shards together: ingress and egress, sessions and sockets.
     pub counters: Vec<ReasonCount>,
     /// Packets that the relay dropped, by reason.
     pub drops: Vec<ReasonCount>,
+}
+
+/// Route of a relay's packets to another relay through a third one. Of several shards with the same
+/// route, the longest delays count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RelayRoute {
+    /// Name of the relay that receives the packets.
+    pub to: String,
+    /// Name of the relay that passes them on.
+    pub through: String,
+    /// One-way delay through that relay, in milliseconds.
+    pub delay_ms: f64,
+    /// One-way delay of the direct path, in milliseconds.
+    pub direct_delay_ms: f64,
 }
 
 /// Scheduler of a relay's uplink, of all shards together.

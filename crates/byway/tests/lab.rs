@@ -106,6 +106,41 @@ flow = [
 ]
 "#;
 
+/// Scenario of a call over two relays that are far from each other, and near a third one.
+const BY_A_THIRD: &str = r#"
+title = "A call over two relays with a third one between them"
+length = "20 s"
+node = [
+    { name = "alice", role = "agent" },
+    { name = "bob", role = "agent" },
+    { name = "east", role = "relay" },
+    { name = "west", role = "relay" },
+    { name = "middle", role = "relay", transit = true },
+]
+link = [
+    { between = ["alice", "bob"], delay = "120 ms" },
+    { between = ["alice", "east"], delay = "5 ms" },
+    { between = ["bob", "west"], delay = "5 ms" },
+    { between = ["east", "west"], delay = "100 ms" },
+    { between = ["east", "middle"], delay = "20 ms" },
+    { between = ["middle", "west"], delay = "20 ms" },
+]
+flow = [
+    { name = "call", from = "alice", to = "bob", service = "forwarding", sends = { kind = "voice" } },
+]
+"#;
+
+#[test]
+fn real_relays_send_through_a_third_one_that_is_nearer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write_scenario(folder.path(), BY_A_THIRD);
+    let Some(real) = call(&["lab", "run", &file, "--json"]) else { return };
+    // 5 + 20 + 20 + 5 ms; at first 5 + 100 + 5 ms.
+    let median = real["delay_ms"]["p50"].as_f64().expect("packets arrived");
+    assert!((50.0..60.0).contains(&median), "{real}");
+    assert_eq!(number(&real, "missing"), 0, "{real}");
+}
+
 /// Compares both worlds within tolerances. Both have the same bursts, as functions of time. But
 /// real packets leave some tenths of a millisecond later and may miss a burst, and agents' probes
 /// are at other times.

@@ -42,6 +42,7 @@ impl LastReported {
             round_trips: (!trips.is_empty()).then_some(trips),
             relay: None,
             usage: None,
+            transit: None,
         };
         let is_known = self.last.as_ref().is_some_and(|(last_report, at)| {
             is_unchanged(last_report, &update) && now < *at + REPORT_REFRESH_INTERVAL

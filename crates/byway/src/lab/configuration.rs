@@ -53,6 +53,8 @@ struct NodeSection {
     name: String,
     state: PathBuf,
     listen: Vec<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transit: Option<bool>,
 }
 
 /// Uplink section of a relay, with the scenario's settings.
@@ -214,7 +216,12 @@ impl Configuration<'_> {
 
     /// Returns the configuration file of a node, by the index of its machine.
     pub(super) fn file(&self, index: usize) -> Result<String, toml::ser::Error> {
-        let node = NodeSection { name: self.name(index), state: self.folder(index), listen: at(index) };
+        let node = NodeSection {
+            name: self.name(index),
+            state: self.folder(index),
+            listen: at(index),
+            transit: self.network.machines[index].transit.then_some(true),
+        };
         let (agent, relay) = match self.network.machines[index].role {
             MachineRole::Relay => (None, Some(node)),
             MachineRole::Agent | MachineRole::Router => (Some(node), None),
@@ -450,6 +457,22 @@ flow = [
                 assert_eq!(crate::settings::check_file(&file).expect("a right file").len(), 1);
                 let typed: crate::settings::RawFile = toml::from_str(&text).expect("the same");
                 assert_eq!(typed.uplink, network.machines[index].uplink);
+            }
+        });
+    }
+
+    #[test]
+    fn a_relay_that_passes_on_packets_of_others_has_that_setting() {
+        let scenario = SCENARIO.replacen("role = \"relay\" },", "role = \"relay\", transit = true },", 1);
+        let network = Scenario::parse(&scenario).expect("a scenario").network(1).expect("they are joined");
+        let folder = tempfile::tempdir().expect("a folder");
+        with(&network, folder.path(), |configuration| {
+            for (index, transits) in [(0, false), (4, true), (5, false)] {
+                let text = configuration.file(index).expect("TOML");
+                assert_eq!(text.contains("transit = true"), transits, "{text}");
+                let file = folder.path().join(format!("{index}.toml"));
+                std::fs::write(&file, &text).expect("space on the disk");
+                assert_eq!(crate::settings::check_file(&file).expect("a right file").len(), 1);
             }
         });
     }

@@ -100,6 +100,7 @@ impl Membership {
             round_trips: None,
             relay: Some(settings.relay.unwrap_or_default()),
             usage: None,
+            transit: None,
         });
         let mut tasks = JoinSet::new();
         let poller = poller::Poller {

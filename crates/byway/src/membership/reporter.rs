@@ -101,6 +101,7 @@ pub(super) fn merge(older: &mut SelfUpdate, newer: SelfUpdate) {
     older.round_trips = newer.round_trips.or(older.round_trips.take());
     older.relay = newer.relay.or(older.relay.take());
     older.usage = newer.usage.or(older.usage.take());
+    older.transit = newer.transit.or(older.transit);
 }
 
 /// Returns the intervals between attempts after a refusal that a person has to resolve. Attempts

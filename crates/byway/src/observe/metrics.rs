@@ -3,8 +3,8 @@
 use std::fmt;
 
 use byway_api::{
-    AgentStatus, ControllerStatus, FlowDeliveries, ReasonCount, RelayReach, RelayStatus, RequestCount,
-    TenantUse, UplinkClass, UplinkStatus,
+    AgentStatus, ControllerStatus, FlowDeliveries, ReasonCount, RelayReach, RelayRoute, RelayStatus,
+    RequestCount, TenantUse, UplinkClass, UplinkStatus,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -298,8 +298,24 @@ impl Collector for RelayMetrics {
             "Bytes of memory in use or reserved",
             &[(vec![], buffered_bytes)],
         )?;
+        route_metrics(&mut encoder, &status.routes)?;
         status.uplink.as_ref().map_or(Ok(()), |uplink| uplink_metrics(&mut encoder, uplink))
     }
+}
+
+/// Encodes the delays of a relay's routes through third relays.
+fn route_metrics(encoder: &mut DescriptorEncoder<'_>, routes: &[RelayRoute]) -> fmt::Result {
+    let rows = |delay_ms: fn(&RelayRoute) -> f64| {
+        let labels = |route| {
+            let route: &RelayRoute = route;
+            (vec![("to", route.to.as_str()), ("through", route.through.as_str())], delay_ms(route) / 1_000.0)
+        };
+        routes.iter().map(labels).collect::<Vec<_>>()
+    };
+    let help = "Delay of packets to another relay through a third one";
+    gauges(encoder, "byway_relay_transit_delay_seconds", help, &rows(|route| route.delay_ms))?;
+    let help = "Delay of the direct path of these packets";
+    gauges(encoder, "byway_relay_transit_direct_delay_seconds", help, &rows(|route| route.direct_delay_ms))
 }
 
 /// Encodes the metrics of a relay's uplink.
@@ -499,6 +515,22 @@ mod tests {
             );
         }
         assert!(!of_relay(RelayStatus::default()).contains("uplink"));
+    }
+
+    #[test]
+    fn a_route_through_a_third_relay_has_both_delays() {
+        let (to, through) = ("nrt".to_owned(), "sfo".to_owned());
+        let routes = vec![RelayRoute { to, through, delay_ms: 40.5, direct_delay_ms: 100.0 }];
+        let page = of_relay(RelayStatus { routes, ..RelayStatus::default() });
+        for row in [
+            "byway_relay_transit_delay_seconds{to=\"nrt\",through=\"sfo\"} 0.0405",
+            "byway_relay_transit_direct_delay_seconds{to=\"nrt\",through=\"sfo\"} 0.1",
+        ] {
+            assert!(page.contains(row), "{row}: {page}");
+            let name = row.split('{').next().expect("a name");
+            assert!(METRICS.contains(&format!("| `{name}` | gauge |")), "docs/metrics.md lacks {name}");
+        }
+        assert!(!of_relay(RelayStatus::default()).contains("transit"));
     }
 
     #[test]

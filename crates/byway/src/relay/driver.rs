@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use byway_api::{NetworkMap, RelayEntry, UplinkClass, UplinkStatus};
+use byway_api::{NetworkMap, RelayEntry, RelayRoute, UplinkClass, UplinkStatus};
 use byway_net::{Arrival, Io, Role, SocketId};
-use byway_proto::relay::{PeerRelay, Relay, RelayInput, UplinkSettings, UplinkStatus as CoreUplink};
+use byway_proto::relay::{
+    PeerRelay, Relay, RelayInput, TransitRouteStatus, UplinkSettings, UplinkStatus as CoreUplink,
+};
 use byway_sched::Class;
-use byway_units::{RelayId, Time};
-use byway_wire::Shard;
+use byway_units::{Duration, RelayId, Time};
 use byway_wire::seal::PublicKey;
+use byway_wire::{Microseconds, Shard};
 use tokio::sync::oneshot;
 
 use super::traffic::{TrafficBytes, TrafficCounter};
@@ -37,6 +39,8 @@ pub(super) struct ShardStatus {
     pub(super) sessions: u64,
     pub(super) buffered_bytes: u64,
     pub(super) uplink: Option<UplinkStatus>,
+    /// Routes of packets to other relays through third ones.
+    pub(super) routes: Vec<RelayRoute>,
     pub(super) counts: Counts,
 }
 
@@ -48,7 +52,22 @@ impl ShardStatus {
         if let Some(uplink) = &shard.uplink {
             add_uplink(self.uplink.get_or_insert_default(), uplink);
         }
+        for route in &shard.routes {
+            add_route(&mut self.routes, route);
+        }
         self.counts.add_all(&shard.counts);
+    }
+}
+
+/// Adds a shard's route to those of other shards.
+fn add_route(all: &mut Vec<RelayRoute>, route: &RelayRoute) {
+    let is_same = |known: &&mut RelayRoute| known.to == route.to && known.through == route.through;
+    match all.iter_mut().find(is_same) {
+        Some(known) => {
+            known.delay_ms = known.delay_ms.max(route.delay_ms);
+            known.direct_delay_ms = known.direct_delay_ms.max(route.direct_delay_ms);
+        }
+        None => all.push(route.clone()),
     }
 }
 
@@ -93,13 +112,16 @@ pub(super) struct PeerRelays {
     pub(super) reachable: Vec<PeerRelay>,
     /// Reasons why the other relays are unreachable, by the relay's name.
     unreachable: BTreeMap<String, String>,
+    /// Names of all relays.
+    names: BTreeMap<RelayId, String>,
 }
 
 impl PeerRelays {
     /// Returns the relays of a map, except this one (`own`). `listen` are the addresses of this
     /// relay's sockets.
     pub(super) fn from_map(map: &NetworkMap, own: RelayId, listen: &[SocketAddr]) -> Self {
-        let mut others = Self::default();
+        let names = map.relays.iter().map(|relay| (RelayId::new(relay.number), relay.name.clone()));
+        let mut others = Self { names: names.collect(), ..Self::default() };
         for relay in map.relays.iter().filter(|relay| relay.number != own.number()) {
             match resolve(relay, listen) {
                 Ok((address, key)) => others.reachable.extend(shards(relay, address, key)),
@@ -145,6 +167,8 @@ pub(super) struct RelayDriver {
     /// Shards of the other relays on the latest map that are reachable.
     others: BTreeMap<(RelayId, Shard), PeerRelay>,
     unreachable: BTreeMap<String, String>,
+    /// Names of the relays on the latest map.
+    names: BTreeMap<RelayId, String>,
     traffic: TrafficCounter,
     is_closed: bool,
 }
@@ -156,7 +180,7 @@ impl RelayDriver {
         if is_primary_shard {
             others.warn(&none);
         }
-        let PeerRelays { reachable, unreachable } = others;
+        let PeerRelays { reachable, unreachable, names } = others;
         let mut traffic = TrafficCounter::default();
         traffic.set_relays(reachable.iter());
         Self {
@@ -165,6 +189,7 @@ impl RelayDriver {
             is_primary_shard,
             others: by_shard(reachable),
             unreachable,
+            names,
             traffic,
             is_closed: false,
         }
@@ -184,7 +209,7 @@ impl RelayDriver {
         if self.is_primary_shard {
             others.warn(&self.unreachable);
         }
-        self.unreachable = others.unreachable;
+        (self.unreachable, self.names) = (others.unreachable, others.names);
         let on_map = by_shard(others.reachable);
         for (number, shard) in self.others.keys().filter(|shard_id| !on_map.contains_key(shard_id)) {
             self.relay.remove_relay(*number, *shard, io.now());
@@ -205,13 +230,35 @@ impl RelayDriver {
         }
         counts.add_node(self.relay.session_counters(), io.counters());
         counts.add_traffic(self.traffic.by_name().into_iter());
+        let mut routes = Vec::new();
+        for route in self.relay.transit_routes() {
+            add_route(&mut routes, &self.route(&route));
+        }
         ShardStatus {
             sessions: self.relay.sessions() as u64,
             buffered_bytes: self.relay.memory_bytes().count(),
             uplink: self.relay.uplink_status().as_ref().map(uplink_status),
+            routes,
             counts,
         }
     }
+
+    /// Converts a route into the form of the status.
+    fn route(&self, route: &TransitRouteStatus) -> RelayRoute {
+        let name = |(relay, _): (RelayId, Shard)| {
+            self.names.get(&relay).cloned().unwrap_or_else(|| relay.number().to_string())
+        };
+        RelayRoute {
+            to: name(route.to),
+            through: name(route.through),
+            delay_ms: millis(route.delay),
+            direct_delay_ms: millis(route.direct_delay),
+        }
+    }
+}
+
+fn millis(delay: Duration) -> f64 {
+    f64::from(Microseconds::from_duration(delay).count()) / 1_000.0
 }
 
 fn by_shard(relays: Vec<PeerRelay>) -> BTreeMap<(RelayId, Shard), PeerRelay> {
@@ -308,6 +355,24 @@ mod tests {
             all.uplink,
             Some(UplinkStatus { rate_bits_per_second: 1_000, ..shard(3, 12.0).uplink.expect("one") })
         );
+    }
+
+    #[test]
+    fn shards_with_the_same_route_are_one_in_the_status() {
+        let route = |to: &str, delay_ms, direct_delay_ms| RelayRoute {
+            to: to.to_owned(),
+            through: "fra".to_owned(),
+            delay_ms,
+            direct_delay_ms,
+        };
+        let mut all = ShardStatus::default();
+        for routes in
+            [vec![route("nrt", 40.0, 100.0)], vec![route("nrt", 41.0, 99.0), route("sfo", 7.0, 30.0)]]
+        {
+            all.add(&ShardStatus { routes, ..ShardStatus::default() });
+        }
+        assert_eq!(all.routes, [route("nrt", 41.0, 100.0), route("sfo", 7.0, 30.0)]);
+        assert_eq!(millis(Duration::from_micros(40_250)).to_string(), "40.25");
     }
 
     #[test]

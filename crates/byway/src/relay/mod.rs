@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byway_api::{RelayStatus, Role};
+use byway_api::{RelayStatus, Role, SelfUpdate};
 use byway_aws_lc::AwsLc;
 use byway_code::Engine;
 use byway_net::{Clock, Controls, Handle, OverlaySockets, bind_shards, spawn};
@@ -80,16 +80,17 @@ async fn serve(settings: RelaySettings, load: Load<RelaySettings>) -> Result<(),
     let handles = start(&settings, &key, sockets, &identity, clock)?;
     let controls: Vec<Controls<RelayControl>> = handles.iter().map(Handle::controls).collect();
     let about = NodeInfo::new(&settings.name, &identity, &listen, clock, resolved.clone());
-    let shards = controls.clone();
+    let (shards, transit) = (controls.clone(), settings.transit);
     let query: observe::NodeQuery = Arc::new(move || {
         let (shards, about) = (shards.clone(), about.clone());
-        Box::pin(async move { report(&shards, &about).await })
+        Box::pin(async move { report(&shards, &about, transit).await })
     });
     let network_source = watch::Sender::new(settings.network_source.clone());
     let meter = Meter::open(&settings.name, &settings.state, controls.clone(), network_source.subscribe());
     tokio::spawn(observe::serve(observed, query, reload_handle, meter::router(meter.clone())));
     if let Some(member) = identity.member() {
         tokio::spawn(distribute_maps(member.maps(), controls.clone(), RelayControl::Map));
+        member.report(SelfUpdate { transit: Some(settings.transit), ..SelfUpdate::default() });
     }
     if let IdentitySource::File(network) = &identity.source {
         follow(names, hosts, network.clone(), RelayId::new(identity.number), controls.clone());
@@ -188,7 +189,7 @@ fn start(
             memory: settings.memory,
             tenant_limits: settings.tenant_limits,
             uplink: settings.uplink,
-            transit: false,
+            transit: settings.transit,
         };
         let relay = Relay::new(core, Engine::fastest(), &AwsLc, platform::random_bytes(), clock.now());
         let role = RelayDriver::new(relay, number, Shard::new(shard), others);
@@ -198,7 +199,7 @@ fn start(
     shards.map(start).collect()
 }
 
-async fn report(controls: &[Controls<RelayControl>], about: &NodeInfo) -> Option<NodeReport> {
+async fn report(controls: &[Controls<RelayControl>], about: &NodeInfo, transit: bool) -> Option<NodeReport> {
     let mut all = ShardStatus::default();
     for control in controls {
         let (answer, shard) = oneshot::channel();
@@ -210,6 +211,8 @@ async fn report(controls: &[Controls<RelayControl>], about: &NodeInfo) -> Option
         sessions: all.sessions,
         buffered_bytes: all.buffered_bytes,
         uplink: all.uplink,
+        transit,
+        routes: all.routes,
         counters: all.counts.work.counted(),
         drops: all.counts.drops.counted(),
     };

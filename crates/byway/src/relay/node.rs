@@ -68,6 +68,7 @@ fn report_restarts(old: &RelaySettings, read: &RelaySettings, report: &mut Reloa
         ("relay.memory", old.memory != read.memory),
         ("relay.tenant_sessions_max", old.tenant_limits.sessions != read.tenant_limits.sessions),
         ("relay.tenant_flows_max", old.tenant_limits.flows != read.tenant_limits.flows),
+        ("relay.transit", old.transit != read.transit),
         ("observe.listen", old.observe != read.observe),
         ("log.format", old.log.format != read.log.format),
     ] {

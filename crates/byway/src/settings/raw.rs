@@ -174,7 +174,11 @@ node_table! {
             tenant_sessions_max: u64,
             /// Most registered flows of one tenant in each shard, sent and received: 1 to 1000000.
             /// Default: as for sessions, with the flows that fit into `memory`.
-            tenant_flows_max: u64
+            tenant_flows_max: u64,
+            /// Passes on packets between other relays that arrive sooner through this one: up to
+            /// 200 Mbit/s of each in each shard, which this relay's provider charges for. Default:
+            /// `false`.
+            transit: bool
     }
 }
 

@@ -98,6 +98,8 @@ pub(crate) struct RelaySettings {
     pub(crate) tenant_limits: TenantLimits,
     /// Configuration of each shard's uplink. With `None`, the relay sends each packet immediately.
     pub(crate) uplink: Option<UplinkSettings>,
+    /// True if the relay passes on packets between other relays.
+    pub(crate) transit: bool,
     pub(crate) observe: SocketAddr,
     pub(crate) log: LogSettings,
     /// True if the relay only leaves its network (`--leave`).
@@ -290,6 +292,7 @@ fn relay(typed: ParsedFile) -> Result<RelaySettings, Problem> {
             flows: tenant_limit(&root, "tenant_flows_max", relay.tenant_flows_max, &source)?,
         },
         uplink: uplink(file.uplink.as_ref(), shards, &source)?,
+        transit: relay.transit.unwrap_or(false),
         observe: observe(file.observe.listen, OBSERVE_PORTS[1], &source)?,
         log: log_settings(&file.log),
         leaves: false,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use byway_api::{
     AgentStatus, ControllerState, ControllerStatus, FlowDeliveries, MappingStatus, NodeStatus, ReasonCount,
-    RelayStatus, UplinkStatus, UplinkUse,
+    RelayRoute, RelayStatus, UplinkStatus, UplinkUse,
 };
 use byway_units::{Bytes, Rate};
 use serde::Deserialize as _;
@@ -196,6 +196,13 @@ fn relay_text(status: &RelayStatus) -> String {
     if let Some(uplink) = &status.uplink {
         page += &uplink_text(uplink);
     }
+    if status.transit {
+        page += "  passes on packets between other relays\n";
+    }
+    for RelayRoute { to, through, delay_ms, direct_delay_ms } in &status.routes {
+        let delays = format!("{delay_ms:.1} ms, directly {direct_delay_ms:.1} ms");
+        let _ = writeln!(page, "  packets to {to} go through {through}: {delays}");
+    }
     counted(&mut page, "counters", &status.counters);
     counted(&mut page, "dropped or suppressed", &status.drops);
     page
@@ -288,6 +295,19 @@ mod tests {
         let page = page(&relay);
         assert!(page.contains("uplink 10 Mbit/s; low-delay sojourn time at most 10 ms"), "{page}");
         assert!(page.contains("low-delay: 3 flows") && page.contains("backlog 1.5 kB of 0 B"), "{page}");
+    }
+
+    #[test]
+    fn routes_through_third_relays_are_said_of_a_relay_that_has_some() {
+        let page = |relay: &RelayStatus| text(&serde_json::to_value(relay).expect("JSON"));
+        let mut relay = RelayStatus::default();
+        assert!(!page(&relay).contains("through"), "{}", page(&relay));
+        let (to, through) = ("nrt".to_owned(), "sfo".to_owned());
+        relay.routes = vec![RelayRoute { to, through, delay_ms: 40.5, direct_delay_ms: 100.0 }];
+        relay.transit = true;
+        let page = page(&relay);
+        assert!(page.contains("  packets to nrt go through sfo: 40.5 ms, directly 100.0 ms\n"), "{page}");
+        assert!(page.contains("  passes on packets between other relays\n"), "{page}");
     }
 
     #[test]

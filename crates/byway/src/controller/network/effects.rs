@@ -112,6 +112,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
+    use byway_api::SelfUpdate;
     use byway_units::Rate;
     use byway_wire::seal::SigningKey;
     use proptest::prelude::*;
@@ -140,6 +141,7 @@ mod tests {
             round_trips: BTreeMap::new(),
             nearest: None,
             relay: None,
+            transit: false,
         }
     }
 
@@ -203,10 +205,35 @@ mod tests {
             4 => planned.alter(agent, |node| node.addresses[0].set_port(one.to_be_bytes()[3].into())),
             5 => planned.alter(agent, |node| node.relay = Some(format!("relay-{relay}"))),
             6 => planned.alter(agent, |node| node.bearer = Digest([1; 32])),
+            7 => planned.alter(relay, |node| node.transit = round_trip.is_multiple_of(2)),
             _ => planned.alter(agent, |node| {
                 node.round_trips.insert(relay, round_trip);
             }),
         }
+    }
+
+    /// Returns the relays on a relay's map.
+    fn relays_of(planned: &mut Planned, relay: u32) -> Vec<u32> {
+        planned.maps()[&relay].relays.iter().map(|entry| entry.number).collect()
+    }
+
+    #[test]
+    fn a_relay_that_passes_on_packets_and_all_others_have_each_other_on_their_maps() {
+        let mut planned = Planned::new();
+        let update = SelfUpdate { transit: Some(true), ..SelfUpdate::default() };
+        let report = |planned: &mut Planned, number: u32, update: &SelfUpdate| {
+            let decision = planned.network.update(number, update).expect("it is a member");
+            decision.changes.into_iter().map(|change| planned.apply(change)).collect::<Vec<_>>()
+        };
+        assert_eq!(relays_of(&mut planned, 11), []);
+        assert_eq!(report(&mut planned, 13, &update), [AffectedMembers::All]);
+        assert_eq!(report(&mut planned, 13, &update), [], "it is so already");
+        assert_eq!(report(&mut planned, 1, &update), [], "an agent passes on nothing");
+        assert_eq!((relays_of(&mut planned, 11), relays_of(&mut planned, 12)), (vec![13], vec![13]));
+        assert_eq!(relays_of(&mut planned, 13), [11, 12, 14]);
+        let update = SelfUpdate { transit: Some(false), ..update };
+        assert_eq!(report(&mut planned, 13, &update), [AffectedMembers::All]);
+        assert_eq!((relays_of(&mut planned, 11), relays_of(&mut planned, 13)), (vec![], vec![]));
     }
 
     proptest! {

@@ -1,5 +1,7 @@
 //! Maps of members: each contains the part of the network that one node needs.
 
+use std::collections::BTreeSet;
+
 use byway_api::{AgentEntry, NetworkMap, Pairing, PairingPath, RelayEntry, RelayShard, Role};
 use byway_proto::conventions::shard_of;
 use byway_wire::Services;
@@ -20,7 +22,8 @@ pub(crate) struct MapContents {
 
 impl Network {
     /// Returns the current content of a node's map. A relay's map lists the relays that it
-    /// exchanges packets with. An agent's map lists its peers, all relays, and the granted paths.
+    /// exchanges packets with: those of paths, and those that pass on packets. An agent's map lists
+    /// its peers, all relays, and the granted paths.
     pub(crate) fn contents(
         &self,
         node: &NodeRecord,
@@ -30,7 +33,7 @@ impl Network {
     ) -> MapContents {
         match node.role {
             Role::Relay => {
-                let relays = plan.links(node.number).filter_map(|relay| self.node(relay)).map(relay_entry);
+                let relays = self.relays_of(node, plan).map(relay_entry);
                 let map = NetworkMap { relays: relays.collect(), ..NetworkMap::default() };
                 MapContents { map, renewed_at: u64::MAX }
             }
@@ -41,6 +44,15 @@ impl Network {
                 MapContents { map, renewed_at: writer.renewed_at }
             }
         }
+    }
+
+    /// Returns the relays with which a relay exchanges packets. Those that pass on packets exchange
+    /// some with all others, to measure the paths.
+    fn relays_of(&self, node: &NodeRecord, plan: &PathPlan) -> impl Iterator<Item = &NodeRecord> {
+        let linked: BTreeSet<u32> = plan.links(node.number).collect();
+        let (number, transit) = (node.number, node.transit);
+        let others = self.relays().filter(move |relay| relay.number != number);
+        others.filter(move |relay| transit || relay.transit || linked.contains(&relay.number))
     }
 }
 

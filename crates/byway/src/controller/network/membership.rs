@@ -71,6 +71,7 @@ impl Network {
             round_trips: BTreeMap::new(),
             nearest: None,
             relay: None,
+            transit: false,
         };
         counters.node += 1;
         let changes =
@@ -140,8 +141,8 @@ impl Network {
         node.filter(|node| node.bearer.is_of(secret.as_bytes())).ok_or(Refusal::NotAMember)
     }
 
-    /// Decides on a member's update of its own record: addresses, preferred relay, and round trips.
-    /// The decision has no changes if all are as before.
+    /// Decides on a member's update of its own record: addresses, preferred relay, round trips, and
+    /// whether a relay passes on packets. The decision has no changes if all are as before.
     pub(crate) fn update(&self, number: u32, update: &SelfUpdate) -> Result<Decision<()>, Refusal> {
         let known = self.node(number).ok_or(Refusal::NotAMember)?;
         let mut node = known.clone();
@@ -158,6 +159,9 @@ impl Network {
         if let Some(round_trips) = &update.round_trips {
             node.round_trips = self.known_round_trips(round_trips);
             node.nearest = nearest(&node);
+        }
+        if let Some(transit) = update.transit {
+            node.transit = transit && node.role == Role::Relay;
         }
         if node == *known {
             return Ok(Decision::unchanged(()));

@@ -114,12 +114,16 @@ pub(crate) struct NodeRecord {
     pub(crate) nearest: Option<u32>,
     /// Name of the relay that the node prefers; `None` for the nearest.
     pub(crate) relay: Option<String>,
+    /// True if the relay passes on packets between other relays.
+    // Records of the version before lack it.
+    #[serde(default)]
+    pub(crate) transit: bool,
 }
 
 impl NodeRecord {
     /// True if maps and grants describe the node as they describe the other record of it.
     pub(super) fn is_same_in_maps(&self, other: &Self) -> bool {
-        let Self { number, role, tenant, name, key, addresses, shards, .. } = other;
+        let Self { number, role, tenant, name, key, addresses, shards, transit, .. } = other;
         self.number == *number
             && self.role == *role
             && self.tenant == *tenant
@@ -127,6 +131,7 @@ impl NodeRecord {
             && self.key == *key
             && self.addresses == *addresses
             && self.shards == *shards
+            && self.transit == *transit
     }
 }
 

@@ -90,6 +90,7 @@ fn node(number: u32) -> Change {
         round_trips: [(3, 1_500)].into(),
         nearest: Some(3),
         relay: Some("fra".to_owned()),
+        transit: true,
     }))
 }
 

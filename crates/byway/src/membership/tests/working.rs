@@ -50,6 +50,17 @@ async fn what_a_node_reports_reaches_its_peers_and_its_paths() {
 }
 
 #[tokio::test]
+async fn relays_learn_which_others_pass_on_packets() {
+    let world = TestNetwork::new().await;
+    let [fra, nyc] = [world.node(Role::Relay, "fra").await, world.node(Role::Relay, "nyc").await];
+    nyc.report(SelfUpdate { transit: Some(true), ..SelfUpdate::default() });
+    map(&fra, |map| map.relays.iter().any(|relay| relay.name == "nyc")).await;
+    map(&nyc, |map| map.relays.iter().any(|relay| relay.name == "fra")).await;
+    nyc.report(SelfUpdate { transit: Some(false), ..SelfUpdate::default() });
+    map(&fra, |map| map.relays.is_empty()).await;
+}
+
+#[tokio::test]
 async fn a_controller_that_starts_again_knows_everybody_and_gives_the_same_grants() {
     let mut world = TestNetwork::new().await;
     let token = world.token(Role::Agent).await;
