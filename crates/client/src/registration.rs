@@ -32,8 +32,8 @@ pub struct Registration {
     pub rates: CodingRates,
     /// Rule for the number of repair packets of that flow, if its service is coding.
     pub redundancy: RedundancyMode,
-    /// True if relays may code the flows together with those of other tenants, if both tenants and
-    /// both flows permit it. The number of repair packets is then fixed.
+    /// True if relays may code the flows with those of other tenants that agree as well. It has an
+    /// effect only if the service is coding. The number of repair packets is then fixed.
     pub coded_with_other_tenants: bool,
     /// Upper bound of each flow's rate, at least 1 kbit/s.
     pub rate: Rate,

@@ -71,8 +71,8 @@ fn assert_legible(svg: &str) {
             "{text} is cut: {left} to {right}, {y}"
         );
         for (other, other_left, other_right, other_y) in &boxes[..index] {
-            let is_apart = right <= other_left || other_right <= left || (y - other_y).abs() >= 10.0;
-            assert!(is_apart, "{text} and {other} overlap");
+            let avoids_network = right <= other_left || other_right <= left || (y - other_y).abs() >= 10.0;
+            assert!(avoids_network, "{text} and {other} overlap");
         }
     }
 }

@@ -17,7 +17,7 @@
 //! | [`gap_tracker`] | missing packets of a flow, and the times of their NACKs |
 //! | [`lateness`] | share of late answers of a cooperating receiver |
 //! | [`loss_cause`] | cause of a loss: congestion, or a lossy path |
-//! | [`loss_rank`] | rank of the delays around losses |
+//! | [`loss_quantile`] | quantile of the delays around losses |
 //! | [`loss_timer`] | timeout for the next packet of a flow |
 //! | `missing_ranges` | missing packets as ranges that share the state of their requests |
 //! | [`pacer`] | pacing of background flows |
@@ -46,7 +46,7 @@ pub mod forwarding_allowance;
 pub mod gap_tracker;
 pub mod lateness;
 pub mod loss_cause;
-pub mod loss_rank;
+pub mod loss_quantile;
 pub mod loss_timer;
 pub(crate) mod missing_ranges;
 pub mod pacer;

@@ -91,7 +91,7 @@ fn batcher_allocates_nothing() {
         closed_count += core::iter::from_fn(|| batcher.expire(at(step))).count();
         let slot = u32::try_from(below(40, &mut random)).expect("below 40");
         let (class, receiver) = (CodingClass::SHARED, slot / 10);
-        let flow = BatchedFlow { slot, class, receiver, sender: 0, cohort: 0, is_apart: false };
+        let flow = BatchedFlow { slot, class, receiver, sender: 0, cohort: 0, avoids_network: false };
         let decision = batcher.add(&BatchPacket { flow, bytes: 1_200 }, Duration::from_millis(40), at(step));
         closed_count += usize::from(decision.closed_after.is_some());
     });

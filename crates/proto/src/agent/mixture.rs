@@ -9,8 +9,8 @@ use super::settings::Traffic;
 
 impl Agent {
     /// Excludes the losses that a packet reveals from NACKs if they are left to the senders'
-    /// congestion control, and counts them. Packets behind them do not wait. They are left if
-    /// they are [congestion](crate::parts::loss_cause::LossCause), or if no repair can arrive before the transports react.
+    /// congestion control, and counts them. Packets behind them do not wait. They are left if they
+    /// are congestion, or if no repair can arrive before the transports react.
     ///
     /// Outages are not excluded, because a full queue still delivers packets: the open-ended NACK
     /// covers them.
@@ -24,7 +24,7 @@ impl Agent {
         let Some(active) = flow.active_mut() else {
             return;
         };
-        let is_congestion = active.path_queue.on_loss();
+        let is_congestion = active.path_queue.on_loss(now);
         if !is_congestion && !is_too_late {
             return;
         }

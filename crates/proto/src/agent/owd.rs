@@ -13,11 +13,12 @@ use crate::limits::BASE_WINDOW;
 /// difference is late by the excess. Clock drift is followed because old windows are forgotten.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OneWayDelayBaseline {
-    /// Least differences of the current window and of the one before.
+    /// Least difference of the current window.
     current: Option<u32>,
+    /// Least difference of the window before.
     previous: Option<u32>,
-    /// Begin of the current window.
-    since: Time,
+    /// Start of the current window.
+    window_start: Time,
     /// Highest sequence number of a packet that arrived after its deadline, plus 1.
     late_below: u64,
 }
@@ -34,14 +35,14 @@ impl OneWayDelayBaseline {
     pub(crate) fn on_packet(&mut self, sent: Timestamp, now: Time) -> Duration {
         let difference = relative_delay(sent, now);
         match &mut self.current {
-            Some(least) if now.saturating_since(self.since) < BASE_WINDOW => {
+            Some(least) if now.saturating_since(self.window_start) < BASE_WINDOW => {
                 if is_less(difference, *least) {
                     *least = difference;
                 }
             }
             current => {
                 self.previous = current.replace(difference);
-                self.since = now;
+                self.window_start = now;
             }
         }
         self.lateness(sent, now)

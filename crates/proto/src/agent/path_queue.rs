@@ -24,8 +24,8 @@ const GROWTH_SPANS: usize = 4;
 const GROWTH_SPAN_MILLIS: u64 = 250;
 
 /// Least silence that shows an outage of a path whose losses are congestion. A full queue drops
-/// whole ends of bursts, and the packets of a call between them. TCP sends again after 200 ms.
-const SILENCE_OF_CONGESTED_MIN: Duration = Duration::from_millis(100);
+/// whole ends of bursts, and the packets of a call between them. Linux retransmits after 200 ms at the earliest.
+const CONGESTED_SILENCE_MIN: Duration = Duration::from_millis(100);
 
 impl PathQueue {
     /// Records a packet of the direct path, by its time of sending. `is_mixture` is true if its
@@ -53,16 +53,16 @@ impl PathQueue {
 
     /// Records a loss before the latest packet; returns true if it is congestion. `false` before
     /// the first packets.
-    pub(super) fn on_loss(&mut self) -> bool {
-        self.cause.as_mut().is_some_and(|cause| cause.on_loss())
+    pub(super) fn on_loss(&mut self, now: Time) -> bool {
+        self.cause.as_mut().is_some_and(|cause| cause.on_loss(now))
     }
 
     /// Returns the least silence that shows an outage, and not a full queue alone. Zero if the
     /// path's losses are not congestion.
     #[inline]
     pub(super) fn silence_min(&self) -> Duration {
-        let is_congested = self.cause.as_ref().is_some_and(|cause| cause.is_congested());
-        if is_congested { SILENCE_OF_CONGESTED_MIN } else { Duration::ZERO }
+        let is_congested = self.cause.as_ref().is_some_and(|cause| cause.has_congestion_losses());
+        if is_congested { CONGESTED_SILENCE_MIN } else { Duration::ZERO }
     }
 
     /// Returns true if packets queue on the path, so a loss is likely a drop at a full queue.
@@ -110,10 +110,10 @@ mod tests {
             }
             queue.sample_cause(Timestamp::at(now), now + Duration::from_millis(50 + delay));
             if delay == 0 && number > 0 {
-                queue.on_loss();
+                queue.on_loss(now);
             }
         }
-        assert_eq!(queue.silence_min(), SILENCE_OF_CONGESTED_MIN);
+        assert_eq!(queue.silence_min(), CONGESTED_SILENCE_MIN);
     }
 
     #[test]

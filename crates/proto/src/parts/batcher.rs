@@ -77,17 +77,16 @@ pub struct BatchedFlow {
     pub slot: u32,
     /// Coding class of the flow.
     pub class: CodingClass,
-    /// Access network of the receiver; 0 if unknown. Flows with the same number are likely to lose
-    /// packets together.
+    /// Number of the receiver's network, or of its agent if the network is unknown or too common; 0
+    /// for a group. Flows with the same number are likely to lose packets together.
     pub receiver: u32,
-    /// Access network of the sender; 0 if unknown.
+    /// Number of the sending agent; 0 if unknown.
     pub sender: u32,
     /// Cohort of the flow. Flows of different cohorts share a batch only if a packet would stay
     /// alone otherwise.
     pub cohort: u8,
-    /// True if the flow shares no batch with flows to its receiver's network, because there are
-    /// enough others.
-    pub is_apart: bool,
+    /// True if the flow opens a queue rather than join one with its receiver's network.
+    pub avoids_network: bool,
 }
 
 /// Properties of a packet that the batcher uses.
@@ -348,7 +347,7 @@ mod tests {
 
     fn packet(slot: u32, class: u32, bytes: u16) -> BatchPacket {
         let class = CodingClass::of_tenant(TenantId::new(class));
-        let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort: 0, is_apart: false };
+        let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort: 0, avoids_network: false };
         BatchPacket { flow, bytes }
     }
 

@@ -1,7 +1,7 @@
 //! Cohorts: parts of a coding class, whose flows share batches with each other. Flows that are
 //! likely to lose packets together are in different cohorts.
 //!
-//! A flow joins a cohort with its first packet in each interval, so other packets cost nothing.
+//! A flow joins a cohort with its first packet in each interval, so each other packet costs a comparison.
 //!
 //! - There are as many cohorts as flows of one risk: the same network or agent of the receiver, or
 //!   the same sender. But there are no more than the flows fill with batches. Only flows that send
@@ -25,10 +25,10 @@ use crate::limits::{COHORT_BUCKETS, COHORTS_MAX};
 /// Kinds of risks, in the order of their importance.
 const KINDS: usize = 4;
 
-/// Kind of the risks that the network of the receiver's address is.
+/// Index of the receiver's network among the kinds of risks.
 const NETWORK: usize = 0;
 
-/// Kind that a flow's tenant is. It decides only between cohorts that are alike otherwise.
+/// Index of the tenant. It is no risk, and decides only between cohorts that are alike otherwise.
 const TENANT: usize = 3;
 
 /// Company of a flow that sends at least one packet for each batch.
@@ -68,8 +68,8 @@ pub(crate) struct CohortMembership {
     pub(crate) cohort: u8,
     /// True if the network of the receiver is a risk: at most half of the flows share it.
     pub(crate) is_network_risk: bool,
-    /// True if each cohort needs no more than one flow with the network of this one's receiver.
-    pub(crate) is_apart: bool,
+    /// True if the flows to the receiver's network are no more than the cohorts.
+    pub(crate) avoids_network: bool,
 }
 
 /// Number of flows of an interval, and the company that they are together.
@@ -121,7 +121,7 @@ impl Cohorts {
         self.current.company = self.current.company.saturating_add(company);
         match &mut self.risks {
             Some(table) => table.add(risks.by_kind(), former, self.count, self.before.flows),
-            None => CohortMembership { cohort: 0, is_network_risk: true, is_apart: false },
+            None => CohortMembership { cohort: 0, is_network_risk: true, avoids_network: false },
         }
     }
 
@@ -212,8 +212,8 @@ impl RiskTable {
         let size = &mut self.sizes[usize::from(cohort)];
         *size = size.saturating_add(1);
         let is_network_risk = separates[NETWORK];
-        let is_apart = is_network_risk && count > 1 && sharing[NETWORK] <= cohorts;
-        CohortMembership { cohort, is_network_risk, is_apart }
+        let avoids_network = is_network_risk && count > 1 && sharing[NETWORK] <= cohorts;
+        CohortMembership { cohort, is_network_risk, avoids_network }
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
                 (FlowRisks { network: *network, receiver, sender: 1, tenant: 1 }, COMPANY_UNIT)
             };
             let flows: Vec<_> = networks.iter().zip(100..).map(flow).collect();
-            let none = CohortMembership { cohort: 0, is_network_risk: true, is_apart: false };
+            let none = CohortMembership { cohort: 0, is_network_risk: true, avoids_network: false };
             let members = vec![none; flows.len()];
             Self { cohorts: Cohorts::new(), batch_packets, interval: 0, flows, members }
         }
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(coded.cohorts(), [0; 4]);
         coded.send_for(1);
         assert_eq!(coded.cohorts(), [0, 1, 0, 1]);
-        assert!(coded.members.iter().all(|member| member.is_apart));
+        assert!(coded.members.iter().all(|member| member.avoids_network));
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
             let mut coded = CodedFlows::new(2, &networks);
             coded.send_for(5);
             assert_eq!(coded.cohorts(), [0; 4], "{networks:?}");
-            assert!(coded.members.iter().all(|member| !member.is_apart));
+            assert!(coded.members.iter().all(|member| !member.avoids_network));
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
         coded.send_for(3);
         let cohorts = coded.cohorts();
         assert_ne!(cohorts[0], cohorts[1]);
-        assert_eq!(cohorts.iter().filter(|cohort| **cohort == 0).count(), 2);
+        assert_eq!(cohorts.iter().map(|cohort| usize::from(*cohort == 0)).sum::<usize>(), 2);
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
         coded.send_for(3);
         let cohorts = coded.cohorts();
         assert_ne!(cohorts[0], cohorts[1]);
-        assert_eq!(cohorts.iter().filter(|cohort| **cohort == 0).count(), 7, "{cohorts:?}");
+        assert_eq!(cohorts.iter().map(|cohort| usize::from(*cohort == 0)).sum::<usize>(), 7, "{cohorts:?}");
     }
 
     #[test]
@@ -373,7 +373,9 @@ mod tests {
             (risks.sender, risks.tenant) = (2, 2);
         }
         coded.send_for(10);
-        let of_other = |cohort| coded.cohorts()[112..].iter().filter(|member| **member == cohort).count();
+        let of_other = |cohort| {
+            coded.cohorts()[112..].iter().map(|member| usize::from(*member == cohort)).sum::<usize>()
+        };
         // 16 flows and as many of the large tenant fill four batches.
         let by_cohort = [0, 1, 2, 3].map(of_other);
         assert_eq!(by_cohort.iter().sum::<usize>(), 16, "{by_cohort:?}");

@@ -2,7 +2,7 @@
 
 use byway_units::{Duration, Time};
 
-use super::loss_rank::LossRank;
+use super::loss_quantile::LossQuantile;
 use super::queue_delay::QueueDelay;
 
 /// Classifier of losses by the queueing delay around them.
@@ -12,13 +12,13 @@ use super::queue_delay::QueueDelay;
 /// if their delay exceeds half of the range that the path has shown. The range adapts the threshold
 /// to short queues. An upper bound keeps it sensitive to AQM, which drops long before a queue is
 /// full. A queue of a few packets varies too fast for the least of four delays, so the
-/// [rank](LossRank) of the losses' delays counts as well.
+/// [quantile](LossQuantile) of the delays around losses counts as well.
 ///
 /// A path that polices its rate drops without a queue. Its losses count as those of a lossy path.
 #[derive(Clone, Debug)]
 pub struct LossCause {
     queue: QueueDelay<BASE_SPANS>,
-    rank: LossRank,
+    quantile: LossQuantile,
     /// Greatest queueing delays of the present span and of the one before.
     peaks: [Duration; 2],
     span_end: Time,
@@ -56,7 +56,7 @@ impl LossCause {
     pub const fn new() -> Self {
         Self {
             queue: QueueDelay::new(),
-            rank: LossRank::new(),
+            quantile: LossQuantile::new(),
             peaks: [Duration::ZERO; 2],
             span_end: Time::START,
         }
@@ -66,7 +66,7 @@ impl LossCause {
     /// clock of its side.
     pub fn on_packet(&mut self, sent_micros: u32, received_micros: u32, now: Time) {
         self.queue.sample(sent_micros, received_micros, now);
-        self.rank.on_packet(received_micros.wrapping_sub(sent_micros), now);
+        self.quantile.on_packet(received_micros.wrapping_sub(sent_micros), now);
         if now >= self.span_end {
             self.peaks = [Duration::ZERO, self.peaks[0]];
             self.span_end = now.saturating_add(SPAN);
@@ -76,14 +76,14 @@ impl LossCause {
 
     /// Records a loss between the latest two packets. Returns true if it is congestion, because
     /// packets queue, or because the path's losses occur at its greatest delays.
-    pub fn on_loss(&mut self) -> bool {
-        self.rank.on_loss() || self.is_congestion()
+    pub fn on_loss(&mut self, now: Time) -> bool {
+        self.quantile.on_loss(now) || self.is_congestion()
     }
 
-    /// Returns true if most of the latest losses occurred at the path's greatest delays.
+    /// Returns true if most of the latest losses occurred at great delays of the path.
     #[must_use]
-    pub const fn is_congested(&self) -> bool {
-        self.rank.is_congested()
+    pub const fn has_congestion_losses(&self) -> bool {
+        self.quantile.has_congestion_losses()
     }
 
     /// Returns true if a loss before the latest packet is congestion, because packets queue.

@@ -85,10 +85,10 @@ impl Relay {
         let grants = self.verified_grants(register, &peer, now)?;
         self.work_budgets.set_tenant(session, grants[0].tenant, now);
         if let Some((alias, flow)) = known {
-            let is_same_service = |relay: &mut Self| {
-                !relay.changes_service(flow, register.service) || relay.change_service(flow, register, now)
-            };
-            if !self.changes_sharing(flow, &grants[0], register) && is_same_service(self) {
+            let is_kept = !self.changes_sharing(flow, &grants[0], register)
+                && (!self.changes_service(flow, register.service)
+                    || self.change_service(flow, register, now));
+            if is_kept {
                 self.renew(session, alias, flow, key, &grants, now)?;
                 self.flow_table.set_revision(session, alias, register.revision.unwrap_or(0));
                 return Ok(alias);
@@ -133,9 +133,9 @@ impl Relay {
         self.report_receiver(key, now);
     }
 
-    /// True if a repeated registration changes something: its service changes, or its agreement to
-    /// batches with other tenants. Or its grant lasts longer, adds an egress relay for a group, or
-    /// permits another ingress relay.
+    /// True if a repeated registration changes something: the service, the agreement to batches with
+    /// other tenants, or the grant. That may last longer, add an egress relay for a group, or permit
+    /// another ingress relay.
     fn changes_registration(
         &self,
         session: SessionId,
@@ -173,8 +173,8 @@ impl Relay {
         }
     }
 
-    /// True if a flow's packets may share batches with other tenants only before a registration, or
-    /// only after it. The flow then begins anew at this relay, with other coders.
+    /// True if a registration changes whether a flow's packets may share batches with those of other
+    /// tenants. The flow then begins anew at this relay, with other coders.
     fn changes_sharing(&self, flow: FlowRef, grant: &Grant, register: &Register<'_>) -> bool {
         let FlowRef::Sent(slot) = flow else {
             return false;
@@ -515,5 +515,5 @@ fn batching_identity(slot: FlowSlot, grant: &Grant, register: &Register<'_>) -> 
         CodingClass::of_tenant(grant.tenant)
     };
     let (receiver, sender) = (receiver_number(register.flow_key), sender_number(register.flow_key));
-    BatchedFlow { slot: slot.0, class, receiver, sender, cohort: 0, is_apart: false }
+    BatchedFlow { slot: slot.0, class, receiver, sender, cohort: 0, avoids_network: false }
 }

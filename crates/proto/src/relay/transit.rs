@@ -32,7 +32,6 @@ use byway_wire::{
 pub(super) use table::TransitTable;
 
 use distant::{DistantRelay, ThirdRelay, TransitPackets};
-use table::TransitOffer;
 
 use super::Relay;
 use crate::limits::{
@@ -372,7 +371,7 @@ fn select_path(relay: &mut Relay, session: SessionId, now: Time) {
     let is_overrun = known.transit.route.as_ref().is_some_and(|route| route.is_overrun);
     let selection = distant.select(is_overrun, now);
     counters.transit_failed += u64::from(selection.is_some_and(is_failure));
-    let path = distant.in_use().and_then(|candidate| candidate.path());
+    let path = distant.in_use().and_then(distant::Candidate::path);
     match (path, &mut known.transit.route) {
         (Some(path), Some(route)) if selection.is_none() => route.path = path,
         (Some(path), route) => {

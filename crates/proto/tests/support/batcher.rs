@@ -297,7 +297,7 @@ fn run<S: Strategy>(
         }
         let Networks { receiver, sender } = networks(arrival.flow);
         let (slot, class) = (arrival.flow, CodingClass::SHARED);
-        let flow = BatchedFlow { slot, class, receiver, sender, cohort: 0, is_apart: false };
+        let flow = BatchedFlow { slot, class, receiver, sender, cohort: 0, avoids_network: false };
         let decision = batcher.add(&BatchPacket { flow, bytes: arrival.bytes }, wait, arrival.time);
         outcome.packets += 1;
         outcome.bytes += u64::from(arrival.bytes);

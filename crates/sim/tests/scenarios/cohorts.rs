@@ -58,16 +58,16 @@ fn a_burst_on_a_common_access_link_is_repaired_by_flows_to_other_networks() {
 
 #[test]
 fn flows_of_one_network_repair_each_other_where_no_others_send() {
-    let mut plan = with_networks(Plan::pairs(4, Service::Coding), |_| 90).each_flow(|flow| {
+    let mut plan = with_networks(Plan::pairs(12, Service::Coding), |_| 90).each_flow(|flow| {
         flow.settings.rates = CodingRates { in_stream: None, batch: BlockShape::new(4, 1) };
     });
-    for flow in 0..4 {
+    for flow in 0..12 {
         for nth in 0..10 {
-            plan.lose(flow, 40 + nth * 90 + flow as u64 * 20, 1);
+            plan.lose(flow, 40 + nth * 90 + flow as u64 * 7, 1);
         }
     }
     let all = outcome(plan);
-    assert_eq!((all.lost, all.repaired), (40, 40), "{all:?}");
+    assert_eq!((all.lost, all.repaired), (120, 120), "{all:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use byway_wire::packets::{
 };
 use byway_wire::{
     Address, BlockShape, Credential, Flags, FlowKey, Grant, GrantedRelay, Member, Message, Microseconds,
-    Packet, Ranges, Receiver,
+    Packet, Ranges, Receiver, TransitLabel,
 };
 
 /// `FieldList` of the form `name value`.
@@ -478,7 +478,7 @@ fn loss_report(message: &LossReport<'_>, lines: &mut FieldList) -> &'static str 
 }
 
 fn transit_reply(message: &TransitReply<'_>, lines: &mut FieldList) -> &'static str {
-    lines.transit_target(message.target).add("label", message.label.map_or(0, |label| label.number()));
+    lines.transit_target(message.target).add("label", message.label.map_or(0, TransitLabel::number));
     lines.add("rate", message.rate.count());
     for delay in message.delays.iter() {
         lines.far_relay(Some(delay.relay)).add("relay-round-trip", delay.round_trip.count());

@@ -225,7 +225,7 @@ mod tests {
             let decision = planned.network.update(number, update).expect("it is a member");
             decision.changes.into_iter().map(|change| planned.apply(change)).collect::<Vec<_>>()
         };
-        assert_eq!(relays_of(&mut planned, 11), []);
+        assert_eq!(relays_of(&mut planned, 11), [0_u32; 0]);
         assert_eq!(report(&mut planned, 13, &update), [AffectedMembers::All]);
         assert_eq!(report(&mut planned, 13, &update), [], "it is so already");
         assert_eq!(report(&mut planned, 1, &update), [], "an agent passes on nothing");

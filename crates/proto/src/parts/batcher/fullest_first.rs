@@ -59,7 +59,7 @@ struct Score {
 impl Score {
     /// True if the packet joins the best queue, and false if it opens another one.
     fn is_joined_by(&self, packet: &BatchPacket) -> bool {
-        let is_separate = packet.flow.is_apart && self.shared_risk == SharedRisk::Receiver;
+        let is_separate = packet.flow.avoids_network && self.shared_risk == SharedRisk::Receiver;
         self.has_like_size && !is_separate
     }
 }
@@ -68,12 +68,15 @@ impl Strategy for FullestFirst {
     fn choose(&mut self, queues: &Queues, packet: &BatchPacket, is_rich: bool, now: Time) -> QueueChoice {
         let cohort = packet.flow.cohort;
         let is_candidate = |queue: &Queue| queue.cohort() == cohort || rescues(queue, packet, is_rich, now);
-        let fits = queues
-            .lacking(packet)
-            .filter(|(_, queue)| is_candidate(queue))
-            .map(|(index, queue)| (score_of(queue, packet, is_rich, now), index));
-        let best = fits.max_by_key(|(score, _)| *score);
-        match (best, queues.free()) {
+        let score = |(index, queue): (usize, &Queue)| (score_of(queue, packet, is_rich, now), index);
+        let candidates = queues.lacking(packet).filter(|(_, queue)| is_candidate(queue));
+        let mut best = candidates.map(score).max();
+        let free = queues.free();
+        if best.is_none() && free.is_none() {
+            // Another cohort is better than a batch that ends early.
+            best = queues.lacking(packet).map(score).max();
+        }
+        match (best, free) {
             (Some((score, index)), free) if free.is_none() || score.is_joined_by(packet) => {
                 QueueChoice::Join(index)
             }
@@ -95,7 +98,7 @@ fn is_in_need(queue: &Queue, is_rich: bool, now: Time) -> bool {
 
 /// True if a packet of another cohort joins the queue.
 fn rescues(queue: &Queue, packet: &BatchPacket, is_rich: bool, now: Time) -> bool {
-    is_in_need(queue, is_rich, now) && shared_risk(queue, packet) == SharedRisk::Nothing
+    is_in_need(queue, is_rich, now) && shared_risk(queue, packet) != SharedRisk::Receiver
 }
 
 fn score_of(queue: &Queue, packet: &BatchPacket, is_rich: bool, now: Time) -> Score {
@@ -138,14 +141,14 @@ mod tests {
 
     fn packet_from(slot: u32, bytes: u16, receiver: u32, sender: u32) -> BatchPacket {
         let class = CodingClass::SHARED;
-        let flow = BatchedFlow { slot, class, receiver, sender, cohort: 0, is_apart: false };
+        let flow = BatchedFlow { slot, class, receiver, sender, cohort: 0, avoids_network: false };
         BatchPacket { flow, bytes }
     }
 
     /// Returns a packet of a flow in a cohort, apart from others of its receiver's network.
     fn packet_apart(slot: u32, receiver: u32, cohort: u8) -> BatchPacket {
         let BatchPacket { flow, bytes } = packet(slot, 1_200, receiver);
-        BatchPacket { flow: BatchedFlow { cohort, is_apart: true, ..flow }, bytes }
+        BatchPacket { flow: BatchedFlow { cohort, avoids_network: true, ..flow }, bytes }
     }
 
     /// Returns queues with these packets, all from the start on.
@@ -238,6 +241,9 @@ mod tests {
         assert_eq!(choose(&first, &packet_apart(3, 9, 1), true, 20), QueueChoice::Join(0));
         assert_eq!(choose(&first, &packet_apart(3, 9, 1), false, 20), QueueChoice::Join(1));
         assert_eq!(choose(&first, &packet_apart(3, 7, 1), true, 20), QueueChoice::Join(1), "one network");
+        // Without a free queue, another cohort's is better than the end of a batch.
+        let full = queues(&[&[a]], 1);
+        assert_eq!(choose(&full, &packet_apart(3, 9, 1), false, 0), QueueChoice::Join(0));
     }
 
     #[test]

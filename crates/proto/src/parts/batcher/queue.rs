@@ -301,7 +301,7 @@ mod tests {
 
     fn packet(slot: u32, class: u32) -> BatchPacket {
         let class = CodingClass::of_tenant(byway_wire::TenantId::new(class));
-        let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort: 0, is_apart: false };
+        let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort: 0, avoids_network: false };
         BatchPacket { flow, bytes: 100 }
     }
 

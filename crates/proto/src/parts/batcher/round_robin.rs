@@ -92,7 +92,7 @@ mod tests {
             let mut held = vec![Vec::new(); queues.into()];
             for slot in flows {
                 let (class, cohort) = (CodingClass::SHARED, 0);
-                let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort, is_apart: false };
+                let flow = BatchedFlow { slot, class, receiver: 0, sender: 0, cohort, avoids_network: false };
                 let packet = BatchPacket { flow, bytes: 100 };
                 let decision = batcher.add(&packet, Duration::from_secs(1), Time::START);
                 let mut sent = Vec::new();

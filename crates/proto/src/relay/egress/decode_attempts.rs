@@ -121,7 +121,7 @@ impl DecodeAttempt {
     }
 
     /// Returns the flows whose receivers requested packets of the batch by NACKs.
-    pub(super) fn askers(&self) -> impl Iterator<Item = FlowSlot> {
+    pub(super) fn requesters(&self) -> impl Iterator<Item = FlowSlot> {
         self.requested.iter().filter_map(|index| self.entries[index].flow)
     }
 

@@ -21,7 +21,7 @@ use crate::parts::packet_buffer::Handle;
 use crate::policy::repairs;
 
 /// Holders of the flows that asked for a helper's packet, which two batches cover at most.
-type Askers = ArrayVec<Holder, { 2 * SOURCE_PACKETS_MAX }>;
+type Requesters = ArrayVec<Holder, { 2 * SOURCE_PACKETS_MAX }>;
 
 /// NACK of a flow, with full sequence numbers.
 #[derive(Clone, Copy, Debug)]
@@ -282,7 +282,7 @@ impl Egress {
         self.record_answer(slot, sequence, now);
         // A packet that the relay already stores needs no second copy.
         let mut packet = self.store_helper_packet(slot, sequence, coded, now);
-        let mut askers = Askers::new();
+        let mut requesters = Requesters::new();
         for batch in self.batches_covering(slot, sequence) {
             let Some(attempt) = self.active_attempt(batch) else {
                 continue;
@@ -301,14 +301,14 @@ impl Egress {
                 break;
             };
             if self.attempts.get_mut(attempt).add_packet(index, handle) {
-                let flows = self.attempts.get(attempt).askers();
-                askers.extend(flows.filter_map(|flow| Some(self.flow(flow)?.holder)));
+                let flows = self.attempts.get(attempt).requesters();
+                requesters.extend(flows.filter_map(|flow| Some(self.flow(flow)?.holder)));
                 self.try_decode(attempt, now, actions);
             }
         }
         if packet.is_some() {
             self.counters.answers += 1;
-            self.charge_answer(askers, (slot, sequence), coded.len());
+            self.charge_answer(requesters, (slot, sequence), coded.len());
             self.retry_undecodable(now, actions);
         } else {
             self.counters.answers_unsolicited += 1;
@@ -323,22 +323,22 @@ impl Egress {
     /// whose block is decoded.
     fn charge_answer(
         &mut self,
-        mut askers: Askers,
+        mut requesters: Requesters,
         (slot, sequence): (FlowSlot, SequenceNumber),
         bytes: usize,
     ) {
-        if askers.is_empty() {
+        if requesters.is_empty() {
             for batch in self.batches_covering(slot, sequence) {
                 let flows = self.suspects(batch).into_iter();
-                askers.extend(flows.filter_map(|flow| Some(self.flow(flow)?.holder)));
+                requesters.extend(flows.filter_map(|flow| Some(self.flow(flow)?.holder)));
             }
         }
-        if askers.is_empty() {
-            askers.extend(self.flow(slot).map(|flow| flow.holder));
+        if requesters.is_empty() {
+            requesters.extend(self.flow(slot).map(|flow| flow.holder));
         }
-        let mut shares = ByteShares::new(bytes as u64, askers.len() as u64);
-        for asker in askers {
-            self.memory.count_returned(asker, shares.next_share(1));
+        let mut shares = ByteShares::new(bytes as u64, requesters.len() as u64);
+        for requester in requesters {
+            self.memory.count_returned(requester, shares.next_share(1));
         }
     }
 

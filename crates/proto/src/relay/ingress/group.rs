@@ -274,7 +274,7 @@ impl CodingGroup {
         let membership = self.cohorts[index].1.join(risks, (cohort, company), shape, interval);
         let is_network = risks.network != 0 && membership.is_network_risk;
         flow.receiver = if is_network { risks.network } else { risks.receiver };
-        (flow.cohort, flow.is_apart) = (membership.cohort, membership.is_apart);
+        (flow.cohort, flow.avoids_network) = (membership.cohort, membership.avoids_network);
         self.update_table_charge(holder, memory);
     }
 

@@ -136,7 +136,9 @@ impl Ingress {
         let is_known = group.is_none_or(|key| self.groups.iter().any(|group| group.key == key));
         let shapes = |key: GroupKey| {
             let flows_of = |key: &GroupKey| (key.egress, key.group, key.tenant);
-            self.groups.iter().filter(|group| flows_of(&group.key) == flows_of(&key)).count()
+            // Of a group that tenants share, each may begin as many.
+            let own = self.groups.iter().filter(|group| group.tenant == tenant);
+            own.filter(|group| flows_of(&group.key) == flows_of(&key)).count()
         };
         let may_begin =
             self.groups.len() < GROUPS_MAX && group.is_none_or(|key| shapes(key) < GROUP_SHAPES_MAX);
@@ -488,7 +490,7 @@ impl Ingress {
         let flow_identity = if has_digest || flow_identity.class == tenant_class {
             flow_identity
         } else {
-            BatchedFlow { class: tenant_class, cohort: 0, is_apart: false, ..flow_identity }
+            BatchedFlow { class: tenant_class, cohort: 0, avoids_network: false, ..flow_identity }
         };
         let wait = batch_wait(flow.registration.latency_budget);
         let group = self.group_index(key, tenant);

@@ -65,8 +65,8 @@ mod tests {
     /// and as long back, each 200 ms.
     fn lossy_after(per_slot: impl Fn(u64) -> u64, arrives: impl Fn(u64) -> bool) -> Option<u64> {
         let mut delivery = TransitDelivery::default();
-        // The numbers of packets before each slot, sent and arrived.
-        let (mut sent, mut arrived, mut number) = (alloc::vec![0_u32], alloc::vec![0_u32], 0);
+        // The numbers of packets before each slot, sent and delivered.
+        let (mut sent, mut delivered, mut number) = (alloc::vec![0_u32], alloc::vec![0_u32], 0);
         for slot in 0..1_000 {
             let (mut new, mut through) = (0, 0);
             for _ in 0..per_slot(slot) {
@@ -75,13 +75,13 @@ mod tests {
                 number += 1;
             }
             sent.push(sent[sent.len() - 1].wrapping_add(new));
-            arrived.push(arrived[arrived.len() - 1].wrapping_add(through));
+            delivered.push(delivered[delivered.len() - 1].wrapping_add(through));
         }
         // A probe that leaves in slot n is received in slot n + 10, when packets of slot n + 6 have
-        // arrived, and answered in slot n + 20.
+        // been delivered, and answered in slot n + 20.
         (0..900).step_by(20).find_map(|slot: usize| {
             let now = at(slot as u64 * 10 + 200);
-            delivery.on_report(sent[slot], sent[slot + 20], arrived[slot + 6], now);
+            delivery.on_report(sent[slot], sent[slot + 20], delivered[slot + 6], now);
             delivery.is_lossy().then_some(slot as u64 * 10 + 200)
         })
     }

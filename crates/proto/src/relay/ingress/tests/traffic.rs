@@ -84,7 +84,9 @@ fn blocks_copies_and_their_retransmissions_are_charged_to_their_flows() {
     let by_relay = FlowConfig { service: Service::Internet, copy_mode: CopyMode::ByRelay, ..coded() };
     let duplicated = harness.flow(FlowConfig { tenant: 3, ..by_relay });
     for sequence in 0..20 {
-        [in_blocks, cached, duplicated].into_iter().for_each(|slot| harness.copy(slot, sequence));
+        for slot in [in_blocks, cached, duplicated] {
+            harness.copy(slot, sequence);
+        }
     }
     harness.advance(90);
     let mut lost = RangeSet::new();
