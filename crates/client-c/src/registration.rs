@@ -65,8 +65,8 @@ pub struct Registration {
     pub copies: i32,
     /// Rule for the number of repair packets, if the service is coding: BYWAY_REDUNDANCY_...
     pub redundancy: i32,
-    /// 1 if relays may code the flows with those of other tenants that agree as well, if the service
-    /// is coding; otherwise 0. The number of repair packets is then fixed.
+    /// 1 if relays may code the flows with those of other tenants that agree as well, if the
+    /// service is coding; otherwise 0. The number of repair packets is then fixed.
     pub coded_with_other_tenants: i32,
 }
 

@@ -24,7 +24,8 @@ const GROWTH_SPANS: usize = 4;
 const GROWTH_SPAN_MILLIS: u64 = 250;
 
 /// Least silence that shows an outage of a path whose losses are congestion. A full queue drops
-/// whole ends of bursts, and the packets of a call between them. Linux retransmits after 200 ms at the earliest.
+/// whole ends of bursts, and the packets of a call between them. Linux retransmits after 200 ms at
+/// the earliest.
 const CONGESTED_SILENCE_MIN: Duration = Duration::from_millis(100);
 
 impl PathQueue {

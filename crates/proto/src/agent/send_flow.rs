@@ -54,6 +54,17 @@ pub(super) struct Resending {
     pub(super) acknowledged_from: Option<SequenceNumber>,
 }
 
+/// Path of a flow's packets where it is not that of its service.
+#[derive(Clone, Copy, Debug, Default)]
+struct PathInForce {
+    /// True if relays deliver the packets that they would otherwise only repair, because the
+    /// receiver has no direct path.
+    relays_deliver: bool,
+    /// True while a flow that needs a relay uses the direct path, because no relay path works, or
+    /// relays deliver too little.
+    falls_back: bool,
+}
+
 /// State of a flow that this agent sends.
 #[derive(Debug)]
 pub(super) struct SendFlow {
@@ -81,12 +92,7 @@ pub(super) struct SendFlow {
     /// Number of packets received by the direct path when the receiver reported a silence, modulo
     /// 2^32. `None` if there was no silence, or a later report counts more packets.
     pub(super) outage_since: Option<u32>,
-    /// True if relays deliver the packets that they would otherwise only repair, because the
-    /// receiver has no direct path.
-    relays_deliver: bool,
-    /// True while a flow that needs a relay uses the direct path, because no relay path works, or
-    /// relays deliver too little.
-    falls_back: bool,
+    path: PathInForce,
     /// Monitoring of the relays' delivery, for a flow that needs a relay.
     pub(super) relay_delivery: Option<Box<RelayDelivery>>,
     /// Number of source packets that the agent may send again at relays' requests.
@@ -113,8 +119,7 @@ impl SendFlow {
             copies_until: Time::START,
             is_unproven: true,
             outage_since: None,
-            relays_deliver: false,
-            falls_back: false,
+            path: PathInForce::default(),
             relay_delivery: None,
             resend_credit: SOURCE_RESENDS_MAX,
             resending: None,
@@ -152,9 +157,10 @@ impl SendFlow {
     /// if that is a change. It has no effect on a flow without relays, or on one that does not use
     /// the direct path.
     pub(super) const fn set_relays_deliver(&mut self, relays_deliver: bool) -> bool {
-        let before = self.relays_deliver;
-        self.relays_deliver = relays_deliver && copies(self.settings.service) && !self.settings.needs_relay();
-        self.relays_deliver != before
+        let before = self.path.relays_deliver;
+        self.path.relays_deliver =
+            relays_deliver && copies(self.settings.service) && !self.settings.needs_relay();
+        self.path.relays_deliver != before
     }
 
     /// Returns true if repairs restored nearly all lost packets of the coded flow since the last
@@ -162,7 +168,7 @@ impl SendFlow {
     /// time to detect their losses.
     pub(super) fn review_bridging(&mut self) -> bool {
         let reported = self.reports.as_mut().map(|reports| reports.poll());
-        let is_coded = matches!(self.settings.service, Service::Coding) && !self.relays_deliver;
+        let is_coded = matches!(self.settings.service, Service::Coding) && !self.path.relays_deliver;
         is_coded && reported.is_some_and(ReportedTotals::is_bridged)
     }
 
@@ -173,20 +179,20 @@ impl SendFlow {
     /// only then, because a relay that has just started accepts flows before it knows their
     /// receivers.
     pub(super) const fn set_fallback(&mut self, lives: bool, is_steady: bool) {
-        self.falls_back = if self.falls_back { !is_steady } else { !lives };
+        self.path.falls_back = if self.path.falls_back { !is_steady } else { !lives };
     }
 
     /// True while a flow that needs a relay uses the direct path, because no relay path works, or
     /// relays deliver too little.
     pub(super) const fn falls_back(&self) -> bool {
-        self.falls_back
+        self.path.falls_back
     }
 
     /// Returns the service that the flow requests from relays: forwarding instead of repairs if
     /// there is no direct path.
     pub(super) const fn service_asked(&self) -> Service {
         match self.settings.service {
-            service if self.relays_deliver && repairs_on_request(service) => Service::Forwarding,
+            service if self.path.relays_deliver && repairs_on_request(service) => Service::Forwarding,
             service => service,
         }
     }
@@ -194,8 +200,8 @@ impl SendFlow {
     /// Returns the service that the flow has now, with regard to a fallback to the direct path.
     pub(super) fn service(&self) -> Service {
         match self.service_asked() {
-            Service::Forwarding if self.falls_back && self.is_undelivered() => Service::Both,
-            Service::Forwarding if self.falls_back => Service::Internet,
+            Service::Forwarding if self.path.falls_back && self.is_undelivered() => Service::Both,
+            Service::Forwarding if self.path.falls_back => Service::Internet,
             service => service,
         }
     }
@@ -204,7 +210,7 @@ impl SendFlow {
     /// packets.
     pub(super) fn settings_in_force(&self) -> FlowSettings {
         let settings = self.settings.clone();
-        if !self.relays_deliver {
+        if !self.path.relays_deliver {
             return settings;
         }
         FlowSettings { service: self.service_asked(), duplication: Duplication::All, ..settings }
@@ -213,7 +219,7 @@ impl SendFlow {
     /// Returns true if the flow's packets are sent through a relay only. An envelope then contains
     /// the packet itself, and is no copy.
     pub(super) const fn needs_relay(&self) -> bool {
-        !self.falls_back && (self.relays_deliver || self.settings.needs_relay())
+        !self.path.falls_back && (self.path.relays_deliver || self.settings.needs_relay())
     }
 
     /// Returns true if this packet is sent on the direct path. If relays alone forward the flow
@@ -227,7 +233,7 @@ impl SendFlow {
     /// is the application's mark.
     pub(super) fn is_copied(&self, datagram: &[u8], marked: bool) -> bool {
         let FlowSettings { service, duplication, traffic, .. } = self.settings;
-        copies(service) && (self.relays_deliver || duplication.includes(traffic, datagram, marked))
+        copies(service) && (self.path.relays_deliver || duplication.includes(traffic, datagram, marked))
     }
 
     /// Returns true if packets were lost within the last

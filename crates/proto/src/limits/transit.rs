@@ -15,9 +15,13 @@ pub const TRANSIT_RATE_EIGHTHS: u64 = 7;
 /// Most labels of one relay shard: those that a packet can name.
 pub const TRANSIT_LABELS_MAX: usize = byway_wire::TransitLabel::MAX as usize;
 
-/// Most labels that one other relay has at a shard: two epochs of eight receivers. Its oldest one
-/// gives way to another.
+/// Most labels that one other relay has at a shard: two epochs of eight receivers. One that is not
+/// used any more gives way to another.
 pub const TRANSIT_LABELS_PER_SOURCE: usize = 16;
+
+/// Time without packets after which a label may give way to another of its source. Routes in use
+/// and in reserve have probes five times a second.
+pub const TRANSIT_LABEL_UNUSED: Duration = Duration::from_secs(2);
 
 /// Time after which an unused label is free again. No epoch opens packets for as long.
 pub const TRANSIT_LABEL_IDLE: Duration = Duration::from_secs(300);
@@ -38,6 +42,10 @@ pub const TRANSIT_DELAYS_MAX: usize = 64;
 /// Interval at which a relay asks others for their delays while it sends packets to a distant
 /// relay. Delays between relays change by the day.
 pub const TRANSIT_QUERY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Interval at which a relay asks those again that pass on no packets. That is nearly all of them,
+/// and changes with a restart only.
+pub const TRANSIT_REFUSED_QUERY_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Interval at which a relay looks for third relays while it probes none, and repeats a request for
 /// delays that has no answer.

@@ -1,7 +1,8 @@
 //! Cohorts: parts of a coding class, whose flows share batches with each other. Flows that are
 //! likely to lose packets together are in different cohorts.
 //!
-//! A flow joins a cohort with its first packet in each interval, so each other packet costs a comparison.
+//! A flow joins a cohort with its first packet in each interval, so each other packet costs a
+//! comparison.
 //!
 //! - There are as many cohorts as flows of one risk: the same network or agent of the receiver, or
 //!   the same sender. But there are no more than the flows fill with batches. Only flows that send

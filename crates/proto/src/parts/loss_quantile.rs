@@ -3,13 +3,14 @@
 use arrayvec::ArrayVec;
 use byway_units::{Duration, Time};
 
-/// Quantiles of losses among the delays of a path: from 0, for the least delay, to 1, for the greatest.
-/// The quantile of a loss is that of the greater one of the delays before and after it.
+/// Quantiles of losses among the delays of a path: from 0, for the least delay, to 1, for the
+/// greatest. The quantile of a loss is that of the greater one of the delays before and after it.
 ///
 /// A queue drops packets when it is full, however short it is, so losses of congestion have high
-/// quantiles. Losses of a lossy path occur at any delay, so their mean quantile is two thirds at most,
-/// however much the delays vary. Quantiles need no threshold of the delay, so they show a queue of a
-/// few packets, unlike [`LossCause`](super::loss_cause::LossCause) alone. They need a few losses.
+/// quantiles. Losses of a lossy path occur at any delay, so their mean quantile is two thirds at
+/// most, however much the delays vary. Quantiles need no threshold of the delay, so they show a
+/// queue of a few packets, unlike [`LossCause`](super::loss_cause::LossCause) alone. They need a
+/// few losses.
 ///
 /// Delays are one-way delays in microseconds modulo 2^32, with the offset of the clocks.
 #[derive(Clone, Debug)]
@@ -48,19 +49,20 @@ const SKIP_STEP: usize = 7;
 /// Number of losses over which the mean is formed, approximately.
 const LOSSES_MAX: u32 = 12;
 
-/// Time without losses after which the former ones do not count. CUBIC takes 10 s from one loss to the
-/// next at 100 Mbit/s and a round trip of 80 ms.
+/// Time without losses after which the former ones do not count. CUBIC takes 10 s from one loss to
+/// the next at 100 Mbit/s and a round trip of 80 ms.
 const LOSSES_REMEMBERED: Duration = Duration::from_secs(30);
 
 /// Mean quantile before the first loss: that of losses at any delay. It counts as one loss.
 const MEAN_AT_FIRST: f64 = 2.0 / 3.0;
 
-/// Mean quantile from which on losses are congestion. Of losses at any delay, quantiles have a standard
-/// deviation of 0.24, and their mean has 0.05. The threshold is four deviations above two thirds. In
-/// simulations of CUBIC at queues of 5 to 80 ms, the mean was 0.93 and more.
+/// Mean quantile from which on losses are congestion. Of losses at any delay, quantiles have a
+/// standard deviation of 0.24, and their mean has 0.05. The threshold is four deviations above two
+/// thirds. In simulations of CUBIC at queues of 5 to 80 ms, the mean was 0.93 and more.
 const CONGESTION_FROM: f64 = 0.85;
 
-/// Least quantile of a loss by congestion. A lossy path with a queue has losses at lower delays, too.
+/// Least quantile of a loss by congestion. A lossy path with a queue has losses at lower delays,
+/// too.
 const QUANTILE_MIN: f64 = 0.75;
 
 impl Default for LossQuantile {

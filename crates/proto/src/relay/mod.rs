@@ -494,7 +494,7 @@ impl Relay {
                 let coded = &datagram[CODED_START..datagram.len() - byway_wire::limits::TAG_BYTES];
                 self.on_envelope(session, &header, coded, ecn, now);
             }
-            Inbound::Transit { packet } => transit::on_transit_packet(self, packet, ecn, now),
+            Inbound::Transit { packet } => transit::on_transit_packet(self, packet, (origin, ecn), now),
         }
     }
 

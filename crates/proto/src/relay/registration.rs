@@ -133,9 +133,9 @@ impl Relay {
         self.report_receiver(key, now);
     }
 
-    /// True if a repeated registration changes something: the service, the agreement to batches with
-    /// other tenants, or the grant. That may last longer, add an egress relay for a group, or permit
-    /// another ingress relay.
+    /// True if a repeated registration changes something: the service, the agreement to batches
+    /// with other tenants, or the grant. That may last longer, add an egress relay for a group, or
+    /// permit another ingress relay.
     fn changes_registration(
         &self,
         session: SessionId,
@@ -173,8 +173,8 @@ impl Relay {
         }
     }
 
-    /// True if a registration changes whether a flow's packets may share batches with those of other
-    /// tenants. The flow then begins anew at this relay, with other coders.
+    /// True if a registration changes whether a flow's packets may share batches with those of
+    /// other tenants. The flow then begins anew at this relay, with other coders.
     fn changes_sharing(&self, flow: FlowRef, grant: &Grant, register: &Register<'_>) -> bool {
         let FlowRef::Sent(slot) = flow else {
             return false;

@@ -1,7 +1,7 @@
 //! Packets between relays through a third one.
 //!
-//! A relay that sends packets to a distant one asks the others for their delays to it. It probes the
-//! two through which packets should arrive soonest, and uses one if the probes show a gain. The
+//! A relay that sends packets to a distant one asks the others for their delays to it. It probes
+//! the two through which packets should arrive soonest, and uses one if the probes show a gain. The
 //! third relay passes on packets with a label, which it assigns on request.
 //!
 //! | module | subject |
@@ -37,7 +37,7 @@ use super::Relay;
 use crate::limits::{
     IP_AND_UDP_BYTES, TRANSIT_BURST, TRANSIT_DELAY_MIN, TRANSIT_DELAYS_MAX, TRANSIT_IDLE_AFTER,
     TRANSIT_PROBE_INTERVAL, TRANSIT_QUERY_INTERVAL, TRANSIT_RATE, TRANSIT_RATE_EIGHTHS,
-    TRANSIT_REVIEW_INTERVAL,
+    TRANSIT_REFUSED_QUERY_INTERVAL, TRANSIT_REVIEW_INTERVAL,
 };
 use crate::parts::token_bucket::TokenBucket;
 use crate::session::{
@@ -63,9 +63,14 @@ pub struct TransitRouteStatus {
 
 /// Handles a packet between relays that goes through a third one: passes it on if it has a label of
 /// this relay, and otherwise opens it.
-pub(super) fn on_transit_packet(relay: &mut Relay, packet: TransitPacket<&mut [u8]>, ecn: Ecn, now: Time) {
+pub(super) fn on_transit_packet(
+    relay: &mut Relay,
+    packet: TransitPacket<&mut [u8]>,
+    (origin, ecn): (Route, Ecn),
+    now: Time,
+) {
     if packet.index().is_transit() {
-        pass_on_packet(relay, packet, ecn, now);
+        pass_on_packet(relay, packet, (origin, ecn), now);
         return;
     }
     let received = open_transit(&mut relay.sessions, packet, now);
@@ -74,9 +79,14 @@ pub(super) fn on_transit_packet(relay: &mut Relay, packet: TransitPacket<&mut [u
     relay.on_inbound(received, Route::Transit, ecn, now);
 }
 
-/// Passes on a packet with a label of this relay, if its digest is right, it is new, and its source
-/// is within its rate.
-fn pass_on_packet(relay: &mut Relay, packet: TransitPacket<&mut [u8]>, ecn: Ecn, now: Time) {
+/// Passes on a packet with a label of this relay. It must come from the address of its source, be
+/// new, and have the right digest. The source must be within its rate.
+fn pass_on_packet(
+    relay: &mut Relay,
+    packet: TransitPacket<&mut [u8]>,
+    (origin, ecn): (Route, Ecn),
+    now: Time,
+) {
     let Relay { sessions, peers, counters, .. } = relay;
     let labels = &mut peers.transit.labels;
     let Some((label, check)) = packet.index().transit_label() else {
@@ -88,7 +98,12 @@ fn pass_on_packet(relay: &mut Relay, packet: TransitPacket<&mut [u8]>, ecn: Ecn,
         return;
     };
     let (source, target, index) = (entry.source, entry.target, entry.index);
-    if !verifies_label(sessions, source, (label, check), &packet) || !entry.accept(packet.counter_low(), now)
+    // The check has two bytes only, so it does not keep out strangers for long.
+    let address = sessions.get(source).and_then(|known| known.path.address());
+    let is_from_source = matches!(origin, Route::Direct(path) if Some(&path.remote) == address);
+    if !is_from_source
+        || !verifies_label(sessions, source, (label, check), &packet)
+        || !entry.accept(packet.counter_low(), now)
     {
         counters.transit_unknown += 1;
         return;
@@ -282,7 +297,9 @@ fn facts_of(relay: &Relay, session: SessionId, now: Time) -> Option<SessionFacts
 /// the path.
 fn review(relay: &mut Relay, session: SessionId, now: Time) {
     let facts = facts_of(relay, session, now);
-    let Some(facts) = facts.filter(|facts| facts.delay >= TRANSIT_DELAY_MIN) else {
+    // A route in use ends by the comparison of both paths.
+    let has_route = relay.peers.transit.distant.get(&session).is_some_and(|known| known.in_use().is_some());
+    let Some(facts) = facts.filter(|facts| has_route || facts.delay >= TRANSIT_DELAY_MIN) else {
         end_route(relay, session);
         return;
     };
@@ -330,7 +347,11 @@ fn find_third_relays(relay: &mut Relay, session: SessionId, direct: Duration, no
 /// Asks another relay for its delays, unless it was asked recently.
 fn ask_for_delays(relay: &mut Relay, third: SessionId, now: Time) {
     let offer = relay.peers.transit.offers.entry(third).or_default();
-    let interval = if offer.is_awaited { TRANSIT_REVIEW_INTERVAL } else { TRANSIT_QUERY_INTERVAL };
+    let interval = match offer.is_awaited {
+        true => TRANSIT_REVIEW_INTERVAL,
+        false if offer.asked_at.is_some() && offer.rate.is_zero() => TRANSIT_REFUSED_QUERY_INTERVAL,
+        false => TRANSIT_QUERY_INTERVAL,
+    };
     if offer.asked_at.is_none_or(|at| at + interval <= now) {
         (offer.asked_at, offer.is_awaited) = (Some(now), true);
         let request = TransitRequest { target: None };

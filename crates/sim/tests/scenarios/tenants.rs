@@ -37,12 +37,11 @@ fn tenants_that_do_not_share_are_never_in_one_batch() {
     }
     let (world, run) = plan.run();
     let fate = &run.fates(&world)[0];
-    // Batches of two do not get all repair packets: the overhead is no larger than that of full
-    // ones.
-    assert!(fate.lost == 20 && fate.by(Delivery::Cooperative) >= 15, "{fate:?}");
+    // Half of the batches of two get a repair packet: the overhead is that of full ones, a quarter.
+    assert!(fate.lost == 20 && fate.by(Delivery::Cooperative) >= 8, "{fate:?}");
     // Every receiver in a batch with a lost packet gets a request for its own packet.
     let counts = cooperative_packets(&run, &world);
-    assert!(counts[1] >= 10 && counts[2..] == [0, 0], "{counts:?}");
+    assert!(counts[1] >= 8 && counts[2..] == [0, 0], "{counts:?}");
 }
 
 #[test]

@@ -103,8 +103,8 @@ fn packets_arrive_sooner_through_a_third_relay_and_none_is_lost_or_doubled() {
     };
     assert!((ms(39)..=ms(41)).contains(&delay), "{delay}");
     assert_eq!(direct_delay, DIRECT);
-    let (before, after) = (delays(&run, at(2_500), at(3_300)), delays(&run, at(8_000), at(22_000)));
-    assert!(are_within(before, SLOW) && are_within(after, FAST), "{before:?}, {after:?}");
+    let delays = delays(&run, at(8_000), at(22_000));
+    assert!(are_within(delays, FAST), "{delays:?}");
     assert_eq!(run.all_missing(Time::START, Time::MAX), 0);
     // Packets of the last 60 ms on the direct path are overtaken. One that the receiver requests
     // meanwhile may arrive twice.

@@ -85,13 +85,14 @@ impl Record<NETWORK_BYTES> for NetworkTag {
 pub type NetworkTags<'a> = List<'a, NetworkTag, NETWORK_BYTES>;
 
 /// Message of an egress relay to an ingress relay: for each announced alias, whether a receiver of
-/// its flow is registered, and a tag of its network. The ingress relay announces the others again later.
+/// its flow is registered, and a tag of its network. The ingress relay announces the others again
+/// later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AliasesReply<'a> {
     /// One answer for each alias.
     pub aliases: AliasStatuses<'a>,
-    /// Tag of the receiver's network for each alias. Empty if no flow has a receiver, or from a relay
-    /// of an earlier version.
+    /// Tag of the receiver's network for each alias. Empty if no flow has a receiver, or from a
+    /// relay of an earlier version.
     pub networks: NetworkTags<'a>,
 }
 

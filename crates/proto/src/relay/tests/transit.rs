@@ -204,8 +204,8 @@ impl RelayTriangle {
         }
     }
 
-    /// Sends an envelope each 20 ms until packets use this number of routes. Returns the time, which
-    /// is at most `time_max`.
+    /// Sends an envelope each 20 ms until packets use this number of routes. Returns the time,
+    /// which is at most `time_max`.
     fn stream_until(&mut self, routes: usize, time_max: Duration) -> Duration {
         let began = self.now;
         while self.routes().len() != routes {

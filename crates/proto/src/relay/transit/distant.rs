@@ -263,8 +263,8 @@ impl DistantRelay {
         Some(selection)
     }
 
-    /// Removes the third relays that are not in use and have failed, or gain nothing over the direct
-    /// path. They are not probed for a while. One that gains stays in reserve.
+    /// Removes the third relays that are not in use and have failed, or gain nothing over the
+    /// direct path. They are not probed for a while. One that gains stays in reserve.
     pub(super) fn dismiss_candidates(&mut self, now: Time) {
         let route = self.selector.route();
         let is_useless = |candidate: &Candidate| {

@@ -7,8 +7,8 @@ use byway_wire::seal::ReplayWindow;
 use byway_wire::{Counter, SessionIndex, TransitLabel};
 
 use crate::limits::{
-    TRANSIT_BURST, TRANSIT_LABEL_BYTES, TRANSIT_LABEL_IDLE, TRANSIT_LABELS_MAX, TRANSIT_LABELS_PER_SOURCE,
-    TRANSIT_RATE, TRANSIT_REPLIES_BURST, TRANSIT_REPLIES_PER_SECOND,
+    TRANSIT_BURST, TRANSIT_LABEL_BYTES, TRANSIT_LABEL_IDLE, TRANSIT_LABEL_UNUSED, TRANSIT_LABELS_MAX,
+    TRANSIT_LABELS_PER_SOURCE, TRANSIT_RATE, TRANSIT_REPLIES_BURST, TRANSIT_REPLIES_PER_SECOND,
 };
 use crate::parts::token_bucket::{Packets, TokenBucket};
 use crate::session::SessionId;
@@ -95,7 +95,7 @@ impl Labels {
     }
 
     /// Returns the label for packets of a source to a session at another relay. A repeated request
-    /// gets the same one. `None` if all labels are in use.
+    /// gets the same one. `None` if all labels, or all of this source, are in use.
     pub(super) fn assign(
         &mut self,
         (source, target): (SessionId, SessionId),
@@ -114,7 +114,10 @@ impl Labels {
             let age = (label.used_at, *known);
             (count + 1, Some(oldest.map_or(age, |oldest: (Time, TransitLabel)| oldest.min(age))))
         });
-        if let Some((_, oldest)) = oldest.filter(|_| count >= TRANSIT_LABELS_PER_SOURCE) {
+        if let Some((used_at, oldest)) = oldest.filter(|_| count >= TRANSIT_LABELS_PER_SOURCE) {
+            if now.saturating_since(used_at) < TRANSIT_LABEL_UNUSED {
+                return None;
+            }
             self.by_label.remove(&oldest);
         }
         let mut all = (1..=TransitLabel::MAX).filter_map(TransitLabel::new);
@@ -177,6 +180,16 @@ mod tests {
         assert_eq!(assign(&mut labels, 1, 2, 0, at(16)), Some(1), "in use again");
         assert_eq!(assign(&mut labels, 1, 2, 99, at(17)), Some(2), "that was unused longest");
         assert_eq!(labels.by_label.len(), 17);
+    }
+
+    #[test]
+    fn no_label_in_use_gives_way() {
+        let mut labels = Labels::new();
+        for number in 0..16 {
+            assert!(assign(&mut labels, 1, 2, number, NOW).is_some());
+        }
+        assert_eq!(assign(&mut labels, 1, 2, 99, NOW), None);
+        assert_eq!(assign(&mut labels, 1, 2, 99, NOW + TRANSIT_LABEL_UNUSED), Some(1));
     }
 
     #[test]
