@@ -49,11 +49,11 @@ fn outcome(plan: Plan) -> FlowSummary {
 fn a_burst_on_a_common_access_link_is_repaired_by_flows_to_other_networks() {
     let apart = outcome(with_networks(site_with_a_lossy_access_link(), |_| 90));
     assert_eq!(apart.lost, 120);
-    assert!(apart.repaired >= 114 && apart.by(Delivery::Cooperative) >= 60, "{apart:?}");
+    assert!(apart.repaired >= 114 && apart.by(Delivery::Cooperative) >= 110, "{apart:?}");
     // The relays do not know that the same receivers lose packets together.
     let unknown = outcome(with_networks(site_with_a_lossy_access_link(), |pair| 100 + pair));
     assert_eq!(unknown.lost, 120);
-    assert!(unknown.repaired <= 30, "{unknown:?}");
+    assert!(unknown.by(Delivery::Cooperative) <= 80, "relays fetch copies instead: {unknown:?}");
 }
 
 #[test]

@@ -506,16 +506,18 @@ mod tests {
     }
 
     #[test]
-    fn a_third_relay_that_fails_is_replaced_by_the_one_in_reserve() {
+    fn a_third_relay_that_fails_is_replaced_by_the_one_in_reserve_five_seconds_later() {
         let found = alloc::vec![third(3, 50), third(4, 35)];
         let mut paths = TestPaths::new(100, found, &[(3, 50), (4, 30)]);
         paths.run_until(4_000);
         paths.delays.remove(&4);
         paths.run_until(60_000);
-        let [(_, Some(4), BEGUN), (changed, Some(3), PathReason::RouteFailed)] = paths.changes[..] else {
+        let [(_, Some(4), BEGUN), (left, None, PathReason::RouteFailed), (begun, Some(3), BEGUN)] =
+            paths.changes[..]
+        else {
             panic!("{:?}", paths.changes);
         };
-        assert!((4_000..=6_000).contains(&changed), "{changed} ms");
+        assert!((4_000..=6_000).contains(&left) && begun <= left + 6_000, "{:?}", paths.changes);
     }
 
     #[test]
