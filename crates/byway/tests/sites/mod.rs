@@ -231,13 +231,8 @@ impl Sites {
     }
 
     /// Waits until a condition is true.
-    pub fn wait_for(&self, what: &str, holds: impl FnMut() -> bool) {
-        self.wait_at_most(TIMEOUT, what, holds);
-    }
-
-    /// Waits until a condition is true, as long as this.
-    pub fn wait_at_most(&self, time: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-        let until = Instant::now() + time;
+    pub fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let until = Instant::now() + TIMEOUT;
         while !holds() {
             if Instant::now() > until {
                 let logs: Vec<String> = (0..NAMES.len()).map(|index| self.log(index)).collect();
