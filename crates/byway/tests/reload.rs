@@ -328,7 +328,10 @@ fn tenants_that_share_coding_change_by_a_reload_and_an_unknown_one_changes_nothi
     assert!(error.contains("byway token create --role agent --tenant nobody"), "{error}");
     assert_eq!(controller.stop(), Some(0));
     // A controller does not start with a tenant that it does not know.
-    let started = byway(&["controller", "--config", path(&managed.bench.path("controller.toml"))]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_byway"));
+    command.args(["controller", "--config", path(&managed.bench.path("controller.toml"))]);
+    let started = command.env("STATE_DIRECTORY", managed.bench.path("controller")).output();
+    let started = started.expect("the program is there");
     assert!(!started.status.success(), "{}", text(&started.stdout));
     assert!(text(&started.stderr).contains("controller.shared_coding[1]"), "{}", text(&started.stderr));
 }

@@ -356,8 +356,8 @@ typedef struct {
    */
   int32_t redundancy;
   /*
-   1 if relays may code the flows with those of other tenants that agree as well, if the service
-   is coding; otherwise 0. The number of repair packets is then fixed.
+   1 if relays may code the flows with those of other tenants that agree as well, if the
+   service is coding; otherwise 0. The number of repair packets is then fixed.
    */
   int32_t coded_with_other_tenants;
 } byway_registration;
