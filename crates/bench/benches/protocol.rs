@@ -93,8 +93,8 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 // About 180 of these store copies for later NACKs, and 530 use memory that a relay allocates at its
 // start. About 110 charge the memory to the tenant. About 30 check whether copies wait for
 // requests.
-#[bench::ingress(args = (Stage::Ingress, false), setup = warmed_up, config = at_most(5_325))]
-#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = warmed_up, config = at_most(6_050))]
+#[bench::ingress(args = (Stage::Ingress, false), setup = warmed_up, config = at_most(5_400))]
+#[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = warmed_up, config = at_most(6_100))]
 // About 8 check whether packets of a new batch were lost.
 #[bench::egress(args = (Stage::Egress, false), setup = warmed_up, config = at_most(1_000))]
 #[bench::egress_in_stream(args = (Stage::Egress, true), setup = warmed_up, config = at_most(1_630))]
