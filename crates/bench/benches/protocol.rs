@@ -92,7 +92,8 @@ fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
 #[bench::sending(args = (Stage::Senders, false), setup = warmed_up, config = at_most(2_900))]
 // About 180 of these store copies for later NACKs, and 530 use memory that a relay allocates at its
 // start. About 110 charge the memory to the tenant. About 30 check whether copies wait for
-// requests.
+// requests. About 60 compare the packet with the cohorts of open queues, charge its bytes, and look
+// for a third relay.
 #[bench::ingress(args = (Stage::Ingress, false), setup = warmed_up, config = at_most(5_400))]
 #[bench::ingress_in_stream(args = (Stage::Ingress, true), setup = warmed_up, config = at_most(6_100))]
 // About 8 check whether packets of a new batch were lost.
