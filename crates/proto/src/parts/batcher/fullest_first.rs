@@ -16,7 +16,8 @@ use super::{BatchPacket, Queue, QueueChoice, Queues, Strategy};
 ///   Packets that differ by more than a factor of two share one only if a packet would stay alone
 ///   otherwise, or no queue is free.
 /// - A packet joins queues of its flow's cohort. One of another cohort joins a packet that is alone
-///   after half of its time, if that is affordable and the two flows share no risk.
+///   after half of its time, if that is affordable and the two share no receiver's network. Where
+///   no queue is free, packets of all cohorts join each other's queues.
 /// - Queues without correlated flows have priority. Next are queues with flows of the same sender,
 ///   last those with flows to the same receiver: such a receiver loses both packets, and cannot
 ///   help. With 24 flows in pairs, this halves the number of batches in which both flows of a pair
