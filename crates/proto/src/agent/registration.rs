@@ -525,10 +525,12 @@ impl Agent {
         let shut: Vec<Option<Time>> = (0..paths).map(|path| self.path_shut_until(flow, path, now)).collect();
         let registrations = self.registrations_of_mut(flow);
         let is_changed = registrations.choose_path(|path| lives[path] && shut[path].is_none(), now);
+        // A path that is about to be left has perhaps never delivered anything.
+        let is_last = registrations.review_at.is_none();
         let opens = shut.into_iter().flatten();
         registrations.review_at = registrations.review_at.into_iter().chain(opens).min();
         let lives = lives.get(registrations.in_use()) == Some(&true);
-        self.update_fallback(flow, lives, now);
+        self.update_fallback(flow, (lives, is_last), now);
         if is_changed {
             if let Flow::Sent(id) = flow {
                 self.senders[id.0 as usize].settle_delivery(now);
@@ -548,8 +550,9 @@ impl Agent {
     }
 
     /// Moves a flow that needs a relay to the direct path if its relay path delivers nothing, and
-    /// back to relays when the path delivers again.
-    fn update_fallback(&mut self, flow: Flow, lives: bool, now: Time) {
+    /// back to relays when the path delivers again. `lives` is true if its relay answers, and
+    /// `is_last` if the flow is not about to leave it for a better one.
+    fn update_fallback(&mut self, flow: Flow, (lives, is_last): (bool, bool), now: Time) {
         let Flow::Sent(id) = flow else {
             return;
         };
@@ -561,11 +564,13 @@ impl Agent {
         let steady_at = sender.registrations.steady_at();
         let is_steady = steady_at.is_some_and(|at| at <= now);
         let fails_until = sender.undelivered_until(now);
+        sender.note_failure(is_last, now);
         let delivers = fails_until.is_none();
         let fell_back = sender.falls_back();
         // A path that loses many packets is left only for another relay path, because the direct
         // path may be in an outage.
-        sender.set_fallback(lives && delivers || is_closed, is_steady && delivers || is_closed);
+        let returns = is_steady && is_last && delivers;
+        sender.set_fallback(lives && delivers || is_closed, returns || is_closed);
         if fell_back && sender.needs_relay() {
             let round_trip = self.sessions.round_trip(sender.peer);
             sender.rely_on_relays(now + round_trip * 2 + FIRST_REPORT_MARGIN);

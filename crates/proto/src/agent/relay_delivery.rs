@@ -28,7 +28,7 @@ pub(super) struct RelayDelivery {
     fails_until: Option<Time>,
     /// Ingress and egress relay of the path that failed.
     failed: Option<[(RelayId, Shard); 2]>,
-    /// True if `fails_until` lay ahead when the flow last chose its path.
+    /// True if the flow did not rely on relays when it last chose its path.
     is_failing: bool,
     /// Time at which the flow left a relay path: reports and silences soon after may be about that
     /// path.
@@ -62,7 +62,8 @@ impl RelayDelivery {
         let repaired = in_stream.wrapping_add(cooperative).wrapping_add(cached).wrapping_add(resent);
         let counted = [report.highest_low, report.lost.wrapping_sub(repaired)];
         let Some(before) = self.counted_from else {
-            self.counted_from = Some(counted);
+            // A flow's first packets wait for its setup, so losses of them are not the relays'.
+            self.counted_from = Some(counted).filter(|_| report.highest_low >= DELIVERY_PACKETS);
             return false;
         };
         let [sent, lost] = [0, 1].map(|of: usize| u32::wrapping_sub(counted[of], before[of]));
@@ -180,13 +181,18 @@ impl Agent {
 }
 
 impl SendFlow {
-    /// Returns the time until which the flow does not rely on relays, if it lies ahead, and records
-    /// for [`SendFlow::is_undelivered`] whether there is one.
-    pub(super) fn undelivered_until(&mut self, now: Time) -> Option<Time> {
-        let delivery = self.relay_delivery.as_mut()?;
-        let until = delivery.fails_until(now);
-        delivery.is_failing = until.is_some();
-        until
+    /// Returns the time until which the flow does not rely on relays, if it lies ahead.
+    pub(super) fn undelivered_until(&self, now: Time) -> Option<Time> {
+        self.relay_delivery.as_ref()?.fails_until(now)
+    }
+
+    /// Records for [`SendFlow::is_undelivered`] whether the flow relies on relays. After a failure,
+    /// it does so only on the path that it will keep: `is_last` is false if a better one follows.
+    pub(super) fn note_failure(&mut self, is_last: bool, now: Time) {
+        if let Some(delivery) = &mut self.relay_delivery {
+            let fails = delivery.fails_until(now).is_some();
+            delivery.is_failing = fails || delivery.is_failing && !is_last;
+        }
     }
 
     /// Returns the time until which the flow does not choose a relay path, because that path did
@@ -302,6 +308,16 @@ mod tests {
             assert!(!delivery.on_report(&report_of(u32::MAX, 5, 5), Time::START));
             let report = report_of(u32::wrapping_sub(highest, 1), 5 + lost, 5 + repaired);
             assert_eq!(delivery.on_report(&report, Time::START), fails, "{lost} - {repaired} of {highest}");
+        }
+    }
+
+    #[test]
+    fn losses_at_the_setup_of_a_flow_are_not_those_of_its_relays() {
+        let mut delivery = RelayDelivery::default();
+        for (highest, lost, fails) in
+            [(3, 0, false), (3, 4, false), (40, 4, false), (72, 6, false), (104, 9, true)]
+        {
+            assert_eq!(delivery.on_report(&report_of(highest, lost, 0), Time::START), fails, "{highest}");
         }
     }
 

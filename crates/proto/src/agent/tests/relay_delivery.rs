@@ -13,6 +13,10 @@ fn service(network: &TestNetwork) -> Service {
     network.agents[SENDER].flow_status(network.flow).expect("the flow is open").service
 }
 
+fn path_in_use(network: &TestNetwork) -> Option<usize> {
+    network.agents[SENDER].flow_status(network.flow).expect("the flow is open").path_in_use
+}
+
 /// Sends a packet every 20 ms for this time; the relay delivers them if `is_delivered`.
 fn call(network: &mut TestNetwork, millis: u64, is_delivered: bool) {
     for number in 0..millis / 20 {
@@ -132,6 +136,27 @@ fn a_relay_that_is_found_dead_explains_the_first_failure_and_no_second_one_soon_
     let now = network.now;
     let until = sender(&mut network).undelivered_until(now);
     assert_eq!(until, Some(now + ms(20_000 - 1_500)));
+}
+
+#[test]
+fn after_a_failure_a_flow_never_relies_on_a_path_that_it_is_about_to_leave() {
+    let mut network = TestNetwork::new(&settings(Service::Forwarding));
+    let another = RelayPath { egress: (RelayId::new(10), Shard::new(0)), ..path() };
+    let (id, now) = (network.flow, network.now);
+    network.agents[SENDER].set_paths(id, alloc::vec![path(), another], now);
+    network.drain(SENDER);
+    call(&mut network, 3_000, true);
+    assert_eq!((service(&network), path_in_use(&network)), (Service::Forwarding, Some(0)));
+    let (now, mut has_left) = (network.now, false);
+    network.agents[SENDER].use_both_paths(id, now);
+    for _ in 0..16_000 / 20 {
+        let is_first = path_in_use(&network) == Some(0);
+        has_left |= !is_first;
+        assert!(is_first || service(&network) == Service::Both, "the other path delivers nothing");
+        call(&mut network, 20, is_first);
+    }
+    assert!(has_left);
+    assert_eq!((service(&network), path_in_use(&network)), (Service::Forwarding, Some(0)));
 }
 
 #[test]
