@@ -478,7 +478,7 @@ impl Ingress {
         let Some(key) = flow.registration.group else {
             return;
         };
-        let (flow_identity, tenant_class) = (flow.registration.batching, flow.registration.tenant_class);
+        let (flow_identity, tenant_class) = (flow.registration.batching, flow.registration.tenant_class());
         let (holder, tenant) = (flow.registration.holder, flow.registration.tenant);
         let (alias, class) = (next_hop.alias, flow.registration.class);
         let bytes = u16::try_from(coded.len()).expect("the length of copies is checked");
