@@ -218,11 +218,14 @@ impl RiskTable {
     }
 }
 
-/// Returns the bucket of a risk. The multiplier is 2^32 divided by the golden ratio, which spreads
-/// consecutive numbers (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// Multiplier of Fibonacci hashing: 2^32 divided by the golden ratio. It spreads consecutive
+/// numbers (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+pub(crate) const FIBONACCI_MULTIPLIER: u32 = 0x9E37_79B9;
+
+/// Returns the bucket of a risk.
 const fn bucket_of(risk: u32) -> usize {
     const SHIFT: u32 = u32::BITS - COHORT_BUCKETS.ilog2();
-    (risk.wrapping_mul(0x9E37_79B9) >> SHIFT) as usize
+    (risk.wrapping_mul(FIBONACCI_MULTIPLIER) >> SHIFT) as usize
 }
 
 const _: () = assert!(COHORT_BUCKETS.is_power_of_two() && COHORTS_MAX * 4 == u64::BITS as usize);

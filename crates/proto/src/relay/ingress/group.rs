@@ -21,7 +21,7 @@ use crate::parts::batcher::{
     BatchPacket, BatchedFlow, Batcher, BatcherSettings, ClosedQueue, CodingClass, FullestFirst,
     RedundancyPolicy,
 };
-use crate::parts::cohorts::{Cohorts, FlowRisks};
+use crate::parts::cohorts::{Cohorts, FIBONACCI_MULTIPLIER, FlowRisks};
 use crate::parts::redundancy::Redundancy;
 
 /// Index of a peer relay: another relay, reached by a session, or this relay itself.
@@ -123,7 +123,7 @@ impl GroupKey {
     /// egress relay. Each tenant has a share of its own.
     fn scheduled_number(self) -> u32 {
         let tenant = self.tenant.map_or(0, |tenant| tenant.number().wrapping_add(1));
-        self.group.wrapping_add(tenant.wrapping_mul(0x9E37_79B9))
+        self.group.wrapping_add(tenant.wrapping_mul(FIBONACCI_MULTIPLIER))
     }
 
     /// Returns the longest packet length for which a full batch's repair packets can include
