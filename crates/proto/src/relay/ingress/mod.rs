@@ -10,6 +10,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `adaptive_classes` | redundancy of a coding group that follows the losses |
+//! | `closed_batches` | repair packets of closed batches, and their charges to tenants |
 //! | `copies` | sequence numbers of a flow's copies, and NACKs to the sender |
 //! | `counters` | counters of the ingress half |
 //! | `flow` | registration and state of a flow |
@@ -22,6 +23,7 @@
 //! | `sink` | copies that arrive and leave, and the outputs of the ingress half |
 
 mod adaptive_classes;
+mod closed_batches;
 mod copies;
 mod counters;
 mod flow;
@@ -51,12 +53,12 @@ pub(crate) use group::{ClosedBatch, CoveredPacket, GroupKey, RelayPeerId};
 
 use super::flow_memory::{FlowMemory, Holder};
 use super::tenant_traffic::TenantTraffic;
+use closed_batches::close_batch;
 use flow::IngressFlow;
 use grant_policers::GrantPolicers;
 use group::{BatchNumbers, CodingGroup};
 pub(crate) use path_outage::PathOutage;
 use path_outage::PathOutages;
-use sink::close_batch;
 pub(crate) use sink::{ArrivingCopy, OutgoingCopy, Sink};
 
 use crate::growth;
