@@ -1,8 +1,8 @@
 //! Outages of one direct path, of some, and of all, bridged by each service, with real processes:
 //! the experiment `rec-outages` outside of the simulator.
 //!
-//! This is a small version; `make outages` runs all services, alone and in company, behind wide and
-//! narrow uplinks.
+//! This is a small version; `make outages` runs all services, alone and in a coding group, behind
+//! wide and narrow uplinks.
 
 #![allow(clippy::disallowed_methods, reason = "tests of the program use clocks and settings")]
 #![allow(clippy::print_stderr, reason = "says what was measured")]
@@ -44,12 +44,13 @@ const BARE_SHARE_MAX: f64 = 0.01;
 const NARROW: (&str, &str) = ("narrow", "690 kbit/s");
 const WIDE: (&str, &str) = ("wide", "100 Mbit/s");
 
-/// Calls in company, and indices of those with an outage: of one path, of two, of four, and of all.
-const COMPANY: usize = 8;
+/// Calls of a coding group, and indices of those with an outage: of one path, of two, of four, and
+/// of all.
+const GROUP_CALLS: usize = 8;
 const ONE: Range<usize> = 0..1;
 const TWO: Range<usize> = 1..3;
 const FOUR: Range<usize> = 3..7;
-const ALL: Range<usize> = 0..COMPANY;
+const ALL: Range<usize> = 0..GROUP_CALLS;
 
 /// Time after the last outage, in which the calls go on.
 const AFTERMATH: u64 = 2;
@@ -57,12 +58,12 @@ const AFTERMATH: u64 = 2;
 /// Outages of the calls with these indices: their begin and length in seconds.
 type Schedule = &'static [(Range<usize>, u64, u64)];
 
-/// Schedule of `make test` in company.
+/// Schedule of `make test` for a coding group.
 const SHORT: Schedule = &[(ONE, 2, 1), (TWO, 6, 1), (FOUR, 10, 1), (ALL, 14, 3)];
 
-/// Schedule of `make outages` in company. Relays carry a flow for 15 s of a minute, from its first
-/// outage on, and each outage counts a quarter of a second more than it lasts. So each path is dark
-/// for at most 13 s of such a minute.
+/// Schedule of `make outages` for a coding group. Relays carry a flow for 15 s of a minute, from
+/// its first outage on, and each outage counts a quarter of a second more than it lasts. So each
+/// path is dark for at most 13 s of such a minute.
 const LONG: Schedule = &[
     (ONE, 3, 8),
     (TWO, 14, 8),
@@ -127,19 +128,14 @@ impl Environment {
         Self { mode, calls, variants, length: Duration::from_secs(end + AFTERMATH) }
     }
 
-    /// Returns a environment of eight calls with one service.
-    fn in_company(
-        mode: Mode,
-        service: &str,
-        (name, uplink): (&str, &'static str),
-        schedule: Schedule,
-    ) -> Self {
+    /// Returns an environment of eight calls with one service, in one coding group.
+    fn in_group(mode: Mode, service: &str, (name, uplink): (&str, &'static str), schedule: Schedule) -> Self {
         let calls = ALL.map(|index| call(service, uplink, 0, index, schedule)).collect();
-        let variants = vec![Variant { name: format!("{service}, {name}, in company"), calls: ALL }];
+        let variants = vec![Variant { name: format!("{service}, {name}, in a group"), calls: ALL }];
         Self::new(mode, calls, variants, schedule)
     }
 
-    /// Returns a environment of one call with each service, which relays code with no other.
+    /// Returns an environment of one call with each service, which relays code with no other.
     fn alone(mode: Mode, (name, uplink): (&str, &'static str), schedule: Schedule) -> Self {
         let calls = SERVICES.into_iter().enumerate();
         let variants = calls.clone().map(|(index, service)| Variant {
@@ -242,14 +238,14 @@ fn longest_gap(fate: &Fate) -> Duration {
     fate.sent.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
 }
 
-/// Returns the environments of `make outages`: each service with each uplink in company, in a
+/// Returns the environments of `make outages`: each service with each uplink in a group, in a
 /// static or a managed network, and all lone calls in both.
 fn large() -> Vec<Environment> {
     let mut environments = Vec::new();
     for (number, service) in SERVICES.into_iter().enumerate() {
         let modes = [Mode::Static, Mode::Managed];
-        environments.push(Environment::in_company(modes[number % 2], service, WIDE, LONG));
-        environments.push(Environment::in_company(modes[1 - number % 2], service, NARROW, LONG));
+        environments.push(Environment::in_group(modes[number % 2], service, WIDE, LONG));
+        environments.push(Environment::in_group(modes[1 - number % 2], service, NARROW, LONG));
     }
     for mode in [Mode::Static, Mode::Managed] {
         environments.extend([WIDE, NARROW].map(|uplink| Environment::alone(mode, uplink, LONG_LONE)));
@@ -259,7 +255,7 @@ fn large() -> Vec<Environment> {
 
 fn small() -> Vec<Environment> {
     vec![
-        Environment::in_company(Mode::Static, "coding", WIDE, SHORT),
+        Environment::in_group(Mode::Static, "coding", WIDE, SHORT),
         Environment::alone(Mode::Managed, NARROW, SHORT_LONE),
     ]
 }

@@ -483,7 +483,7 @@ mod tests {
     use super::*;
     use crate::flow::MessageOverhead;
 
-    /// Services of a flow without company.
+    /// Services of a flow without coding peers.
     const ALL: Services = Services::NONE
         .with(Service::Retransmission)
         .with(Service::Pull)
@@ -748,7 +748,7 @@ mod tests {
 
     /// Returns a harness of a cached flow whose budget allows coding, with `cached` and `coded`
     /// others.
-    fn in_company(cached: u8, coded: u8) -> Harness {
+    fn with_coding_peers(cached: u8, coded: u8) -> Harness {
         let mut harness = Harness::new(140);
         harness.allowed = ALL.with(Service::Coding);
         harness.observation.group_activity = Some(GroupActivity { coded, cached });
@@ -756,21 +756,21 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_in_company_is_coded_if_its_losses_need_few_repair_packets() {
+    fn a_flow_with_coding_peers_is_coded_if_its_losses_need_few_repair_packets() {
         // 2 %: two repair packets for eight. 24 %: four do not suffice.
         for (lost, expected) in [(1, Service::Coding), (12, Service::Caching)] {
-            let mut harness = in_company(7, 0);
+            let mut harness = with_coding_peers(7, 0);
             harness.run(30, lost);
             assert_eq!(harness.service, expected, "{lost}");
         }
-        let mut lone = in_company(0, 0);
+        let mut lone = with_coding_peers(0, 0);
         lone.run(30, 1);
         assert_eq!(lone.service, Service::Caching);
     }
 
     #[test]
     fn coding_that_receivers_do_not_answer_is_left_and_tried_ever_more_rarely() {
-        let mut harness = in_company(0, 7);
+        let mut harness = with_coding_peers(0, 7);
         let in_time = core::mem::replace(&mut harness.repairs, Box::new(|_| true));
         harness.repairs = Box::new(move |service| service != Service::Coding && in_time(service));
         harness.run(1_200, 1);
@@ -781,14 +781,14 @@ mod tests {
 
     #[test]
     fn coding_that_the_cached_flows_do_not_follow_is_left_for_ten_minutes() {
-        let mut harness = in_company(7, 0);
+        let mut harness = with_coding_peers(7, 0);
         harness.run(600, 1);
         assert_eq!(harness.services(), [Service::Coding, Service::Caching]);
     }
 
     #[test]
     fn a_burst_of_one_flow_does_not_end_its_coding() {
-        let mut harness = in_company(0, 7);
+        let mut harness = with_coding_peers(0, 7);
         harness.run(60, 1);
         harness.run(4, 12);
         harness.run(60, 1);

@@ -119,7 +119,6 @@ pub(crate) enum RoleSetting {
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkSetting {
     /// The name of the link, in variants of the scenario and in expectations.
-    #[allow(dead_code, reason = "experiments change the file by it, before it is read")]
     pub(crate) name: Option<String>,
     /// The machines at the link's ends, joined in both directions. If both names refer to equally
     /// many machines, they are joined in order; if one refers to a single machine, that is joined

@@ -1,11 +1,7 @@
 //! Digest of bytes for the checksums of simulated worlds, where nobody forges packets. It takes a
 //! fraction of the time of cryptographic hashes.
 
-use crate::random::mix;
-
-/// Difference of the keys of successive blocks: 2^64 divided by the golden ratio, made odd because
-/// no key may occur twice.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+use crate::random::{STEP, mix};
 
 /// Difference of the second word's key from the first's: the fraction of the square root of 2, in
 /// 64 bits.
@@ -23,6 +19,7 @@ pub(crate) fn digest(key: u64, bytes: &[u8]) -> u64 {
     let mut sum = block_key;
     for block in blocks {
         sum = sum.wrapping_add(product(block, block_key));
+        // The step is odd, so no key occurs twice.
         block_key = block_key.wrapping_add(STEP);
     }
     if !rest.is_empty() {

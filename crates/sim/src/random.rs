@@ -9,7 +9,7 @@ use core::fmt;
 use byway_units::{Duration, Probability, Time};
 
 /// 2^64 divided by the golden ratio, made odd: the step of `SplitMix64`.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// 2^53, the number of steps between 0 and 1 that a double resolves evenly.
 const FRACTIONS: f64 = 9_007_199_254_740_992.0;

@@ -6,6 +6,13 @@ use crate::error::ParseError;
 use crate::reader::Reader;
 use crate::writer::Output;
 
+/// Prefix length of an IPv4 network: the longest prefix that is routed on the Internet.
+pub const IPV4_NETWORK_BITS: u32 = 24;
+
+/// Prefix length of an IPv6 network: the largest assignment to a site (RFC 6177). One customer thus
+/// has up to 65,536 links.
+pub const IPV6_NETWORK_BITS: u32 = 48;
+
 /// Length in bytes of the longest address in a message: family, IPv6 address, port.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 19;
 

@@ -133,7 +133,7 @@ mod service;
 mod traffic_class;
 mod writer;
 
-pub use address::Address;
+pub use address::{Address, IPV4_NETWORK_BITS, IPV6_NETWORK_BITS};
 pub use capabilities::Capabilities;
 pub use coded::{CODED_OVERHEAD, CodedBytes, Flags, Fragment, SealedBytes, associated_data};
 pub use credential::{Credential, Member};

@@ -3,16 +3,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use byway_wire::{IPV4_NETWORK_BITS, IPV6_NETWORK_BITS};
+
 /// Prefix length by which IPv6 addresses count as one address: a link has 64 bits for its hosts
 /// (RFC 4291, section 2.5.4).
 const IPV6_ADDRESS_BITS: u32 = 64;
-
-/// Prefix length of an IPv6 network: the largest assignment to a site (RFC 6177). One customer thus
-/// has up to 65,536 links.
-const IPV6_NETWORK_BITS: u32 = 48;
-
-/// Prefix length of an IPv4 network: the longest prefix that is routed on the Internet.
-const IPV4_NETWORK_BITS: u32 = 24;
 
 /// Source of a connection or a request, by which it is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,9 +15,7 @@ pub(super) type TenantCharges = BTreeMap<TenantId, TenantTraffic>;
 /// Adds bytes that are charged to tenants.
 pub(super) fn add_charges(all: &mut TenantCharges, more: &TenantCharges) {
     for (tenant, traffic) in more {
-        let known = all.entry(*tenant).or_default();
-        known.sent = known.sent.saturating_add(traffic.sent);
-        known.returned = known.returned.saturating_add(traffic.returned);
+        all.entry(*tenant).or_default().add(*traffic);
     }
 }
 
@@ -49,9 +47,7 @@ impl TrafficBytes {
         };
         let charged_since = |(tenant, traffic): (&TenantId, &TenantTraffic)| {
             let before = earlier.tenants.get(tenant).copied().unwrap_or_default();
-            let sent = traffic.sent.saturating_sub(before.sent);
-            let returned = traffic.returned.saturating_sub(before.returned);
-            (*tenant, TenantTraffic { sent, returned })
+            (*tenant, traffic.since(before))
         };
         Self {
             received: self.received.saturating_sub(earlier.received),

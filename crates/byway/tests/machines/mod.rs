@@ -16,9 +16,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use byway_lab::{EmulatorThread, LabError, Machine, addresses};
-use byway_net::Clock;
-use byway_scenario::Scenario;
+use byway_lab::{EmulatorThread, Machine, addresses};
+
+#[path = "../sites/emulation.rs"]
+mod emulation;
+
+use emulation::start_machines;
 
 /// Scenario of two agents, a relay near both, and bursts of losses between the agents.
 const SCENARIO: &str = r#"
@@ -73,24 +76,7 @@ impl Lab {
 
     /// Makes the machines with these keys of alice's capture.
     pub fn capturing(keys: &str) -> Option<Self> {
-        let network = Scenario::parse(SCENARIO).expect("a scenario").network(1).expect("all are joined");
-        let all: Vec<Vec<IpAddr>> = (0..3).map(|index| addresses(index).to_vec()).collect();
-        let (mut machines, mut devices) = (Vec::new(), Vec::new());
-        for index in 0..3 {
-            match Machine::new(addresses(index)) {
-                Ok((machine, device)) => {
-                    machines.push(machine);
-                    devices.push(Some(device));
-                }
-                Err(LabError::Machine(error)) => {
-                    eprintln!("skipped: the kernel makes no machine: {error}");
-                    return None;
-                }
-                Err(other) => panic!("{other}"),
-            }
-        }
-        let carrier =
-            EmulatorThread::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
+        let (machines, carrier) = start_machines(SCENARIO, NAMES.len(), 0)?;
         let lab = Self {
             folder: tempfile::tempdir().expect("a folder"),
             machines,

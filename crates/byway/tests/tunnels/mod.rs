@@ -19,10 +19,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use byway_lab::{EmulatorThread, LabError, Machine, addresses};
-use byway_net::{Clock, Device, DeviceSettings};
-use byway_scenario::Scenario;
+use byway_lab::{EmulatorThread, Machine, addresses};
+use byway_net::{Device, DeviceSettings};
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+
+#[path = "../sites/emulation.rs"]
+mod emulation;
+
+use emulation::start_machines;
 
 /// Scenario of two agents, a relay near both, and bursts of losses between the agents.
 pub const SCENARIO: &str = r#"
@@ -86,24 +90,8 @@ impl Lab {
     }
 
     pub fn of(scenario: &str) -> Option<Self> {
-        let network = Scenario::parse(scenario).expect("a scenario").network(1).expect("all are joined");
-        let all: Vec<Vec<IpAddr>> = (0..3).map(|index| addresses(index).to_vec()).collect();
-        let (mut machines, mut devices) = (Vec::new(), Vec::new());
-        for index in 0..3 {
-            match Machine::new(addresses(index)) {
-                Ok((machine, device)) => {
-                    machines.push(machine);
-                    devices.push(Some(device));
-                }
-                Err(LabError::Machine(error)) => {
-                    eprintln!("skipped: the kernel makes no machine: {error}");
-                    return None;
-                }
-                Err(other) => panic!("{other}"),
-            }
-        }
-        let carrier =
-            EmulatorThread::start(network, devices, &all, &[], 1, Clock::start(), None).expect("a thread");
+        // The controller is on the relay's machine.
+        let (machines, carrier) = start_machines(scenario, RELAY + 1, 0)?;
         let mut lab = Self {
             devices: [None, None],
             folder: tempfile::tempdir().expect("a folder"),

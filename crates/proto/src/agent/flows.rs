@@ -9,7 +9,7 @@ use byway_wire::{FlowKey, Receiver, SequenceNumber};
 use super::closing::AgentState;
 use super::events::Event;
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
-use super::registration::Registrations;
+use super::registration_state::Registrations;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::FlowSettings;
 use super::{Agent, ArrivalRelay, Flow, Role};

@@ -44,7 +44,8 @@
 //! | `receive_flow` | state of a received flow |
 //! | `receiving` | datagrams from the network |
 //! | `register_message` | registration requests |
-//! | `registration` | registration with relays, choice of the path in use |
+//! | `registration` | registration with relays, fallback to the direct path |
+//! | `registration_state` | state of a flow's registrations, choice of the path in use |
 //! | `relay_delivery` | monitoring of flows that use relays alone |
 //! | `relay_keepalive` | relay probing: sessions with relays without flows |
 //! | `relay_link` | link to one relay |
@@ -106,6 +107,7 @@ mod receive_flow;
 mod receiving;
 mod register_message;
 mod registration;
+mod registration_state;
 mod relay_delivery;
 mod relay_keepalive;
 mod relay_link;

@@ -69,7 +69,7 @@ impl PathQueue {
     /// Returns true if packets queue on the path, so a loss is likely a drop at a full queue.
     /// `false` before the first packets.
     pub(super) fn is_standing(&self) -> bool {
-        self.cause.as_ref().is_some_and(|cause| cause.is_congestion())
+        self.cause.as_ref().is_some_and(|cause| cause.has_standing_queue())
     }
 
     /// Returns true if the queue grows, so a loss is likely a sign of congestion.

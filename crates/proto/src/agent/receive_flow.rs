@@ -14,7 +14,7 @@ use super::ordering::ReorderBuffer;
 use super::owd::OneWayDelayBaseline;
 use super::path_queue::PathQueue;
 use super::reassembly::Reassembler;
-use super::registration::Registrations;
+use super::registration_state::Registrations;
 use super::reporting::Delays;
 use super::requests::Requests;
 use super::settings::FlowSettings;

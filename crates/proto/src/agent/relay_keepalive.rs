@@ -5,7 +5,7 @@ use byway_units::{AgentId, Duration, FlowId, Rate, RelayId, Time};
 use byway_wire::messages::{Close, CloseReason};
 use byway_wire::{FlowKey, Message, Service, Shard};
 
-use super::registration::Registrations;
+use super::registration_state::Registrations;
 use super::settings::{FlowSettings, RelayPath, flow_between};
 use super::{Agent, Flow};
 use crate::outbox::Priority;

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use byway_units::{Bytes, Time};
 use byway_wire::{FlowKey, SequenceNumber, Service, UnprotectedMask};
 
-use super::registration::Registrations;
+use super::registration_state::Registrations;
 use super::relay_delivery::RelayDelivery;
 use super::sent_usage::SentUsage;
 use super::settings::{Duplication, FlowSettings};

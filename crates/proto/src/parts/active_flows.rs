@@ -4,7 +4,7 @@ use byway_units::{Duration, Time};
 use byway_wire::SequenceNumber;
 use byway_wire::messages::GroupActivity;
 
-use super::cohorts::company_of;
+use super::cohorts::participation_of;
 use crate::limits::ACTIVITY_INTERVAL;
 
 /// Returns the number of the interval that contains a time.
@@ -38,7 +38,7 @@ impl CountedInterval {
         self.until > Time::START && interval_of(self.until) >= interval
     }
 
-    /// Begins an interval with a packet. Returns the company that the flow was to others since the
+    /// Begins an interval with a packet. Returns the flow's participation in batches since the
     /// first packet of the interval before: packets wait for `wait` at most.
     pub(crate) fn begin(&mut self, sequence: SequenceNumber, wait: Duration, now: Time) -> u32 {
         let until = Time::START + ACTIVITY_INTERVAL * (interval_of(now) + 1);
@@ -47,7 +47,7 @@ impl CountedInterval {
         let packets = sequence.low().wrapping_sub(before.first_low);
         // A packet that arrived late may have a lower number.
         let is_counted = before.until > Time::START && packets <= u32::MAX / 2;
-        if is_counted { company_of(packets, now.saturating_since(before.began), wait) } else { 0 }
+        if is_counted { participation_of(packets, now.saturating_since(before.began), wait) } else { 0 }
     }
 }
 
@@ -90,7 +90,7 @@ impl ActiveFlows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::cohorts::COMPANY_UNIT;
+    use crate::parts::cohorts::PARTICIPATION_UNIT;
 
     fn at(millis: u64) -> Time {
         Time::START + Duration::from_millis(millis)
@@ -101,12 +101,12 @@ mod tests {
         let (mut counted, wait) = (CountedInterval::NONE, Duration::from_millis(50));
         let mut begin = |number, millis| {
             let is_known = counted.contains(at(millis));
-            let company = counted.begin(SequenceNumber::new(number), wait, at(millis));
-            (is_known, company, [0, 1, 2].map(|interval| counted.is_recent(interval)))
+            let participation = counted.begin(SequenceNumber::new(number), wait, at(millis));
+            (is_known, participation, [0, 1, 2].map(|interval| counted.is_recent(interval)))
         };
         assert_eq!(begin(7, 500), (false, 0, [true, true, false]));
         // 15 packets in 1.5 s, of which a half arrives in 50 ms.
-        assert_eq!(begin(22, 2_000), (false, COMPANY_UNIT / 2, [true, true, true]));
+        assert_eq!(begin(22, 2_000), (false, PARTICIPATION_UNIT / 2, [true, true, true]));
         assert_eq!(begin(22, 3_999), (true, 0, [true, true, true]));
         assert_eq!(begin(21, 4_000).1, 0, "an earlier packet");
         assert!(!CountedInterval::NONE.is_recent(0));

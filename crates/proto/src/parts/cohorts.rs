@@ -5,10 +5,10 @@
 //! comparison.
 //!
 //! - There are as many cohorts as flows of one risk: the same network or agent of the receiver, or
-//!   the same sender. But there are no more than the flows fill with batches. Only flows that send
-//!   often enough for each batch count for that.
-//! - A risk that more than half of the flows share separates none of them. Company that loses
-//!   packets at the same time is better than none, and other flows may repair the rest.
+//!   the same sender. But there are no more than the flows fill with batches. Each flow counts for
+//!   that by its participation, the share of batches for which it sends a packet.
+//! - A risk that more than half of the flows share separates none of them. Coding peers that lose
+//!   packets at the same time are better than none, and other flows may repair the rest.
 //! - Flows of one tenant are in all cohorts. One tenant counts for no more cohorts than the flows
 //!   of others fill, so it cannot divide these and then be silent.
 //! - A flow stays in its cohort as long as that has no more flows of its risks than others.
@@ -32,16 +32,16 @@ const NETWORK: usize = 0;
 /// Index of the tenant. It is no risk, and decides only between cohorts that are alike otherwise.
 const TENANT: usize = 3;
 
-/// Company of a flow that sends at least one packet for each batch.
-pub(crate) const COMPANY_UNIT: u32 = 256;
+/// Participation of a flow that sends at least one packet for each batch.
+pub(crate) const PARTICIPATION_UNIT: u32 = 256;
 
-/// Returns the company that a flow is to others, in parts of [`COMPANY_UNIT`]: the share of batches
+/// Returns the participation of a flow, in parts of [`PARTICIPATION_UNIT`]: the share of batches
 /// for which it sends a packet. It sent this many packets in the time that has passed, and they
 /// wait for `wait` at most.
-pub(crate) fn company_of(packets: u32, elapsed: Duration, wait: Duration) -> u32 {
-    let sent = u128::from(packets) * u128::from(wait.as_nanos()) * u128::from(COMPANY_UNIT);
+pub(crate) fn participation_of(packets: u32, elapsed: Duration, wait: Duration) -> u32 {
+    let sent = u128::from(packets) * u128::from(wait.as_nanos()) * u128::from(PARTICIPATION_UNIT);
     let parts = sent.checked_div(u128::from(elapsed.as_nanos())).unwrap_or(0);
-    u32::try_from(parts).map_or(COMPANY_UNIT, |parts| parts.min(COMPANY_UNIT))
+    u32::try_from(parts).map_or(PARTICIPATION_UNIT, |parts| parts.min(PARTICIPATION_UNIT))
 }
 
 /// Risks of a flow that other flows may share, as numbers; 0 for an unknown one.
@@ -73,11 +73,11 @@ pub(crate) struct CohortMembership {
     pub(crate) avoids_network: bool,
 }
 
-/// Number of flows of an interval, and the company that they are together.
+/// Number of flows of an interval, and the sum of their participation.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowTally {
     flows: u32,
-    company: u32,
+    participation: u32,
 }
 
 /// Cohorts of one coding class.
@@ -95,7 +95,7 @@ pub(crate) struct Cohorts {
 
 impl Cohorts {
     pub(crate) const fn new() -> Self {
-        let none = FlowTally { flows: 0, company: 0 };
+        let none = FlowTally { flows: 0, participation: 0 };
         Self { interval: 0, count: 1, current: none, before: none, risks: None }
     }
 
@@ -105,13 +105,13 @@ impl Cohorts {
     }
 
     /// Counts a flow with its first packet in an interval, and returns its cohort. `former` is its
-    /// cohort before, and `company` that of [`company_of`].
+    /// cohort before, and `participation` that of [`participation_of`].
     ///
     /// A full batch has `batch_packets` packets. The table of risks is allocated if it `may_grow`.
     pub(crate) fn join(
         &mut self,
         risks: &FlowRisks,
-        (former, company): (u8, u32),
+        (former, participation): (u8, u32),
         (batch_packets, may_grow): (u8, bool),
         interval: u64,
     ) -> CohortMembership {
@@ -119,7 +119,7 @@ impl Cohorts {
         let full = u32::from(batch_packets - batch_packets / 8).max(2);
         self.advance(interval, full, may_grow);
         self.current.flows = self.current.flows.saturating_add(1);
-        self.current.company = self.current.company.saturating_add(company);
+        self.current.participation = self.current.participation.saturating_add(participation);
         match &mut self.risks {
             Some(table) => table.add(risks.by_kind(), former, self.count, self.before.flows),
             None => CohortMembership { cohort: 0, is_network_risk: true, avoids_network: false },
@@ -174,14 +174,14 @@ impl RiskTable {
     /// Returns the number of cohorts for the flows of the interval before, which need `full`
     /// packets for a batch.
     fn cohort_count(&self, before: FlowTally, full: u32) -> u8 {
-        let FlowTally { flows, company } = before;
+        let FlowTally { flows, participation } = before;
         let largest_tenant = self.flows_before[TENANT].iter().copied().max().unwrap_or(0);
         let of_others = flows.saturating_sub(largest_tenant.into());
-        let company = u64::from(company / COMPANY_UNIT);
+        let participation = u64::from(participation / PARTICIPATION_UNIT);
         // The flows of a tenant count no more than those of all others, if there are any.
-        let with_others = company * 2 * u64::from(of_others) / u64::from(flows.max(1));
-        let company = if of_others == 0 { company } else { company.min(with_others) };
-        let most = (company / u64::from(full)).clamp(1, COHORTS_MAX as u64);
+        let with_others = participation * 2 * u64::from(of_others) / u64::from(flows.max(1));
+        let participation = if of_others == 0 { participation } else { participation.min(with_others) };
+        let most = (participation / u64::from(full)).clamp(1, COHORTS_MAX as u64);
         let by_risk = self.flows_before[..TENANT].iter().flatten().map(|flows| u64::from(*flows));
         let needed = by_risk.filter(|sharing| *sharing * 2 <= u64::from(flows)).max().unwrap_or(1);
         u8::try_from(needed.clamp(1, most)).unwrap_or(1)
@@ -218,11 +218,14 @@ impl RiskTable {
     }
 }
 
-/// Returns the bucket of a risk. The multiplier is 2^32 divided by the golden ratio, which spreads
-/// consecutive numbers (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// Multiplier of Fibonacci hashing: 2^32 divided by the golden ratio. It spreads consecutive
+/// numbers (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+pub(crate) const FIBONACCI_MULTIPLIER: u32 = 0x9E37_79B9;
+
+/// Returns the bucket of a risk.
 const fn bucket_of(risk: u32) -> usize {
     const SHIFT: u32 = u32::BITS - COHORT_BUCKETS.ilog2();
-    (risk.wrapping_mul(0x9E37_79B9) >> SHIFT) as usize
+    (risk.wrapping_mul(FIBONACCI_MULTIPLIER) >> SHIFT) as usize
 }
 
 const _: () = assert!(COHORT_BUCKETS.is_power_of_two() && COHORTS_MAX * 4 == u64::BITS as usize);
@@ -261,7 +264,7 @@ mod tests {
         /// Flows of one sender and tenant to agents of their own, in these networks.
         fn new(batch_packets: u8, networks: &[u32]) -> Self {
             let flow = |(network, receiver): (&u32, u32)| {
-                (FlowRisks { network: *network, receiver, sender: 1, tenant: 1 }, COMPANY_UNIT)
+                (FlowRisks { network: *network, receiver, sender: 1, tenant: 1 }, PARTICIPATION_UNIT)
             };
             let flows: Vec<_> = networks.iter().zip(100..).map(flow).collect();
             let none = CohortMembership { cohort: 0, is_network_risk: true, avoids_network: false };
@@ -272,9 +275,9 @@ mod tests {
         /// Sends a packet of each flow in each of some intervals.
         fn send_for(&mut self, intervals: u64) {
             for _ in 0..intervals {
-                for ((risks, company), member) in self.flows.iter().zip(&mut self.members) {
+                for ((risks, participation), member) in self.flows.iter().zip(&mut self.members) {
                     let shape = (self.batch_packets, true);
-                    *member = self.cohorts.join(risks, (member.cohort, *company), shape, self.interval);
+                    *member = self.cohorts.join(risks, (member.cohort, *participation), shape, self.interval);
                 }
                 self.interval += 1;
             }
@@ -335,7 +338,7 @@ mod tests {
         assert_eq!((coded.cohorts(), coded.cohorts.bytes()), (vec![0; 12], 0));
         // With two more, each batch lacks an eighth at most.
         let more = [11, 12].map(|network| {
-            (FlowRisks { network, receiver: network + 200, ..coded.flows[0].0 }, COMPANY_UNIT)
+            (FlowRisks { network, receiver: network + 200, ..coded.flows[0].0 }, PARTICIPATION_UNIT)
         });
         coded.flows.extend(more);
         coded.members.extend([coded.members[0]; 2]);
@@ -348,10 +351,10 @@ mod tests {
     #[test]
     fn flows_that_send_seldom_fill_no_batches_of_their_own() {
         let mut coded = CodedFlows::new(2, &[7, 7, 8, 9, 10, 11, 12, 13]);
-        coded.flows.iter_mut().for_each(|(_, company)| *company = COMPANY_UNIT / 4);
+        coded.flows.iter_mut().for_each(|(_, participation)| *participation = PARTICIPATION_UNIT / 4);
         coded.send_for(5);
         assert_eq!(coded.cohorts(), [0; 8], "two packets of eight flows for each batch");
-        coded.flows.iter_mut().for_each(|(_, company)| *company = COMPANY_UNIT / 2);
+        coded.flows.iter_mut().for_each(|(_, participation)| *participation = PARTICIPATION_UNIT / 2);
         coded.send_for(2);
         assert_eq!(coded.cohorts()[..2], [0, 1]);
     }
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_with_many_flows_leaves_company_to_those_of_another() {
+    fn a_tenant_with_many_flows_leaves_coding_peers_to_those_of_another() {
         let networks: Vec<u32> = (0..112).map(|flow| 1 + flow / 16).chain(50..66).collect();
         let mut coded = CodedFlows::new(8, &networks);
         for (risks, _) in &mut coded.flows[112..] {
@@ -384,11 +387,11 @@ mod tests {
     }
 
     #[test]
-    fn company_is_the_share_of_batches_with_a_packet_of_the_flow() {
+    fn participation_is_the_share_of_batches_with_a_packet_of_the_flow() {
         let ms = Duration::from_millis;
-        assert_eq!(company_of(100, ms(2_000), ms(45)), COMPANY_UNIT, "more than one for each");
-        assert_eq!(company_of(20, ms(2_000), ms(50)), COMPANY_UNIT / 2);
-        assert_eq!((company_of(0, ms(2_000), ms(45)), company_of(9, ms(0), ms(45))), (0, 0));
-        assert_eq!(company_of(u32::MAX, Duration::from_nanos(1), ms(45)), COMPANY_UNIT);
+        assert_eq!(participation_of(100, ms(2_000), ms(45)), PARTICIPATION_UNIT, "more than one for each");
+        assert_eq!(participation_of(20, ms(2_000), ms(50)), PARTICIPATION_UNIT / 2);
+        assert_eq!((participation_of(0, ms(2_000), ms(45)), participation_of(9, ms(0), ms(45))), (0, 0));
+        assert_eq!(participation_of(u32::MAX, Duration::from_nanos(1), ms(45)), PARTICIPATION_UNIT);
     }
 }

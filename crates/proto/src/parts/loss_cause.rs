@@ -15,6 +15,14 @@ use super::queue_delay::QueueDelay;
 /// [quantile](LossQuantile) of the delays around losses counts as well.
 ///
 /// A path that polices its rate drops without a queue. Its losses count as those of a lossy path.
+///
+/// There are three verdicts:
+///
+/// - [`has_standing_queue`](Self::has_standing_queue) is about the present: packets queue, so a
+///   loss now is likely a tail drop. It needs no losses.
+/// - [`has_congestion_losses`](Self::has_congestion_losses) is about the path: its latest losses
+///   occurred at its greatest delays. It holds between the losses too, while the queue is empty.
+/// - [`on_loss`](Self::on_loss) is about one loss, by both.
 #[derive(Clone, Debug)]
 pub struct LossCause {
     queue: QueueDelay<BASE_SPANS>,
@@ -77,19 +85,20 @@ impl LossCause {
     /// Records a loss between the latest two packets. Returns true if it is congestion, because
     /// packets queue, or because the path's losses occur at its greatest delays.
     pub fn on_loss(&mut self, now: Time) -> bool {
-        self.quantile.on_loss(now) || self.is_congestion()
+        self.quantile.on_loss(now) || self.has_standing_queue()
     }
 
-    /// Returns true if most of the latest losses occurred at great delays of the path.
+    /// Returns true if most of the latest losses occurred at great delays of the path, whether or
+    /// not packets queue now.
     #[must_use]
     pub const fn has_congestion_losses(&self) -> bool {
         self.quantile.has_congestion_losses()
     }
 
-    /// Returns true if a loss before the latest packet is congestion, because packets queue.
-    /// `false` before the first packet.
+    /// Returns true if packets queue now, so a loss before the latest packet is congestion. `false`
+    /// before the first packet.
     #[must_use]
-    pub fn is_congestion(&self) -> bool {
+    pub fn has_standing_queue(&self) -> bool {
         self.delay() >= self.threshold()
     }
 
@@ -117,7 +126,7 @@ mod tests {
         let classify = |(millis, delay): (u64, u32)| {
             let sent = u32::try_from(millis * 1_000).expect("short");
             cause.on_packet(sent, sent + 40_000 + delay, Time::START + Duration::from_millis(millis));
-            cause.is_congestion()
+            cause.has_standing_queue()
         };
         (from_millis..).zip(delays).map(classify).collect()
     }
@@ -125,7 +134,7 @@ mod tests {
     #[test]
     fn nothing_is_congestion_before_the_first_packet_or_on_an_empty_path() {
         let mut cause = LossCause::new();
-        assert!(!cause.is_congestion());
+        assert!(!cause.has_standing_queue());
         assert!(!classify(&mut cause, 0, [0; 100]).contains(&true));
     }
 

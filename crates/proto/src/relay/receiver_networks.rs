@@ -11,6 +11,7 @@ use core::net::IpAddr;
 
 use byway_units::Time;
 use byway_wire::messages::NetworkTag;
+use byway_wire::{IPV4_NETWORK_BITS, IPV6_NETWORK_BITS};
 use siphasher::sip::SipHasher13;
 
 use crate::growth;
@@ -18,24 +19,30 @@ use crate::limits::NETWORK_REPORT_SECONDS;
 use crate::random::Generator;
 use crate::session::SessionId;
 
-/// Family of an address, and its prefix: 24 bits of IPv4, or 48 bits of IPv6.
+/// Length of an IPv4 network's prefix in bytes.
+const IPV4_PREFIX_BYTES: usize = IPV4_NETWORK_BITS as usize / 8;
+
+/// Length of an IPv6 network's prefix in bytes.
+const IPV6_PREFIX_BYTES: usize = IPV6_NETWORK_BITS as usize / 8;
+
+/// Family of an address, and the prefix of its network. An IPv4 prefix is padded with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct AddressPrefix([u8; 7]);
+struct AddressPrefix([u8; 1 + IPV6_PREFIX_BYTES]);
 
 impl AddressPrefix {
     /// Prefix of no address.
-    const NONE: Self = Self([0; 7]);
+    const NONE: Self = Self([0; 1 + IPV6_PREFIX_BYTES]);
 
     fn of(address: IpAddr) -> Self {
-        let mut prefix = [0; 7];
+        let mut prefix = [0; 1 + IPV6_PREFIX_BYTES];
         match address.to_canonical() {
             IpAddr::V4(address) => {
                 prefix[0] = 4;
-                prefix[1..4].copy_from_slice(&address.octets()[..3]);
+                prefix[1..=IPV4_PREFIX_BYTES].copy_from_slice(&address.octets()[..IPV4_PREFIX_BYTES]);
             }
             IpAddr::V6(address) => {
                 prefix[0] = 6;
-                prefix[1..].copy_from_slice(&address.octets()[..6]);
+                prefix[1..].copy_from_slice(&address.octets()[..IPV6_PREFIX_BYTES]);
             }
         }
         Self(prefix)

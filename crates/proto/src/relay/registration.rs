@@ -288,7 +288,6 @@ impl Relay {
                 policer: GrantPolicer::of(grant),
                 group,
                 batching: batching_identity(slot, grant, register),
-                tenant_class: CodingClass::of_tenant(grant.tenant),
                 tenant: grant.tenant,
                 duplicates: register.options.relay_side_duplication,
                 sender_fec: register.options.sender_makes_repairs,

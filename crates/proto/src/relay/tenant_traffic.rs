@@ -18,10 +18,20 @@ pub struct TenantTraffic {
 }
 
 impl TenantTraffic {
-    /// Adds the bytes of another half of the relay.
-    pub(super) const fn add(&mut self, other: Self) {
-        self.sent += other.sent;
-        self.returned += other.returned;
+    /// Adds other bytes of the same tenant, such as those of another half of the relay. Sums stop
+    /// at the largest number.
+    pub const fn add(&mut self, other: Self) {
+        self.sent = self.sent.saturating_add(other.sent);
+        self.returned = self.returned.saturating_add(other.returned);
+    }
+
+    /// Returns the bytes that were charged since earlier counts; zero if those are larger.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(earlier.sent),
+            returned: self.returned.saturating_sub(earlier.returned),
+        }
     }
 }
 
@@ -118,5 +128,15 @@ mod tests {
         let mut both = sums[0];
         both.add(sums[2]);
         assert_eq!(both, TenantTraffic { sent: 5, returned: 7 });
+    }
+
+    #[test]
+    fn sums_and_differences_stop_at_the_ends_of_the_range() {
+        let mut traffic = TenantTraffic { sent: u64::MAX - 1, returned: 1 };
+        let earlier = TenantTraffic { sent: 2, returned: 3 };
+        traffic.add(earlier);
+        assert_eq!(traffic, TenantTraffic { sent: u64::MAX, returned: 4 });
+        assert_eq!(traffic.since(earlier), TenantTraffic { sent: u64::MAX - 2, returned: 1 });
+        assert_eq!(earlier.since(traffic), TenantTraffic::default());
     }
 }

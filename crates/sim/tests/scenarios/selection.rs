@@ -93,7 +93,7 @@ fn a_receiver_far_from_its_relay_gets_a_service_without_requests_to_it() {
 
 /// Flows of one tenant whose senders select the services. Their budget allows repairs with other
 /// receivers, 50 + 3 + 4 * 8 ms, but no requests to the ingress relay.
-fn in_company(flows: usize) -> Plan {
+fn with_coding_peers(flows: usize) -> Plan {
     let plan = Plan::pairs(flows, Service::Caching).each_flow(|flow| {
         flow.length = secs(25);
         (flow.settings.latency_budget, flow.settings.automatic_service) = (ms(115), true);
@@ -102,10 +102,10 @@ fn in_company(flows: usize) -> Plan {
 }
 
 #[test]
-fn flows_in_company_are_coded_once_their_losses_are_measured() {
+fn flows_with_coding_peers_are_coded_once_their_losses_are_measured() {
     // Where one relay is near both ends, requests to it are as fast as repairs with others.
     for (name, arrange) in ARRANGEMENTS.iter().filter(|(name, _)| !name.contains("common relay")).skip(1) {
-        let (mut world, mut run) = arrange(in_company(8)).build();
+        let (mut world, mut run) = arrange(with_coding_peers(8)).build();
         Run::schedule(&mut world, at(20_000), |run, world| {
             for (agent, flow) in run.agents.iter().step_by(2).zip(&run.sending) {
                 let agent = world.host(*agent).agent();
@@ -123,7 +123,7 @@ fn flows_in_company_are_coded_once_their_losses_are_measured() {
 
 #[test]
 fn a_flow_alone_is_never_coded() {
-    let (mut world, mut run) = in_company(1).build();
+    let (mut world, mut run) = with_coding_peers(1).build();
     Run::schedule(&mut world, at(20_000), |run, world| {
         assert_eq!(state(run, world).0, Service::Caching);
     });

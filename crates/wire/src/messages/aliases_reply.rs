@@ -47,7 +47,9 @@ pub type AliasStatuses<'a> = List<'a, AliasStatus, BYTES>;
 /// Tag of the network from which a flow's receiver reaches the egress relay.
 ///
 /// Of two flows of one egress relay, the tags are equal if the addresses of their receivers share a
-/// prefix. The egress relay computes them with a key of its own, so they do not reveal addresses.
+/// prefix. Its length is [`IPV4_NETWORK_BITS`](crate::IPV4_NETWORK_BITS) or
+/// [`IPV6_NETWORK_BITS`](crate::IPV6_NETWORK_BITS). The egress relay computes the tags with a key
+/// of its own, so they do not reveal addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkTag(u32);
 

@@ -57,7 +57,7 @@ pub(super) struct GrantPath<'a> {
     pub(super) sharing: bool,
     pub(super) services: Services,
     /// True if the path's coding group has other pairings.
-    pub(super) has_company: bool,
+    pub(super) has_coding_peers: bool,
 }
 
 /// Services of a grant that permits only a session with a relay, to measure the round trip.
@@ -108,7 +108,7 @@ impl GrantIssuer {
             egress: grant_path.egress,
             grant: BASE64.encode(&grant.to_bytes()),
             expires_unix_seconds: Some(period.not_after),
-            has_coding_peers: grant_path.has_company,
+            has_coding_peers: grant_path.has_coding_peers,
         };
         (path, period.renewed_at)
     }

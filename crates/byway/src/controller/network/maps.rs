@@ -103,7 +103,7 @@ impl MapWriter<'_> {
             group: path.group,
             sharing: self.network.shares_coding(sender),
             services: Services::ALL,
-            has_company: self.plan.has_company(path.group),
+            has_coding_peers: self.plan.has_coding_peers(path.group),
         }))
     }
 
@@ -121,7 +121,7 @@ impl MapWriter<'_> {
                 group: 0,
                 sharing: false,
                 services,
-                has_company: false,
+                has_coding_peers: false,
             })
         });
         Pairing { sender: agent.number, receiver: agent.number, paths: paths.collect() }

@@ -84,7 +84,7 @@ impl PathPlan {
     }
 
     /// True if a coding group has several pairings, whose flows can be coded together.
-    pub(crate) fn has_company(&self, group: u32) -> bool {
+    pub(crate) fn has_coding_peers(&self, group: u32) -> bool {
         self.pairings_per_group.get(&group).is_some_and(|pairings| *pairings > 1)
     }
 
@@ -93,7 +93,8 @@ impl PathPlan {
     pub(super) fn members_with_other_paths(&self, former: &Self) -> BTreeSet<u32> {
         let (mut members, none) = (BTreeSet::new(), BTreeSet::new());
         for (direction, paths) in &self.paths {
-            let is_same = |path: &PlannedPath| self.has_company(path.group) == former.has_company(path.group);
+            let is_same =
+                |path: &PlannedPath| self.has_coding_peers(path.group) == former.has_coding_peers(path.group);
             if former.paths.get(direction) != Some(paths) || !paths.iter().all(is_same) {
                 members.extend(<[u32; 2]>::from(*direction));
             }

@@ -1,7 +1,7 @@
 //! Tests of flow registration with relays.
 
 use super::*;
-use crate::agent::registration::Registrations;
+use crate::agent::registration_state::Registrations;
 use crate::agent::{Flow, PathState};
 use crate::limits::{ALIASES_MAX, CANDIDATES_MAX, NACKED_RELAYS_MAX};
 use crate::session::ProbeContext;

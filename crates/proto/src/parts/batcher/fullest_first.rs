@@ -58,8 +58,8 @@ struct Score {
 }
 
 impl Score {
-    /// True if the packet joins the best queue, and false if it opens another one.
-    fn is_joined_by(&self, packet: &BatchPacket) -> bool {
+    /// True if the packet joins a queue with this score, and false if it opens another one.
+    fn admits(&self, packet: &BatchPacket) -> bool {
         let is_separate = packet.flow.avoids_network && self.shared_risk == SharedRisk::Receiver;
         self.has_like_size && !is_separate
     }
@@ -68,7 +68,8 @@ impl Score {
 impl Strategy for FullestFirst {
     fn choose(&mut self, queues: &Queues, packet: &BatchPacket, is_rich: bool, now: Time) -> QueueChoice {
         let cohort = packet.flow.cohort;
-        let is_candidate = |queue: &Queue| queue.cohort() == cohort || rescues(queue, packet, is_rich, now);
+        let is_candidate =
+            |queue: &Queue| queue.cohort() == cohort || admits_other_cohort(queue, packet, is_rich, now);
         let score = |(index, queue): (usize, &Queue)| (score_of(queue, packet, is_rich, now), index);
         let candidates = queues.lacking(packet).filter(|(_, queue)| is_candidate(queue));
         let mut best = candidates.map(score).max();
@@ -78,7 +79,7 @@ impl Strategy for FullestFirst {
             best = queues.lacking(packet).map(score).max();
         }
         match (best, free) {
-            (Some((score, index)), free) if free.is_none() || score.is_joined_by(packet) => {
+            (Some((score, index)), free) if free.is_none() || score.admits(packet) => {
                 QueueChoice::Join(index)
             }
             (_, Some(free)) => QueueChoice::Join(free),
@@ -97,8 +98,8 @@ fn is_in_need(queue: &Queue, is_rich: bool, now: Time) -> bool {
     is_rich && queue.size() == 1 && now >= queue.halfway()
 }
 
-/// True if a packet of another cohort joins the queue.
-fn rescues(queue: &Queue, packet: &BatchPacket, is_rich: bool, now: Time) -> bool {
+/// True if the queue admits the packet although it is of another cohort.
+fn admits_other_cohort(queue: &Queue, packet: &BatchPacket, is_rich: bool, now: Time) -> bool {
     is_in_need(queue, is_rich, now) && shared_risk(queue, packet) != SharedRisk::Receiver
 }
 

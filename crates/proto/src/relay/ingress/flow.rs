@@ -43,9 +43,6 @@ pub(crate) struct Registration {
     /// Coding group; `None` without cross-stream coding.
     pub(crate) group: Option<GroupKey>,
     pub(crate) batching: BatchedFlow,
-    /// Coding class of the flow's tenant. Packets without a digest use it, because agreements to
-    /// share batches with other tenants do not apply to them.
-    pub(crate) tenant_class: CodingClass,
     /// Tenant of the flow's grant. It counts as the owner of a coding group that the flow begins.
     pub(crate) tenant: TenantId,
     /// True if this relay sends copies to receivers on behalf of the sender.
@@ -62,6 +59,12 @@ impl Registration {
     /// Returns the owner of its packets, for the uplink's scheduler.
     pub(crate) const fn owner(&self) -> Owner {
         Owner::Flow(self.key, self.class)
+    }
+
+    /// Returns the coding class of the flow's tenant. Packets without a digest use it, because
+    /// agreements to share batches with other tenants do not apply to them.
+    pub(super) const fn tenant_class(&self) -> CodingClass {
+        CodingClass::of_tenant(self.tenant)
     }
 
     /// Returns the flow's coding group for outages, which concern only flows of the same tenant.

@@ -21,7 +21,7 @@ use crate::parts::batcher::{
     BatchPacket, BatchedFlow, Batcher, BatcherSettings, ClosedQueue, CodingClass, FullestFirst,
     RedundancyPolicy,
 };
-use crate::parts::cohorts::{Cohorts, FlowRisks};
+use crate::parts::cohorts::{Cohorts, FIBONACCI_MULTIPLIER, FlowRisks};
 use crate::parts::redundancy::Redundancy;
 
 /// Index of a peer relay: another relay, reached by a session, or this relay itself.
@@ -123,7 +123,7 @@ impl GroupKey {
     /// egress relay. Each tenant has a share of its own.
     fn scheduled_number(self) -> u32 {
         let tenant = self.tenant.map_or(0, |tenant| tenant.number().wrapping_add(1));
-        self.group.wrapping_add(tenant.wrapping_mul(0x9E37_79B9))
+        self.group.wrapping_add(tenant.wrapping_mul(FIBONACCI_MULTIPLIER))
     }
 
     /// Returns the longest packet length for which a full batch's repair packets can include
@@ -256,12 +256,13 @@ impl CodingGroup {
     }
 
     /// Assigns a flow with these risks to a cohort of its class, with its first packet in an
-    /// interval. `company` is that of [`company_of`](crate::parts::cohorts::company_of).
+    /// interval. `participation` is that of
+    /// [`participation_of`](crate::parts::cohorts::participation_of).
     pub(super) fn join_cohort(
         &mut self,
         flow: &mut BatchedFlow,
         risks: &FlowRisks,
-        (company, interval): (u32, u64),
+        (participation, interval): (u32, u64),
         (holder, memory): (Holder, &mut FlowMemory),
     ) {
         let BatchedFlow { class, cohort, .. } = *flow;
@@ -271,7 +272,7 @@ impl CodingGroup {
             self.cohorts.len() - 1
         });
         let shape = (self.key.shape.0, memory.has_capacity(holder));
-        let membership = self.cohorts[index].1.join(risks, (cohort, company), shape, interval);
+        let membership = self.cohorts[index].1.join(risks, (cohort, participation), shape, interval);
         let is_network = risks.network != 0 && membership.is_network_risk;
         flow.receiver = if is_network { risks.network } else { risks.receiver };
         (flow.cohort, flow.avoids_network) = (membership.cohort, membership.avoids_network);

@@ -34,7 +34,8 @@ impl Ingress {
             return;
         };
         let wait = batch_wait(flow.registration.latency_budget);
-        let Some(company) = flow.active_mut().map(|active| active.counted.begin(sequence, wait, now)) else {
+        let Some(participation) = flow.active_mut().map(|active| active.counted.begin(sequence, wait, now))
+        else {
             return;
         };
         let (service, key) = (flow.registration.service, flow.registration.group);
@@ -50,7 +51,7 @@ impl Ingress {
         if service == Service::Coding {
             let (risks, holder) = (flow.risks(), flow.registration.holder);
             let batching = &mut flow.registration.batching;
-            group.join_cohort(batching, &risks, (company, interval), (holder, memory));
+            group.join_cohort(batching, &risks, (participation, interval), (holder, memory));
         }
     }
 

@@ -10,6 +10,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `adaptive_classes` | redundancy of a coding group that follows the losses |
+//! | `closed_batches` | repair packets of closed batches, and their charges to tenants |
 //! | `copies` | sequence numbers of a flow's copies, and NACKs to the sender |
 //! | `counters` | counters of the ingress half |
 //! | `flow` | registration and state of a flow |
@@ -22,6 +23,7 @@
 //! | `sink` | copies that arrive and leave, and the outputs of the ingress half |
 
 mod adaptive_classes;
+mod closed_batches;
 mod copies;
 mod counters;
 mod flow;
@@ -51,12 +53,12 @@ pub(crate) use group::{ClosedBatch, CoveredPacket, GroupKey, RelayPeerId};
 
 use super::flow_memory::{FlowMemory, Holder};
 use super::tenant_traffic::TenantTraffic;
+use closed_batches::close_batch;
 use flow::IngressFlow;
 use grant_policers::GrantPolicers;
 use group::{BatchNumbers, CodingGroup};
 pub(crate) use path_outage::PathOutage;
 use path_outage::PathOutages;
-use sink::close_batch;
 pub(crate) use sink::{ArrivingCopy, OutgoingCopy, Sink};
 
 use crate::growth;
@@ -478,7 +480,7 @@ impl Ingress {
         let Some(key) = flow.registration.group else {
             return;
         };
-        let (flow_identity, tenant_class) = (flow.registration.batching, flow.registration.tenant_class);
+        let (flow_identity, tenant_class) = (flow.registration.batching, flow.registration.tenant_class());
         let (holder, tenant) = (flow.registration.holder, flow.registration.tenant);
         let (alias, class) = (next_hop.alias, flow.registration.class);
         let bytes = u16::try_from(coded.len()).expect("the length of copies is checked");

@@ -320,7 +320,6 @@ fn registration(slot: FlowSlot, kind: FlowConfig) -> Registration {
             cohort: 0,
             avoids_network: false,
         },
-        tenant_class: tenant,
         tenant: TenantId::new(kind.tenant),
         holder: Holder::default(),
         policer: GrantPolicer {

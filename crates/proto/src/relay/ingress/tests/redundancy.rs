@@ -201,7 +201,7 @@ fn flows_that_pause_leave_the_activity_within_four_seconds() {
 }
 
 #[test]
-fn flows_of_other_tenants_and_services_are_no_company() {
+fn flows_of_other_tenants_and_services_are_no_coding_peers() {
     let other = FlowConfig { tenant: 2, ..adaptive() };
     let forwarded = FlowConfig { service: Service::Forwarding, ..adaptive() };
     let fixed = FlowConfig { is_adaptive: false, ..adaptive() };
