@@ -26,13 +26,25 @@ const RELAYED_NACK_BYTES: f64 = 105.0;
 /// Bytes of messages from the ingress to the egress relay for each packet that is sent again.
 const RESEND_MESSAGE_BYTES: f64 = 27.0;
 
+/// Bytes of NACKs to the sender for each lost packet of a burst after the first one: a long burst
+/// is sometimes requested in two parts.
+const FURTHER_NACK_BYTES: f64 = 5.0;
+
+/// Bytes of NACKs to an egress relay without copies for each burst of losses, and of its requests
+/// to the ingress relay: some are repeated while the copies are on their way.
+const PULL_NACK_BYTES: f64 = 180.0;
+const PULL_REQUEST_BYTES: f64 = 52.0;
+
 /// Bytes of an egress relay's messages to the ingress relay for each loss that is also a silence:
 /// forwarded notices, and requests for the copies that follow.
 const NOTICE_BYTES: f64 = 480.0;
 
-/// Spurious copies of the ingress relay for each loss that is also a silence: it declares an outage
-/// of the direct path until the next packet arrives.
-const SPURIOUS_COPIES: f64 = 0.7;
+/// Time for which the ingress relay sends spurious copies after each burst of losses that is also a
+/// silence: it declares an outage of the direct path until the next packet arrives.
+const SPURIOUS_SECONDS: f64 = 0.065;
+
+/// Greatest number of spurious copies after such a burst.
+const SPURIOUS_COPIES_MAX: f64 = 5.5;
 
 /// Bytes of a tail-loss hint of an egress relay.
 const HINT_BYTES: f64 = 65.0;
@@ -50,13 +62,17 @@ struct ProbeBytes {
 const AGENT_IN_USE: ProbeBytes = ProbeBytes { forth: 345.0, back: 399.0 };
 
 /// Probes between an agent and a relay that is watched: one each 1.5 s.
-const AGENT_WATCHED: ProbeBytes = ProbeBytes { forth: 50.0, back: 56.0 };
+const AGENT_WATCHED: ProbeBytes = ProbeBytes { forth: 53.0, back: 58.0 };
 
 /// Probes between two relays in use.
 const RELAYS_IN_USE: ProbeBytes = ProbeBytes { forth: 352.0, back: 406.0 };
 
 /// Probes between two relays that no packet passes.
-const RELAYS_IDLE: ProbeBytes = ProbeBytes { forth: 15.4, back: 14.1 };
+const RELAYS_IDLE: ProbeBytes = ProbeBytes { forth: 19.1, back: 16.8 };
+
+/// Probes and messages for each request of a sender to a relay that it only watches: the request
+/// keeps the session in use for a while.
+const REQUEST_WATCHED: ProbeBytes = ProbeBytes { forth: 357.0, back: 396.0 };
 
 /// Seconds for which a repair keeps a session in use.
 const USE_SECONDS: f64 = 1.4;
@@ -73,13 +89,15 @@ pub struct UsageTerms {
     /// True if packets are so far apart that the egress relay of a flow with a cache takes each
     /// interval for a pause, and sends a hint.
     pub has_hints: bool,
-    /// True if packets are so far apart that one loss is a silence, of which the receiver notifies
-    /// its sender.
-    pub has_notices: bool,
+    /// Share of the bursts of losses that are silences, of which the receiver notifies its sender
+    /// and the relays.
+    pub noticed: f64,
     /// Mean number of packets that are lost in a row, at least 1.
     pub burst: f64,
     /// Number of flows that share the sessions of the path, this one included; 0 counts as 1.
     pub flows: u32,
+    /// Requests of the sender for the delay between the relays, in an hour.
+    pub requests: u32,
 }
 
 /// Bytes in an hour on each segment of a flow's relay path.
@@ -110,6 +128,7 @@ impl PathUsage {
         }
         let rates = Rates::new(service, flow, terms.burst);
         let mut usage = rates.probes(service).scaled(1.0 / f64::from(terms.flows.max(1)));
+        usage.add(&requests(service, terms));
         usage.add(&rates.packets(service, terms));
         if terms.is_one_relay {
             (usage.ingress_to_egress, usage.egress_to_ingress) = (0.0, 0.0);
@@ -265,8 +284,9 @@ impl Rates {
         let repaired = self.lost * self.copy_bytes;
         let nacks = self.lost * NACK_BYTES;
         let hints = if terms.has_hints { self.packets * HINT_BYTES } else { 0.0 };
-        let noticed = if terms.has_notices { self.bursts } else { 0.0 };
-        let spurious = noticed * SPURIOUS_COPIES * self.copy_bytes;
+        let noticed = self.bursts * terms.noticed;
+        let spurious = (self.packets * SPURIOUS_SECONDS).min(SPURIOUS_COPIES_MAX) * self.copy_bytes;
+        let spurious = noticed * spurious;
         let copied = SegmentRates {
             sender_to_ingress: all,
             ingress_to_sender: noticed * RELAYED_NACK_BYTES,
@@ -292,20 +312,36 @@ impl Rates {
             },
             Service::Pull => SegmentRates {
                 ingress_to_egress: repaired + spurious,
-                egress_to_ingress: self.bursts * NACK_BYTES / 2.0 + noticed * NOTICE_BYTES,
+                egress_to_ingress: self.bursts * PULL_REQUEST_BYTES + noticed * NOTICE_BYTES,
                 egress_to_receiver: repaired,
-                receiver_to_egress: nacks,
+                receiver_to_egress: self.bursts * PULL_NACK_BYTES,
                 ..copied
             },
-            Service::Retransmission => SegmentRates {
-                sender_to_ingress: repaired,
-                ingress_to_sender: self.lost * RELAYED_NACK_BYTES,
-                ingress_to_egress: repaired + self.lost * RESEND_MESSAGE_BYTES,
-                egress_to_ingress: self.lost * RELAYED_NACK_BYTES,
-                egress_to_receiver: repaired,
-                receiver_to_egress: self.lost * RELAYED_NACK_BYTES,
-            },
+            Service::Retransmission => {
+                let further = (self.lost - self.bursts) * FURTHER_NACK_BYTES;
+                let relayed = self.bursts * RELAYED_NACK_BYTES + further;
+                SegmentRates {
+                    sender_to_ingress: repaired,
+                    ingress_to_sender: relayed,
+                    ingress_to_egress: repaired + self.lost * RESEND_MESSAGE_BYTES,
+                    egress_to_ingress: relayed,
+                    egress_to_receiver: repaired,
+                    receiver_to_egress: relayed,
+                }
+            }
         }
+    }
+}
+
+/// Returns the bytes of the sender's requests for the delay between the relays. Other services than
+/// retransmission probe the session anyway.
+fn requests(service: Service, terms: &UsageTerms) -> SegmentRates {
+    let is_watched = service == Service::Retransmission;
+    let requests = if is_watched { f64::from(terms.requests) / HOUR.as_secs_f64() } else { 0.0 };
+    SegmentRates {
+        sender_to_ingress: requests * REQUEST_WATCHED.forth,
+        ingress_to_sender: requests * REQUEST_WATCHED.back,
+        ..SegmentRates::default()
     }
 }
 
@@ -340,7 +376,7 @@ mod tests {
     }
 
     const ALONE: UsageTerms =
-        UsageTerms { is_one_relay: false, has_hints: false, has_notices: false, burst: 1.0, flows: 1 };
+        UsageTerms { is_one_relay: false, has_hints: false, noticed: 0.0, burst: 1.0, flows: 1, requests: 0 };
 
     fn per_second(bytes: Bytes) -> u64 {
         bytes.count() / 3_600
@@ -372,7 +408,7 @@ mod tests {
     fn flows_share_probes_and_a_lone_relay_sends_itself_nothing() {
         let usage = |terms| PathUsage::new(Service::Retransmission, &flow(0.0), &terms);
         let alone = usage(ALONE);
-        assert_eq!(per_second(alone.egress_to_receiver), 56);
+        assert_eq!(per_second(alone.egress_to_receiver), 58);
         let ten = usage(UsageTerms { flows: 10, ..ALONE });
         assert_eq!(per_second(ten.egress_to_receiver), 5);
         let one_relay = usage(UsageTerms { is_one_relay: true, ..ALONE });
@@ -384,6 +420,23 @@ mod tests {
     fn losses_in_bursts_wake_sessions_less_often() {
         let usage = |burst| PathUsage::new(Service::Pull, &flow(0.005), &UsageTerms { burst, ..ALONE });
         assert!(usage(5.0).egress_to_receiver < usage(1.0).egress_to_receiver);
+    }
+
+    #[test]
+    fn silences_cause_spurious_copies_and_requests_keep_a_watched_session_in_use() {
+        let usage = |service, terms| PathUsage::new(service, &flow(0.02), &terms);
+        let copied = |noticed| {
+            let usage = usage(Service::Pull, UsageTerms { noticed, ..ALONE });
+            (per_second(usage.ingress_to_egress), per_second(usage.egress_to_ingress))
+        };
+        // Two losses in a second, each with 5.5 spurious copies of 1,021 bytes.
+        let ((no_copies, no_notices), (copies, notices)) = (copied(0.0), copied(1.0));
+        assert_eq!((copies - no_copies, notices - no_notices), (2 * 1_021 * 11 / 2, 2 * 480));
+        let asked = |service, requests| {
+            per_second(usage(service, UsageTerms { requests, ..ALONE }).ingress_to_sender)
+        };
+        let more = |service| asked(service, 3_600) - asked(service, 0);
+        assert_eq!((more(Service::Retransmission), more(Service::Pull)), (396, 0));
     }
 
     #[test]

@@ -43,10 +43,7 @@ impl Pace {
         let mean = lasting.as_nanos().checked_div(usage.source.packets.saturating_sub(1));
         let mean = Duration::from_nanos(mean.unwrap_or(0));
         let paced = detection.map_or(mean, |detection| mean.min(detection * INTERVAL_HALVES_MAX / 2));
-        let bursts = report.filter(|report| report.bursts > 0).map(|report| {
-            (f64::from(report.lost) / f64::from(report.bursts), report.longest_burst.clamp(1, BURST_MAX))
-        });
-        Self { interval: paced, bursts }
+        Self { interval: paced, bursts: report.and_then(bursts) }
     }
 
     /// True if an egress relay with a cache takes each interval for a pause.
@@ -54,14 +51,19 @@ impl Pace {
         self.interval >= TAIL_PAUSE_MIN * PAUSES_OF_INTERVAL
     }
 
-    /// True if one loss is a silence of which the receiver notifies its sender.
-    pub(super) fn has_notices(self, delays: &Delays) -> bool {
-        delays.detection + SILENCE_MARGIN + delays.direct / 4 < self.interval
+    /// Returns the share of the bursts of losses that are silences, of which the receiver notifies
+    /// its sender.
+    pub(super) fn noticed(self, delays: &Delays) -> f64 {
+        let silence = delays.detection + SILENCE_MARGIN + delays.direct / 4;
+        let before = silence.as_nanos().checked_div(self.interval.as_nanos()).unwrap_or(u64::MAX);
+        let goes_on = 1.0 - 1.0 / self.burst();
+        // Nearly no burst is longer than this.
+        (0..before.min(BURST_MAX.into())).fold(1.0, |share, _| share * goes_on)
     }
 
     /// Returns the mean number of consecutive losses.
     pub(super) fn burst(self) -> f64 {
-        self.bursts.map_or(1.0, |(mean, _)| mean.max(1.0))
+        self.bursts.map_or(1.0, |(mean, _)| mean)
     }
 
     /// Returns these delays with the time in which this share of the losses is detected.
@@ -94,11 +96,24 @@ impl Pace {
         let Some((mean, longest)) = self.bursts else {
             return 1;
         };
-        let goes_on = 1.0 - 1.0 / mean.max(1.0);
+        let goes_on = 1.0 - 1.0 / mean;
         let (mut count, mut beyond) = (1, goes_on);
         while beyond > 1.0 - share && count < longest {
             (count, beyond) = (count + 1, beyond * goes_on);
         }
         count
     }
+}
+
+/// Returns the mean and the longest number of consecutive losses that a report tells, at least 1;
+/// `None` before the first loss.
+fn bursts(report: &Report) -> Option<(f64, u32)> {
+    let mean = f64::from(report.lost) / f64::from(report.bursts);
+    (report.bursts > 0).then(|| (mean.max(1.0), report.longest_burst.clamp(1, BURST_MAX)))
+}
+
+/// Returns the ratio of the variance to the mean of the number of losses in a long time: 1 for
+/// independent ones. The lengths of bursts have a geometric distribution.
+pub(super) fn dispersion(report: Option<&Report>) -> f64 {
+    report.and_then(bursts).map_or(1.0, |(mean, _)| 2.0 * mean - 1.0)
 }

@@ -11,10 +11,11 @@ use byway_units::{Bytes, Duration, Probability, Rate, Time};
 use byway_wire::{Service, Services};
 
 use super::Agent;
-use super::detection::Pace;
+use super::detection::{Pace, dispersion};
 use super::selection::{FlowDelays, criteria, delays};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::sent_usage::SentUsage;
+use crate::limits::DELAY_ASK_INTERVAL;
 
 /// Shortest time over which the rate of a flow is a mean: one packet alone has no rate.
 const RATE_TIME_MIN: Duration = Duration::from_secs(1);
@@ -88,9 +89,10 @@ pub fn explain(agent: &Agent, flow: SendFlowId, now: Time) -> Option<Explanation
             usage: UsageTerms {
                 is_one_relay: known.ingress.0 == known.egress.0,
                 has_hints: pace.has_hints(),
-                has_notices: pace.has_notices(&delays),
+                noticed: pace.noticed(&delays),
                 burst: pace.burst(),
                 flows: flows_on_path_of(agent, flow),
+                requests: if is_automatic { requests_in_an_hour() } else { 0 },
             },
             prices: listed.unwrap_or_else(SegmentPrices::nominal),
         };
@@ -111,6 +113,13 @@ fn explained_services(agent: &Agent, flow: SendFlowId, is_automatic: bool, now: 
     let both =
         Service::ALL.iter().filter(|service| considered.allow(**service) && supported.allow(**service));
     both.fold(Services::NONE, |all, service| all.with(*service))
+}
+
+/// Returns the number of requests in an hour for the delay between the relays of a flow whose
+/// service the agent selects.
+fn requests_in_an_hour() -> u32 {
+    let count = Duration::from_secs(3_600).as_nanos() / DELAY_ASK_INTERVAL.as_nanos();
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Returns the number of flows with packets that share the sessions of a flow's relay path.
@@ -160,7 +169,8 @@ fn measured_loss(agent: &Agent, flow: SendFlowId, packets: u128) -> Probability 
     };
     let count = f64::from(u32::try_from(packets * 60).unwrap_or(u32::MAX)).max(1.0);
     let difference = mean.value() - recent.value();
+    let report = agent.senders.get(flow.0).and_then(SendFlow::newest_report);
     // Three standard deviations.
-    let is_chance = difference * difference <= 9.0 * mean.value() / count;
+    let is_chance = difference * difference <= 9.0 * dispersion(report) * mean.value() / count;
     if is_chance { mean } else { recent }
 }
