@@ -28,7 +28,7 @@ kills: ## Kills each of two relays twenty times beside running calls, with a con
 	@scripts/setup.sh build
 	@KILLS=20 scripts/cargo.sh test --locked -p byway --test relay_deaths
 
-outages: ## Outages of one direct path, of some and of all, bridged by each service, with processes; twenty minutes
+outages: ## Outages of one direct path, of some and of all, bridged by each service, with processes; 30 minutes (a part: ONLY="pull, narrow")
 	@scripts/setup.sh build
 	@OUTAGES=large scripts/cargo.sh test --locked -p byway --test dark_paths -- --nocapture
 
