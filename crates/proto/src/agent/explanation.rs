@@ -140,6 +140,7 @@ fn measured_terms(agent: &Agent, flow: SendFlowId, now: Time) -> FlowTerms {
         packet: Bytes::new(packet),
         loss: measured_loss(agent, flow, rate / 8 / u128::from(packet.max(1))),
         loss_of_others: selected.and_then(|latest| latest.flow.loss_of_others),
+        relay_loss: selected.and_then(|latest| latest.flow.relay_loss),
         cross_stream: selected.and_then(|latest| latest.flow.cross_stream),
         in_stream: None,
         messages: MessageOverhead::Counted,

@@ -188,6 +188,7 @@ fn selector(settings: &FlowSettings) -> Option<Selector> {
         packet: Bytes::new(PACKET_BYTES),
         loss: Probability::ZERO,
         loss_of_others: None,
+        relay_loss: None,
         cross_stream: settings.rates.batch,
         in_stream: None,
         messages: MessageOverhead::Counted,
