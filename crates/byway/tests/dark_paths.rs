@@ -265,7 +265,8 @@ fn of_what_an_outage_would_lose_after_its_detection_every_service_delivers_99_pe
     let mut environments =
         if std::env::var("OUTAGES").is_ok_and(|size| size == "large") { large() } else { small() };
     if let Ok(only) = std::env::var("ONLY") {
-        environments.retain(|environment| environment.variants.iter().any(|known| known.name.contains(&only)));
+        environments
+            .retain(|environment| environment.variants.iter().any(|known| known.name.contains(&only)));
         assert!(!environments.is_empty(), "no variant has the name {only}");
     }
     eprintln!("| network | service, uplink | packets | late | missing | in time | worst outage |");

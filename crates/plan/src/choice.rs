@@ -57,6 +57,10 @@ pub enum Rejection {
     /// The service restores too few lost packets: too many are lost, or no other flow can be coded
     /// with this one.
     RepairsTooLittle,
+    /// Relays alone would forward the flow, and nobody has measured what they lose.
+    NotMeasured,
+    /// Relays alone would forward the flow, and they lose too many packets.
+    RelaysLoseTooMuch,
 }
 
 /// Evaluation of one service for a flow.
@@ -95,6 +99,9 @@ pub enum Reason {
     OnlyOneCompetent,
     /// No service is competent; this one is the fastest that the criteria allow.
     NoneCompetent,
+    /// The service is both paths, on the way from forwarding to another one. So no packet depends
+    /// on a path that the other end does not use yet.
+    BetweenServices,
 }
 
 /// Choice of a service for a flow.
@@ -137,6 +144,8 @@ impl fmt::Display for Rejection {
             Self::NotAllowed => "is not allowed",
             Self::TooSlow => "exceeds the budget",
             Self::RepairsTooLittle => "repairs too few of the lost packets",
+            Self::NotMeasured => "the loss of the relay path is not measured",
+            Self::RelaysLoseTooMuch => "the relay path loses too many packets",
         })
     }
 }
@@ -150,6 +159,7 @@ impl fmt::Display for Reason {
             Self::FewerBytesForTheSame { .. } => "fewest bytes for about the same cost",
             Self::OnlyOneCompetent => "only competent service",
             Self::NoneCompetent => "no competent service; this is the fastest",
+            Self::BetweenServices => "both paths between forwarding and the next service",
         })
     }
 }
@@ -176,7 +186,10 @@ fn candidate(
     let is_late = |time: Option<Duration>| time.zip(criteria.budget).is_some_and(|(time, most)| time > most);
     let direct = delays.map(|delays| delays.direct).filter(|_| relies_on_direct_path(service));
     let repaired = repaired(service, flow);
-    let unrepaired = flow.loss.value() * repaired.complement().value();
+    let unrepaired = match service {
+        Service::Forwarding => flow.relay_loss.map_or(0.0, Probability::value),
+        _ => flow.loss.value() * repaired.complement().value(),
+    };
     let late = match (is_late(direct.or(delivery)), is_late(delivery)) {
         (true, _) => 1.0,
         (false, true) => flow.loss.value(),
@@ -187,6 +200,10 @@ fn candidate(
     let residual_max = criteria.residual_max.value();
     let rejected = if !criteria.allowed.allow(service) {
         Some(Rejection::NotAllowed)
+    } else if service == Service::Forwarding && flow.relay_loss.is_none() {
+        Some(Rejection::NotMeasured)
+    } else if service == Service::Forwarding && unrepaired > residual_max {
+        Some(Rejection::RelaysLoseTooMuch)
     } else if repaired < criteria.repaired_min && unrepaired > residual_max {
         Some(Rejection::RepairsTooLittle)
     } else if late > residual_max {
@@ -226,7 +243,9 @@ fn pick(flow: &FlowTerms, candidates: &[Candidate], criteria: &Criteria) -> (Ser
     let Some(cheapest) = competent.iter().min_by_key(|candidate| candidate.cost.total()) else {
         let allowed = candidates.iter().filter(|candidate| {
             let service = candidate.cost.service;
-            allows(service) && service != Service::Internet
+            let is_lossy =
+                matches!(candidate.rejected, Some(Rejection::NotMeasured | Rejection::RelaysLoseTooMuch));
+            allows(service) && service != Service::Internet && !is_lossy
         });
         let fastest = allowed.min_by_key(|candidate| slowness(candidate));
         let service = fastest.map_or(Service::Internet, |candidate| candidate.cost.service);
@@ -258,9 +277,14 @@ fn volume(cost: &Cost, flow: &FlowTerms) -> Bytes {
 }
 
 /// Returns the sort key of candidates: fastest first, then cheapest. Without delays, services count
-/// as faster the more they send.
+/// as faster the more they send. Of equally fast ones, forwarding is the last, because its packets
+/// have one path only.
 fn slowness(candidate: &Candidate) -> (Duration, u8, Money) {
-    let rank = if candidate.delivery.is_some() { 0 } else { u8::MAX - candidate.cost.service as u8 };
+    let service = candidate.cost.service;
+    let rank = match candidate.delivery {
+        Some(_) => u8::from(service == Service::Forwarding),
+        None => u8::MAX - service as u8,
+    };
     (candidate.delivery.unwrap_or(Duration::MAX), rank, candidate.cost.total())
 }
 
@@ -367,6 +391,51 @@ mod tests {
         assert_eq!(choice(149), (Service::Caching, Reason::Cheapest));
         assert_eq!(choice(129), (Service::Forwarding, Reason::OnlyOneCompetent));
         assert_eq!(choice(99), (Service::Forwarding, Reason::NoneCompetent));
+    }
+
+    /// Returns the choice within 80 ms, of which the direct path needs 50 and relays 70, and the
+    /// reason for which forwarding is rejected. Repairs from a cache need 85.
+    fn choice_in_80_ms(relay_loss: Option<f64>, prices: &Prices) -> (Service, Option<Rejection>) {
+        let ms = Duration::from_millis;
+        let delays = Delays { detection: ms(15), ..Delays::from_measured(ms(50), ms(10), false) };
+        let services = [Service::Caching, Service::Forwarding, Service::Both];
+        let criteria = Criteria {
+            allowed: services.into_iter().fold(Services::NONE, Services::with),
+            budget: Some(ms(80)),
+            repaired_min: Probability::ONE,
+            residual_max: Probability::new(0.001).expect("a share"),
+            ..Criteria::default()
+        };
+        let relay_loss = relay_loss.map(|loss| Probability::new(loss).expect("a share"));
+        let choice = choose(&FlowTerms { relay_loss, ..call(0.4) }, prices, Some(&delays), &criteria);
+        let known = choice.candidates.iter().find(|known| known.cost.service == Service::Forwarding);
+        (choice.service, known.expect("it is a candidate").rejected)
+    }
+
+    #[test]
+    fn relays_alone_cost_less_than_both_paths_if_they_deliver() {
+        let per_gigabyte = |cents| PricePerGigabyte::new(Money::from_cents(cents));
+        let metered = Prices { sender_access: per_gigabyte(100), ..prices(10_000_000) };
+        // On a metered uplink, both paths cost more. Otherwise the price is the same, and the bytes
+        // on the uplink decide.
+        for prices in [metered, prices(0), prices(90_000_000), Prices::nominal()] {
+            let choice = |relay_loss| choice_in_80_ms(relay_loss, &prices);
+            assert_eq!(choice(Some(0.0)), (Service::Forwarding, None));
+            assert_eq!(choice(Some(0.001)), (Service::Forwarding, None));
+            assert_eq!(choice(Some(0.002)), (Service::Both, Some(Rejection::RelaysLoseTooMuch)));
+            assert_eq!(choice(None), (Service::Both, Some(Rejection::NotMeasured)));
+        }
+    }
+
+    #[test]
+    fn what_no_service_delivers_in_time_uses_both_paths_and_not_relays_alone() {
+        let ms = Duration::from_millis;
+        let allowed = Services::NONE.with(Service::Forwarding).with(Service::Both);
+        let criteria = Criteria { allowed, budget: Some(ms(30)), ..Criteria::default() };
+        // Relays are faster than the direct path, so both services deliver after 40 ms.
+        let delays = Delays { direct: ms(60), ingress_to_egress: ms(40), ..Delays::default() };
+        let choice = choose(&call(0.1), &prices(90_000_000), Some(&delays), &criteria);
+        assert_eq!((choice.service, choice.reason), (Service::Both, Reason::NoneCompetent));
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct FlowTerms {
     /// Share of packets that the direct paths of the other flows in its batches lose; `None` if it
     /// is the same.
     pub loss_of_others: Option<Probability>,
+    /// Share of packets that relays lose if they alone forward the flow; `None` if nobody has
+    /// measured it.
+    pub relay_loss: Option<Probability>,
     /// Shape of batches across flows: `k` flows and their repair packets; `r` is the ratio of the
     /// two. `None` if no other flow can be coded with this one.
     pub cross_stream: Option<BlockShape>,
@@ -73,7 +76,7 @@ impl FlowTerms {
     /// ten flows, no in-stream coding; messages neglected.
     ///
     /// It assumes packets of 1,200 bytes: a video call uses most of the length that fits through
-    /// any path.
+    /// any path. Relays lose nothing.
     #[must_use]
     pub fn published_call(loss: Probability) -> Self {
         Self {
@@ -81,6 +84,7 @@ impl FlowTerms {
             packet: Bytes::new(1_200),
             loss,
             loss_of_others: None,
+            relay_loss: Some(Probability::ZERO),
             cross_stream: BlockShape::new(10, 2),
             in_stream: None,
             messages: MessageOverhead::Neglected,

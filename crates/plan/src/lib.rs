@@ -82,6 +82,7 @@
 //! | `price_table` | prices of the next bytes of relays |
 //! | `random` | pseudo-random numbers |
 //! | `relay_delays` | delays of relays to each other |
+//! | `relay_loss` | loss of a flow's relay path |
 //! | `route` | routes over up to three relays |
 //! | `route_selection` | selection of a flow's path while it runs: direct, or a route |
 //! | `route_trust` | routes and relays that failed, or were slower than planned |
@@ -90,9 +91,10 @@
 //! | `what_if` | circumstances that would change a choice |
 //!
 //! # Assumptions
-//! Losses are independent, of packets and of flows. Relays and the paths between them lose nothing.
-//! Storage is free. Costs are for an hour of a flow that always sends. Delays are constant: use the
-//! percentile that the budget is for.
+//! Losses are independent, of packets and of flows. Relays and the paths between them lose nothing,
+//! apart from [`FlowTerms::relay_loss`] of flows that relays alone forward. Storage is free. Costs
+//! are for an hour of a flow that always sends. Delays are constant: use the percentile that the
+//! budget is for.
 //!
 //! # What this crate leaves to others
 //! Files and measurements.
@@ -122,6 +124,7 @@ mod price_sheet;
 mod price_table;
 mod random;
 mod relay_delays;
+mod relay_loss;
 mod route;
 mod route_selection;
 mod route_trust;

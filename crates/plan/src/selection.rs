@@ -7,6 +7,12 @@
 //!
 //! The prediction may be wrong, because not all delays are measured. So packets that were missed
 //! under a service count as well: that service, and all slower ones, are no candidates for a while.
+//!
+//! Forwarding is a second stage of both paths. It sends half of their bytes on the sender's uplink,
+//! and as many at relays. But it has no repairs that would be in time, so the loss of the relay
+//! path decides whether it suffices. Only a flow with both paths shows that loss, by the packets
+//! that the direct path loses. So a flow changes to forwarding from both paths only, once they have
+//! shown enough. It leaves forwarding over both paths, too.
 
 use alloc::collections::VecDeque;
 
@@ -21,6 +27,7 @@ use crate::decision_log::{DecisionLog, Evaluation, PriceBasis, ServiceChange};
 use crate::delay::Delays;
 use crate::flow::FlowTerms;
 use crate::price::PricePerGigabyte;
+use crate::relay_loss::RelayLoss;
 
 /// Shortest time between two changes of a flow's service: each costs registrations at both ends,
 /// and two seconds in which relays serve both services.
@@ -86,6 +93,9 @@ pub struct Observation {
     pub forwarded: u64,
     /// Packets of `forwarded` that the direct path lost.
     pub covered: u64,
+    /// Interval, in packets, of those that also use the direct path while relays alone forward the
+    /// flow: `covered` counts no others. With any other service it is 1, and 0 counts as 1.
+    pub direct_interval: u64,
     /// Relay path in use, by any number that identifies its relays; `None` while none works.
     pub path: Option<u64>,
     /// Delays of the paths; `None` if they are not known.
@@ -136,6 +146,9 @@ pub struct Selector {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: u64,
+    /// Packets that use the direct path.
+    direct: u64,
+    /// Packets of `direct` that the direct path lost.
     lost: u64,
     missed: u64,
 }
@@ -155,15 +168,16 @@ impl Counts {
         beyond > 0.0 && beyond * beyond > 16.0 * expected
     }
 
-    /// Returns the share of lost packets: zero for a single one.
+    /// Returns the loss of the direct path: zero for a single lost packet.
     fn loss(self) -> Probability {
-        let loss = if self.lost >= EVENTS_MIN { share(self.lost, self.packets) } else { 0.0 };
+        let loss = if self.lost >= EVENTS_MIN { share(self.lost, self.direct) } else { 0.0 };
         Probability::new(loss.min(1.0)).unwrap_or(Probability::ONE)
     }
 
     const fn since(self, earlier: Self) -> Self {
         Self {
             packets: self.packets.saturating_sub(earlier.packets),
+            direct: self.direct.saturating_sub(earlier.direct),
             lost: self.lost.saturating_sub(earlier.lost),
             missed: self.missed.saturating_sub(earlier.missed),
         }
@@ -176,7 +190,11 @@ struct History {
     began: Option<Time>,
     last: Observation,
     total: Counts,
+    /// Packets that do not make up a whole interval of samples of the direct path yet.
+    unsampled: u64,
     samples: VecDeque<(Time, Counts)>,
+    /// Loss of the relay path in use, since both paths or relays alone deliver the flow.
+    relays: RelayLoss,
 }
 
 impl Selector {
@@ -207,13 +225,16 @@ impl Selector {
                     repaired: 0,
                     forwarded: 0,
                     covered: 0,
+                    direct_interval: 1,
                     path: None,
                     delays: None,
                     are_delays_measured: false,
                     group_activity: None,
                 },
-                total: Counts { packets: 0, lost: 0, missed: 0 },
+                total: Counts { packets: 0, direct: 0, lost: 0, missed: 0 },
+                unsampled: 0,
                 samples: VecDeque::new(),
+                relays: RelayLoss::new(),
             },
         }
     }
@@ -259,7 +280,8 @@ impl Selector {
         (in_force, allowed): (Service, Services),
         now: Time,
     ) -> Option<Selection> {
-        self.history.add(observation, now);
+        let is_overlap = self.changed_at.is_some_and(|at| now.saturating_since(at) < OVERLAP);
+        self.history.add(observation, (in_force, is_overlap), now);
         self.in_force = Some(in_force);
         let delays = observation.delays?;
         self.note_path(observation.path?, now);
@@ -276,8 +298,8 @@ impl Selector {
             failed.zip(delays.delivery(service)).is_some_and(|((from, _), delivery)| delivery >= from)
         };
         let failed = Service::ALL.iter().filter(|service| has_failed(**service));
-        let allowed = failed.fold(allowed, |allowed, service| allowed.without(*service));
-        let criteria = Criteria { allowed, ..self.criteria };
+        let permitted = failed.fold(allowed, |allowed, service| allowed.without(*service));
+        let criteria = Criteria { allowed: permitted, ..self.criteria };
         self.flow.observe(observation.group_activity, in_force == Service::Coding, now);
         let flow = self.flow_terms(now);
         let choose = |criteria: &Criteria| choose(&flow, &self.prices.0, Some(&delays), criteria);
@@ -285,12 +307,18 @@ impl Selector {
         let selection = self.decide(in_force, &choice, &stricter, now);
         self.is_assumed &= !self.history.is_measured(now) || self.has_just_changed(now);
         self.log.record(Evaluation { at: now, flow, choice });
-        selection
+        // If no service may be relied on, the choice is the Internet, which nobody asked for.
+        let selection = selection.filter(|selection| allowed.allow(selection.service));
+        selection.map(|selection| next_step(selection, (in_force, allowed)))
     }
 
     /// Records that the flow changes to the selected service.
     pub fn on_changed(&mut self, to: Selection, now: Time) {
-        if self.is_upgrade {
+        // If a flow leaves forwarding for a cheaper service, and both paths then show that this
+        // would not suffice, the next such attempt waits longer, as after an upgrade.
+        let is_return = to.service == Service::Forwarding
+            && self.log.changes().next_back().is_some_and(|last| last.reason == Reason::BetweenServices);
+        if self.is_upgrade || is_return {
             let is_repeated = self.upgraded_recently(now);
             self.downgrade_after = if is_repeated {
                 (self.downgrade_after * 2).min(UPGRADE_REMEMBERED)
@@ -321,8 +349,9 @@ impl Selector {
         if self.has_just_changed(now) {
             return None;
         }
-        // The initial service was no choice.
-        let is_first = self.selection.is_none() && self.changed_at.is_none();
+        // The initial service was no choice. Forwarding follows both paths after a wait only.
+        let is_first =
+            self.selection.is_none() && self.changed_at.is_none() && selection.service != Service::Forwarding;
         self.is_upgrade = known.rejected.is_some() && !is_first;
         if self.is_upgrade || is_first {
             return Some(selection);
@@ -338,7 +367,9 @@ impl Selector {
         let wait = match (self.upgraded_recently(now), self.is_assumed) {
             (true, _) => self.downgrade_after,
             // The time of the measurement was the wait.
-            (false, true) if self.history.is_measured(now) => Duration::ZERO,
+            (false, true) if service != Service::Forwarding && self.history.is_measured(now) => {
+                Duration::ZERO
+            }
             (false, _) => DOWNGRADE_AFTER,
         };
         let is_due = now.saturating_since(since) >= wait;
@@ -351,7 +382,8 @@ impl Selector {
     /// lose as much as this flow does in the whole window.
     fn flow_terms(&self, now: Time) -> FlowTerms {
         let (loss, mean) = (self.history.loss(now), self.history.mean_loss(now));
-        self.flow.terms((loss, mean), self.criteria.residual_max, now)
+        let terms = self.flow.terms((loss, mean), self.criteria.residual_max, now);
+        FlowTerms { relay_loss: self.history.relays.share(), ..terms }
     }
 
     fn has_just_changed(&self, now: Time) -> bool {
@@ -367,11 +399,13 @@ impl Selector {
     fn note_path(&mut self, path: u64, now: Time) {
         if self.path.is_none_or(|(known, _)| known != path) {
             (self.path, self.failed, self.cheaper) = (Some((path, now)), None, None);
+            self.history.relays = RelayLoss::new();
             self.flow.forget_group();
         }
     }
 
-    /// Records that the service in force misses its target, if a faster one is allowed.
+    /// Records that the service in force misses its target, if a faster one is allowed. Forwarding
+    /// has no faster one: its relay path has to show anew that it delivers.
     fn note_failure(&mut self, delays: &Delays, (in_force, allowed): (Service, Services), now: Time) {
         let since = self.path.map(|(_, since)| since).max(self.changed_at).unwrap_or(now);
         let settled_for = now.saturating_since(since).saturating_sub(OVERLAP);
@@ -381,6 +415,10 @@ impl Selector {
         let is_beyond = share(recent.missed, recent.packets) > residual_max.value();
         let misses = (recent.misses_most() && is_beyond)
             || [recent, whole].iter().any(|counts| counts.exceed(residual_max));
+        if misses && in_force == Service::Forwarding {
+            self.history.relays = RelayLoss::new();
+            return;
+        }
         let Some(own) = delays.delivery(in_force).filter(|_| misses) else {
             return;
         };
@@ -395,13 +433,28 @@ impl Selector {
 }
 
 impl History {
-    /// Adds what happened since the last observation.
-    fn add(&mut self, observation: &Observation, now: Time) {
+    /// Adds what happened since the last observation, with this service in force. `is_overlap` is
+    /// true shortly after a change, when counts may be about the service before.
+    fn add(&mut self, observation: &Observation, (in_force, is_overlap): (Service, bool), now: Time) {
         let since = |count: fn(&Observation) -> u64| count(observation).saturating_sub(count(&self.last));
         let (direct, lost) = (since(|counts| counts.direct), since(|counts| counts.lost));
-        self.total.packets += direct + lost + since(|counts| counts.forwarded);
-        self.total.lost += lost + since(|counts| counts.covered);
-        self.total.missed += lost.saturating_sub(since(|counts| counts.repaired));
+        let (forwarded, covered) = (since(|counts| counts.forwarded), since(|counts| counts.covered));
+        let packets = direct + lost + forwarded;
+        let missed = lost.saturating_sub(since(|counts| counts.repaired));
+        let interval = observation.direct_interval.max(1);
+        let sampled = packets + self.unsampled;
+        self.unsampled = sampled % interval;
+        self.total.packets += packets;
+        self.total.direct += sampled / interval;
+        self.total.missed += missed;
+        // What relays lose while they alone forward the flow is no loss of the direct path.
+        self.total.lost += covered + if in_force == Service::Forwarding { 0 } else { lost };
+        match in_force {
+            Service::Forwarding | Service::Both if is_overlap => {}
+            Service::Forwarding => self.relays.add(forwarded + missed, missed),
+            Service::Both => self.relays.add(covered + lost, missed),
+            _ => self.relays = RelayLoss::new(),
+        }
         self.last = *observation;
         self.began.get_or_insert(now);
         let is_past = |at: Time| now.saturating_since(at) > WINDOW;
@@ -437,6 +490,14 @@ impl History {
         let assumed = Probability::new(assumed).unwrap_or(Probability::ZERO);
         self.counts(WINDOW, now).loss().max(assumed)
     }
+}
+
+/// Returns the first step of a change to a selected service: both paths, if relays alone forward
+/// the flow now, and that is not the service itself.
+fn next_step(selection: Selection, (in_force, allowed): (Service, Services)) -> Selection {
+    let is_step =
+        in_force == Service::Forwarding && selection.service != Service::Both && allowed.allow(Service::Both);
+    if is_step { Selection { service: Service::Both, reason: Reason::BetweenServices } } else { selection }
 }
 
 /// Returns criteria that are stricter by a fifth: the share that may be missed, and the time that a
@@ -475,6 +536,9 @@ impl Prices {
 }
 
 #[cfg(test)]
+mod forwarding_tests;
+
+#[cfg(test)]
 mod tests {
     use alloc::boxed::Box;
     use alloc::vec::Vec;
@@ -484,7 +548,7 @@ mod tests {
     use crate::flow::MessageOverhead;
 
     /// Services of a flow without coding peers.
-    const ALL: Services = Services::NONE
+    pub(super) const ALL: Services = Services::NONE
         .with(Service::Retransmission)
         .with(Service::Pull)
         .with(Service::Caching)
@@ -492,19 +556,19 @@ mod tests {
 
     /// A flow of 50 packets a second between two agents that are 50 ms apart and 10 ms from their
     /// relays.
-    struct Harness {
-        selector: Selector,
-        service: Service,
-        observation: Observation,
-        now: Time,
-        changes: Vec<(Time, Service)>,
+    pub(super) struct Harness {
+        pub(super) selector: Selector,
+        pub(super) service: Service,
+        pub(super) observation: Observation,
+        pub(super) now: Time,
+        pub(super) changes: Vec<(Time, Service)>,
         /// Services that both ends support.
-        allowed: Services,
+        pub(super) allowed: Services,
         /// True for the services whose repairs arrive in time.
         repairs: Box<dyn Fn(Service) -> bool>,
     }
 
-    const fn ms(millis: u64) -> Duration {
+    pub(super) const fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
 
@@ -525,7 +589,7 @@ mod tests {
     impl Harness {
         /// Returns a harness of a flow with this latency budget, in milliseconds, which begins with
         /// caching. Repairs are as fast as predicted.
-        fn new(budget: u64) -> Self {
+        pub(super) fn new(budget: u64) -> Self {
             let flow = FlowTerms {
                 cross_stream: BlockShape::new(8, 2),
                 messages: MessageOverhead::Counted,
@@ -572,7 +636,7 @@ mod tests {
             }
         }
 
-        fn select(&mut self) {
+        pub(super) fn select(&mut self) {
             if let Some(change) =
                 self.selector.select(&self.observation, (self.service, self.allowed), self.now)
             {
@@ -584,7 +648,7 @@ mod tests {
         }
 
         /// Returns the services since the begin, the first one included.
-        fn services(&self) -> Vec<Service> {
+        pub(super) fn services(&self) -> Vec<Service> {
             self.changes.iter().map(|(_, service)| *service).collect()
         }
     }

@@ -46,8 +46,8 @@ pub(crate) const fn is_direct(service: Service) -> bool {
     !matches!(service, Service::Forwarding)
 }
 
-/// Returns true if a flow with a route over relays also sends this packet on the direct path. The
-/// receiver measures the delay of that path by these packets.
+/// Returns true if a flow that relays alone forward also sends this packet on the direct path, as a
+/// sample. The receiver measures the delay and the loss of that path by these packets.
 pub(crate) const fn samples_direct_path(sequence: SequenceNumber) -> bool {
     sequence.number().is_multiple_of(DIRECT_SAMPLE_INTERVAL)
 }

@@ -124,6 +124,8 @@ fn pair_costs(prices: &Prices, delays: &Delays, budget: Duration) -> Option<Pair
     let (without_prices, _) = select((Prices::nominal(), PriceBasis::Nominal), delays, budget)?;
     let criteria =
         Criteria { allowed: Services::ALL.without(Service::Internet), ..Agent::selection_criteria(budget) };
+    // Relays lose nothing here. A minute is too short for an agent to measure that.
+    let flow = FlowTerms { relay_loss: Some(Probability::ZERO), ..flow };
     let choice = choose(&flow, prices, Some(delays), &criteria);
     let of = |candidate: &Candidate| cents(candidate.cost.relays());
     let cost = |service| choice.candidates.iter().find(|one| one.cost.service == service).map(of);

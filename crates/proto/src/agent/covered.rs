@@ -1,4 +1,9 @@
-//! Losses of the direct path that relays cover: of flows whose packets all arrive on both paths.
+//! Losses of the direct path that relays cover, by the packets that arrive on both paths: all of a
+//! flow's packets, or the samples of the direct path while relays alone forward it.
+
+use byway_wire::SequenceNumber;
+
+use crate::policy::samples_direct_path;
 
 const WORDS: usize = 4;
 
@@ -19,12 +24,23 @@ pub(super) struct AwaitedCopies {
     awaited: [u64; WORDS],
     /// First number whose copy may still arrive.
     settled: u64,
+    /// First number of which a copy is awaited; [`u64::MAX`] until the sender uses both paths.
+    first: u64,
 }
 
 impl AwaitedCopies {
+    /// Returns the state of a flow whose sender does not use both paths yet. The first packet on
+    /// the direct path that is no sample of it shows that the sender does.
+    pub(super) fn suspended() -> Self {
+        Self { first: u64::MAX, ..Self::default() }
+    }
+
     /// Records a packet that relays delivered first. Returns the number of copies that count as
     /// lost now.
     pub(super) fn on_forwarded(&mut self, number: u64) -> u64 {
+        if number < self.first {
+            return 0;
+        }
         if number < self.settled {
             return 1;
         }
@@ -37,6 +53,12 @@ impl AwaitedCopies {
     /// Records the arrival of a packet on the direct path, first or second. Returns the number of
     /// earlier copies that count as lost now.
     pub(super) fn on_direct(&mut self, number: u64) -> u64 {
+        if self.first == u64::MAX && !samples_direct_path(SequenceNumber::new(number)) {
+            (self.first, self.settled) = (number, number);
+        }
+        if number < self.first {
+            return 0;
+        }
         if number >= self.settled && number - self.settled < AWAITED_MAX {
             let (word, bit) = position(number);
             self.awaited[word] &= !bit;
@@ -44,8 +66,12 @@ impl AwaitedCopies {
         self.settle(number.saturating_sub(OVERTAKEN_MAX))
     }
 
-    /// Returns true if the copy of this packet is awaited.
+    /// Returns true if the copy of this packet is awaited, or would show that the sender uses both
+    /// paths.
     pub(super) const fn awaits(&self, number: u64) -> bool {
+        if self.first == u64::MAX {
+            return true;
+        }
         let (word, bit) = position(number);
         number >= self.settled && number - self.settled < AWAITED_MAX && self.awaited[word] & bit != 0
     }
@@ -108,6 +134,22 @@ mod tests {
         let outage: Vec<_> = (300..1_300).collect();
         let counted = count(0, 2_000, 10, &outage);
         assert!((200..=AWAITED_MAX).contains(&counted), "{counted}");
+    }
+
+    #[test]
+    fn after_relays_alone_the_first_packet_that_is_no_sample_begins_the_count() {
+        let mut copies = AwaitedCopies::suspended();
+        let mut counted = 0;
+        for number in 100..400 {
+            counted += copies.on_forwarded(number);
+            // Until number 200, only samples use the direct path. Relays are ten packets ahead.
+            let direct = number - 10;
+            assert!(direct > 200 || copies.awaits(direct), "it may be the first one");
+            if (samples_direct_path(SequenceNumber::new(direct)) || direct >= 200) && direct != 250 {
+                counted += copies.on_direct(direct);
+            }
+        }
+        assert_eq!(counted, 1, "number 250");
     }
 
     #[test]

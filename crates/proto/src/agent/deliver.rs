@@ -111,7 +111,7 @@ impl Agent {
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
         let is_source_packet = flow.is_source_packet(sequence, delivery, now);
         let FlowSettings { service, latency_budget, traffic, .. } = flow.settings;
-        let (is_mixture, is_compared) = (traffic == Traffic::Mixture, flow.settings.latency.is_some());
+        let (is_mixture, is_compared) = (traffic == Traffic::Mixture, flow.settings.compares_paths());
         let active = flow.activate(round_trip, now);
         let is_first = active.tracker.highest().is_none()
             || (is_source_packet && active.highest_source_packet.is_none());
@@ -366,6 +366,8 @@ impl ReceiveState {
         }
         if uses_both_paths(service) {
             self.two_paths.on_delivery(sequence, is_forwarded, now);
+        } else if is_direct_sample {
+            self.two_paths.on_first_copy(sequence, now);
         } else if is_forwarded && retransmits(service) {
             self.two_paths.on_relayed(now);
         }
@@ -421,10 +423,17 @@ impl ReceiveFlow {
         has_lost
     }
 
-    /// Counts the losses that relays cover, which a packet of a flow with both paths shows. It is
-    /// from relays, before its copy on the direct path, or from that path, first or second.
+    /// Returns true if the sender sends this packet on both paths: because of the service, or as a
+    /// sample of the direct path.
+    fn is_on_both_paths(&self, sequence: SequenceNumber) -> bool {
+        uses_both_paths(self.settings.service)
+            || (self.settings.has_direct_samples() && samples_direct_path(sequence))
+    }
+
+    /// Counts the losses that relays cover, which a packet on both paths shows. It is from relays,
+    /// before its copy on the direct path, or from that path, first or second.
     pub(super) fn note_copy(&mut self, sequence: SequenceNumber, delivery: Delivery) {
-        if !uses_both_paths(self.settings.service) {
+        if !self.is_on_both_paths(sequence) {
             return;
         }
         let number = sequence.number();
@@ -454,7 +463,7 @@ impl ReceiveFlow {
 
     /// Returns true if relays delivered a packet first, and its copy on the direct path is awaited.
     pub(super) fn awaits_copy(&self, sequence: SequenceNumber) -> bool {
-        uses_both_paths(self.settings.service)
+        self.is_on_both_paths(sequence)
             && self.active().is_some_and(|active| active.two_paths.copies.awaits(sequence.number()))
     }
 

@@ -149,6 +149,7 @@ fn measured_terms(agent: &Agent, flow: SendFlowId, now: Time) -> FlowTerms {
         packet: Bytes::new(packet),
         loss: measured_loss(agent, flow, rate / 8 / u128::from(packet.max(1))),
         loss_of_others: selected.and_then(|latest| latest.flow.loss_of_others),
+        relay_loss: selected.and_then(|latest| latest.flow.relay_loss),
         cross_stream: selected.and_then(|latest| latest.flow.cross_stream),
         in_stream: None,
         messages: MessageOverhead::Counted,
@@ -161,7 +162,10 @@ fn measured_terms(agent: &Agent, flow: SendFlowId, now: Time) -> FlowTerms {
 fn measured_loss(agent: &Agent, flow: SendFlowId, packets: u128) -> Probability {
     let totals = agent.reported_totals(flow).unwrap_or_default();
     let lost = totals.lost + totals.covered;
+    // While relays alone forward the flow, few packets show a loss of the direct path.
+    let is_sampled = agent.senders.get(flow.0).is_some_and(|sent| sent.settings.has_direct_samples());
     let mean = Probability::from_ratio(lost, totals.lost + totals.direct + totals.forwarded);
+    let mean = mean.filter(|_| !is_sampled);
     let selected = agent.selector(flow).and_then(|selector| selector.log().latest());
     let recent = selected.map(|latest| latest.flow.loss);
     let (Some(mean), Some(recent)) = (mean, recent) else {

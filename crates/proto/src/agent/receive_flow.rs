@@ -33,7 +33,7 @@ use crate::parts::reordering_window::ReorderingWindow;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
 use crate::policy::{
-    buffers_packets, consent_bucket, is_direct, repairs, repairs_on_request, retransmits,
+    buffers_packets, consent_bucket, forwards_all, is_direct, repairs, repairs_on_request, retransmits,
     samples_direct_path, uses_both_paths,
 };
 use crate::session::SessionId;
@@ -236,9 +236,8 @@ impl ReceiveFlow {
     /// Relays then forward the flow, and the packet before did not use the direct path: if relays
     /// fail, the sender uses that path for all packets.
     pub(super) fn is_direct_sample(&self, sequence: SequenceNumber) -> bool {
-        let is_routed = self.settings.latency.is_some() && !is_direct(self.settings.service);
         let delays = || self.active().and_then(|active| active.two_paths.delays.as_ref());
-        is_routed
+        self.settings.has_direct_samples()
             && samples_direct_path(sequence)
             && delays().is_none_or(|delays| !delays.follows_direct(sequence))
     }
@@ -250,17 +249,20 @@ impl ReceiveFlow {
         }
     }
 
-    /// Adapts the flow to a new service, if the one `before` used both paths. Gaps do not wait for
-    /// the slower path any more. If the direct path is left over, what relays still forward is no
-    /// source packet.
+    /// Adapts the flow to a new service, if the one `before` used both paths, or relays alone. Gaps
+    /// do not wait for the slower path any more. If the direct path is left over, what relays still
+    /// forward is no source packet. If relays alone forwarded the flow before, copies on the direct
+    /// path are awaited only once the sender has changed as well.
     pub(super) fn end_second_path(&mut self, before: Service, now: Time) {
         let service = self.settings.service;
         let is_left = uses_both_paths(before) && !uses_both_paths(service);
         let is_forwarded = is_left && repairs_on_request(service);
         if let Some(active) = self.active_mut() {
             active.two_paths.forwarded_until = if is_forwarded { now + SERVICE_OVERLAP } else { Time::START };
-            active.two_paths.copies = AwaitedCopies::default();
-            if is_left {
+            active.two_paths.copies =
+                if is_direct(before) { AwaitedCopies::default() } else { AwaitedCopies::suspended() };
+            active.two_paths.end_measurement();
+            if forwards_all(before) && !uses_both_paths(service) {
                 active.apply_reordering();
             }
         }
@@ -414,9 +416,10 @@ impl ReceiveState {
 
     /// Handles a packet's second arrival, by the slower path, and updates the gap timers with the
     /// path skew. A gap on the faster path is a loss once the slower path should have filled it.
+    /// The same holds for the packets before a sample of a direct path that relays replace.
     pub(super) fn on_second_copy(&mut self, sequence: SequenceNumber, service: Service, now: Time) {
         let behind = self.two_paths.on_second_copy(sequence, now);
-        if let Some(behind) = behind.filter(|_| uses_both_paths(service)) {
+        if let Some(behind) = behind.filter(|_| uses_both_paths(service) || !is_direct(service)) {
             let time = REORDERING_TIME.saturating_add(behind);
             self.tracker.set_timers(NackTimers { packets: u64::MAX, time, ..NACK_TIMERS });
         }

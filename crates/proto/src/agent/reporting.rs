@@ -15,10 +15,11 @@ use super::selection::{FlowDelays, delays as predicted};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
 use crate::limits::{
-    COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_AT_FIRST, REPORT_INTERVAL, REPORTS_SOON_FOR,
+    COPIES_AFTER_LOSS, DIRECT_AT_FIRST, DIRECT_SAMPLE_INTERVAL, REPORT_AFTER_LOSS, REPORT_AT_FIRST,
+    REPORT_INTERVAL, REPORTS_SOON_FOR,
 };
 use crate::parts::delay_histogram::DelayHistogram;
-use crate::policy::{is_repaired_from_afar, repairs};
+use crate::policy::{is_direct, is_repaired_from_afar, repairs};
 
 /// Lateness of a flow's packets that arrived in time, for the receiver's next report.
 #[derive(Debug)]
@@ -133,6 +134,7 @@ fn observe(agent: &Agent, flow: SendFlowId, now: Time) -> Option<(Observation, S
         repaired: reported.repaired(),
         forwarded: reported.forwarded,
         covered: reported.covered,
+        direct_interval: if is_direct(known.settings.service) { 1 } else { DIRECT_SAMPLE_INTERVAL },
         path: measured.map(number),
         delays: measured.map(|measured| {
             let pace = Pace::of(&known.usage, known.newest_report(), measured.detection, now);

@@ -282,14 +282,16 @@ impl FlowRoutes {
         self.flows.get_mut(&flow).is_some_and(|known| known.delay_requests.is_due(are_known, now))
     }
 
-    /// Records that a flow with this service changes to the selected path.
+    /// Records that a flow with this service changes to the selected path. If relays alone forward
+    /// it already, it returns to both paths, from which its service is selected again.
     pub(super) fn on_changed(&mut self, flow: u32, selection: PathSelection, service: Service, now: Time) {
         if let Some(known) = self.flows.get_mut(&flow) {
             known.selector.on_changed(selection, now);
             known.status.selection = Some(selection);
             known.status.changed_at = Some(now);
             (known.direct_faster_at, known.path_since) = (None, None);
-            known.status.before.get_or_insert(service);
+            let before = if service == Service::Forwarding { Service::Both } else { service };
+            known.status.before.get_or_insert(before);
         }
     }
 }
@@ -372,7 +374,7 @@ mod tests {
             let settings = FlowSettings {
                 service,
                 traffic,
-                automatic_service: service == Service::Both,
+                automatic_service: forwards_all(service),
                 latency: Some(Box::new(TERMS)),
                 ..FlowSettings::default()
             };
@@ -455,6 +457,18 @@ mod tests {
         harness.run(30, (Some(120), Some(47)));
         harness.run(60, (Some(40), Some(47)));
         assert_eq!(harness.services, [(11, Service::Forwarding), (66, Service::Both)]);
+        assert!(!harness.routes.is_routed(FLOW));
+    }
+
+    #[test]
+    fn a_flow_that_relays_alone_forward_already_is_left_with_both_paths_after_its_route() {
+        let mut harness = Harness::new(Service::Forwarding);
+        harness.run(5, (Some(40), None));
+        assert_eq!(harness.services, []);
+        harness.run(30, (Some(120), Some(47)));
+        harness.run(90, (Some(40), Some(47)));
+        let services: Vec<Service> = harness.services.iter().map(|(_, service)| *service).collect();
+        assert_eq!(services, [Service::Both, Service::Forwarding, Service::Both]);
         assert!(!harness.routes.is_routed(FLOW));
     }
 

@@ -47,13 +47,14 @@ impl FlowDelays {
     }
 }
 
-/// Services among which an agent selects. All of them use the direct path, so a change of service
-/// interrupts none.
+/// Services among which an agent selects. All but forwarding use the direct path, so a change
+/// interrupts none of them. A flow has both paths before and after forwarding.
 const CANDIDATES: Services = Services::NONE
     .with(Service::Retransmission)
     .with(Service::Pull)
     .with(Service::Coding)
     .with(Service::Caching)
+    .with(Service::Forwarding)
     .with(Service::Both);
 
 /// Share of packets that may be lost or late: 0.1 %.
@@ -188,6 +189,7 @@ fn selector(settings: &FlowSettings) -> Option<Selector> {
         packet: Bytes::new(PACKET_BYTES),
         loss: Probability::ZERO,
         loss_of_others: None,
+        relay_loss: None,
         cross_stream: settings.rates.batch,
         in_stream: None,
         messages: MessageOverhead::Counted,
@@ -240,4 +242,80 @@ pub(super) fn reported_delays(report: &Report, egress: GrantedRelay) -> (Option<
     let known = report.relays.iter().flatten().find(|known| known.relay == egress);
     let detection = report.detection.duration();
     (known.map(|known| known.round_trip.duration() / 2), (!detection.is_zero()).then_some(detection))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::limits::DIRECT_SAMPLE_INTERVAL;
+    use crate::policy::is_direct;
+
+    /// Number of the flow in its table.
+    const FLOW: u32 = 7;
+
+    /// Packets of the flow in a second, and those of them that a bad direct path loses.
+    const PACKETS: u64 = 480;
+    const BAD: u64 = 160;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// Returns delays of 50 ms on the direct path, and of 70 ms through relays. Repairs from a
+    /// cache need 95 ms.
+    fn known() -> FlowDelays {
+        let relay = |number| (RelayId::new(number), Shard::new(0));
+        FlowDelays {
+            direct: ms(50),
+            to_ingress: ms(10),
+            ingress: relay(1),
+            egress: relay(2),
+            between: Some(ms(50)),
+            to_receiver: Some(ms(10)),
+            detection: Some(ms(25)),
+        }
+    }
+
+    /// Adds a second in which the direct path loses `lost` packets, and relays none.
+    fn add_second(observation: &mut Observation, service: Service, lost: u64) {
+        observation.direct_interval = if is_direct(service) { 1 } else { DIRECT_SAMPLE_INTERVAL };
+        let (direct, covered) = match service {
+            Service::Forwarding => (0, lost / DIRECT_SAMPLE_INTERVAL),
+            _ => (PACKETS - lost, lost),
+        };
+        observation.direct += direct;
+        observation.forwarded += PACKETS - direct;
+        observation.covered += covered;
+    }
+
+    #[test]
+    fn relays_alone_forward_a_flow_only_after_and_before_both_paths() {
+        let settings = FlowSettings {
+            service: Service::Both,
+            automatic_service: true,
+            latency_budget: ms(80),
+            ..FlowSettings::default()
+        };
+        let mut selectors = FlowSelectors::default();
+        selectors.add(FLOW, &settings);
+        let mut observation =
+            Observation { path: Some(1), delays: Some(delays(known())), ..Observation::default() };
+        let (mut service, mut services) = (settings.service, Vec::new());
+        for second in 1..=200 {
+            let now = Time::START + Duration::from_secs(second);
+            add_second(&mut observation, service, if second <= 60 { BAD } else { 0 });
+            let choice = (service, Services::ALL);
+            if let Some(selection) = selectors.select(FLOW, &observation, Some(known()), choice, now) {
+                selectors.on_changed(FLOW, selection, now);
+                service = selection.service;
+                services.push((second, service));
+            }
+        }
+        let sequence: Vec<Service> = services.iter().map(|(_, service)| *service).collect();
+        assert_eq!(sequence, [Service::Forwarding, Service::Both, Service::Retransmission], "{services:?}");
+        // The loss of relays is measured after eight seconds, that of the direct path in a minute.
+        assert!((38..=45).contains(&services[0].0) && services[1].0 >= 120 + 30, "{services:?}");
+    }
 }

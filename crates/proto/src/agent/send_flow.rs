@@ -20,7 +20,7 @@ use crate::parts::packet_buffer::Handle;
 use crate::parts::retransmissions::Retransmissions;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::{copies, is_direct, repairs_on_request, retransmits, samples_direct_path};
+use crate::policy::{copies, repairs_on_request, retransmits, samples_direct_path};
 use crate::session::SessionId;
 
 /// Identifier of a flow that this agent sends, from [`Agent::open_flow`](super::Agent::open_flow).
@@ -223,10 +223,9 @@ impl SendFlow {
     }
 
     /// Returns true if this packet is sent on the direct path. If relays alone forward the flow
-    /// because that path is slow, a few packets show its delay.
+    /// because that path is slow or lossy, a few packets show its delay and its loss.
     pub(super) const fn uses_direct_path(&self, sequence: SequenceNumber) -> bool {
-        let is_routed = self.settings.latency.is_some() && !is_direct(self.settings.service);
-        !self.needs_relay() || (is_routed && samples_direct_path(sequence))
+        !self.needs_relay() || (self.settings.has_direct_samples() && samples_direct_path(sequence))
     }
 
     /// Returns true if the ingress relay gets this datagram, apart from suppressed copies. `marked`

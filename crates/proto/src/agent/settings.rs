@@ -231,6 +231,17 @@ impl FlowSettings {
         copies(self.service) && (!is_direct(self.service) || matches!(self.duplication, Duplication::ByRelay))
     }
 
+    /// Returns true if relays alone forward the flow, and its sender may return to the direct path.
+    /// A few packets then use that path as well, and show what it would do.
+    pub(super) const fn has_direct_samples(&self) -> bool {
+        !is_direct(self.service) && (self.latency.is_some() || self.selects_service())
+    }
+
+    /// Returns true if the receiver reports the delays of both paths.
+    pub(super) const fn compares_paths(&self) -> bool {
+        self.latency.is_some() || self.has_direct_samples()
+    }
+
     /// Returns true if the sender copies nothing but its first packets before losses, which it
     /// retransmits.
     pub(super) const fn waits_for_losses(&self) -> bool {

@@ -9,8 +9,9 @@ use super::covered::AwaitedCopies;
 use super::path_delays::PathDelayMeter;
 use crate::limits::SECOND_PATH_WITHIN;
 
-/// State of the two paths of a received flow. The receiver measures the skew, the delay of the
-/// slower path behind the faster one, with the two arrivals of one packet at a time.
+/// State of the two paths of a received flow. All its packets use both, or a few do as samples of
+/// the direct path. The receiver measures the skew, the delay of the slower path behind the faster
+/// one, with the two arrivals of one packet at a time.
 #[derive(Debug, Default)]
 pub(super) struct TwoPaths {
     watched: Option<(SequenceNumber, Time)>,
@@ -51,10 +52,15 @@ impl TwoPaths {
     }
 
     /// Starts a measurement with the first arrival of a packet, unless one is running.
-    fn on_first_copy(&mut self, sequence: SequenceNumber, now: Time) {
+    pub(super) fn on_first_copy(&mut self, sequence: SequenceNumber, now: Time) {
         if self.watched.is_none_or(|(_, since)| now.saturating_since(since) > SECOND_PATH_WITHIN) {
             self.watched = Some((sequence, now));
         }
+    }
+
+    /// Ends the measurement without a result, because the paths of the flow change.
+    pub(super) const fn end_measurement(&mut self) {
+        self.watched = None;
     }
 
     /// Ends the measurement with the second arrival of its packet; returns the new skew, or `None`

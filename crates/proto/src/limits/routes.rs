@@ -2,8 +2,9 @@
 
 use byway_units::Duration;
 
-/// Interval, in packets, of those that a flow with a route also sends on the direct path. They add
-/// a sixteenth to the flow's bytes. At 50 packets a second, a report has three of them.
+/// Interval, in packets, of those that a flow also sends on the direct path while relays alone
+/// forward it: on a route, or by an agent's selection of its service. They add a sixteenth to the
+/// flow's bytes. At 50 packets a second, a report has three of them.
 pub const DIRECT_SAMPLE_INTERVAL: u64 = 16;
 
 /// Time for which the measured delay of the direct path counts. A flow with a route and ten packets

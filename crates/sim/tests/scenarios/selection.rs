@@ -1,9 +1,12 @@
 //! Selection of services by the sender, from delays that all nodes measure.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use byway_plan::Reason;
-use byway_proto::agent::{Delivery, FlowDelays};
+use byway_proto::agent::{Delivery, FlowDelays, SentUsage};
 use byway_sim::Link;
-use byway_units::Duration;
+use byway_units::{Duration, Time};
 use byway_wire::Service;
 
 use crate::support::{ARRANGEMENTS, OverlayWorld, Plan, Run, access, at, ms, secs};
@@ -128,4 +131,77 @@ fn a_flow_alone_is_never_coded() {
         assert_eq!(state(run, world).0, Service::Caching);
     });
     run.finish(&mut world);
+}
+
+/// One flow whose direct path loses two packets in five from 4 s until 92 s, and none after that.
+/// Its budget leaves no time for requests: the receiver is 40 ms from its relay.
+fn bad_for_a_while(length: Duration) -> Plan {
+    let plan = Plan::pairs(1, Service::Both).each_flow(|flow| {
+        flow.length = length;
+        (flow.settings.latency_budget, flow.settings.automatic_service) = (ms(105), true);
+    });
+    let mut plan = with_receivers_at(ms(40), plan);
+    for number in (200..9_000).filter(|number| matches!(number % 5, 0 | 2)) {
+        plan.lose(0, number, 1);
+    }
+    plan
+}
+
+/// Services of the first flow, each with the time at which it was seen first.
+type ServiceChanges = Rc<RefCell<Vec<(Time, Service)>>>;
+
+/// Looks at the first flow every 100 ms of a run of this length.
+fn watch(world: &mut OverlayWorld, length: Duration) -> ServiceChanges {
+    let changes = ServiceChanges::default();
+    for look in 30..length.as_millis() / 100 {
+        let seen = changes.clone();
+        Run::schedule(world, at(look * 100), move |run, world| {
+            let (service, _) = state(run, world);
+            let mut seen = seen.borrow_mut();
+            if seen.last().is_none_or(|(_, last)| *last != service) {
+                seen.push((world.now(), service));
+            }
+        });
+    }
+    changes
+}
+
+/// Records the packets that the first flow has sent at these times.
+fn usages_at(world: &mut OverlayWorld, millis: impl IntoIterator<Item = u64>) -> Rc<RefCell<Vec<SentUsage>>> {
+    let usages = Rc::new(RefCell::new(Vec::new()));
+    for time in millis {
+        let usages = usages.clone();
+        Run::schedule(world, at(time), move |run, world| {
+            let (agent, flow) = (world.host(run.agents[0]).agent(), run.sending[0]);
+            usages.borrow_mut().extend(flow.and_then(|flow| agent.sent_usage(flow)));
+        });
+    }
+    usages
+}
+
+#[test]
+fn a_bad_direct_path_that_no_request_repairs_in_time_is_left_to_relays_until_it_is_clean() {
+    let length = secs(240);
+    let (mut world, mut run) = bad_for_a_while(length).build();
+    let changes = watch(&mut world, length);
+    let usages = usages_at(&mut world, [74_000, 90_000]);
+    run.finish(&mut world);
+    let (changes, fate) = (changes.borrow(), run.fates(&world).remove(0));
+    let case = format!("{changes:?} {fate:?}");
+    let services: Vec<Service> = changes.iter().map(|(_, service)| *service).collect();
+    let expected = [Service::Both, Service::Forwarding, Service::Both, Service::Retransmission];
+    assert_eq!(services, expected, "{case}");
+    // A thousand losses, 40 in a second, show that relays deliver. The cheaper service follows 30 s
+    // later, and 30 s after a minute without losses of the samples.
+    assert!((at(55_000)..at(72_000)).contains(&changes[1].0), "{case}");
+    assert!((at(175_000)..at(195_000)).contains(&changes[2].0), "{case}");
+    // Each datagram is delivered once: a run fails if one is delivered twice.
+    assert!(fate.lost >= 2_000, "{case}");
+    assert_eq!((fate.missing, run.delivered.len() as u64), (0, fate.sent), "{case}");
+    let usages = usages.borrow();
+    let packets = usages[1].source.packets - usages[0].source.packets;
+    let samples = usages[1].direct.packets - usages[0].direct.packets;
+    assert_eq!((packets, samples), (1_600, 100), "{case}");
+    let relayed = usages[1].to_relays.packets - usages[0].to_relays.packets;
+    assert!(relayed.abs_diff(packets) <= 2, "{relayed} of {packets}, {case}");
 }

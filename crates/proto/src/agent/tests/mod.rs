@@ -2,6 +2,7 @@
 
 mod closing;
 mod cooperative_recovery;
+mod direct_samples;
 mod dscp;
 mod early;
 mod mixture;

@@ -1,0 +1,157 @@
+//! Tests of the changes between both paths and forwarding.
+//!
+//! The budget of 80 ms leaves no time for repairs, and relays deliver in 70 ms.
+
+use alloc::vec::Vec;
+
+use super::tests::{ALL, Harness, ms};
+use super::*;
+use crate::choice::Rejection;
+
+/// Packets that the flow sends in a second.
+const PACKETS: u64 = 480;
+
+/// Interval of the packets that also use the direct path while relays alone forward the flow.
+const SAMPLE_INTERVAL: u64 = 16;
+
+/// Packets that a bad direct path loses in a second: a third.
+const BAD: u64 = 160;
+
+fn second(number: u64) -> Time {
+    Time::START + Duration::from_secs(number)
+}
+
+fn harness() -> Harness {
+    let mut harness = Harness::new(80);
+    harness.allowed = ALL.with(Service::Forwarding);
+    harness
+}
+
+/// Lets the flow send for `seconds`. In each, the direct path loses `lost` packets, and relays lose
+/// `missed` of those.
+fn run(harness: &mut Harness, seconds: u64, (lost, missed): (u64, u64)) {
+    for _ in 0..seconds {
+        harness.now += ms(1_000);
+        let observation = &mut harness.observation;
+        observation.direct_interval = 1;
+        match harness.service {
+            Service::Both => {
+                observation.direct += PACKETS - lost;
+                observation.forwarded += lost - missed;
+                observation.covered += lost - missed;
+                observation.lost += missed;
+            }
+            Service::Forwarding => {
+                observation.direct_interval = SAMPLE_INTERVAL;
+                observation.forwarded += PACKETS - missed;
+                observation.covered += lost / SAMPLE_INTERVAL;
+                observation.lost += missed;
+            }
+            _ => {
+                observation.direct += PACKETS - lost;
+                observation.lost += lost;
+            }
+        }
+        harness.select();
+    }
+}
+
+/// Returns a harness of a flow that relays alone forward, because the direct path is bad.
+fn forwarded() -> Harness {
+    let mut harness = harness();
+    run(&mut harness, 60, (BAD, 0));
+    assert_eq!(harness.services(), [Service::Both, Service::Forwarding]);
+    harness
+}
+
+/// Returns the reason for which forwarding was rejected at last.
+fn rejection(harness: &Harness) -> Option<Rejection> {
+    let latest = harness.selector.log().latest().expect("it has evaluated");
+    let known = latest.choice.candidates.iter().find(|known| known.cost.service == Service::Forwarding);
+    known.expect("it is a candidate").rejected
+}
+
+#[test]
+fn relays_alone_follow_both_paths_half_a_minute_after_their_loss_is_measured() {
+    let harness = forwarded();
+    // Seven seconds after the overlap of the first change, 1,120 packets show the loss.
+    let changed = harness.changes[1].0;
+    assert!((second(38)..=second(45)).contains(&changed), "{:?}", harness.changes);
+    assert_eq!(rejection(&harness), None);
+}
+
+#[test]
+fn without_enough_losses_of_the_direct_path_relays_are_not_relied_on() {
+    let mut harness = harness();
+    run(&mut harness, 300, (2, 0));
+    assert_eq!((harness.service, rejection(&harness)), (Service::Both, Some(Rejection::NotMeasured)));
+}
+
+#[test]
+fn relays_that_lose_more_than_the_target_are_not_relied_on() {
+    let mut harness = harness();
+    run(&mut harness, 300, (BAD, 1));
+    let expected = (Service::Both, Some(Rejection::RelaysLoseTooMuch));
+    assert_eq!((harness.service, rejection(&harness)), expected, "one of 160 packets");
+}
+
+#[test]
+fn with_another_service_in_between_the_loss_of_relays_is_measured_anew() {
+    let mut harness = harness();
+    harness.allowed = ALL;
+    run(&mut harness, 60, (BAD, 0));
+    assert_eq!(harness.services(), [Service::Both]);
+    harness.service = Service::Caching;
+    run(&mut harness, 1, (BAD, 0));
+    harness.allowed = ALL.with(Service::Forwarding);
+    run(&mut harness, 5, (BAD, 0));
+    assert_eq!((harness.service, rejection(&harness)), (Service::Both, Some(Rejection::NotMeasured)));
+}
+
+#[test]
+fn a_clean_direct_path_is_returned_to_over_both_paths() {
+    let mut harness = forwarded();
+    run(&mut harness, 150, (0, 0));
+    let expected = [Service::Both, Service::Forwarding, Service::Both, Service::Retransmission];
+    assert_eq!(harness.services(), expected);
+    let reasons: Vec<Reason> = harness.selector.log().changes().map(|change| change.reason).collect();
+    assert_eq!((reasons.len(), reasons[2]), (4, Reason::BetweenServices));
+    // The latest minute, and the wait.
+    let left = harness.changes[2].0;
+    assert!((second(148)..=second(155)).contains(&left), "{:?}", harness.changes);
+}
+
+#[test]
+fn relays_that_begin_to_lose_are_left_for_both_paths_within_two_seconds() {
+    let mut harness = forwarded();
+    let began = harness.now;
+    run(&mut harness, 4, (BAD, 20));
+    assert_eq!(harness.services(), [Service::Both, Service::Forwarding, Service::Both]);
+    assert!(harness.changes[2].0 <= began + ms(2_000), "{:?}", harness.changes);
+    assert_eq!(harness.selector.selection().map(|selection| selection.service), Some(Service::Both));
+    // Of 40 missed packets, three halvings leave few enough.
+    run(&mut harness, 400, (BAD, 0));
+    assert_eq!(harness.service, Service::Forwarding, "they deliver again");
+    assert!(harness.changes[3].0 >= began + DOWNGRADE_AFTER, "{:?}", harness.changes);
+}
+
+#[test]
+fn another_relay_path_has_to_show_what_it_loses() {
+    let mut harness = forwarded();
+    harness.observation.path = Some(1);
+    run(&mut harness, 3, (BAD, 0));
+    assert_eq!(harness.services(), [Service::Both, Service::Forwarding, Service::Both]);
+}
+
+#[test]
+fn losses_that_samples_do_not_show_cause_fewer_and_fewer_attempts() {
+    let mut harness = harness();
+    // Of three packets in 480, no sample is lost.
+    run(&mut harness, 3_600, (3, 0));
+    let attempts: Vec<Time> = harness.changes.iter().skip(2).step_by(2).map(|(at, _)| *at).collect();
+    let between = |nth: usize| attempts[nth + 1] - attempts[nth];
+    assert!(attempts.len() <= 12, "{:?}", harness.changes);
+    assert!(between(5) >= between(0) * 3, "{:?}", harness.changes);
+    let steps = harness.changes.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    assert!(steps.min() >= Some(CHANGE_INTERVAL), "{:?}", harness.changes);
+}
