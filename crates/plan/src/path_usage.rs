@@ -31,7 +31,7 @@ const RESEND_MESSAGE_BYTES: f64 = 27.0;
 const FURTHER_NACK_BYTES: f64 = 5.0;
 
 /// Bytes of NACKs to an egress relay without copies for each burst of losses, and of its requests
-/// to the ingress relay: some are repeated while the copies are on their way.
+/// to the ingress relay. Some are repeated while the copies are on their way.
 const PULL_NACK_BYTES: f64 = 180.0;
 const PULL_REQUEST_BYTES: f64 = 52.0;
 
@@ -40,7 +40,7 @@ const PULL_REQUEST_BYTES: f64 = 52.0;
 const NOTICE_BYTES: f64 = 480.0;
 
 /// Time for which the ingress relay sends spurious copies after each burst of losses that is also a
-/// silence: it declares an outage of the direct path until the next packet arrives.
+/// silence. It declares an outage of the direct path until the next packet arrives.
 const SPURIOUS_SECONDS: f64 = 0.065;
 
 /// Greatest number of spurious copies after such a burst.
