@@ -30,7 +30,8 @@ use crate::price::PricePerGigabyte;
 use crate::relay_loss::RelayLoss;
 
 /// Shortest time between two changes of a flow's service: each costs registrations at both ends,
-/// and two seconds in which relays serve both services.
+/// and two seconds in which relays serve both services. Relays that alone forward a flow, and are
+/// not good enough, are left at once.
 pub const CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time for which a cheaper service has to be competent before a downgrade. Bursts of losses are
@@ -51,8 +52,8 @@ const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// Number of packets before the first choice by measured delays.
 const PACKETS_AT_FIRST: u64 = 8;
 
-/// Time after a change for which missed packets do not count: they may be those of the service
-/// before.
+/// Time after a change of service or path for which missed packets do not count: they may be those
+/// of the one before.
 const OVERLAP: Duration = Duration::from_secs(2);
 
 /// Loss of the direct path that is assumed until it is measured, so that the first service repairs
@@ -280,18 +281,22 @@ impl Selector {
         (in_force, allowed): (Service, Services),
         now: Time,
     ) -> Option<Selection> {
-        let is_overlap = self.changed_at.is_some_and(|at| now.saturating_since(at) < OVERLAP);
+        let since = self.path.map(|(_, since)| since).max(self.changed_at);
+        let is_overlap = since.is_some_and(|at| now.saturating_since(at) < OVERLAP);
         self.history.add(observation, (in_force, is_overlap), now);
         self.in_force = Some(in_force);
-        let delays = observation.delays?;
-        self.note_path(observation.path?, now);
+        let known = observation.delays.zip(observation.path);
+        if let Some((_, path)) = known {
+            self.note_path(path, now);
+        }
         let is_settled = self.path.is_some_and(|(_, since)| now.saturating_since(since) >= SETTLED_AFTER)
             || (observation.are_delays_measured && self.history.total.packets >= PACKETS_AT_FIRST);
-        if !is_settled || self.history.counts(RECENT, now).packets == 0 {
-            // Nothing is known of a pause, so it is no time in which a cheaper service suffices.
+        let is_observed = is_settled && self.history.counts(RECENT, now).packets > 0;
+        let Some((delays, _)) = known.filter(|_| is_observed) else {
+            // Nothing is known of a pause or an outage: no cheaper service suffices meanwhile.
             self.cheaper = None;
             return None;
-        }
+        };
         self.note_failure(&delays, (in_force, allowed), now);
         let failed = self.failed.filter(|(_, at)| now.saturating_since(*at) < FAILED_FOR);
         let has_failed = |service: Service| {
@@ -346,7 +351,9 @@ impl Selector {
             (self.selection, self.cheaper) = (Some(selection), None);
             return None;
         }
-        if self.has_just_changed(now) {
+        // Both paths are safe at any time, so relays that are not good enough are left at once.
+        let leaves_relays = in_force == Service::Forwarding && known.rejected.is_some();
+        if self.has_just_changed(now) && !leaves_relays {
             return None;
         }
         // The initial service was no choice. Forwarding follows both paths after a wait only.
@@ -449,8 +456,10 @@ impl History {
         self.total.missed += missed;
         // What relays lose while they alone forward the flow is no loss of the direct path.
         self.total.lost += covered + if in_force == Service::Forwarding { 0 } else { lost };
+        // A report after a gap may be about packets of any time before.
+        let is_gap = self.samples.back().is_some_and(|(at, _)| now.saturating_since(*at) > RECENT);
         match in_force {
-            Service::Forwarding | Service::Both if is_overlap => {}
+            Service::Forwarding | Service::Both if is_overlap || is_gap => {}
             Service::Forwarding => self.relays.add(forwarded + missed, missed),
             Service::Both => self.relays.add(covered + lost, missed),
             _ => self.relays = RelayLoss::new(),

@@ -26,8 +26,16 @@ impl Capabilities {
     /// pass on packets of others: it then refuses the requests.
     pub const TRANSIT: Self = Self(1 << 6);
 
-    const KNOWN: u16 =
-        Self::DIGESTS.0 | Self::DSCPS.0 | Self::SERVICE_CHANGES.0 | Self::LOSS_REPORTS.0 | Self::TRANSIT.0;
+    /// Capability of two agents: samples of the direct path while relays alone forward a flow whose
+    /// sender selects the service.
+    pub const DIRECT_SAMPLES: Self = Self(1 << 7);
+
+    const KNOWN: u16 = Self::DIGESTS.0
+        | Self::DSCPS.0
+        | Self::SERVICE_CHANGES.0
+        | Self::LOSS_REPORTS.0
+        | Self::TRANSIT.0
+        | Self::DIRECT_SAMPLES.0;
 
     /// Returns the union of both sets.
     #[must_use]
@@ -69,8 +77,8 @@ mod tests {
 
     #[test]
     fn unknown_capabilities_are_ignored() {
-        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b111_1001);
-        assert_eq!(Capabilities::from_bits(0xFF86), Capabilities::NONE);
+        assert_eq!(Capabilities::from_bits(0xFFFF).bits(), 0b1111_1001);
+        assert_eq!(Capabilities::from_bits(0xFF06), Capabilities::NONE);
     }
 
     #[test]

@@ -249,8 +249,8 @@ impl AgentDriver {
             return Some(format!("all relay paths are down: {effect}"));
         }
         let is_routed = self.agent.route_status(mapping.sent).is_some_and(|status| status.is_routed());
-        if requested != Service::Forwarding && flow.service == Service::Forwarding && !is_routed {
-            return Some("direct path blocked: all packets use the relays".to_owned());
+        if let Some(blocked) = blocked_note(requested, (flow.service, flow.is_direct), is_routed) {
+            return Some(blocked.to_owned());
         }
         if let Some(unrepaired) = self.watchdog.unrepaired.get(&id) {
             return Some(unrepaired.clone());
@@ -394,6 +394,19 @@ fn histogram(statistics: &ReceiveStatistics) -> Histogram {
     Histogram { counts: (0..=bounds_ms.len()).map(count).collect(), bounds_ms, sum_ms: millis(sum) }
 }
 
+/// Returns the note of a flow that relays forward because its direct path is blocked, and not
+/// because they were requested, selected, or are its route. `is_direct` is true if the other agent
+/// can be reached by the direct path.
+fn blocked_note(
+    requested: Service,
+    (service, is_direct): (Service, bool),
+    is_routed: bool,
+) -> Option<&'static str> {
+    let is_replaced = service == Service::Forwarding && requested != Service::Forwarding;
+    let is_blocked = is_replaced && !is_direct && !is_routed;
+    is_blocked.then_some("direct path blocked: all packets use the relays")
+}
+
 /// Returns the remedy if a relay refuses one of a flow's paths because the tenant has reached its
 /// quota.
 fn quota_note(paths: &[PathState]) -> Option<String> {
@@ -425,6 +438,18 @@ mod tests {
         let note = quota_note(&[PathState::Accepted, PathState::Refused(Refusal::QuotaReached)]);
         assert!(note.is_some_and(|note| note.contains("tenant_flows_max")));
         assert_eq!(quota_note(&[PathState::Registering, PathState::Refused(Refusal::NoGrant)]), None);
+    }
+
+    #[test]
+    fn relays_that_replace_a_blocked_direct_path_have_a_note_and_those_that_are_selected_have_none() {
+        let has_note = |requested, service, is_direct, is_routed| {
+            blocked_note(requested, (service, is_direct), is_routed).is_some()
+        };
+        assert!(has_note(Service::Both, Service::Forwarding, false, false));
+        assert!(!has_note(Service::Both, Service::Forwarding, true, false), "it is selected");
+        assert!(!has_note(Service::Both, Service::Forwarding, false, true), "it is the route");
+        assert!(!has_note(Service::Forwarding, Service::Forwarding, false, false), "it is requested");
+        assert!(!has_note(Service::Both, Service::Both, false, false));
     }
 
     #[test]

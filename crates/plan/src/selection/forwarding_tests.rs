@@ -136,6 +136,53 @@ fn relays_that_begin_to_lose_are_left_for_both_paths_within_two_seconds() {
 }
 
 #[test]
+fn relays_that_begin_to_lose_just_after_the_change_to_them_are_left_within_two_seconds() {
+    let mut harness = harness();
+    while harness.service != Service::Forwarding {
+        run(&mut harness, 1, (BAD, 0));
+        assert!(harness.now < second(60), "{:?}", harness.changes);
+    }
+    let began = harness.now;
+    run(&mut harness, 4, (BAD, 40));
+    assert_eq!(harness.services(), [Service::Both, Service::Forwarding, Service::Both]);
+    assert!(harness.changes[2].0 <= began + OVERLAP, "{:?}", harness.changes);
+}
+
+#[test]
+fn losses_just_after_a_change_of_path_are_not_those_of_the_new_relays() {
+    let mut harness = harness();
+    run(&mut harness, 20, (BAD, 0));
+    harness.observation.path = Some(1);
+    run(&mut harness, 2, (BAD, 5));
+    run(&mut harness, 12, (BAD, 0));
+    assert_eq!((harness.service, rejection(&harness)), (Service::Both, None));
+}
+
+#[test]
+fn reports_after_a_gap_show_no_loss_of_relays() {
+    let mut harness = harness();
+    run(&mut harness, 20, (BAD, 0));
+    assert_eq!((harness.service, rejection(&harness)), (Service::Both, None));
+    harness.now += RECENT;
+    run(&mut harness, 1, (BAD, 40));
+    run(&mut harness, 2, (BAD, 0));
+    assert_eq!((harness.service, rejection(&harness)), (Service::Both, None));
+}
+
+#[test]
+fn an_outage_is_no_time_in_which_relays_alone_suffice() {
+    let mut harness = harness();
+    run(&mut harness, 30, (BAD, 0));
+    let delays = harness.observation.delays.take();
+    run(&mut harness, 60, (BAD, 0));
+    harness.observation.delays = delays;
+    let began = harness.now;
+    run(&mut harness, 40, (BAD, 0));
+    assert_eq!(harness.services(), [Service::Both, Service::Forwarding]);
+    assert!(harness.changes[1].0 >= began + DOWNGRADE_AFTER, "{:?}", harness.changes);
+}
+
+#[test]
 fn another_relay_path_has_to_show_what_it_loses() {
     let mut harness = forwarded();
     harness.observation.path = Some(1);

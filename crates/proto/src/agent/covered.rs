@@ -1,5 +1,6 @@
-//! Losses of the direct path that relays cover, by the packets that arrive on both paths: all of a
-//! flow's packets, or the samples of the direct path while relays alone forward it.
+//! Losses of the direct path that relays cover, by the packets that arrive on both paths.
+//!
+//! These are all packets of a flow, or samples of the direct path while relays alone forward it.
 
 use byway_wire::SequenceNumber;
 
@@ -10,56 +11,78 @@ const WORDS: usize = 4;
 /// Latest packets of which the direct path's copy is awaited: 256 ms at 1,000 packets a second.
 const AWAITED_MAX: u64 = WORDS as u64 * 64;
 
-/// Packets by which the direct path's copy may be overtaken by later ones before it counts as lost.
-const OVERTAKEN_MAX: u64 = 16;
+/// Packets by which the direct path's copy may be overtaken by later ones before it counts as lost:
+/// four samples, while relays alone forward the flow.
+const OVERTAKEN_MAX: u64 = 64;
+
+/// Numbers by which a packet may be behind the first one whose copy may still arrive. What seems
+/// further behind is ahead of it.
+const BEHIND_MAX: u32 = 0xFFFF;
 
 /// Packets that relays delivered first, and whose copy on the direct path is awaited.
 ///
-/// A copy counts as lost once later packets have arrived on the direct path. Of an outage, the
-/// latest [`AWAITED_MAX`] losses are counted when it ends. Copies that are further behind than that
-/// count neither way.
-#[derive(Clone, Copy, Debug, Default)]
+/// A copy counts as lost once later packets have arrived on the direct path. Copies that are
+/// further behind than [`AWAITED_MAX`] count neither way, unless nothing at all arrives on the
+/// direct path. Of an outage, the first losses are thus not counted.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct AwaitedCopies {
     /// One bit for each number from `settled` on, at that number modulo [`AWAITED_MAX`].
     awaited: [u64; WORDS],
-    /// First number whose copy may still arrive.
-    settled: u64,
-    /// First number of which a copy is awaited; [`u64::MAX`] until the sender uses both paths.
-    first: u64,
+    /// Low 32 bits of the first number whose copy may still arrive.
+    settled: u32,
+    /// Numbers before `settled` whose copies count, and one more; saturates. Zero until the sender
+    /// uses both paths.
+    counted: u16,
+    /// Numbers that `settled` has passed since the latest arrival on the direct path; saturates.
+    silent: u16,
+}
+
+impl Default for AwaitedCopies {
+    /// Returns the state of a flow whose sender uses both paths.
+    fn default() -> Self {
+        Self { awaited: [0; WORDS], settled: 0, counted: u16::MAX, silent: 0 }
+    }
 }
 
 impl AwaitedCopies {
     /// Returns the state of a flow whose sender does not use both paths yet. The first packet on
     /// the direct path that is no sample of it shows that the sender does.
     pub(super) fn suspended() -> Self {
-        Self { first: u64::MAX, ..Self::default() }
+        Self { counted: 0, ..Self::default() }
     }
 
     /// Records a packet that relays delivered first. Returns the number of copies that count as
     /// lost now.
     pub(super) fn on_forwarded(&mut self, number: u64) -> u64 {
-        if number < self.first {
+        if self.counted == 0 {
             return 0;
         }
-        if number < self.settled {
-            return 1;
+        if let Err(behind) = self.ahead(number) {
+            return u64::from(behind < u32::from(self.counted));
         }
-        self.settle(number.saturating_sub(AWAITED_MAX - 1));
+        let before = self.settled;
+        let evicted = self.settle(number.saturating_sub(AWAITED_MAX - 1));
+        let passed = self.settled.wrapping_sub(before);
+        // Further ahead is no progress without the direct path, but a gap on both paths.
+        if u64::from(passed) <= AWAITED_MAX {
+            self.silent = self.silent.saturating_add(saturated(passed));
+        }
         let (word, bit) = position(number);
         self.awaited[word] |= bit;
-        0
+        if u64::from(self.silent) >= AWAITED_MAX { evicted } else { 0 }
     }
 
     /// Records the arrival of a packet on the direct path, first or second. Returns the number of
     /// earlier copies that count as lost now.
     pub(super) fn on_direct(&mut self, number: u64) -> u64 {
-        if self.first == u64::MAX && !samples_direct_path(SequenceNumber::new(number)) {
-            (self.first, self.settled) = (number, number);
+        if self.counted == 0 {
+            if samples_direct_path(SequenceNumber::new(number)) {
+                return 0;
+            }
+            (self.settled, self.counted) = (low(number), 1);
         }
-        if number < self.first {
-            return 0;
-        }
-        if number >= self.settled && number - self.settled < AWAITED_MAX {
+        self.silent = 0;
+        if self.is_in_reach(number) {
             let (word, bit) = position(number);
             self.awaited[word] &= !bit;
         }
@@ -68,25 +91,49 @@ impl AwaitedCopies {
 
     /// Returns true if the copy of this packet is awaited, or would show that the sender uses both
     /// paths.
-    pub(super) const fn awaits(&self, number: u64) -> bool {
-        if self.first == u64::MAX {
-            return true;
-        }
+    pub(super) fn awaits(&self, number: u64) -> bool {
         let (word, bit) = position(number);
-        number >= self.settled && number - self.settled < AWAITED_MAX && self.awaited[word] & bit != 0
+        self.counted == 0 || (self.is_in_reach(number) && self.awaited[word] & bit != 0)
+    }
+
+    /// Returns true if this number has a bit in `awaited`.
+    fn is_in_reach(&self, number: u64) -> bool {
+        self.ahead(number).is_ok_and(|ahead| u64::from(ahead) < AWAITED_MAX)
+    }
+
+    /// Returns by how much a number is ahead of `settled`, or, as an error, behind it.
+    const fn ahead(&self, number: u64) -> Result<u32, u32> {
+        let low = low(number);
+        match self.settled.wrapping_sub(low) {
+            behind @ 1..=BEHIND_MAX => Err(behind),
+            _ => Ok(low.wrapping_sub(self.settled)),
+        }
     }
 
     /// Awaits no copies below `from` any more; returns how many were awaited.
     fn settle(&mut self, from: u64) -> u64 {
-        let mut lost = 0;
-        for number in self.settled..from.min(self.settled.saturating_add(AWAITED_MAX)) {
+        let Ok(passed) = self.ahead(from) else {
+            return 0;
+        };
+        let (first, mut lost) = (u64::from(self.settled), 0);
+        for number in first..first + u64::from(passed).min(AWAITED_MAX) {
             let (word, bit) = position(number);
             lost += u64::from(self.awaited[word] & bit != 0);
             self.awaited[word] &= !bit;
         }
-        self.settled = self.settled.max(from);
+        self.settled = low(from);
+        self.counted = self.counted.saturating_add(saturated(passed));
         lost
     }
+}
+
+fn saturated(count: u32) -> u16 {
+    u16::try_from(count).unwrap_or(u16::MAX)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the low 32 bits tell near numbers apart")]
+const fn low(number: u64) -> u32 {
+    number as u32
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "it is below the number of words")]
@@ -133,7 +180,21 @@ mod tests {
         assert_eq!(count(0, 2_000, 10, &[100, 101, 500]), 3);
         let outage: Vec<_> = (300..1_300).collect();
         let counted = count(0, 2_000, 10, &outage);
-        assert!((200..=AWAITED_MAX).contains(&counted), "{counted}");
+        assert!((700..1_000).contains(&counted), "{counted}");
+    }
+
+    #[test]
+    fn a_direct_path_that_delivers_nothing_loses_everything() {
+        let dead: Vec<_> = (0..4_000).collect();
+        let counted = count(0, 4_000, 10, &dead);
+        assert!((3_400..4_000).contains(&counted), "{counted}");
+    }
+
+    #[test]
+    fn numbers_may_have_more_than_32_bits_and_begin_anywhere() {
+        for first in [1 << 31, (1 << 32) - 66_000, (1 << 40) + (3 << 30)] {
+            assert_eq!(count(first, first + 70_000, 10, &[first + 500, first + 66_500]), 2, "{first}");
+        }
     }
 
     #[test]
@@ -156,7 +217,7 @@ mod tests {
     fn a_packet_that_relays_deliver_long_after_later_ones_is_lost() {
         let mut copies = AwaitedCopies::default();
         assert_eq!(copies.on_direct(100), 0);
-        assert_eq!((copies.on_forwarded(99), copies.on_forwarded(50)), (0, 1));
+        assert_eq!((copies.on_forwarded(99), copies.on_forwarded(30)), (0, 1));
         assert_eq!(copies.on_direct(99 + OVERTAKEN_MAX + 1), 1);
     }
 
@@ -165,9 +226,10 @@ mod tests {
         #[test]
         fn it_counts_as_a_set_would(arrivals in vec((any::<bool>(), 0_u64..2_000), 0..500)) {
             let mut copies = AwaitedCopies::default();
-            let (mut awaited, mut settled) = (BTreeSet::new(), 0);
+            let (mut awaited, mut settled, mut silent) = (BTreeSet::new(), 0, 0);
             for (is_direct, number) in arrivals {
                 let (counted, from) = if is_direct {
+                    silent = 0;
                     awaited.remove(&number);
                     (copies.on_direct(number), number.saturating_sub(OVERTAKEN_MAX))
                 } else {
@@ -177,9 +239,13 @@ mod tests {
                     }
                     let counted = copies.on_forwarded(number);
                     prop_assert!(!is_settled || counted == 1);
-                    // Copies that are too far behind do not count.
                     let from = if is_settled { 0 } else { number.saturating_sub(AWAITED_MAX - 1) };
-                    awaited = awaited.split_off(&settled.max(from));
+                    let passed = from.saturating_sub(settled);
+                    silent += if passed <= AWAITED_MAX { passed } else { 0 };
+                    // Copies that are too far behind count only if the direct path is silent.
+                    if silent < AWAITED_MAX {
+                        awaited = awaited.split_off(&settled.max(from));
+                    }
                     (counted - u64::from(is_settled), from)
                 };
                 settled = settled.max(from);

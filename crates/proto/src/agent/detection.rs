@@ -106,10 +106,11 @@ impl Pace {
 }
 
 /// Returns the mean and the longest number of consecutive losses that a report tells, at least 1;
-/// `None` before the first loss.
+/// `None` before the first loss. Bursts are gaps of the direct path, whose losses relays may cover.
 fn bursts(report: &Report) -> Option<(f64, u32)> {
-    let mean = f64::from(report.lost) / f64::from(report.bursts);
-    (report.bursts > 0).then(|| (mean.max(1.0), report.longest_burst.clamp(1, BURST_MAX)))
+    let longest = report.longest_burst.clamp(1, BURST_MAX);
+    let mean = (f64::from(report.lost) + f64::from(report.covered)) / f64::from(report.bursts);
+    (report.bursts > 0).then(|| (mean.clamp(1.0, f64::from(longest)), longest))
 }
 
 /// Returns the ratio of the variance to the mean of the number of losses in a long time: 1 for

@@ -149,11 +149,22 @@ fn measured_terms(agent: &Agent, flow: SendFlowId, now: Time) -> FlowTerms {
         packet: Bytes::new(packet),
         loss: measured_loss(agent, flow, rate / 8 / u128::from(packet.max(1))),
         loss_of_others: selected.and_then(|latest| latest.flow.loss_of_others),
-        relay_loss: selected.and_then(|latest| latest.flow.relay_loss),
+        relay_loss: selected.map_or_else(|| relay_loss(agent, flow), |latest| latest.flow.relay_loss),
         cross_stream: selected.and_then(|latest| latest.flow.cross_stream),
         in_stream: None,
         messages: MessageOverhead::Counted,
     }
+}
+
+/// Returns the mean loss of the relay path of a flow whose settings name forwarding; `None` with
+/// another service, and before the first packet.
+fn relay_loss(agent: &Agent, flow: SendFlowId) -> Option<Probability> {
+    let is_named = agent.selector(flow).is_none();
+    let service = agent.senders.get(flow.0).map(|sent| sent.settings.service);
+    let totals = agent.reported_totals(flow)?;
+    let missed = totals.lost.saturating_sub(totals.repaired());
+    let mean = Probability::from_ratio(missed, totals.lost + totals.direct + totals.forwarded);
+    mean.filter(|_| is_named && service == Some(Service::Forwarding))
 }
 
 /// Returns the loss of a flow's direct path: the mean since the flow's first packet, unless the

@@ -399,7 +399,8 @@ impl Agent {
         now: Time,
     ) -> Self {
         let AgentIdentity { number, secret, suite, started_unix_nanos } = identity;
-        let capabilities = Capabilities::DSCPS.with(Capabilities::SERVICE_CHANGES);
+        let capabilities =
+            Capabilities::DSCPS.with(Capabilities::SERVICE_CHANGES).with(Capabilities::DIRECT_SAMPLES);
         let (shard, uplinks) = (Shard::new(0), Uplinks::One);
         let local = LocalIdentity { secret, suite, shard, capabilities, started_unix_nanos, uplinks };
         Self {

@@ -322,8 +322,10 @@ impl Agent {
         if !self.replace_service(flow, service) {
             return;
         }
-        if let Flow::Received(id) = flow {
-            self.receivers[id.0 as usize].end_second_path(before, now);
+        match flow {
+            Flow::Received(id) => self.receivers[id.0 as usize].end_second_path(before, now),
+            Flow::Sent(id) if service == Service::Forwarding => self.rely_on_relays(id, now),
+            Flow::Sent(_) | Flow::RelayProbing => {}
         }
         let registrations = self.registrations_of_mut(flow);
         registrations.revise();

@@ -10,7 +10,6 @@ use byway_wire::{GrantedRelay, Message};
 use super::events::Event;
 use super::register_message::register_message;
 use super::{Agent, Flow};
-use crate::limits::FIRST_REPORT_MARGIN;
 use crate::session::SessionId;
 
 impl Agent {
@@ -214,17 +213,17 @@ impl Agent {
         let steady_at = sender.registrations.steady_at();
         let is_steady = steady_at.is_some_and(|at| at <= now);
         let fails_until = sender.undelivered_until(now);
-        sender.note_failure(is_last, now);
         let delivers = fails_until.is_none();
         let fell_back = sender.falls_back();
         // A path that loses many packets is left only for another relay path, because the direct
         // path may be in an outage.
         let returns = is_steady && is_last && delivers;
         sender.set_fallback(lives && delivers || is_closed, returns || is_closed);
+        sender.note_failure(now);
         if fell_back && sender.needs_relay() {
-            let round_trip = self.sessions.round_trip(sender.peer);
-            sender.rely_on_relays(now + round_trip * 2 + FIRST_REPORT_MARGIN);
+            self.rely_on_relays(id, now);
         }
+        let sender = &mut self.senders[id.0 as usize];
         let again = steady_at.max(fails_until).filter(|at| sender.falls_back() && *at > now);
         let registrations = &mut sender.registrations;
         registrations.review_at = registrations.review_at.into_iter().chain(again).min();

@@ -9,6 +9,7 @@ use byway_units::{Duration, RelayId, Time};
 use byway_wire::messages::{RepairCounters, Report};
 use byway_wire::{SequenceNumber, Shard};
 
+use super::selection::delays;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::RelayPath;
 use super::{Agent, Flow};
@@ -28,14 +29,14 @@ pub(super) struct RelayDelivery {
     fails_until: Option<Time>,
     /// Ingress and egress relay of the path that failed.
     failed: Option<[(RelayId, Shard); 2]>,
-    /// True if the flow did not rely on relays when it last chose its path.
+    /// True from a failure on, until the flow relies on relays again.
     is_failing: bool,
     /// Time at which the flow left a relay path: reports and silences soon after may be about that
     /// path.
     left_at: Option<Time>,
-    /// Time before which the change from the direct path to relays, whose delay is longer, may
-    /// cause a silence.
-    changes_until: Option<Time>,
+    /// Time before which the change from the direct path to relays may cause a silence, and the
+    /// difference by which the delay of relays is longer.
+    change: (Time, Duration),
     /// Duration of the last failure, for which the flow did not rely on relays.
     last_duration: Duration,
 }
@@ -62,8 +63,7 @@ impl RelayDelivery {
         let repaired = in_stream.wrapping_add(cooperative).wrapping_add(cached).wrapping_add(resent);
         let counted = [report.highest_low, report.lost.wrapping_sub(repaired)];
         let Some(before) = self.counted_from else {
-            // A flow's first packets wait for its setup, so losses of them are not the relays'.
-            self.counted_from = Some(counted).filter(|_| report.highest_low >= DELIVERY_PACKETS);
+            self.counted_from = Some(counted);
             return false;
         };
         let [sent, lost] = [0, 1].map(|of: usize| u32::wrapping_sub(counted[of], before[of]));
@@ -87,7 +87,7 @@ impl RelayDelivery {
     /// does not explain it.
     fn end_failure(&mut self, now: Time) {
         self.fails_until = self.fails_until.map(|until| until.min(now));
-        self.failed = None;
+        (self.failed, self.is_failing) = (None, false);
     }
 
     /// Records that relays fail to deliver the flow. The flow avoids this path for longer than
@@ -104,6 +104,13 @@ impl RelayDelivery {
     }
 }
 
+/// Returns true until the fate of a flow's first packets is known, which wait for its setup. Losses
+/// of them are not the relays'. `began` is the time of the first packet, and `None` before it.
+fn is_setup(began: Option<Time>, latency_budget: Duration, now: Time) -> bool {
+    let time = latency_budget.saturating_add(FAILURE_SETTLES_IN);
+    began.is_none_or(|at| now.saturating_since(at) < time)
+}
+
 impl Agent {
     /// Checks by a receiver's report whether relays deliver a flow that needs them, and otherwise
     /// makes it use both paths.
@@ -112,9 +119,10 @@ impl Agent {
         if !flow.needs_relay() {
             return;
         }
+        let is_setup = is_setup(flow.began(), flow.settings.latency_budget, now);
         let delivery = flow.relay_delivery.get_or_insert_default();
         let is_settling = delivery.is_settling(FAILURE_SETTLES_IN, now);
-        let is_lost = delivery.on_report(report, now);
+        let is_lost = !is_setup && delivery.on_report(report, now);
         if is_lost || !is_settling && self.is_overdue(id, report.highest_low, now) {
             self.use_both_paths(id, now);
         }
@@ -148,6 +156,19 @@ impl Agent {
         if flow.needs_relay() && is_overdue && is_enough && !flow.is_settling(overdue, now) {
             self.use_both_paths(id, now);
         }
+    }
+
+    /// Records that a flow relies on relays alone from now on. At first, a silence only shows that
+    /// relays are slower than the direct path.
+    pub(super) fn rely_on_relays(&mut self, id: SendFlowId, now: Time) {
+        let longer = self.flow_delays(id).map_or(Duration::ZERO, |known| {
+            let delays = delays(known);
+            delays.relayed().saturating_sub(delays.direct)
+        });
+        let flow = &mut self.senders[id.0 as usize];
+        let until = now + self.sessions.round_trip(flow.peer) * 2 + FIRST_REPORT_MARGIN;
+        let delivery = flow.relay_delivery.get_or_insert_default();
+        (delivery.change, delivery.counted_from) = ((until, longer), None);
     }
 
     /// Makes a flow use another relay path for a while, if it has one, and the direct path in
@@ -186,12 +207,13 @@ impl SendFlow {
         self.relay_delivery.as_ref()?.fails_until(now)
     }
 
-    /// Records for [`SendFlow::is_undelivered`] whether the flow relies on relays. After a failure,
-    /// it does so only on the path that it will keep: `is_last` is false if a better one follows.
-    pub(super) fn note_failure(&mut self, is_last: bool, now: Time) {
+    /// Records for [`SendFlow::is_undelivered`] whether the flow relies on relays. A failure lasts
+    /// until the flow has returned to relays from the direct path.
+    pub(super) fn note_failure(&mut self, now: Time) {
+        let falls_back = self.falls_back();
         if let Some(delivery) = &mut self.relay_delivery {
             let fails = delivery.fails_until(now).is_some();
-            delivery.is_failing = fails || delivery.is_failing && !is_last;
+            delivery.is_failing = fails || delivery.is_failing && falls_back;
         }
     }
 
@@ -201,13 +223,6 @@ impl SendFlow {
         let delivery = self.relay_delivery.as_ref()?;
         let has_failed = delivery.failed == Some([path.ingress, path.egress]);
         delivery.fails_until(now).filter(|_| has_failed)
-    }
-
-    /// Records that the flow relies on relays alone again. Until `changes_until`, the change may
-    /// cause a silence.
-    pub(super) fn rely_on_relays(&mut self, changes_until: Time) {
-        let delivery = self.relay_delivery.get_or_insert_default();
-        (delivery.changes_until, delivery.counted_from) = (Some(changes_until), None);
     }
 
     /// Records a change of the flow's relay path: the next reports may still be about the former
@@ -226,11 +241,9 @@ impl SendFlow {
 
     /// Returns the shortest silence at the receiver that shows that relays do not deliver.
     pub(super) fn silence_threshold(&self, now: Time) -> Duration {
-        let changes_until = self.relay_delivery.as_ref().and_then(|delivery| delivery.changes_until);
-        if changes_until.is_some_and(|until| until > now) {
-            COPIES_ONLY_AFTER * 3 / 2
-        } else {
-            COPIES_ONLY_AFTER
+        match self.relay_delivery.as_ref().map(|delivery| delivery.change) {
+            Some((until, longer)) if until > now => (COPIES_ONLY_AFTER * 3 / 2).saturating_add(longer),
+            _ => COPIES_ONLY_AFTER,
         }
     }
 
@@ -267,7 +280,7 @@ impl SendFlow {
         }
     }
 
-    /// Returns true if the flow did not rely on relays when it last chose its path.
+    /// Returns true from a failure of relays on, until the flow relies on them again.
     pub(super) fn is_undelivered(&self) -> bool {
         self.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_failing)
     }
@@ -314,10 +327,21 @@ mod tests {
     #[test]
     fn losses_at_the_setup_of_a_flow_are_not_those_of_its_relays() {
         let mut delivery = RelayDelivery::default();
-        for (highest, lost, fails) in
-            [(3, 0, false), (3, 4, false), (40, 4, false), (72, 6, false), (104, 9, true)]
-        {
-            assert_eq!(delivery.on_report(&report_of(highest, lost, 0), Time::START), fails, "{highest}");
+        let (began, budget) = (Some(Time::START), Duration::from_millis(250));
+        assert!(is_setup(None, budget, Time::START + Duration::from_secs(9)));
+        // Three of four packets are late, and a pause of three seconds follows.
+        for (millis, highest, lost, fails) in [
+            (100, 3, 0, false),
+            (300, 3, 3, false),
+            (1_249, 3, 3, false),
+            (3_700, 38, 3, false),
+            (4_700, 70, 5, false),
+            (5_700, 102, 8, true),
+        ] {
+            let now = Time::START + Duration::from_millis(millis);
+            let report = report_of(highest, lost, 0);
+            let is_lost = !is_setup(began, budget, now) && delivery.on_report(&report, now);
+            assert_eq!(is_lost, fails, "{highest}");
         }
     }
 

@@ -6,7 +6,7 @@ use byway_units::{Duration, Time};
 use byway_wire::messages::{
     DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report, ReportedDelays,
 };
-use byway_wire::{GrantedRelay, Message, Microseconds, Service};
+use byway_wire::{Capabilities, GrantedRelay, Message, Microseconds, Service, Services};
 
 use super::detection::Pace;
 use super::flows::{Timer, timer_key};
@@ -109,7 +109,7 @@ pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
     let Some((observation, in_force)) = observe(agent, flow, now) else {
         return;
     };
-    let (known, supported) = (agent.flow_delays(flow), agent.services_for(flow, now));
+    let (known, supported) = (agent.flow_delays(flow), selectable_services(agent, flow, now));
     let selectors = &mut agent.service_changes.selectors;
     let selected = selectors.select(flow.0, &observation, known, (in_force, supported), now);
     if let Some(selection) = selected
@@ -119,10 +119,30 @@ pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
     }
 }
 
+/// Returns the services that may be selected for a flow. Forwarding is none of them in these cases:
+/// - The receiver does not await samples of the direct path.
+/// - Relays fail to deliver the flow.
+/// - The uplink to the relays is metered.
+pub(super) fn selectable_services(agent: &Agent, flow: SendFlowId, now: Time) -> Services {
+    let supported = agent.services_for(flow, now);
+    let Some(known) = agent.senders.get(flow.0) else {
+        return supported;
+    };
+    let path = known.settings.paths.get(known.registrations.in_use());
+    let ingress = path.and_then(|path| agent.relay_session(path.ingress));
+    let is_metered = ingress.is_some_and(|ingress| agent.sessions.is_metered(ingress));
+    let has_samples = agent.sessions.has_capabilities(known.peer, Capabilities::DIRECT_SAMPLES);
+    let may_forward = has_samples && !is_metered && !known.falls_back();
+    if may_forward { supported } else { supported.without(Service::Forwarding) }
+}
+
 /// Returns the state of a flow and its paths, and its service; `None` before the first report.
-fn observe(agent: &Agent, flow: SendFlowId, now: Time) -> Option<(Observation, Service)> {
+/// While a flow falls back from relays, its service is still the one of its settings. So another
+/// one is selected, and the flow really changes to it.
+pub(super) fn observe(agent: &Agent, flow: SendFlowId, now: Time) -> Option<(Observation, Service)> {
     let known = agent.senders.get(flow.0)?;
-    let (service, budget) = (known.service(), known.settings.latency_budget);
+    let budget = known.settings.latency_budget;
+    let service = if known.falls_back() { known.settings.service } else { known.service() };
     let reported = agent.reported_totals(flow)?;
     let measured = agent.flow_delays(flow);
     let number =
@@ -138,12 +158,28 @@ fn observe(agent: &Agent, flow: SendFlowId, now: Time) -> Option<(Observation, S
         path: measured.map(number),
         delays: measured.map(|measured| {
             let pace = Pace::of(&known.usage, known.newest_report(), measured.detection, now);
-            pace.detect(predicted(measured), 0.95, budget)
+            let delays = pace.detect(predicted(measured), 0.95, budget);
+            let paths = known.newest_report().map(|report| report.paths);
+            with_reported_delay(delays, paths.filter(|_| !is_direct(known.settings.service)))
         }),
         are_delays_measured: measured.is_some_and(FlowDelays::are_complete),
         group_activity: registrations.group_activity(),
     };
     Some((observation, service))
+}
+
+/// Returns the delays of a flow's paths, with the one of relays at least as long as packets show.
+/// The receiver reports that while relays alone forward the flow. Both reported delays contain the
+/// same offset of the clocks.
+fn with_reported_delay(delays: byway_plan::Delays, reported: Option<ReportedDelays>) -> byway_plan::Delays {
+    let Some((direct, relayed)) = reported.and_then(|paths| paths.direct.zip(paths.relayed)) else {
+        return delays;
+    };
+    let behind = relayed.p95.wrapping_sub(direct.least).cast_signed().max(0).unsigned_abs();
+    let measured = delays.direct.saturating_add(Duration::from_micros(behind.into()));
+    let excess = measured.saturating_sub(delays.relayed());
+    let ingress_to_egress = delays.ingress_to_egress.saturating_add(excess);
+    byway_plan::Delays { ingress_to_egress, ..delays }
 }
 
 /// Asks for the delay between the relays of a flow from time to time.
@@ -265,4 +301,36 @@ fn is_delivering(report: &Report) -> bool {
     let RepairCounters { in_stream, cooperative, cached, forwarded, resent } = report.repaired;
     let repaired = [cooperative, cached, forwarded, resent].into_iter().fold(in_stream, u32::saturating_add);
     report.direct >= DIRECT_AT_FIRST && report.direct > repaired
+}
+
+#[cfg(test)]
+mod tests {
+    use byway_wire::messages::RelativeDelay;
+
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn relays_whose_packets_are_late_are_as_slow_as_these_and_both_paths_as_fast_as_before() {
+        // By round trips, the direct path takes 50 ms, and relays 70 ms.
+        let delays = byway_plan::Delays::from_measured(ms(50), ms(10), false);
+        // The clocks differ by nearly 2^32 microseconds.
+        let direct = RelativeDelay { least: u32::MAX - 9_999, p95: 0 };
+        let relayed = |after_direct: u64| {
+            let p95 = direct.least.wrapping_add(u32::try_from(after_direct * 1_000).expect("it is short"));
+            let relayed = Some(RelativeDelay { least: direct.least, p95 });
+            with_reported_delay(delays, Some(ReportedDelays { direct: Some(direct), relayed }))
+        };
+        for (after_direct, expected) in [(0, 70), (20, 70), (21, 71), (200, 250)] {
+            let delivery = |service| relayed(after_direct).delivery(service);
+            assert_eq!(delivery(Service::Forwarding), Some(ms(expected)), "{after_direct}");
+            assert_eq!(delivery(Service::Both), Some(ms(50)), "{after_direct}");
+        }
+        let unknown = ReportedDelays { direct: Some(direct), relayed: None };
+        assert_eq!(with_reported_delay(delays, Some(unknown)), delays);
+        assert_eq!(with_reported_delay(delays, None), delays);
+    }
 }

@@ -51,10 +51,11 @@ fn one_packet_in_sixteen_also_uses_the_direct_path_and_is_delivered_once() {
 fn samples_that_the_direct_path_loses_are_counted() {
     let mut network = selected();
     network.lose_source_packets([16, 32]);
-    stream(&mut network, (0, 100), true);
+    stream(&mut network, (0, 140), true);
     let statistics = network.statistics();
-    assert_eq!((statistics.direct, statistics.forwarded, statistics.covered), (5, 95, 2), "{statistics:?}");
-    assert_eq!((network.got.len(), statistics.lost, statistics.bursts), (100, 0, 0), "{statistics:?}");
+    // Four samples after them show that they are lost.
+    assert_eq!((statistics.direct, statistics.forwarded, statistics.covered), (7, 133, 2), "{statistics:?}");
+    assert_eq!((network.got.len(), statistics.lost, statistics.bursts), (140, 0, 0), "{statistics:?}");
 }
 
 #[test]
