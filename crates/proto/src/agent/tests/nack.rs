@@ -346,14 +346,14 @@ fn a_silence_of_what_relays_deliver_is_noticed_and_ended() {
 #[test]
 fn of_what_comes_on_two_ways_only_that_is_asked_for_which_came_on_neither() {
     // The delay is 30 ms on the direct path, and 50 ms through relays.
-    let network = forwarded(Service::Both, 60, &[], &[20, 21, 30]);
+    let network = forwarded(Service::Both, 120, &[], &[20, 21, 30]);
     assert_eq!(
         network.observed_messages(RECEIVER),
         [],
         "the slower path delivers the losses of the faster one"
     );
     assert_eq!((network.statistics().forwarded, network.statistics().covered), (3, 3));
-    let network = forwarded(Service::Both, 60, &[20, 21, 30], &[]);
+    let network = forwarded(Service::Both, 120, &[20, 21, 30], &[]);
     assert_eq!(network.observed_messages(RECEIVER), []);
     assert_eq!((network.statistics().forwarded, network.statistics().covered), (0, 0));
     let network = forwarded(Service::Both, 60, &[30], &[30]);
@@ -367,7 +367,7 @@ fn of_what_comes_on_two_ways_only_that_is_asked_for_which_came_on_neither() {
 fn what_faster_relays_deliver_first_is_lost_only_if_the_direct_path_never_delivers_it() {
     let mut network = TestNetwork::new(&settings(Service::Both));
     network.lose_source_packets([20, 21, 30]);
-    for number in 0..60 {
+    for number in 0..120 {
         network.send(&[u8::try_from(number).expect("few"); 50]);
         network.run(ms(10));
         let coded = network.copy(number);
@@ -375,7 +375,7 @@ fn what_faster_relays_deliver_first_is_lost_only_if_the_direct_path_never_delive
     }
     network.run(ms(100));
     let statistics = network.statistics();
-    assert_eq!((statistics.direct, statistics.forwarded, statistics.covered), (0, 60, 3), "{statistics:?}");
+    assert_eq!((statistics.direct, statistics.forwarded, statistics.covered), (0, 120, 3), "{statistics:?}");
 }
 
 #[test]
