@@ -105,10 +105,14 @@ impl RelayDelivery {
 }
 
 /// Returns true until the fate of a flow's first packets is known, which wait for its setup. Losses
-/// of them are not the relays'. `began` is the time of the first packet, and `None` before it.
-fn is_setup(began: Option<Time>, latency_budget: Duration, now: Time) -> bool {
-    let time = latency_budget.saturating_add(FAILURE_SETTLES_IN);
-    began.is_none_or(|at| now.saturating_since(at) < time)
+/// of them are not the relays'. `highest_low` is the highest number of a report, and `began` the
+/// time of the first packet, or `None` before it.
+fn is_setup(highest_low: u32, began: Option<Time>, latency_budget: Duration, now: Time) -> bool {
+    let Some(lasting) = began.map(|at| now.saturating_since(at)) else {
+        return true;
+    };
+    let has_few = highest_low < DELIVERY_PACKETS && lasting < latency_budget + FAILURE_SETTLES_IN;
+    has_few || lasting < latency_budget * 5 / 4
 }
 
 impl Agent {
@@ -119,7 +123,7 @@ impl Agent {
         if !flow.needs_relay() {
             return;
         }
-        let is_setup = is_setup(flow.began(), flow.settings.latency_budget, now);
+        let is_setup = is_setup(report.highest_low, flow.began(), flow.settings.latency_budget, now);
         let delivery = flow.relay_delivery.get_or_insert_default();
         let is_settling = delivery.is_settling(FAILURE_SETTLES_IN, now);
         let is_lost = !is_setup && delivery.on_report(report, now);
@@ -328,7 +332,7 @@ mod tests {
     fn losses_at_the_setup_of_a_flow_are_not_those_of_its_relays() {
         let mut delivery = RelayDelivery::default();
         let (began, budget) = (Some(Time::START), Duration::from_millis(250));
-        assert!(is_setup(None, budget, Time::START + Duration::from_secs(9)));
+        assert!(is_setup(99, None, budget, Time::START + Duration::from_secs(9)));
         // Three of four packets are late, and a pause of three seconds follows.
         for (millis, highest, lost, fails) in [
             (100, 3, 0, false),
@@ -340,9 +344,11 @@ mod tests {
         ] {
             let now = Time::START + Duration::from_millis(millis);
             let report = report_of(highest, lost, 0);
-            let is_lost = !is_setup(began, budget, now) && delivery.on_report(&report, now);
+            let is_lost = !is_setup(highest, began, budget, now) && delivery.on_report(&report, now);
             assert_eq!(is_lost, fails, "{highest}");
         }
+        let after = |millis| is_setup(300, began, budget, Time::START + Duration::from_millis(millis));
+        assert!(after(300) && !after(313), "a fast flow knows the fate of its first packets soon");
     }
 
     #[test]
