@@ -154,7 +154,7 @@ pub(super) fn observe(agent: &Agent, flow: SendFlowId, now: Time) -> Option<(Obs
         repaired: reported.repaired(),
         forwarded: reported.forwarded,
         covered: reported.covered,
-        direct_interval: if is_direct(known.settings.service) { 1 } else { DIRECT_SAMPLE_INTERVAL },
+        direct_sample_interval: if is_direct(known.settings.service) { 1 } else { DIRECT_SAMPLE_INTERVAL },
         path: measured.map(number),
         delays: measured.map(|measured| {
             let pace = Pace::of(&known.usage, known.newest_report(), measured.detection, now);
