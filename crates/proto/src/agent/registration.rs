@@ -174,12 +174,12 @@ impl Agent {
         let shut: Vec<Option<Time>> = (0..paths).map(|path| self.path_shut_until(flow, path, now)).collect();
         let registrations = self.registrations_of_mut(flow);
         let is_changed = registrations.choose_path(|path| lives[path] && shut[path].is_none(), now);
-        // A path that is about to be left has perhaps never delivered anything.
-        let is_last = registrations.review_at.is_none();
+        // A path that is about to be left may never have delivered anything.
+        let is_final = registrations.review_at.is_none();
         let opens = shut.into_iter().flatten();
         registrations.review_at = registrations.review_at.into_iter().chain(opens).min();
         let lives = lives.get(registrations.in_use()) == Some(&true);
-        self.update_fallback(flow, (lives, is_last), now);
+        self.update_fallback(flow, (lives, is_final), now);
         if is_changed {
             if let Flow::Sent(id) = flow {
                 self.senders[id.0 as usize].settle_delivery(now);
@@ -200,8 +200,8 @@ impl Agent {
 
     /// Moves a flow that needs a relay to the direct path if its relay path delivers nothing, and
     /// back to relays when the path delivers again. `lives` is true if its relay answers, and
-    /// `is_last` if the flow is not about to leave it for a better one.
-    fn update_fallback(&mut self, flow: Flow, (lives, is_last): (bool, bool), now: Time) {
+    /// `is_final` if no change to a better path is due.
+    fn update_fallback(&mut self, flow: Flow, (lives, is_final): (bool, bool), now: Time) {
         let Flow::Sent(id) = flow else {
             return;
         };
@@ -217,9 +217,9 @@ impl Agent {
         let fell_back = sender.falls_back();
         // A path that loses many packets is left only for another relay path, because the direct
         // path may be in an outage.
-        let returns = is_steady && is_last && delivers;
+        let returns = is_steady && is_final && delivers;
         sender.set_fallback(lives && delivers || is_closed, returns || is_closed);
-        sender.note_failure(now);
+        sender.update_failing(now);
         if fell_back && sender.needs_relay() {
             self.rely_on_relays(id, now);
         }
