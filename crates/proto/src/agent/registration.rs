@@ -9,6 +9,7 @@ use byway_wire::{GrantedRelay, Message};
 
 use super::events::Event;
 use super::register_message::register_message;
+use super::send_flow::SendFlowId;
 use super::{Agent, Flow};
 use crate::session::SessionId;
 
@@ -136,6 +137,29 @@ impl Agent {
             }
             self.register(flow, now);
         }
+    }
+
+    /// Repeats the registration of a sent flow's path in use: the relay's answer contains its delay
+    /// to the egress relay.
+    pub(super) fn repeat_registration(&mut self, flow: SendFlowId, now: Time) {
+        let registrations = self.registrations_of_mut(Flow::Sent(flow));
+        let path = registrations.in_use();
+        if registrations.is_accepted(path) {
+            registrations.request_again(path, now);
+            self.register(Flow::Sent(flow), now);
+        }
+    }
+
+    /// Asks the ingress relay of a sent flow for its delay to the egress relay, if that is not
+    /// known. Flows whose service the settings name do not need it, but an
+    /// [explanation](super::explain) does. Returns true if it asks.
+    pub fn ask_for_unknown_delay(&mut self, flow: SendFlowId, now: Time) -> bool {
+        let asks = self.flow_delays(flow).is_some_and(|known| known.between.is_none());
+        if asks {
+            self.repeat_registration(flow, now);
+            self.finish(now);
+        }
+        asks
     }
 
     /// Unregisters a flow at the relays of its paths, and registers it again.
