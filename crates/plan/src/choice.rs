@@ -243,9 +243,10 @@ fn pick(flow: &FlowTerms, candidates: &[Candidate], criteria: &Criteria) -> (Ser
     let Some(cheapest) = competent.iter().min_by_key(|candidate| candidate.cost.total()) else {
         let allowed = candidates.iter().filter(|candidate| {
             let service = candidate.cost.service;
-            let is_lossy =
+            // Relays alone are no fallback without a measured, small loss.
+            let is_unproven =
                 matches!(candidate.rejected, Some(Rejection::NotMeasured | Rejection::RelaysLoseTooMuch));
-            allows(service) && service != Service::Internet && !is_lossy
+            allows(service) && service != Service::Internet && !is_unproven
         });
         let fastest = allowed.min_by_key(|candidate| slowness(candidate));
         let service = fastest.map_or(Service::Internet, |candidate| candidate.cost.service);

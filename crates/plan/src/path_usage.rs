@@ -31,7 +31,8 @@ const RESEND_MESSAGE_BYTES: f64 = 27.0;
 const FURTHER_NACK_BYTES: f64 = 5.0;
 
 /// Bytes of NACKs to an egress relay without copies for each burst of losses, and of its requests
-/// to the ingress relay. Some are repeated before the copies arrive.
+/// to the ingress relay. Some are repeated before the copies arrive. Both are measured by
+/// `crates/scenario/tests/explanations.rs`.
 const PULL_NACK_BYTES: f64 = 180.0;
 const PULL_REQUEST_BYTES: f64 = 52.0;
 
@@ -40,10 +41,12 @@ const PULL_REQUEST_BYTES: f64 = 52.0;
 const NOTICE_BYTES: f64 = 480.0;
 
 /// Time for which the ingress relay sends spurious copies after each burst of losses that is also a
-/// silence. It declares an outage of the direct path until the next packet arrives.
+/// silence. It declares an outage of the direct path until the next packet arrives. The time is
+/// measured by `crates/scenario/tests/explanations.rs`.
 const SPURIOUS_SECONDS: f64 = 0.065;
 
-/// Greatest number of spurious copies after such a burst.
+/// Greatest number of spurious copies after such a burst, measured by
+/// `crates/scenario/tests/explanations.rs`.
 const SPURIOUS_COPIES_MAX: f64 = 5.5;
 
 /// Bytes of a tail-loss hint of an egress relay.
@@ -89,15 +92,15 @@ pub struct UsageTerms {
     /// True if packets are so far apart that the egress relay of a flow with a cache takes each
     /// interval for a pause, and sends a hint.
     pub has_hints: bool,
-    /// Share of the bursts of losses that are silences, of which the receiver notifies its sender
-    /// and the relays.
-    pub noticed: f64,
+    /// Share of the bursts of losses that are silences, 0 to 1: the receiver notifies its sender
+    /// and the relays of these.
+    pub silent_share: f64,
     /// Mean number of packets that are lost in a row, at least 1.
     pub burst: f64,
     /// Number of flows that share the sessions of the path, this one included; 0 counts as 1.
     pub flows: u32,
     /// Requests of the sender for the delay between the relays, in an hour.
-    pub requests: u32,
+    pub delay_requests_per_hour: u32,
 }
 
 /// Bytes in an hour on each segment of a flow's relay path.
@@ -284,9 +287,9 @@ impl Rates {
         let repaired = self.lost * self.copy_bytes;
         let nacks = self.lost * NACK_BYTES;
         let hints = if terms.has_hints { self.packets * HINT_BYTES } else { 0.0 };
-        let noticed = self.bursts * terms.noticed;
-        let spurious = (self.packets * SPURIOUS_SECONDS).min(SPURIOUS_COPIES_MAX) * self.copy_bytes;
-        let spurious = noticed * spurious;
+        let noticed = self.bursts * terms.silent_share;
+        let copies_per_silence = (self.packets * SPURIOUS_SECONDS).min(SPURIOUS_COPIES_MAX);
+        let spurious = noticed * copies_per_silence * self.copy_bytes;
         let copied = SegmentRates {
             sender_to_ingress: all,
             ingress_to_sender: noticed * RELAYED_NACK_BYTES,
@@ -337,7 +340,8 @@ impl Rates {
 /// retransmission probe the session anyway.
 fn requests(service: Service, terms: &UsageTerms) -> SegmentRates {
     let is_watched = service == Service::Retransmission;
-    let requests = if is_watched { f64::from(terms.requests) / HOUR.as_secs_f64() } else { 0.0 };
+    let requests =
+        if is_watched { f64::from(terms.delay_requests_per_hour) / HOUR.as_secs_f64() } else { 0.0 };
     SegmentRates {
         sender_to_ingress: requests * REQUEST_WATCHED.forth,
         ingress_to_sender: requests * REQUEST_WATCHED.back,
@@ -375,8 +379,14 @@ mod tests {
         }
     }
 
-    const ALONE: UsageTerms =
-        UsageTerms { is_one_relay: false, has_hints: false, noticed: 0.0, burst: 1.0, flows: 1, requests: 0 };
+    const ALONE: UsageTerms = UsageTerms {
+        is_one_relay: false,
+        has_hints: false,
+        silent_share: 0.0,
+        burst: 1.0,
+        flows: 1,
+        delay_requests_per_hour: 0,
+    };
 
     fn per_second(bytes: Bytes) -> u64 {
         bytes.count() / 3_600
@@ -425,15 +435,15 @@ mod tests {
     #[test]
     fn silences_cause_spurious_copies_and_requests_keep_a_watched_session_in_use() {
         let usage = |service, terms| PathUsage::new(service, &flow(0.02), &terms);
-        let copied = |noticed| {
-            let usage = usage(Service::Pull, UsageTerms { noticed, ..ALONE });
+        let copied = |silent_share| {
+            let usage = usage(Service::Pull, UsageTerms { silent_share, ..ALONE });
             (per_second(usage.ingress_to_egress), per_second(usage.egress_to_ingress))
         };
         // Two losses in a second, each with 5.5 spurious copies of 1,021 bytes.
         let ((no_copies, no_notices), (copies, notices)) = (copied(0.0), copied(1.0));
         assert_eq!((copies - no_copies, notices - no_notices), (2 * 1_021 * 11 / 2, 2 * 480));
-        let asked = |service, requests| {
-            per_second(usage(service, UsageTerms { requests, ..ALONE }).ingress_to_sender)
+        let asked = |service, delay_requests_per_hour| {
+            per_second(usage(service, UsageTerms { delay_requests_per_hour, ..ALONE }).ingress_to_sender)
         };
         let more = |service| asked(service, 3_600) - asked(service, 0);
         assert_eq!((more(Service::Retransmission), more(Service::Pull)), (396, 0));

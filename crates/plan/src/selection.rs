@@ -92,11 +92,11 @@ pub struct Observation {
     pub repaired: u64,
     /// Packets that relays delivered first, without a request.
     pub forwarded: u64,
-    /// Packets of `forwarded` that the direct path lost.
+    /// Packets of `forwarded` that the direct path lost. While relays alone forward the flow, only
+    /// samples of the direct path count.
     pub covered: u64,
-    /// Interval, in packets, of those that also use the direct path while relays alone forward the
-    /// flow: `covered` counts no others. With any other service it is 1, and 0 counts as 1.
-    pub direct_interval: u64,
+    /// Interval, in packets, of these samples. With any other service it is 1, and 0 counts as 1.
+    pub direct_sample_interval: u64,
     /// Relay path in use, by any number that identifies its relays; `None` while none works.
     pub path: Option<u64>,
     /// Delays of the paths; `None` if they are not known.
@@ -147,10 +147,11 @@ pub struct Selector {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: u64,
-    /// Packets that use the direct path.
-    direct: u64,
-    /// Packets of `direct` that the direct path lost.
+    /// Packets that were sent on the direct path: all, or its samples.
+    on_direct_path: u64,
+    /// Packets of `on_direct_path` that the direct path lost.
     lost: u64,
+    /// Packets that no path delivered, and no repair restored in time.
     missed: u64,
 }
 
@@ -171,14 +172,14 @@ impl Counts {
 
     /// Returns the loss of the direct path: zero for a single lost packet.
     fn loss(self) -> Probability {
-        let loss = if self.lost >= EVENTS_MIN { share(self.lost, self.direct) } else { 0.0 };
+        let loss = if self.lost >= EVENTS_MIN { share(self.lost, self.on_direct_path) } else { 0.0 };
         Probability::new(loss.min(1.0)).unwrap_or(Probability::ONE)
     }
 
     const fn since(self, earlier: Self) -> Self {
         Self {
             packets: self.packets.saturating_sub(earlier.packets),
-            direct: self.direct.saturating_sub(earlier.direct),
+            on_direct_path: self.on_direct_path.saturating_sub(earlier.on_direct_path),
             lost: self.lost.saturating_sub(earlier.lost),
             missed: self.missed.saturating_sub(earlier.missed),
         }
@@ -195,7 +196,7 @@ struct History {
     unsampled: u64,
     samples: VecDeque<(Time, Counts)>,
     /// Loss of the relay path in use, since both paths or relays alone deliver the flow.
-    relays: RelayLoss,
+    relay_loss: RelayLoss,
 }
 
 impl Selector {
@@ -226,16 +227,16 @@ impl Selector {
                     repaired: 0,
                     forwarded: 0,
                     covered: 0,
-                    direct_interval: 1,
+                    direct_sample_interval: 1,
                     path: None,
                     delays: None,
                     are_delays_measured: false,
                     group_activity: None,
                 },
-                total: Counts { packets: 0, direct: 0, lost: 0, missed: 0 },
+                total: Counts { packets: 0, on_direct_path: 0, lost: 0, missed: 0 },
                 unsampled: 0,
                 samples: VecDeque::new(),
-                relays: RelayLoss::new(),
+                relay_loss: RelayLoss::new(),
             },
         }
     }
@@ -390,7 +391,7 @@ impl Selector {
     fn flow_terms(&self, now: Time) -> FlowTerms {
         let (loss, mean) = (self.history.loss(now), self.history.mean_loss(now));
         let terms = self.flow.terms((loss, mean), self.criteria.residual_max, now);
-        FlowTerms { relay_loss: self.history.relays.share(), ..terms }
+        FlowTerms { relay_loss: self.history.relay_loss.share(), ..terms }
     }
 
     fn has_just_changed(&self, now: Time) -> bool {
@@ -406,7 +407,7 @@ impl Selector {
     fn note_path(&mut self, path: u64, now: Time) {
         if self.path.is_none_or(|(known, _)| known != path) {
             (self.path, self.failed, self.cheaper) = (Some((path, now)), None, None);
-            self.history.relays = RelayLoss::new();
+            self.history.relay_loss = RelayLoss::new();
             self.flow.forget_group();
         }
     }
@@ -423,7 +424,7 @@ impl Selector {
         let misses = (recent.misses_most() && is_beyond)
             || [recent, whole].iter().any(|counts| counts.exceed(residual_max));
         if misses && in_force == Service::Forwarding {
-            self.history.relays = RelayLoss::new();
+            self.history.relay_loss = RelayLoss::new();
             return;
         }
         let Some(own) = delays.delivery(in_force).filter(|_| misses) else {
@@ -448,11 +449,11 @@ impl History {
         let (forwarded, covered) = (since(|counts| counts.forwarded), since(|counts| counts.covered));
         let packets = direct + lost + forwarded;
         let missed = lost.saturating_sub(since(|counts| counts.repaired));
-        let interval = observation.direct_interval.max(1);
+        let interval = observation.direct_sample_interval.max(1);
         let sampled = packets + self.unsampled;
         self.unsampled = sampled % interval;
         self.total.packets += packets;
-        self.total.direct += sampled / interval;
+        self.total.on_direct_path += sampled / interval;
         self.total.missed += missed;
         // What relays lose while they alone forward the flow is no loss of the direct path.
         self.total.lost += covered + if in_force == Service::Forwarding { 0 } else { lost };
@@ -460,9 +461,9 @@ impl History {
         let is_gap = self.samples.back().is_some_and(|(at, _)| now.saturating_since(*at) > RECENT);
         match in_force {
             Service::Forwarding | Service::Both if is_overlap || is_gap => {}
-            Service::Forwarding => self.relays.add(forwarded + missed, missed),
-            Service::Both => self.relays.add(covered + lost, missed),
-            _ => self.relays = RelayLoss::new(),
+            Service::Forwarding => self.relay_loss.add(forwarded + missed, missed),
+            Service::Both => self.relay_loss.add(covered + lost, missed),
+            _ => self.relay_loss = RelayLoss::new(),
         }
         self.last = *observation;
         self.began.get_or_insert(now);

@@ -33,7 +33,7 @@ fn run(harness: &mut Harness, seconds: u64, (lost, missed): (u64, u64)) {
     for _ in 0..seconds {
         harness.now += ms(1_000);
         let observation = &mut harness.observation;
-        observation.direct_interval = 1;
+        observation.direct_sample_interval = 1;
         match harness.service {
             Service::Both => {
                 observation.direct += PACKETS - lost;
@@ -42,7 +42,7 @@ fn run(harness: &mut Harness, seconds: u64, (lost, missed): (u64, u64)) {
                 observation.lost += missed;
             }
             Service::Forwarding => {
-                observation.direct_interval = SAMPLE_INTERVAL;
+                observation.direct_sample_interval = SAMPLE_INTERVAL;
                 observation.forwarded += PACKETS - missed;
                 observation.covered += lost / SAMPLE_INTERVAL;
                 observation.lost += missed;

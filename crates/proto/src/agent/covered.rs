@@ -12,7 +12,8 @@ const WORDS: usize = 4;
 const AWAITED_MAX: u64 = WORDS as u64 * 64;
 
 /// Packets by which the direct path's copy may be overtaken by later ones before it counts as lost:
-/// four samples, while relays alone forward the flow.
+/// four samples while relays alone forward the flow, because fewer may be reordered. With both
+/// paths, a loss thus counts 1.3 s later at 50 packets a second.
 const OVERTAKEN_MAX: u64 = 64;
 
 /// Numbers by which a packet may be behind the first one whose copy may still arrive. What seems
@@ -184,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn a_direct_path_that_delivers_nothing_loses_everything() {
+    fn losses_of_a_dead_direct_path_count_after_the_first_255_packets() {
         let dead: Vec<_> = (0..4_000).collect();
-        let counted = count(0, 4_000, 10, &dead);
-        assert!((3_400..4_000).contains(&counted), "{counted}");
+        // The latest 256 are still awaited.
+        assert_eq!(count(0, 4_000, 10, &dead), 4_000 - 255 - 256);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::limits::{ACK_REPEATED_FOR, CARRIED_FOR, DATAGRAM_BYTES_MAX};
 use crate::parts::gap_tracker::ArrivalOrder;
 use crate::parts::loss_timer::LossTimer;
 use crate::policy::{
-    buffers_packets, is_direct, is_repaired_from_afar, retransmits, samples_direct_path, uses_both_paths,
+    buffers_packets, is_repaired_from_afar, retransmits, samples_direct_path, uses_both_paths,
 };
 
 /// Path by which a packet arrived, the ECN field of its outer packet, and whether it was buffered.
@@ -112,10 +112,11 @@ impl Agent {
         let is_source_packet = flow.is_source_packet(sequence, delivery, now);
         let FlowSettings { service, latency_budget, traffic, .. } = flow.settings;
         let (is_mixture, is_compared) = (traffic == Traffic::Mixture, flow.settings.compares_paths());
+        let is_on_both = is_compared && flow.is_on_both_paths(sequence);
         let active = flow.activate(round_trip, now);
         let is_first = active.tracker.highest().is_none()
             || (is_source_packet && active.highest_source_packet.is_none());
-        active.measure_path((sequence, sent), (service, is_compared), arrival, now);
+        active.measure_path((sequence, sent), (is_compared, is_on_both), arrival, now);
         let lateness = active.owd_baseline.on_arrival(sent, is_source_packet, now);
         let may_expire = !is_source_packet && delivery != Delivery::Direct;
         if is_past || (may_expire && lateness > allowance) {
@@ -321,13 +322,14 @@ impl Agent {
 }
 
 impl ReceiveState {
-    /// Adds the delay of a new packet to those of its path, if the flow's sender compares them. An
-    /// early packet is no sample.
+    /// Adds the delay of a new packet to those of its path, if the flow's sender compares them.
+    /// `is_on_both` is true for a packet that the sender sends on both paths. An early packet is no
+    /// sample.
     #[inline]
     fn measure_path(
         &mut self,
         (sequence, sent): (SequenceNumber, Timestamp),
-        (service, is_compared): (Service, bool),
+        (is_compared, is_on_both): (bool, bool),
         arrival: Arrival,
         now: Time,
     ) {
@@ -335,8 +337,6 @@ impl ReceiveState {
             && !arrival.is_early
             && let Some(path) = ArrivalPath::of(arrival.delivery)
         {
-            let is_on_both =
-                uses_both_paths(service) || (!is_direct(service) && samples_direct_path(sequence));
             let delay = relative_delay(sent, now);
             let delays = self.two_paths.delays.get_or_insert_default();
             delays.on_first(sequence, (path, delay), is_on_both, now);

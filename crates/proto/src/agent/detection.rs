@@ -105,8 +105,9 @@ impl Pace {
     }
 }
 
-/// Returns the mean and the longest number of consecutive losses that a report tells, at least 1;
-/// `None` before the first loss. Bursts are gaps of the direct path, whose losses relays may cover.
+/// Returns the mean and the longest number of consecutive losses in a report, each at least 1;
+/// `None` before the first burst. Losses that relays cover belong to bursts of the direct path.
+/// After forwarding, the mean is too large: samples count in `covered`, and not in `bursts`.
 fn bursts(report: &Report) -> Option<(f64, u32)> {
     let longest = report.longest_burst.clamp(1, BURST_MAX);
     let mean = (f64::from(report.lost) + f64::from(report.covered)) / f64::from(report.bursts);

@@ -89,10 +89,10 @@ pub fn explain(agent: &Agent, flow: SendFlowId, now: Time) -> Option<Explanation
             usage: UsageTerms {
                 is_one_relay: known.ingress.0 == known.egress.0,
                 has_hints: pace.has_hints(),
-                noticed: pace.noticed(&delays),
+                silent_share: pace.noticed(&delays),
                 burst: pace.burst(),
                 flows: flows_on_path_of(agent, flow),
-                requests: if is_automatic { requests_in_an_hour() } else { 0 },
+                delay_requests_per_hour: if is_automatic { requests_in_an_hour() } else { 0 },
             },
             prices: listed.unwrap_or_else(SegmentPrices::nominal),
         };

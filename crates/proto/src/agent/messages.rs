@@ -8,9 +8,9 @@ use byway_units::Time;
 use byway_wire::messages::{ADDRESSES_BYTES_MAX, Addresses, Candidates, ProbeReply, RelayedPacket, Report};
 use byway_wire::{Ecn, Message, Messages, SequenceNumber};
 
-use super::reporting::select_service;
 use super::route_following::follow_route;
 use super::send_flow::SendFlowId;
+use super::service_selection::select_service;
 use super::{Agent, ArrivalRelay, Flow, Role};
 use crate::limits::NEAR_RELAYS_MAX;
 use crate::parts::circuit_breaker::SourcePacketCounts;

@@ -54,11 +54,12 @@
 //! | `resending` | retransmission of copies, and of packets that receivers request |
 //! | `route_following` | change of sent flows to their selected path |
 //! | `routes` | routes of sent flows whose direct path is too slow |
-//! | `selection` | selection of the services of sent flows |
+//! | `selection` | selectors of the services of sent flows |
 //! | `send_flow` | state of a sent flow |
 //! | `sender_fec` | sender FEC: repair packets instead of copies |
 //! | `sending` | source packets and copies |
 //! | `service_changes` | changes of the services of open flows |
+//! | `service_selection` | selection after each report, by the agent's measurements |
 //! | `sent_usage` | packets and bytes that were sent |
 //! | `settings` | settings of an agent and its flows |
 //! | `silence` | notices of silence, which start copies in an outage |
@@ -122,6 +123,7 @@ mod sender_fec;
 mod sending;
 mod sent_usage;
 mod service_changes;
+mod service_selection;
 mod settings;
 mod silence;
 mod statistics;

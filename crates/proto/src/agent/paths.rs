@@ -323,7 +323,7 @@ impl Agent {
             return;
         }
         match flow {
-            Flow::Received(id) => self.receivers[id.0 as usize].end_second_path(before, now),
+            Flow::Received(id) => self.receivers[id.0 as usize].on_service_change(before, now),
             Flow::Sent(id) if service == Service::Forwarding => self.rely_on_relays(id, now),
             Flow::Sent(_) | Flow::RelayProbing => {}
         }

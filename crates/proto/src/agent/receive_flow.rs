@@ -249,11 +249,12 @@ impl ReceiveFlow {
         }
     }
 
-    /// Adapts the flow to a new service, if the one `before` used both paths, or relays alone. Gaps
-    /// do not wait for the slower path any more. If the direct path is left over, what relays still
-    /// forward is no source packet. If relays alone forwarded the flow before, copies on the direct
-    /// path are awaited only once the sender has changed as well.
-    pub(super) fn end_second_path(&mut self, before: Service, now: Time) {
+    /// Adapts the flow to a change from the service `before`. If all packets were forwarded before,
+    /// and both paths are not used now, gaps do not wait for the slower path any more. If the
+    /// direct path is left over, what relays still forward is no source packet. If relays alone
+    /// forwarded the flow before, copies on the direct path are awaited only once the sender has
+    /// changed as well.
+    pub(super) fn on_service_change(&mut self, before: Service, now: Time) {
         let service = self.settings.service;
         let is_left = uses_both_paths(before) && !uses_both_paths(service);
         let is_forwarded = is_left && repairs_on_request(service);
@@ -419,7 +420,7 @@ impl ReceiveState {
     /// The same holds for the packets before a sample of a direct path that relays replace.
     pub(super) fn on_second_copy(&mut self, sequence: SequenceNumber, service: Service, now: Time) {
         let behind = self.two_paths.on_second_copy(sequence, now);
-        if let Some(behind) = behind.filter(|_| uses_both_paths(service) || !is_direct(service)) {
+        if let Some(behind) = behind.filter(|_| forwards_all(service)) {
             let time = REORDERING_TIME.saturating_add(behind);
             self.tracker.set_timers(NackTimers { packets: u64::MAX, time, ..NACK_TIMERS });
         }

@@ -9,6 +9,7 @@ use byway_wire::{GrantedRelay, Message};
 
 use super::events::Event;
 use super::register_message::register_message;
+use super::send_flow::SendFlowId;
 use super::{Agent, Flow};
 use crate::session::SessionId;
 
@@ -138,6 +139,29 @@ impl Agent {
         }
     }
 
+    /// Repeats the registration of a sent flow's path in use: the relay's answer contains its delay
+    /// to the egress relay.
+    pub(super) fn repeat_registration(&mut self, flow: SendFlowId, now: Time) {
+        let registrations = self.registrations_of_mut(Flow::Sent(flow));
+        let path = registrations.in_use();
+        if registrations.is_accepted(path) {
+            registrations.request_again(path, now);
+            self.register(Flow::Sent(flow), now);
+        }
+    }
+
+    /// Asks the ingress relay of a sent flow for its delay to the egress relay, if that is not
+    /// known. Flows whose service the settings name do not need it, but an
+    /// [explanation](super::explain) does. Returns true if it asks.
+    pub fn ask_for_unknown_delay(&mut self, flow: SendFlowId, now: Time) -> bool {
+        let asks = self.flow_delays(flow).is_some_and(|known| known.between.is_none());
+        if asks {
+            self.repeat_registration(flow, now);
+            self.finish(now);
+        }
+        asks
+    }
+
     /// Unregisters a flow at the relays of its paths, and registers it again.
     pub(super) fn withdraw_registrations(&mut self, flow: Flow, now: Time) {
         let (flow_key, role) = self.identity_of(flow);
@@ -174,12 +198,12 @@ impl Agent {
         let shut: Vec<Option<Time>> = (0..paths).map(|path| self.path_shut_until(flow, path, now)).collect();
         let registrations = self.registrations_of_mut(flow);
         let is_changed = registrations.choose_path(|path| lives[path] && shut[path].is_none(), now);
-        // A path that is about to be left has perhaps never delivered anything.
-        let is_last = registrations.review_at.is_none();
+        // A path that is about to be left may never have delivered anything.
+        let is_final = registrations.review_at.is_none();
         let opens = shut.into_iter().flatten();
         registrations.review_at = registrations.review_at.into_iter().chain(opens).min();
         let lives = lives.get(registrations.in_use()) == Some(&true);
-        self.update_fallback(flow, (lives, is_last), now);
+        self.update_fallback(flow, (lives, is_final), now);
         if is_changed {
             if let Flow::Sent(id) = flow {
                 self.senders[id.0 as usize].settle_delivery(now);
@@ -200,8 +224,8 @@ impl Agent {
 
     /// Moves a flow that needs a relay to the direct path if its relay path delivers nothing, and
     /// back to relays when the path delivers again. `lives` is true if its relay answers, and
-    /// `is_last` if the flow is not about to leave it for a better one.
-    fn update_fallback(&mut self, flow: Flow, (lives, is_last): (bool, bool), now: Time) {
+    /// `is_final` if no change to a better path is due.
+    fn update_fallback(&mut self, flow: Flow, (lives, is_final): (bool, bool), now: Time) {
         let Flow::Sent(id) = flow else {
             return;
         };
@@ -217,9 +241,9 @@ impl Agent {
         let fell_back = sender.falls_back();
         // A path that loses many packets is left only for another relay path, because the direct
         // path may be in an outage.
-        let returns = is_steady && is_last && delivers;
+        let returns = is_steady && is_final && delivers;
         sender.set_fallback(lives && delivers || is_closed, returns || is_closed);
-        sender.note_failure(now);
+        sender.update_failing(now);
         if fell_back && sender.needs_relay() {
             self.rely_on_relays(id, now);
         }

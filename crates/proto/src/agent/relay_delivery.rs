@@ -34,9 +34,10 @@ pub(super) struct RelayDelivery {
     /// Time at which the flow left a relay path: reports and silences soon after may be about that
     /// path.
     left_at: Option<Time>,
-    /// Time before which the change from the direct path to relays may cause a silence, and the
-    /// difference by which the delay of relays is longer.
-    change: (Time, Duration),
+    /// Time before which the change from the direct path to relays may cause a silence.
+    changes_until: Time,
+    /// Difference by which the delay of relays is longer than that of the direct path.
+    delay_increase: Duration,
     /// Duration of the last failure, for which the flow did not rely on relays.
     last_duration: Duration,
 }
@@ -165,14 +166,14 @@ impl Agent {
     /// Records that a flow relies on relays alone from now on. At first, a silence only shows that
     /// relays are slower than the direct path.
     pub(super) fn rely_on_relays(&mut self, id: SendFlowId, now: Time) {
-        let longer = self.flow_delays(id).map_or(Duration::ZERO, |known| {
+        let delay_increase = self.flow_delays(id).map_or(Duration::ZERO, |known| {
             let delays = delays(known);
             delays.relayed().saturating_sub(delays.direct)
         });
-        let flow = &mut self.senders[id.0 as usize];
-        let until = now + self.sessions.round_trip(flow.peer) * 2 + FIRST_REPORT_MARGIN;
-        let delivery = flow.relay_delivery.get_or_insert_default();
-        (delivery.change, delivery.counted_from) = ((until, longer), None);
+        let changes_until = now + self.report_time(id);
+        let delivery = self.senders[id.0 as usize].relay_delivery.get_or_insert_default();
+        (delivery.changes_until, delivery.delay_increase) = (changes_until, delay_increase);
+        delivery.counted_from = None;
     }
 
     /// Makes a flow use another relay path for a while, if it has one, and the direct path in
@@ -211,9 +212,9 @@ impl SendFlow {
         self.relay_delivery.as_ref()?.fails_until(now)
     }
 
-    /// Records for [`SendFlow::is_undelivered`] whether the flow relies on relays. A failure lasts
-    /// until the flow has returned to relays from the direct path.
-    pub(super) fn note_failure(&mut self, now: Time) {
+    /// Updates [`SendFlow::is_undelivered`]. A failure lasts until the flow has returned to relays
+    /// from the direct path.
+    pub(super) fn update_failing(&mut self, now: Time) {
         let falls_back = self.falls_back();
         if let Some(delivery) = &mut self.relay_delivery {
             let fails = delivery.fails_until(now).is_some();
@@ -245,8 +246,10 @@ impl SendFlow {
 
     /// Returns the shortest silence at the receiver that shows that relays do not deliver.
     pub(super) fn silence_threshold(&self, now: Time) -> Duration {
-        match self.relay_delivery.as_ref().map(|delivery| delivery.change) {
-            Some((until, longer)) if until > now => (COPIES_ONLY_AFTER * 3 / 2).saturating_add(longer),
+        match &self.relay_delivery {
+            Some(delivery) if delivery.changes_until > now => {
+                (COPIES_ONLY_AFTER * 3 / 2).saturating_add(delivery.delay_increase)
+            }
             _ => COPIES_ONLY_AFTER,
         }
     }

@@ -1,25 +1,21 @@
 //! Receiver reports: they show the sender the true loss of the direct path, which repairs hide. By
-//! them, it selects the flow's service.
+//! them, it [selects](super::service_selection) the flow's service.
 
-use byway_plan::Observation;
 use byway_units::{Duration, Time};
 use byway_wire::messages::{
     DelayPercentiles, RELAYS_REPORTED_MAX, RelayRoundTrip, RepairCounters, Report, ReportedDelays,
 };
-use byway_wire::{Capabilities, GrantedRelay, Message, Microseconds, Service, Services};
+use byway_wire::{GrantedRelay, Message, Microseconds};
 
-use super::detection::Pace;
 use super::flows::{Timer, timer_key};
 use super::receive_flow::{ReceiveFlow, ReceiveFlowId};
-use super::selection::{FlowDelays, delays as predicted};
-use super::send_flow::{SendFlow, SendFlowId};
+use super::send_flow::SendFlow;
 use super::{Agent, Flow};
 use crate::limits::{
-    COPIES_AFTER_LOSS, DIRECT_AT_FIRST, DIRECT_SAMPLE_INTERVAL, REPORT_AFTER_LOSS, REPORT_AT_FIRST,
-    REPORT_INTERVAL, REPORTS_SOON_FOR,
+    COPIES_AFTER_LOSS, DIRECT_AT_FIRST, REPORT_AFTER_LOSS, REPORT_AT_FIRST, REPORT_INTERVAL, REPORTS_SOON_FOR,
 };
 use crate::parts::delay_histogram::DelayHistogram;
-use crate::policy::{is_direct, is_repaired_from_afar, repairs};
+use crate::policy::{is_repaired_from_afar, repairs};
 
 /// Lateness of a flow's packets that arrived in time, for the receiver's next report.
 #[derive(Debug)]
@@ -97,121 +93,6 @@ impl Agent {
         if self.timers.armed(key).is_none_or(|armed| at < armed) {
             self.timers.arm(key, at);
         }
-    }
-}
-
-/// Selects a flow's service after a report of its receiver, if its settings leave it to the agent.
-pub(super) fn select_service(agent: &mut Agent, flow: SendFlowId, now: Time) {
-    if agent.is_changing_service(flow) || !agent.service_changes.selectors.is_due(flow.0, now) {
-        return;
-    }
-    ask_for_delay(agent, flow, now);
-    let Some((observation, in_force)) = observe(agent, flow, now) else {
-        return;
-    };
-    let (known, supported) = (agent.flow_delays(flow), selectable_services(agent, flow, now));
-    let selectors = &mut agent.service_changes.selectors;
-    let selected = selectors.select(flow.0, &observation, known, (in_force, supported), now);
-    if let Some(selection) = selected
-        && agent.begin_service_change(flow, selection.service, now)
-    {
-        agent.service_changes.selectors.on_changed(flow.0, selection, now);
-    }
-}
-
-/// Returns the services that may be selected for a flow. Forwarding is none of them in these cases:
-/// - The receiver does not await samples of the direct path.
-/// - Relays fail to deliver the flow.
-/// - The uplink to the relays is metered.
-pub(super) fn selectable_services(agent: &Agent, flow: SendFlowId, now: Time) -> Services {
-    let supported = agent.services_for(flow, now);
-    let Some(known) = agent.senders.get(flow.0) else {
-        return supported;
-    };
-    let path = known.settings.paths.get(known.registrations.in_use());
-    let ingress = path.and_then(|path| agent.relay_session(path.ingress));
-    let is_metered = ingress.is_some_and(|ingress| agent.sessions.is_metered(ingress));
-    let has_samples = agent.sessions.has_capabilities(known.peer, Capabilities::DIRECT_SAMPLES);
-    let may_forward = has_samples && !is_metered && !known.falls_back();
-    if may_forward { supported } else { supported.without(Service::Forwarding) }
-}
-
-/// Returns the state of a flow and its paths, and its service; `None` before the first report.
-/// While a flow falls back from relays, its service is still the one of its settings. So another
-/// one is selected, and the flow really changes to it.
-pub(super) fn observe(agent: &Agent, flow: SendFlowId, now: Time) -> Option<(Observation, Service)> {
-    let known = agent.senders.get(flow.0)?;
-    let budget = known.settings.latency_budget;
-    let service = if known.falls_back() { known.settings.service } else { known.service() };
-    let reported = agent.reported_totals(flow)?;
-    let measured = agent.flow_delays(flow);
-    let number =
-        |known: FlowDelays| u64::from(known.ingress.0.number()) << 32 | u64::from(known.egress.0.number());
-    let registrations = agent.registrations_of(Flow::Sent(flow));
-    let observation = Observation {
-        direct: reported.direct,
-        lost: reported.lost,
-        repaired: reported.repaired(),
-        forwarded: reported.forwarded,
-        covered: reported.covered,
-        direct_interval: if is_direct(known.settings.service) { 1 } else { DIRECT_SAMPLE_INTERVAL },
-        path: measured.map(number),
-        delays: measured.map(|measured| {
-            let pace = Pace::of(&known.usage, known.newest_report(), measured.detection, now);
-            let delays = pace.detect(predicted(measured), 0.95, budget);
-            let paths = known.newest_report().map(|report| report.paths);
-            with_reported_delay(delays, paths.filter(|_| !is_direct(known.settings.service)))
-        }),
-        are_delays_measured: measured.is_some_and(FlowDelays::are_complete),
-        group_activity: registrations.group_activity(),
-    };
-    Some((observation, service))
-}
-
-/// Returns the delays of a flow's paths, with the one of relays at least as long as packets show.
-/// The receiver reports that while relays alone forward the flow. Both reported delays contain the
-/// same offset of the clocks.
-fn with_reported_delay(delays: byway_plan::Delays, reported: Option<ReportedDelays>) -> byway_plan::Delays {
-    let Some((direct, relayed)) = reported.and_then(|paths| paths.direct.zip(paths.relayed)) else {
-        return delays;
-    };
-    let behind = relayed.p95.wrapping_sub(direct.least).cast_signed().max(0).unsigned_abs();
-    let measured = delays.direct.saturating_add(Duration::from_micros(behind.into()));
-    let excess = measured.saturating_sub(delays.relayed());
-    let ingress_to_egress = delays.ingress_to_egress.saturating_add(excess);
-    byway_plan::Delays { ingress_to_egress, ..delays }
-}
-
-/// Asks for the delay between the relays of a flow from time to time.
-fn ask_for_delay(agent: &mut Agent, flow: SendFlowId, now: Time) {
-    let is_known = agent.flow_delays(flow).is_some_and(|known| known.between.is_some());
-    if agent.service_changes.selectors.asks_for_delay(flow.0, is_known, now) {
-        repeat_registration(agent, flow, now);
-    }
-}
-
-/// Repeats the registration of a flow's path in use: the relay's answer contains its delay to the
-/// egress relay.
-fn repeat_registration(agent: &mut Agent, flow: SendFlowId, now: Time) {
-    let registrations = agent.registrations_of_mut(Flow::Sent(flow));
-    let path = registrations.in_use();
-    if registrations.is_accepted(path) {
-        registrations.request_again(path, now);
-        agent.register(Flow::Sent(flow), now);
-    }
-}
-
-impl Agent {
-    /// Asks the ingress relay of a sent flow for its delay to the egress relay, if that is not
-    /// known. Flows whose service the settings name do not need it, but an
-    /// [explanation](super::explain) does. Returns true if it asks.
-    pub fn ask_for_unknown_delay(&mut self, flow: SendFlowId, now: Time) -> bool {
-        let asks = self.flow_delays(flow).is_some_and(|known| known.between.is_none());
-        if asks {
-            repeat_registration(self, flow, now);
-            self.finish(now);
-        }
-        asks
     }
 }
 
@@ -301,36 +182,4 @@ fn is_delivering(report: &Report) -> bool {
     let RepairCounters { in_stream, cooperative, cached, forwarded, resent } = report.repaired;
     let repaired = [cooperative, cached, forwarded, resent].into_iter().fold(in_stream, u32::saturating_add);
     report.direct >= DIRECT_AT_FIRST && report.direct > repaired
-}
-
-#[cfg(test)]
-mod tests {
-    use byway_wire::messages::RelativeDelay;
-
-    use super::*;
-
-    const fn ms(millis: u64) -> Duration {
-        Duration::from_millis(millis)
-    }
-
-    #[test]
-    fn relays_whose_packets_are_late_are_as_slow_as_these_and_both_paths_as_fast_as_before() {
-        // By round trips, the direct path takes 50 ms, and relays 70 ms.
-        let delays = byway_plan::Delays::from_measured(ms(50), ms(10), false);
-        // The clocks differ by nearly 2^32 microseconds.
-        let direct = RelativeDelay { least: u32::MAX - 9_999, p95: 0 };
-        let relayed = |after_direct: u64| {
-            let p95 = direct.least.wrapping_add(u32::try_from(after_direct * 1_000).expect("it is short"));
-            let relayed = Some(RelativeDelay { least: direct.least, p95 });
-            with_reported_delay(delays, Some(ReportedDelays { direct: Some(direct), relayed }))
-        };
-        for (after_direct, expected) in [(0, 70), (20, 70), (21, 71), (200, 250)] {
-            let delivery = |service| relayed(after_direct).delivery(service);
-            assert_eq!(delivery(Service::Forwarding), Some(ms(expected)), "{after_direct}");
-            assert_eq!(delivery(Service::Both), Some(ms(50)), "{after_direct}");
-        }
-        let unknown = ReportedDelays { direct: Some(direct), relayed: None };
-        assert_eq!(with_reported_delay(delays, Some(unknown)), delays);
-        assert_eq!(with_reported_delay(delays, None), delays);
-    }
 }

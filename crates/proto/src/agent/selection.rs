@@ -280,7 +280,7 @@ mod tests {
 
     /// Adds a second in which the direct path loses `lost` packets, and relays none.
     fn add_second(observation: &mut Observation, service: Service, lost: u64) {
-        observation.direct_interval = if is_direct(service) { 1 } else { DIRECT_SAMPLE_INTERVAL };
+        observation.direct_sample_interval = if is_direct(service) { 1 } else { DIRECT_SAMPLE_INTERVAL };
         let (direct, covered) = match service {
             Service::Forwarding => (0, lost / DIRECT_SAMPLE_INTERVAL),
             _ => (PACKETS - lost, lost),

@@ -126,7 +126,8 @@ pub struct ReceiveStatistics {
     pub resent: u64,
     /// Packets first delivered by the overlay without a request.
     pub forwarded: u64,
-    /// Packets of `forwarded` that the direct path lost, for flows that use both paths.
+    /// Packets of `forwarded` that the direct path lost: of all packets if the flow uses both
+    /// paths, and of samples of the direct path while relays alone forward it.
     pub covered: u64,
     /// Packets that arrived after their deadline, or after later packets were delivered, and were
     /// not delivered.

@@ -32,7 +32,8 @@ pub struct ReportedTotals {
     pub resent: u64,
     /// Packets first delivered by the overlay without a request.
     pub forwarded: u64,
-    /// Packets of `forwarded` that the direct path lost.
+    /// Packets of `forwarded` that the direct path lost. While relays alone forward a flow, only
+    /// samples of the direct path count.
     pub covered: u64,
     /// Packets that arrived after their deadline, and were not delivered.
     pub late: u64,

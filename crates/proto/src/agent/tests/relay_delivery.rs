@@ -3,8 +3,8 @@
 use super::*;
 
 use crate::agent::Flow;
-use crate::agent::reporting::{observe, selectable_services};
 use crate::agent::send_flow::SendFlow;
+use crate::agent::service_selection::{observe, selectable_services};
 
 fn sender(network: &mut TestNetwork) -> &mut SendFlow {
     &mut network.agents[SENDER].senders[network.flow.0 as usize]
