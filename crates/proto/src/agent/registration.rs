@@ -243,7 +243,7 @@ impl Agent {
         // path may be in an outage.
         let returns = is_steady && is_final && delivers;
         sender.set_fallback(lives && delivers || is_closed, returns || is_closed);
-        sender.update_failing(now);
+        sender.update_failing(is_final, now);
         if fell_back && sender.needs_relay() {
             self.rely_on_relays(id, now);
         }

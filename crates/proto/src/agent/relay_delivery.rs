@@ -9,7 +9,6 @@ use byway_units::{Duration, RelayId, Time};
 use byway_wire::messages::{RepairCounters, Report};
 use byway_wire::{SequenceNumber, Shard};
 
-use super::selection::delays;
 use super::send_flow::{SendFlow, SendFlowId};
 use super::settings::RelayPath;
 use super::{Agent, Flow};
@@ -36,8 +35,6 @@ pub(super) struct RelayDelivery {
     left_at: Option<Time>,
     /// Time before which the change from the direct path to relays may cause a silence.
     changes_until: Time,
-    /// Difference by which the delay of relays is longer than that of the direct path.
-    delay_increase: Duration,
     /// Duration of the last failure, for which the flow did not rely on relays.
     last_duration: Duration,
 }
@@ -166,14 +163,9 @@ impl Agent {
     /// Records that a flow relies on relays alone from now on. At first, a silence only shows that
     /// relays are slower than the direct path.
     pub(super) fn rely_on_relays(&mut self, id: SendFlowId, now: Time) {
-        let delay_increase = self.flow_delays(id).map_or(Duration::ZERO, |known| {
-            let delays = delays(known);
-            delays.relayed().saturating_sub(delays.direct)
-        });
         let changes_until = now + self.report_time(id);
         let delivery = self.senders[id.0 as usize].relay_delivery.get_or_insert_default();
-        (delivery.changes_until, delivery.delay_increase) = (changes_until, delay_increase);
-        delivery.counted_from = None;
+        (delivery.changes_until, delivery.counted_from) = (changes_until, None);
     }
 
     /// Makes a flow use another relay path for a while, if it has one, and the direct path in
@@ -212,13 +204,13 @@ impl SendFlow {
         self.relay_delivery.as_ref()?.fails_until(now)
     }
 
-    /// Updates [`SendFlow::is_undelivered`]. A failure lasts until the flow has returned to relays
-    /// from the direct path.
-    pub(super) fn update_failing(&mut self, now: Time) {
-        let falls_back = self.falls_back();
+    /// Updates [`SendFlow::is_undelivered`]. A failure lasts until the flow has the path that it
+    /// keeps: `is_final` is true if no change to a better one is due. Until that path is steady, the
+    /// flow then uses the direct path alone.
+    pub(super) fn update_failing(&mut self, is_final: bool, now: Time) {
         if let Some(delivery) = &mut self.relay_delivery {
             let fails = delivery.fails_until(now).is_some();
-            delivery.is_failing = fails || delivery.is_failing && falls_back;
+            delivery.is_failing = fails || delivery.is_failing && !is_final;
         }
     }
 
@@ -246,12 +238,8 @@ impl SendFlow {
 
     /// Returns the shortest silence at the receiver that shows that relays do not deliver.
     pub(super) fn silence_threshold(&self, now: Time) -> Duration {
-        match &self.relay_delivery {
-            Some(delivery) if delivery.changes_until > now => {
-                (COPIES_ONLY_AFTER * 3 / 2).saturating_add(delivery.delay_increase)
-            }
-            _ => COPIES_ONLY_AFTER,
-        }
+        let changes = self.relay_delivery.as_ref().is_some_and(|delivery| delivery.changes_until > now);
+        if changes { COPIES_ONLY_AFTER * 3 / 2 } else { COPIES_ONLY_AFTER }
     }
 
     /// Ends the recorded failure if the flow does not have the failed path any more.

@@ -71,21 +71,6 @@ fn a_flow_that_its_relay_delivers_no_more_takes_both_ways_for_a_while_and_tries_
 }
 
 #[test]
-fn a_flow_with_one_path_has_both_paths_after_a_failure_until_it_relies_on_relays_again() {
-    let mut network = TestNetwork::new(&settings(Service::Forwarding));
-    call(&mut network, 2_000, true);
-    let (id, now) = (network.flow, network.now);
-    network.agents[SENDER].use_both_paths(id, now);
-    let mut services = alloc::vec![service(&network)];
-    for _ in 0..15_000 / 20 {
-        call(&mut network, 20, true);
-        services.push(service(&network));
-    }
-    services.dedup();
-    assert_eq!(services, [Service::Both, Service::Forwarding]);
-}
-
-#[test]
 fn during_a_failure_of_relays_forwarding_is_the_service_in_force_and_no_candidate() {
     let settings = FlowSettings { automatic_service: true, ..settings(Service::Forwarding) };
     let mut network = TestNetwork::new(&settings);
