@@ -8,6 +8,38 @@
 //! *Responsive high throughput congestion control for interactive applications over SDN-enabled
 //! networks*.
 //!
+//! ```
+//! use byway_state::{LinkEntry, LinkId, LinkState, NetworkId, Path};
+//! use byway_state::{Rules, StateQuery, Table, Window};
+//! use byway_units::{Bytes, Duration, Rate, Time};
+//!
+//! // A link of 5 Mbit/s and 50 ms is full, and two flows have a packet each in its queue.
+//! let link = LinkId::new(NetworkId::new(1), 7);
+//! let (interval, delay) = (Duration::from_millis(50), Duration::from_millis(50));
+//! let rate = Rate::from_megabits_per_second(5);
+//! let entry = LinkEntry::new(interval, rate * interval, Bytes::new(3_000), rate, delay)?;
+//!
+//! let mut table = Table::new(Path::new([link])?);
+//! for tick in 1..=40 {
+//!     let now = Time::START + interval * tick;
+//!     table.report(&LinkState::new(link, entry, Duration::ZERO)?, now);
+//!     table.tick(now);
+//! }
+//!
+//! // A sender that gets half of the rate learns that this is its share.
+//! let (mut window, now) = (Window::new(Rules::CORRECTED), Time::START + Duration::from_secs(2));
+//! for entry in table.after(StateQuery::first(), now) {
+//!     window.on_forward_entry(entry, now);
+//! }
+//! let half = Rate::from_kilobits_per_second(2_500);
+//! let rest_of_path = Duration::from_millis(50);
+//! let decision = window.decide(half, rest_of_path).expect("there is state");
+//! assert_eq!(decision.rate, half);
+//! // 100 ms at 2.5 Mbit/s, and the own packet.
+//! assert_eq!(decision.window, Bytes::new(31_250 + 1_500));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+//!
 //! # Where to start
 //! - [`LinkMeter`] turns samples of a link's counters into [`LinkState`]s.
 //! - [`Table`] has the states of all links of a path, and answers [`StateQuery`]s.
@@ -19,17 +51,21 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `averages` | averages of the links of a path, and whether their state is missing |
 //! | `convert` | conversions between integers and floats |
 //! | `entry` | checked state of a link over one interval |
 //! | `least` | minimum over a sliding period |
 //! | `limits` | constants |
 //! | `link_state` | state of a named link |
 //! | `merge` | consolidation of several reports of a link |
+//! | `naive` | the equations as they are written, as a reference for tests |
 //! | `path` | links of one direction |
 //! | `path_entry` | state of all links of a path at one index |
 //! | `query` | queries of readers |
+//! | `rules` | rules that a window follows |
 //! | `sample` | samples of a link's counters |
 //! | `table` | network state table of a path |
+//! | `window` | window and rate from network state (Equations 1 to 14) |
 //!
 //! # What this crate leaves to others
 //! Clocks, sockets, formats on the wire, authentication, routes, and the sending of packets.
@@ -37,17 +73,22 @@
 
 extern crate alloc;
 
+mod averages;
 mod convert;
 mod entry;
 mod least;
 mod limits;
 mod link_state;
 mod merge;
+#[cfg(test)]
+mod naive;
 mod path;
 mod path_entry;
 mod query;
+mod rules;
 mod sample;
 mod table;
+mod window;
 
 pub use entry::{EntryError, EntryField, LinkEntry};
 pub use limits::{
@@ -58,5 +99,7 @@ pub use link_state::{FlowCounts, LinkId, LinkState, NetworkId, target_backlog};
 pub use path::{Path, PathError};
 pub use path_entry::{PathEntry, PathEntryError};
 pub use query::{QueryError, StateQuery};
+pub use rules::{Corrections, OldStateRule, Rules};
 pub use sample::{LinkMeter, LinkSample, SampleError};
 pub use table::Table;
+pub use window::{Decision, Window};

@@ -56,5 +56,42 @@ pub(crate) const TARGET_MIN: Bytes = Bytes::new(64);
 /// Largest target backlog that a link may name: [`TARGET_TIME`] at 134 Gbit/s.
 pub(crate) const TARGET_MAX: Bytes = Bytes::new(16 << 20);
 
+/// Time constant of the averages of throughput and backlog (section 4.1 of the paper).
+pub(crate) const AVERAGE_TIME: Duration = Duration::from_secs(1);
+
+/// Feedback delay from which the rules for old state hold. Two flows at 5 Mbit/s, whose round trip
+/// is 100 ms, begin to oscillate at about this delay.
+pub(crate) const OLD_STATE_SECONDS: f64 = 0.15;
+
+/// Feedback delay up to which an overstated rate is corrected. With older state, the correction
+/// oscillates.
+pub(crate) const CORRECTION_SECONDS: f64 = 0.3;
+
+/// Least part of a link's shown rate that the correction of an overstated rate leaves. A link that
+/// was idle has little throughput at first, whatever its rate.
+pub(crate) const CORRECTED_RATE_PART: f64 = 0.3;
+
+/// Part of a link's rate that bounds one change of a flow's rate while state is old, unless
+/// [`STEP_TARGETS`] allow more. With them alone, a newcomer at 50 Mbit/s has 40 % of its share
+/// after 8 s. With a step that does not depend on the delay, such as 10 ms at the link's rate, 15
+/// flows at 50 Mbit/s use 90 % of it.
+pub(crate) const STEP_PART: f64 = 0.02;
+
+/// Target backlogs that bound one change of a flow's backlog (n and m of the paper, section 6.4.2).
+pub(crate) const STEP_TARGETS: f64 = 2.0;
+
+/// Receiver's request window over the sender's window (section 4.2 of the paper).
+pub(crate) const REQUEST_GAIN: f64 = 1.5;
+
 /// Period of the least round trip that shows the rest of a path.
 pub(crate) const LEAST_RTT_PERIOD: Duration = Duration::from_secs(10);
+
+/// Updates that may be missed until state counts as missing.
+pub(crate) const MISSED_UPDATES: u64 = 4;
+
+/// First assumption of the time between updates: a poll over a long path.
+pub(crate) const UPDATE_GAP: Duration = Duration::from_millis(250);
+
+/// Age of state from which it counts as missing. With state of 1 s, the rules for old state hold a
+/// link at 98 % use.
+pub(crate) const STATE_AGE_MAX: Duration = Duration::from_secs(2);
