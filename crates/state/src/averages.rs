@@ -10,6 +10,9 @@ use crate::limits::{
 };
 use crate::link_state::{LinkId, LinkState};
 
+/// Backlogs of which the least one is what certainly waits.
+const RECENT: usize = 4;
+
 /// Averages of one link, in bytes and seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkAverage {
@@ -27,6 +30,8 @@ pub(crate) struct LinkAverage {
     /// Age and interval of the newest state: with the delay to the link, it is the time until the
     /// sender sees its effect on the link (τ).
     pub(crate) feedback: f64,
+    /// Newest backlogs.
+    recent: [f64; RECENT],
     /// Time that the averages are about: their time constant, or less after an outage.
     memory: f64,
     freshness: Freshness,
@@ -43,6 +48,7 @@ impl LinkAverage {
             delay: 0.0,
             target: 0.0,
             feedback: 0.0,
+            recent: [0.0; RECENT],
             memory,
             freshness: Freshness::new(),
         }
@@ -69,7 +75,20 @@ impl LinkAverage {
         self.throughput += alpha * (float(entry.sent().count()) / interval - self.throughput);
         self.backlog += alpha * (backlog - self.backlog);
         self.feedback = state.age().as_secs_f64() + interval;
+        self.recent.rotate_right(1);
+        self.recent[0] = backlog;
         self.freshness.update(state, now);
+    }
+
+    /// Returns the time for which packets wait at the link by the average, or by the newest state
+    /// if that is more.
+    fn wait_max(&self) -> f64 {
+        self.backlog.max(self.recent[0]) / self.rate
+    }
+
+    /// Returns the time for which packets wait at the link at least, by its newest states.
+    fn wait_min(&self) -> f64 {
+        self.recent.iter().fold(self.backlog, |least, backlog| least.min(*backlog)) / self.rate
     }
 }
 
@@ -156,6 +175,21 @@ impl PathAverages {
         &self.links
     }
 
+    /// Returns the delay of the direction without queues, in seconds.
+    pub(crate) fn base_delay(&self) -> f64 {
+        self.links.iter().map(|link| link.delay).sum()
+    }
+
+    /// Returns the time for which packets wait in the direction, at most and in seconds.
+    pub(crate) fn wait_max(&self) -> f64 {
+        self.links.iter().map(LinkAverage::wait_max).sum()
+    }
+
+    /// Returns the time for which packets wait in the direction, at least and in seconds.
+    pub(crate) fn wait_min(&self) -> f64 {
+        self.links.iter().map(LinkAverage::wait_min).sum()
+    }
+
     /// True if the state of a link is missing or too old.
     pub(crate) fn is_missing(&self, now: Time) -> bool {
         self.links.is_empty() || self.links.iter().any(|link| link.freshness.is_missing(now))
@@ -226,7 +260,7 @@ mod tests {
         let state = LinkState::new(LinkId::unnamed(0), entry, Duration::ZERO).expect("young");
         path.update(&[state], at(100));
         let link = path.links()[0];
-        assert!(close(link.rate, 2_000_000.0) && close(link.delay, 0.007));
+        assert!(close(link.rate, 2_000_000.0) && close(path.base_delay(), 0.007));
         assert!(close(link.backlog, 3_000.0) && close(link.feedback, 1.02));
     }
 
@@ -236,6 +270,15 @@ mod tests {
         path.update(&[state(0, 1_000, 1_000, 1_000), state(1, 1_000, 2_000, 2_000)], at(0));
         path.update(&[state(1, 50, 2_000, 2_000), state(2, 50, 1_000, 1_000)], at(50));
         assert!(close(path.links()[0].backlog, 2_000.0) && close(path.links()[1].backlog, 50.0));
+    }
+
+    #[test]
+    fn waits_are_those_of_the_newest_states() {
+        let mut path = PathAverages::new(false);
+        for (number, backlog) in [4_000, 4_000, 1_000, 2_000, 9_000].into_iter().enumerate() {
+            path.update(&[state(0, 1_000, 0, backlog)], at(number as u64 * 50));
+        }
+        assert!(close(path.wait_max(), 0.009) && close(path.wait_min(), 0.001));
     }
 
     #[test]

@@ -43,6 +43,8 @@
 //! # Where to start
 //! - [`LinkMeter`] turns samples of a link's counters into [`LinkState`]s.
 //! - [`Table`] has the states of all links of a path, and answers [`StateQuery`]s.
+//! - [`CongestionControl`] is all that a sender needs: its [`Window`], a start, and what it does
+//!   without state.
 //!
 //! Floats are inside, and integers at the edges. Whatever comes from outside is checked before it
 //! becomes an entry or a path, and nothing panics for any input.
@@ -52,16 +54,22 @@
 //! | module | subject |
 //! |---|---|
 //! | `averages` | averages of the links of a path, and whether their state is missing |
+//! | `congestion` | congestion control of one flow |
 //! | `convert` | conversions between integers and floats |
+//! | `delay_window` | delay-based window without state |
+//! | `delivery` | delivery rate of a flow, and packets of one acknowledgment |
 //! | `entry` | checked state of a link over one interval |
 //! | `least` | minimum over a sliding period |
 //! | `limits` | constants |
 //! | `link_state` | state of a named link |
 //! | `merge` | consolidation of several reports of a link |
 //! | `naive` | the equations as they are written, as a reference for tests |
+//! | `packets` | conversion between IP packets and a transport's bytes, rounding to packets |
 //! | `path` | links of one direction |
 //! | `path_entry` | state of all links of a path at one index |
 //! | `query` | queries of readers |
+//! | `ramp` | start of a window |
+//! | `rest` | delay of the parts of a path that no table has |
 //! | `rules` | rules that a window follows |
 //! | `sample` | samples of a link's counters |
 //! | `table` | network state table of a path |
@@ -74,7 +82,10 @@
 extern crate alloc;
 
 mod averages;
+mod congestion;
 mod convert;
+mod delay_window;
+mod delivery;
 mod entry;
 mod least;
 mod limits;
@@ -82,20 +93,26 @@ mod link_state;
 mod merge;
 #[cfg(test)]
 mod naive;
+mod packets;
 mod path;
 mod path_entry;
 mod query;
+mod ramp;
+mod rest;
 mod rules;
 mod sample;
 mod table;
 mod window;
 
+pub use congestion::{Ack, Congestion, CongestionControl, Guidance, Pacing};
+pub use delivery::DeliveryRate;
 pub use entry::{EntryError, EntryField, LinkEntry};
 pub use limits::{
     ENTRIES_MAX, ENTRY_LIFETIME, HISTORY_ENTRIES, INTERVAL_MAX, LINK_DELAY_MAX, LINK_RATE_MAX, LINK_RATE_MIN,
     LINKS_MAX, SAMPLE_INTERVAL, TARGET_BACKLOG,
 };
 pub use link_state::{FlowCounts, LinkId, LinkState, NetworkId, target_backlog};
+pub use packets::{PacketSize, PacketSizeError};
 pub use path::{Path, PathError};
 pub use path_entry::{PathEntry, PathEntryError};
 pub use query::{QueryError, StateQuery};

@@ -59,6 +59,12 @@ pub(crate) const TARGET_MAX: Bytes = Bytes::new(16 << 20);
 /// Time constant of the averages of throughput and backlog (section 4.1 of the paper).
 pub(crate) const AVERAGE_TIME: Duration = Duration::from_secs(1);
 
+/// Period in which a flow's acknowledged bytes give its delivery rate (section 4.1 of the paper).
+pub(crate) const DELIVERY_PERIOD: Duration = Duration::from_millis(500);
+
+/// Resolution of the delivery rate: 2 % of its period.
+pub(crate) const DELIVERY_SLOT: Duration = Duration::from_millis(10);
+
 /// Feedback delay from which the rules for old state hold. Two flows at 5 Mbit/s, whose round trip
 /// is 100 ms, begin to oscillate at about this delay.
 pub(crate) const OLD_STATE_SECONDS: f64 = 0.15;
@@ -80,8 +86,48 @@ pub(crate) const STEP_PART: f64 = 0.02;
 /// Target backlogs that bound one change of a flow's backlog (n and m of the paper, section 6.4.2).
 pub(crate) const STEP_TARGETS: f64 = 2.0;
 
+/// Pacing rate over the flow's rate. The published 1.25 keeps bunches of packets together: 90 % use
+/// of a link at a round trip of 300 ms, against 97 % with 1.1.
+pub(crate) const PACING_GAIN: f64 = 1.1;
+
+/// Pacing rate over the flow's rate, as published (section 4.1 of the paper).
+pub(crate) const PUBLISHED_PACING_GAIN: f64 = 1.25;
+
+/// Pacing rate over window and base delay in a delay-based window, which rises by less in a round
+/// trip.
+pub(crate) const FALLBACK_PACING_GAIN: f64 = 1.25;
+
+/// Pacing rate over window and base delay while the window doubles.
+pub(crate) const DOUBLING_PACING_GAIN: f64 = 2.0;
+
+/// Packets that a sender may send at once.
+pub(crate) const BURST_PACKETS: u64 = 2;
+
 /// Receiver's request window over the sender's window (section 4.2 of the paper).
 pub(crate) const REQUEST_GAIN: f64 = 1.5;
+
+/// Packets that one acknowledgment covers without an allowance (RFC 9000, section 13.2.2).
+pub(crate) const ACK_PACKETS: u32 = 2;
+
+/// Most packets of one acknowledgment that the window allows for. An acknowledgment of more follows
+/// losses of others.
+pub(crate) const ACK_PACKETS_MAX: u32 = 16;
+
+/// Shortest round trip that a delay-based window counts with, in seconds.
+pub(crate) const ROUND_TRIP_SECONDS_MIN: f64 = 1e-6;
+
+/// Window at the start of a flow, in packets (RFC 6928).
+pub(crate) const INITIAL_PACKETS: u64 = 10;
+
+/// Least window of any kind, in packets: with fewer, a receiver that acknowledges every second
+/// packet would wait for its timer.
+pub(crate) const WINDOW_PACKETS_MIN: u64 = 2;
+
+/// Most packets of a window: 6 TB of full packets, over a minute at [`LINK_RATE_MAX`].
+pub(crate) const WINDOW_PACKETS_MAX: u64 = 1 << 32;
+
+/// Silence of a sender after which its window starts anew, because its share belongs to others.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 /// Period of the least round trip that shows the rest of a path.
 pub(crate) const LEAST_RTT_PERIOD: Duration = Duration::from_secs(10);
@@ -95,3 +141,43 @@ pub(crate) const UPDATE_GAP: Duration = Duration::from_millis(250);
 /// Age of state from which it counts as missing. With state of 1 s, the rules for old state hold a
 /// link at 98 % use.
 pub(crate) const STATE_AGE_MAX: Duration = Duration::from_secs(2);
+
+/// Round trip beyond what the table explains that needs no reason: the wake-ups of two hosts.
+pub(crate) const UNEXPLAINED_SECONDS: f64 = 0.020;
+
+/// Part of the explained round trip that needs no reason, either.
+pub(crate) const UNEXPLAINED_PART: f64 = 0.25;
+
+/// Round trips for which a round trip is unexplained until another bottleneck is assumed.
+pub(crate) const UNEXPLAINED_ROUNDS: f64 = 2.0;
+
+/// Least window of a delay-based sender, in packets.
+pub(crate) const FALLBACK_PACKETS_MIN: f64 = 4.0;
+
+/// Time at its own rate that a delay-based sender keeps queued, and at least the target backlog.
+/// With less, jitter of a few milliseconds looks like a queue.
+pub(crate) const FALLBACK_TARGET_SECONDS: f64 = 0.005;
+
+/// Gain of the delay-based window (FAST TCP, section IV): half of the difference in each round.
+pub(crate) const FALLBACK_GAIN: f64 = 0.5;
+
+/// Rounds without an own queue after which the steps of a delay-based window double. Capacity that
+/// became free is used within ten round trips instead of fifty.
+pub(crate) const CALM_ROUNDS: u32 = 3;
+
+/// Largest step of a delay-based window without an own queue, as a part of the window. The queue
+/// shows one round trip late, and steps as large as the window would make 40 packets wait.
+pub(crate) const CALM_STEP_PART: f64 = 0.125;
+
+/// Window after congestion, over the window before (RFC 9438, section 4.6).
+pub(crate) const BACKOFF: f64 = 0.7;
+
+/// Share of lost packets from which losses are congestion. Paths lose 0.1 % in general, and 0.9 %
+/// at worst.
+pub(crate) const CONGESTION_LOSS_SHARE: f64 = 0.02;
+
+/// Least number of lost packets that are congestion, whatever their share.
+pub(crate) const CONGESTION_LOSSES: f64 = 3.0;
+
+/// Packets after which the share of lost packets is counted anew.
+pub(crate) const LOSS_COUNT_PACKETS: f64 = 128.0;

@@ -14,6 +14,9 @@ use crate::rules::{Corrections, OldStateRule, Rules};
 /// Shortest feedback delay: a link's rate changes by a finite step.
 const FEEDBACK_SECONDS_MIN: f64 = 0.001;
 
+/// Bytes of a full packet, whose time is in the delay of links that store and forward.
+const FULL_PACKET: f64 = 1_500.0;
+
 /// Window of one flow (section 4.1 of the paper).
 ///
 /// It sends at full rate with about one packet of the flow in the queue of its bottleneck. Its
@@ -119,6 +122,32 @@ impl Window {
         let highest = fair + ratio * (link_rate - link.throughput).max(0.0) + up;
         let lowest = fair + (link.target - own) / feedback - down;
         FlowShare { allowed: allowed.min(highest).max(lowest), ..share }
+    }
+
+    /// Returns the round trip without queues, by the table, in seconds.
+    pub(crate) fn base_delay(&self) -> f64 {
+        self.forward.base_delay() + self.back.base_delay()
+    }
+
+    /// Returns the time of full packets on the links of the opposite direction, in seconds: delays
+    /// of links that store and forward have it, and acknowledgments are short.
+    pub(crate) fn back_packet_times(&self) -> f64 {
+        self.back.links().iter().map(|link| FULL_PACKET / link.rate).sum()
+    }
+
+    /// Returns the time that packets wait in both directions by the table, at least and in seconds.
+    pub(crate) fn wait_min(&self) -> f64 {
+        self.forward.wait_min() + self.back.wait_min()
+    }
+
+    /// Returns the time that packets wait in both directions by the table, at most and in seconds.
+    pub(crate) fn wait_max(&self) -> f64 {
+        self.forward.wait_max() + self.back.wait_max()
+    }
+
+    /// Returns the longest time until the sender sees its effect on a link, in seconds.
+    pub(crate) fn feedback_max(&self) -> f64 {
+        self.forward.links().iter().fold(0.0, |longest: f64, link| longest.max(link.feedback))
     }
 
     /// True if a link of the forward direction misses four updates, or if its state is too old.
