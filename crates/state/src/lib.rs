@@ -45,6 +45,7 @@
 //! - [`Table`] has the states of all links of a path, and answers [`StateQuery`]s.
 //! - [`CongestionControl`] is all that a sender needs: its [`Window`], a start, and what it does
 //!   without state.
+//! - [`Policy`] sets the rates of a link with two queues.
 //!
 //! Floats are inside, and integers at the edges. Whatever comes from outside is checked before it
 //! becomes an entry or a path, and nothing panics for any input.
@@ -67,6 +68,7 @@
 //! | `packets` | conversion between IP packets and a transport's bytes, rounding to packets |
 //! | `path` | links of one direction |
 //! | `path_entry` | state of all links of a path at one index |
+//! | `policy` | rates of a link's interactive queue |
 //! | `query` | queries of readers |
 //! | `ramp` | start of a window |
 //! | `rest` | delay of the parts of a path that no table has |
@@ -96,6 +98,7 @@ mod naive;
 mod packets;
 mod path;
 mod path_entry;
+mod policy;
 mod query;
 mod ramp;
 mod rest;
@@ -115,6 +118,7 @@ pub use link_state::{FlowCounts, LinkId, LinkState, NetworkId, target_backlog};
 pub use packets::{PacketSize, PacketSizeError};
 pub use path::{Path, PathError};
 pub use path_entry::{PathEntry, PathEntryError};
+pub use policy::{InteractiveRates, Policy, PolicyError, PolicySettings, QueueObservation};
 pub use query::{QueryError, StateQuery};
 pub use rules::{Corrections, OldStateRule, Rules};
 pub use sample::{LinkMeter, LinkSample, SampleError};

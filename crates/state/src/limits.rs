@@ -181,3 +181,21 @@ pub(crate) const CONGESTION_LOSSES: f64 = 3.0;
 
 /// Packets after which the share of lost packets is counted anew.
 pub(crate) const LOSS_COUNT_PACKETS: f64 = 128.0;
+
+/// Capacity that is never shown to interactive senders (M of the paper, section 5.2): other traffic
+/// shows itself in it.
+pub(crate) const MARGIN_PART: f64 = 0.02;
+
+/// Time constant of the guaranteed rate (section 5.2 of the paper leaves it open): flows that come
+/// and go in a second do not move it.
+pub(crate) const GUARANTEED_SECONDS: f64 = 0.5;
+
+/// Time constant of the shown rate, less than that of the guaranteed one (section 5.2 of the
+/// paper).
+pub(crate) const SHOWN_SECONDS: f64 = 0.1;
+
+/// Time constant of the measured rate of other traffic: five samples.
+pub(crate) const OTHER_RATE_SECONDS: f64 = 0.25;
+
+/// Largest floor of the guaranteed rate, as a part of the capacity: other traffic is never starved.
+pub(crate) const GUARANTEED_FLOOR_MAX: f64 = 0.9;
