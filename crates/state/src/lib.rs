@@ -46,6 +46,7 @@
 //! - [`CongestionControl`] is all that a sender needs: its [`Window`], a start, and what it does
 //!   without state.
 //! - [`Policy`] sets the rates of a link with two queues.
+//! - [`Federation`] exchanges states with neighbouring networks.
 //!
 //! Floats are inside, and integers at the edges. Whatever comes from outside is checked before it
 //! becomes an entry or a path, and nothing panics for any input.
@@ -60,6 +61,7 @@
 //! | `delay_window` | delay-based window without state |
 //! | `delivery` | delivery rate of a flow, and packets of one acknowledgment |
 //! | `entry` | checked state of a link over one interval |
+//! | `federation` | queries and answers of neighbouring networks |
 //! | `least` | minimum over a sliding period |
 //! | `limits` | constants |
 //! | `link_state` | state of a named link |
@@ -71,6 +73,7 @@
 //! | `policy` | rates of a link's interactive queue |
 //! | `query` | queries of readers |
 //! | `ramp` | start of a window |
+//! | `refusal` | refusals of queries and answers |
 //! | `rest` | delay of the parts of a path that no table has |
 //! | `rules` | rules that a window follows |
 //! | `sample` | samples of a link's counters |
@@ -89,6 +92,7 @@ mod convert;
 mod delay_window;
 mod delivery;
 mod entry;
+mod federation;
 mod least;
 mod limits;
 mod link_state;
@@ -101,6 +105,7 @@ mod path_entry;
 mod policy;
 mod query;
 mod ramp;
+mod refusal;
 mod rest;
 mod rules;
 mod sample;
@@ -110,9 +115,11 @@ mod window;
 pub use congestion::{Ack, Congestion, CongestionControl, Guidance, Pacing};
 pub use delivery::DeliveryRate;
 pub use entry::{EntryError, EntryField, LinkEntry};
+pub use federation::{Direction, Ends, Federation, Location, NeighbourAnswer, NeighbourQuery, Viewer};
 pub use limits::{
-    ENTRIES_MAX, ENTRY_LIFETIME, HISTORY_ENTRIES, INTERVAL_MAX, LINK_DELAY_MAX, LINK_RATE_MAX, LINK_RATE_MIN,
-    LINKS_MAX, SAMPLE_INTERVAL, TARGET_BACKLOG,
+    DIRECTIONS_MAX, ENTRIES_MAX, ENTRY_LIFETIME, HISTORY_ENTRIES, INTERVAL_MAX, LEASE, LINK_DELAY_MAX,
+    LINK_RATE_MAX, LINK_RATE_MIN, LINKS_MAX, NEIGHBOURS_MAX, NETWORKS_MAX, QUERY_LIFETIME, SAMPLE_INTERVAL,
+    TARGET_BACKLOG,
 };
 pub use link_state::{FlowCounts, LinkId, LinkState, NetworkId, target_backlog};
 pub use packets::{PacketSize, PacketSizeError};
@@ -120,6 +127,7 @@ pub use path::{Path, PathError};
 pub use path_entry::{PathEntry, PathEntryError};
 pub use policy::{InteractiveRates, Policy, PolicyError, PolicySettings, QueueObservation};
 pub use query::{QueryError, StateQuery};
+pub use refusal::{AnswerRefusal, PathUnknown, QueryRefusal};
 pub use rules::{Corrections, OldStateRule, Rules};
 pub use sample::{LinkMeter, LinkSample, SampleError};
 pub use table::Table;

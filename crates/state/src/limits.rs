@@ -199,3 +199,23 @@ pub(crate) const OTHER_RATE_SECONDS: f64 = 0.25;
 
 /// Largest floor of the guaranteed rate, as a part of the capacity: other traffic is never starved.
 pub(crate) const GUARANTEED_FLOOR_MAX: f64 = 0.9;
+
+/// Most networks that a query may pass: the Internet's paths have about four, seldom over seven.
+pub const NETWORKS_MAX: usize = 8;
+
+/// Most neighbours of a network.
+pub const NEIGHBOURS_MAX: usize = 64;
+
+/// Most directions that a controller asks or answers about, 16 MB with their segments.
+pub const DIRECTIONS_MAX: usize = 10_000;
+
+/// Number of directions from which neighbours' queries about others are refused, so that own flows
+/// always find a free one.
+pub(crate) const DIRECTIONS_OF_NEIGHBOURS_MAX: usize = DIRECTIONS_MAX / 2;
+
+/// Time for which a registration of an own flow holds, unless it is renewed.
+pub const LEASE: Duration = Duration::from_secs(60);
+
+/// Time for which a neighbour's query holds, unless it is renewed: the table has nothing older for
+/// a neighbour that returns.
+pub const QUERY_LIFETIME: Duration = ENTRY_LIFETIME;
