@@ -52,6 +52,12 @@ pub const PURE_CRATES: &[PureCrate] = &[
         may_depend_on: &["byway-units"],
         features: Features::All,
     },
+    PureCrate {
+        name: "byway-state",
+        folder: "crates/state",
+        may_depend_on: &["byway-units"],
+        features: Features::All,
+    },
     PureCrate { name: "byway-plot", folder: "crates/plot", may_depend_on: &[], features: Features::All },
     PureCrate {
         name: "byway-wire",

@@ -9,13 +9,15 @@
 //! |---|---|---|
 //! | [`wire_decode`] | the writer of the bytes | legal bytes have the same meaning after encoding them again |
 //! | [`decoders`] | the maker of the repair packets | decoded packets are the lost ones, or decoding fails |
+//! | [`federation`] | neighbouring networks | neighbours are asked with a reason only, and no path is a loop |
 //! | [`handshake`] | an on-path attacker, and strangers | no state, no amplification, and a session in the end |
 //! | [`agent_input`] | the relay and the peer | no datagram delivered that was not sealed, or twice |
+//! | [`network_state`] | links, readers and transports | tables have no gaps; windows and rates are in range |
 //! | [`relay_input`] | agents, the other relay, strangers | repairs within the budget, no amplification |
 //! | [`attacker`] | an attacker on every path | no datagram delivered twice, altered or to another flow; recovery |
 //!
-//! All targets drive the state machines through a harness that also checks the rules of drivers.
-//! Deadlines must advance, and the outputs and the work of one input are bounded.
+//! The targets of agents and relays drive the state machines through a harness that also checks the
+//! rules of drivers. Deadlines must advance, and the outputs and the work of one input are bounded.
 //!
 //! [`attacks`] are not fuzz targets. In them, members flood a relay: at a small size in the tests,
 //! and at full size by `make attack`.
@@ -31,8 +33,10 @@
 //! | `attacker` | fuzz target of a whole overlay |
 //! | [`attacks`] | attacks of members on relays |
 //! | `decoders` | fuzz target of the block code's decoder |
+//! | `federation` | fuzz target of the exchange of network state |
 //! | `handshake` | fuzz target of handshakes |
 //! | `harness` | parts that the targets share |
+//! | `network_state` | fuzz target of tables of network state, and of senders that read them |
 //! | `relay_input` | fuzz target of a relay |
 //! | `wire_decode` | fuzz target of the wire format |
 
@@ -40,15 +44,19 @@ mod agent_input;
 mod attacker;
 pub mod attacks;
 mod decoders;
+mod federation;
 mod handshake;
 mod harness;
+mod network_state;
 mod relay_input;
 mod wire_decode;
 
 pub use agent_input::agent_input;
 pub use attacker::attacker;
 pub use decoders::decoders;
+pub use federation::federation;
 pub use handshake::handshake;
+pub use network_state::network_state;
 pub use relay_input::relay_input;
 pub use wire_decode::wire_decode;
 
@@ -60,7 +68,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("agent_input", agent_input),
     ("attacker", attacker),
     ("decoders", decoders),
+    ("federation", federation),
     ("handshake", handshake),
+    ("network_state", network_state),
     ("relay_input", relay_input),
     ("wire_decode", wire_decode),
 ];
