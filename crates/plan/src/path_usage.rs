@@ -435,13 +435,13 @@ mod tests {
     #[test]
     fn silences_cause_spurious_copies_and_requests_keep_a_watched_session_in_use() {
         let usage = |service, terms| PathUsage::new(service, &flow(0.02), &terms);
-        let copied = |silent_share| {
+        let copies_and_notices = |silent_share| {
             let usage = usage(Service::Pull, UsageTerms { silent_share, ..ALONE });
             (per_second(usage.ingress_to_egress), per_second(usage.egress_to_ingress))
         };
         // Two losses in a second, each with 5.5 spurious copies of 1,021 bytes.
-        let ((no_copies, no_notices), (copies, notices)) = (copied(0.0), copied(1.0));
-        assert_eq!((copies - no_copies, notices - no_notices), (2 * 1_021 * 11 / 2, 2 * 480));
+        let (without, with) = (copies_and_notices(0.0), copies_and_notices(1.0));
+        assert_eq!((with.0 - without.0, with.1 - without.1), (2 * 1_021 * 11 / 2, 2 * 480));
         let asked = |service, delay_requests_per_hour| {
             per_second(usage(service, UsageTerms { delay_requests_per_hour, ..ALONE }).ingress_to_sender)
         };
