@@ -11,9 +11,9 @@ const WORDS: usize = 4;
 /// Latest packets of which the direct path's copy is awaited: 256 ms at 1,000 packets a second.
 const AWAITED_MAX: u64 = WORDS as u64 * 64;
 
-/// Packets by which the direct path's copy may be overtaken by later ones before it counts as lost:
-/// four samples while relays alone forward the flow, because fewer may be reordered. With both
-/// paths, a loss thus counts 1.3 s later at 50 packets a second.
+/// Packets by which the direct path's copy may be overtaken by later ones before it counts as lost.
+/// These are four samples while relays alone forward the flow, because fewer may be reordered. With
+/// both paths, a loss thus counts 1.3 s later at 50 packets a second.
 const OVERTAKEN_MAX: u64 = 64;
 
 /// Numbers by which a packet may be behind the first one whose copy may still arrive. What seems

@@ -104,9 +104,8 @@ impl Agent {
             return;
         };
         let Plaintext { sent, traffic_class, unprotected, .. } = parsed;
-        let delivery = arrival.delivery;
-        let round_trip = self.sessions.round_trip(self.receivers[id.0 as usize].peer);
-        let flow = &mut self.receivers[id.0 as usize];
+        let (delivery, flow) = (arrival.delivery, &mut self.receivers[id.0 as usize]);
+        let round_trip = self.sessions.round_trip(flow.peer);
         let allowance = flow.lateness_budget(round_trip);
         let is_past = delivery.is_repair() && flow.has_passed(sequence.number());
         let is_source_packet = flow.is_source_packet(sequence, delivery, now);

@@ -205,8 +205,8 @@ impl SendFlow {
     }
 
     /// Updates [`SendFlow::is_undelivered`]. A failure lasts until the flow has the path that it
-    /// keeps: `is_final` is true if no change to a better one is due. Until that path is steady, the
-    /// flow then uses the direct path alone.
+    /// keeps: `is_final` is true if no change to a better one is due. Until that path is steady,
+    /// the flow then uses the direct path alone.
     pub(super) fn update_failing(&mut self, is_final: bool, now: Time) {
         if let Some(delivery) = &mut self.relay_delivery {
             let fails = delivery.fails_until(now).is_some();
