@@ -28,7 +28,7 @@ pub(super) struct RelayDelivery {
     fails_until: Option<Time>,
     /// Ingress and egress relay of the path that failed.
     failed: Option<[(RelayId, Shard); 2]>,
-    /// True from a failure on, until the flow relies on relays again.
+    /// True from a failure on, until the flow has the path that it keeps, and the failure is over.
     is_failing: bool,
     /// Time at which the flow left a relay path: reports and silences soon after may be about that
     /// path.
@@ -275,7 +275,8 @@ impl SendFlow {
         }
     }
 
-    /// Returns true from a failure of relays on, until the flow relies on them again.
+    /// Returns true from a failure of relays on, until it is over, and the flow has the path that
+    /// it keeps.
     pub(super) fn is_undelivered(&self) -> bool {
         self.relay_delivery.as_ref().is_some_and(|delivery| delivery.is_failing)
     }
