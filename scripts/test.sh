@@ -9,6 +9,7 @@ results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 steps_passed=0
 steps_failed=0
+failed_steps=
 steps_skipped=0
 
 skip() {
@@ -17,7 +18,10 @@ skip() {
 }
 
 fail() {
-  printf 'FAILED: %s\n' "$1"
+  local line
+  printf -v line 'FAILED: %s\n' "$1"
+  printf '%s' "$line"
+  failed_steps+=$line
   steps_failed=$((steps_failed + 1))
 }
 
@@ -35,6 +39,18 @@ run_tests() { # run_tests NAME COMMAND...
 # The sum of the numbers before this word in cargo's lines "test result: ok. 12 passed; 0 failed; 1 ignored; ..."
 count() { awk -v word="$1;" '/^test result:/ { for (i = 2; i <= NF; i++) if ($i == word) sum += $(i - 1) }
   END { print sum + 0 }' "$results"; }
+
+# What failed, once more at the end, where it is read: each test with where and why it panicked, then the steps.
+name_failed_tests() {
+  awk '/^---- .* stdout ----$/ { name = $2 }
+    name && /panicked at/ { sub(/.*panicked at /, ""); place = $0; next }
+    name && place { why[name] = why[name] " " place " " $0; place = "" }
+    /^failures:$/ { delete failed; count = 0; next }
+    /^    [^ ]+$/ { failed[++count] = $1 }
+    /^test result:/ { for (i = 1; i <= count; i++) print "FAILED: " failed[i] why[failed[i]]
+      delete failed; delete why; count = 0; name = "" }' "$results"
+  printf '%s' "$failed_steps"
+}
 
 build_for_wasm() {
   heading "The pure crates build without an operating system (wasm32)"
@@ -139,6 +155,7 @@ say_if_no_compiler_of_c
 say_if_no_bpf_compiler
 test_nats
 
+name_failed_tests
 failed=$(($(count failed) + steps_failed))
 printf '\n%d passed, %d failed, %d skipped\n' $(($(count passed) + steps_passed)) "$failed" $(($(count ignored) + steps_skipped))
 [[ $failed -eq 0 ]]
