@@ -4,7 +4,8 @@
 
 use alloc::vec::Vec;
 
-use super::tests::{ALL, Harness, ms};
+use super::harness::{ALL, Harness, ms};
+use super::history::RECENT;
 use super::*;
 use crate::choice::Rejection;
 
