@@ -82,7 +82,19 @@ mod tests {
 
     use super::*;
     use crate::decision_log::PriceBasis;
-    use crate::selection::harness::{Harness, delays};
+    use crate::selection::harness::{Harness, delays, ms};
+
+    #[test]
+    fn the_margin_is_a_fifth_of_what_may_be_missed_and_of_the_time_behind_the_direct_path() {
+        let residual_max = Probability::new(0.5).expect("it is a share");
+        let criteria = Criteria { budget: Some(ms(150)), residual_max, ..Criteria::default() };
+        for (direct, budget) in [(0, 120), (50, 130), (150, 150), (200, 150)] {
+            let stricter = with_margin(&criteria, ms(direct));
+            assert_eq!(stricter.budget, Some(ms(budget)), "{direct}");
+            assert_eq!(stricter.residual_max, Probability::new(0.4).expect("it is a share"));
+            assert_eq!(stricter.allowed, criteria.allowed);
+        }
+    }
 
     #[test]
     fn a_clean_path_needs_requests_only_even_if_it_takes_nearly_the_whole_budget() {

@@ -57,7 +57,44 @@ mod tests {
     use alloc::boxed::Box;
 
     use super::*;
-    use crate::selection::harness::Harness;
+    use crate::selection::harness::{ALL, Harness, delays};
+
+    fn at(second: u64) -> Time {
+        Time::START + Duration::from_secs(second)
+    }
+
+    /// Returns the services that are permitted at a second. The direct path takes 50 ms, and
+    /// relays 70: caching delivers after 95, pull and retransmission after 195.
+    fn permitted(failures: &Failures, second: u64) -> Services {
+        failures.permitted(ALL.with(Service::Forwarding), &delays(50), at(second))
+    }
+
+    #[test]
+    fn failed_services_and_slower_ones_are_no_candidates_for_a_minute() {
+        let mut failures = Failures::new();
+        failures.record((Service::Caching, ALL), &delays(50), at(0));
+        let faster = Services::NONE.with(Service::Both).with(Service::Forwarding);
+        assert_eq!(permitted(&failures, 59), faster);
+        assert_eq!(permitted(&failures, 60), ALL.with(Service::Forwarding));
+        failures.record((Service::Retransmission, ALL), &delays(50), at(60));
+        assert_eq!(permitted(&failures, 61), faster.with(Service::Caching));
+    }
+
+    #[test]
+    fn a_failure_of_a_slower_service_forgets_none_of_a_faster_one() {
+        let mut failures = Failures::new();
+        failures.record((Service::Caching, ALL), &delays(50), at(0));
+        failures.record((Service::Retransmission, ALL), &delays(50), at(10));
+        assert_eq!(permitted(&failures, 65), Services::NONE.with(Service::Both).with(Service::Forwarding));
+    }
+
+    #[test]
+    fn the_fastest_service_stays_a_candidate() {
+        let mut failures = Failures::new();
+        failures.record((Service::Both, ALL), &delays(50), at(0));
+        failures.record((Service::Caching, ALL.without(Service::Both)), &delays(50), at(0));
+        assert_eq!(permitted(&failures, 0), ALL.with(Service::Forwarding));
+    }
 
     #[test]
     fn if_the_prediction_is_wrong_the_missed_packets_decide() {

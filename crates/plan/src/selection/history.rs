@@ -220,6 +220,22 @@ mod tests {
     use crate::selection::harness::{Harness, ms};
 
     #[test]
+    fn while_relays_alone_forward_a_flow_its_direct_path_is_measured_by_samples() {
+        let mut history = History::new();
+        let mut observation = Observation { direct_sample_interval: 16, ..Observation::default() };
+        history.add(&observation, (Service::Forwarding, false), Time::START);
+        for second in 1..=60_u64 {
+            // Every other report has a sample, and every fourth one a lost one.
+            observation.forwarded += 8;
+            observation.covered += u64::from(second.is_multiple_of(4));
+            history.add(&observation, (Service::Forwarding, false), Time::START + ms(second * 1_000));
+        }
+        // Of 480 packets, 30 were samples.
+        let now = Time::START + ms(60_000);
+        assert_eq!(history.mean_loss(now), Probability::new(0.5).expect("it is a share"));
+    }
+
+    #[test]
     fn a_path_that_loses_nothing_needs_requests_only_whatever_the_budget() {
         let mut harness = Harness::new(110);
         harness.run(15, 0);

@@ -90,6 +90,56 @@ mod tests {
     use crate::delay::Delays;
     use crate::selection::harness::{Harness, delays, ms};
 
+    fn at(second: u64) -> Time {
+        Time::START + Duration::from_secs(second)
+    }
+
+    #[test]
+    fn a_service_is_due_after_half_a_minute_in_which_no_other_one_was_cheaper() {
+        let mut waits = Waits::new();
+        let is_due = |waits: &mut Waits, second| waits.is_due(Service::Forwarding, false, at(second));
+        assert_eq!([0, 29, 30].map(|second| is_due(&mut waits, second)), [false, false, true]);
+        assert!(!waits.is_due(Service::Retransmission, false, at(31)));
+        assert_eq!([40, 69, 70].map(|second| is_due(&mut waits, second)), [false, false, true]);
+        waits.restart();
+        assert_eq!([80, 109, 110].map(|second| is_due(&mut waits, second)), [false, false, true]);
+        waits.on_changed(false, at(110));
+        assert_eq!([120, 149, 150].map(|second| is_due(&mut waits, second)), [false, false, true]);
+    }
+
+    #[test]
+    fn each_upgrade_in_ten_minutes_doubles_the_wait_and_a_later_one_resets_it() {
+        let mut waits = Waits::new();
+        let mut wait_after = |is_upgrade: bool, changed: u64| {
+            waits.on_changed(is_upgrade, at(changed));
+            let due = (changed..changed + 2_000).find(|now| waits.is_due(Service::Pull, false, at(*now)));
+            due.map(|due| due - changed)
+        };
+        // The sixth wait ends once its upgrade is forgotten.
+        let waited = [0, 100, 200, 300, 400, 999].map(|second| wait_after(true, second));
+        assert_eq!(waited, [30, 60, 120, 240, 480, 600].map(Some));
+        assert_eq!([1_599, 1_700].map(|second| wait_after(true, second)), [Some(30), Some(60)]);
+        assert_eq!(wait_after(false, 1_800), Some(60), "a downgrade changes nothing");
+    }
+
+    #[test]
+    fn the_time_that_a_flow_has_waited_otherwise_counts_without_a_recent_upgrade() {
+        let mut waits = Waits::new();
+        assert!(waits.is_due(Service::Retransmission, true, at(0)));
+        waits.on_changed(true, at(1));
+        assert!(!waits.is_due(Service::Retransmission, true, at(2)));
+        waits.restart();
+        assert!(waits.is_due(Service::Retransmission, true, at(601)));
+    }
+
+    #[test]
+    fn a_change_is_recent_for_five_seconds() {
+        let mut waits = Waits::new();
+        assert!(!waits.has_just_changed(at(0)));
+        waits.on_changed(false, at(10));
+        assert_eq!([14, 15].map(|second| waits.has_just_changed(at(second))), [true, false]);
+    }
+
     #[test]
     fn a_first_choice_just_before_the_measurement_does_not_delay_the_downgrade() {
         let mut harness = Harness::new(80);
