@@ -4,9 +4,9 @@ use super::*;
 
 use byway_plan::Rejection;
 
-use crate::agent::Flow;
 use crate::agent::send_flow::SendFlow;
 use crate::agent::service_selection::{observe, selectable_services};
+use crate::agent::{Flow, explain};
 use crate::network_path::{NetworkPath, Uplink};
 
 fn sender(network: &mut TestNetwork) -> &mut SendFlow {
@@ -102,6 +102,12 @@ fn selectable() -> TestNetwork {
     network
 }
 
+/// Returns true if an explanation of the flow has forwarding as a candidate.
+fn explains_forwarding(network: &TestNetwork) -> bool {
+    let explanation = explain(&network.agents[SENDER], network.flow, network.now);
+    explanation.expect("the flow is open").criteria.allowed.allow(Service::Forwarding)
+}
+
 #[test]
 fn a_peer_of_a_version_without_samples_of_the_direct_path_never_gets_forwarding() {
     // Bit 7 is the capability.
@@ -118,6 +124,7 @@ fn a_peer_of_a_version_without_samples_of_the_direct_path_never_gets_forwarding(
         let candidates = &latest.choice.candidates;
         let known = candidates.iter().find(|known| known.cost.service == Service::Forwarding);
         assert_eq!(known.and_then(|known| known.rejected), Some(expected), "{bits:#x}");
+        assert_eq!(explains_forwarding(&network), expected != Rejection::NotAllowed, "{bits:#x}");
     }
 }
 
@@ -134,7 +141,9 @@ fn forwarding_is_no_candidate_while_the_uplink_to_the_relay_is_metered() {
         session.path.validate(NetworkPath::by(uplink, address(RELAY)), now);
         let services = selectable_services(agent, network.flow, now);
         assert!(services.allow(Service::Both));
-        assert_eq!(services.allow(Service::Forwarding), expected, "{uplink:?}, {is_second_metered}");
+        let case = (uplink, is_second_metered);
+        assert_eq!(services.allow(Service::Forwarding), expected, "{case:?}");
+        assert_eq!(explains_forwarding(&network), expected, "{case:?}");
     }
 }
 
