@@ -440,6 +440,23 @@ mod tests {
     }
 
     #[test]
+    fn relays_alone_are_no_fallback_before_they_have_shown_that_they_deliver() {
+        let ms = Duration::from_millis;
+        let allowed = Services::NONE.with(Service::Caching).with(Service::Forwarding);
+        let criteria = Criteria { allowed, budget: Some(ms(30)), ..Criteria::default() };
+        // Repairs from a cache take 60 ms, and relays alone 40.
+        let delays = Delays { direct: ms(60), ingress_to_egress: ms(40), ..Delays::default() };
+        for (relay_loss, expected) in
+            [(None, Service::Caching), (Some(0.002), Service::Caching), (Some(0.0), Service::Forwarding)]
+        {
+            let relay_loss = relay_loss.map(|loss| Probability::new(loss).expect("a share"));
+            let flow = FlowTerms { relay_loss, ..call(0.1) };
+            let choice = choose(&flow, &prices(90_000_000), Some(&delays), &criteria);
+            assert_eq!((choice.service, choice.reason), (expected, Reason::NoneCompetent), "{relay_loss:?}");
+        }
+    }
+
+    #[test]
     fn what_loses_nothing_needs_nothing() {
         let allowed = Criteria::default().allowed.with(Service::Internet);
         let criteria = Criteria { allowed, ..Criteria::default() };

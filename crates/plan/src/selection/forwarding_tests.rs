@@ -4,7 +4,8 @@
 
 use alloc::vec::Vec;
 
-use super::tests::{ALL, Harness, ms};
+use super::harness::{ALL, Harness, ms};
+use super::history::RECENT;
 use super::*;
 use crate::choice::Rejection;
 
@@ -202,4 +203,126 @@ fn losses_that_samples_do_not_show_cause_fewer_and_fewer_attempts() {
     assert!(between(4) >= between(0) * 3, "{:?}", harness.changes);
     let steps = harness.changes.windows(2).map(|pair| pair[1].0 - pair[0].0);
     assert!(steps.min() >= Some(CHANGE_INTERVAL), "{:?}", harness.changes);
+}
+
+#[test]
+fn a_burst_of_losses_counts_however_many_packets_relays_have_delivered() {
+    // After 77 s, 12,560 packets of the relay path count, and one second later 480 more: 12 are
+    // fewer than 0.1 %. Of the 2,400 in five seconds, 2.4 may be missed. Three more are one burst,
+    // and 6.2 are four standard deviations.
+    for (missed, expected) in [(11, Service::Forwarding), (12, Service::Both)] {
+        let mut harness = forwarded();
+        run(&mut harness, 17, (BAD, 0));
+        run(&mut harness, 1, (BAD, missed));
+        assert_eq!(harness.service, expected, "{missed}");
+    }
+}
+
+#[test]
+fn each_failure_of_relays_in_ten_minutes_doubles_the_wait_for_them() {
+    let mut harness = forwarded();
+    let mut waits = Vec::new();
+    for failure in 1..=7 {
+        // Another relay path has to show anew what it loses.
+        harness.observation.path = Some(failure);
+        run(&mut harness, 3, (BAD, 0));
+        assert_eq!(harness.service, Service::Both);
+        let left = harness.now;
+        while harness.service == Service::Both {
+            run(&mut harness, 1, (BAD, 0));
+            assert!(harness.now < left + UPGRADE_REMEMBERED * 2, "{:?}", harness.changes);
+        }
+        waits.push((harness.now - left).as_millis() / 1_000);
+        run(&mut harness, 10, (BAD, 0));
+    }
+    // The path has delivered 480 packets when it is left, and 160 in each second from the second
+    // one on: a thousand after five seconds. The sixth wait ends once its failure is forgotten, so
+    // the seventh is as the first.
+    assert_eq!(waits, [5 + 30, 5 + 60, 5 + 120, 5 + 240, 5 + 480, 600, 5 + 30]);
+}
+
+#[test]
+fn relays_alone_are_no_first_choice_even_of_a_flow_that_has_measured_them() {
+    let mut harness = harness();
+    harness.service = Service::Both;
+    for _ in 0..60 {
+        harness.now += ms(1_000);
+        // In the third second, 1,600 packets show what relays lose.
+        let is_both = harness.service == Service::Both;
+        let observation = &mut harness.observation;
+        observation.direct += if is_both { 3_200 } else { 0 };
+        observation.forwarded += if is_both { 1_600 } else { 4_800 };
+        observation.covered += if is_both { 1_600 } else { 100 };
+        observation.direct_sample_interval = if is_both { 1 } else { SAMPLE_INTERVAL };
+        harness.select();
+    }
+    assert_eq!(harness.changes, [(second(3) + DOWNGRADE_AFTER, Service::Forwarding)]);
+}
+
+#[test]
+fn what_relays_lose_is_no_loss_of_the_direct_path() {
+    let mut harness = forwarded();
+    // One of 2,400 packets: fewer than the target, and more than a clean direct path loses.
+    for _ in 0..30 {
+        run(&mut harness, 1, (0, 1));
+        run(&mut harness, 4, (0, 0));
+    }
+    let expected = [Service::Both, Service::Forwarding, Service::Both, Service::Retransmission];
+    assert_eq!(harness.services(), expected, "{:?}", harness.changes);
+}
+
+#[test]
+fn a_time_in_which_relays_may_not_be_relied_on_begins_the_wait_anew() {
+    let changes = |entered| [(second(3), Service::Both), (second(entered), Service::Forwarding)];
+    // After 36 s, 5 of 5,120 packets are within the target, but not with a margin of a fifth. That
+    // takes 6,250 packets, of which the last ones are sent after 44 s.
+    let mut losing = harness();
+    run(&mut losing, 35, (BAD, 0));
+    run(&mut losing, 1, (BAD, 5));
+    run(&mut losing, 60, (BAD, 0));
+    assert_eq!(losing.changes, changes(44 + 30));
+    let mut metered = harness();
+    run(&mut metered, 35, (BAD, 0));
+    metered.allowed = ALL;
+    run(&mut metered, 1, (BAD, 0));
+    metered.allowed = ALL.with(Service::Forwarding);
+    run(&mut metered, 60, (BAD, 0));
+    assert_eq!(metered.changes, changes(37 + 30));
+}
+
+#[test]
+fn behind_an_uplink_too_narrow_for_copies_packets_keep_both_paths() {
+    // Relays have none of the lost packets, or spare copies of a tenth.
+    for missed in [BAD, BAD - BAD / 10] {
+        let mut harness = harness();
+        run(&mut harness, 300, (BAD, missed));
+        assert_eq!(harness.services(), [Service::Both], "{missed}");
+        assert_eq!(rejection(&harness), Some(Rejection::RelaysLoseTooMuch), "{missed}");
+    }
+    // Where nothing is lost, nothing shows what relays deliver.
+    let mut clean = harness();
+    run(&mut clean, 300, (0, 0));
+    assert_eq!(clean.services(), [Service::Both, Service::Retransmission]);
+    assert_eq!(rejection(&clean), Some(Rejection::NotMeasured));
+}
+
+#[test]
+fn a_flow_that_relays_alone_may_not_forward_keeps_both_paths() {
+    let mut harness = harness();
+    harness.allowed = ALL;
+    run(&mut harness, 300, (BAD, 0));
+    assert_eq!(harness.services(), [Service::Both]);
+    assert_eq!(rejection(&harness), Some(Rejection::NotAllowed));
+}
+
+#[test]
+fn relays_that_may_not_forward_a_flow_alone_any_more_are_left_with_the_next_report() {
+    let mut harness = harness();
+    while harness.service != Service::Forwarding {
+        run(&mut harness, 1, (BAD, 0));
+        assert!(harness.now < second(60), "{:?}", harness.changes);
+    }
+    harness.allowed = ALL;
+    run(&mut harness, 1, (BAD, 0));
+    assert_eq!(harness.services(), [Service::Both, Service::Forwarding, Service::Both]);
 }

@@ -222,6 +222,58 @@ mod tests {
         assert_eq!(copies.on_direct(99 + OVERTAKEN_MAX + 1), 1);
     }
 
+    #[test]
+    fn a_copy_that_numbers_up_to_64_higher_overtake_is_no_loss() {
+        for (higher, lost) in [(64, 0), (65, 1)] {
+            let mut copies = AwaitedCopies::default();
+            assert_eq!((copies.on_forwarded(10), copies.on_direct(10 + higher)), (0, lost), "{higher}");
+            assert_eq!(copies.awaits(10), lost == 0, "{higher}");
+        }
+        let mut copies = AwaitedCopies::default();
+        let overtaken = [copies.on_forwarded(10), copies.on_direct(74), copies.on_direct(10)];
+        assert_eq!((overtaken, copies.on_direct(75)), ([0; 3], 0), "it arrived in time");
+    }
+
+    #[test]
+    fn four_later_samples_may_overtake_one_and_the_fifth_shows_that_it_is_lost() {
+        let mut copies = AwaitedCopies::default();
+        assert_eq!(copies.on_forwarded(16), 0);
+        assert_eq!([32, 48, 64, 80, 96].map(|sample| copies.on_direct(sample)), [0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn packets_before_the_first_one_that_shows_both_paths_are_no_losses() {
+        let mut copies = AwaitedCopies::suspended();
+        // The first number to count is 200.
+        assert_eq!([200, 300].map(|number| copies.on_direct(number)), [0, 0]);
+        assert_eq!([198, 199, 201].map(|number| copies.on_forwarded(number)), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_number_far_behind_counts_up_to_65_534_and_is_ahead_from_65_536_on() {
+        for (behind, lost, is_ahead) in [(65_534, 1, false), (65_535, 0, false), (65_536, 0, true)] {
+            let mut copies = AwaitedCopies::default();
+            assert_eq!(copies.on_direct(200_064), 0);
+            let number = 200_000 - behind;
+            assert_eq!(copies.on_forwarded(number), lost, "{behind}");
+            assert_eq!(copies.awaits(number), is_ahead, "{behind}");
+        }
+    }
+
+    #[test]
+    fn a_gap_on_both_paths_is_no_loss() {
+        let mut copies = AwaitedCopies::default();
+        assert_eq!((0..10).map(|number| copies.on_forwarded(number)).sum::<u64>(), 0);
+        assert_eq!(copies.on_forwarded(10_000), 0);
+    }
+
+    #[test]
+    fn leaps_of_the_numbers_cost_little_and_count_the_awaited_copies_only() {
+        let mut copies = AwaitedCopies::default();
+        let leap = |number: u64| copies.on_forwarded(number << 30) + copies.on_direct((number << 30) + 1_000);
+        assert_eq!((1..=200).map(leap).sum::<u64>(), 200);
+    }
+
     proptest! {
         /// A set of numbers is the oracle, for arrivals in any order.
         #[test]

@@ -15,6 +15,7 @@ use super::detection::{Pace, dispersion};
 use super::selection::{FlowDelays, criteria, delays};
 use super::send_flow::{SendFlow, SendFlowId};
 use super::sent_usage::SentUsage;
+use super::service_selection::selectable_services;
 use crate::limits::DELAY_ASK_INTERVAL;
 
 /// Shortest time over which the rate of a flow is a mean: one packet alone has no rate.
@@ -105,9 +106,11 @@ pub fn explain(agent: &Agent, flow: SendFlowId, now: Time) -> Option<Explanation
 }
 
 /// Returns the services that an explanation compares. Nobody asked for the direct path alone,
-/// and a service of the settings limits no explanation.
+/// and a service of the settings limits no explanation. If the agent selects the service, its
+/// candidates are compared.
 fn explained_services(agent: &Agent, flow: SendFlowId, is_automatic: bool, now: Time) -> Services {
-    let supported = agent.services_for(flow, now);
+    let supported =
+        if is_automatic { selectable_services(agent, flow, now) } else { agent.services_for(flow, now) };
     let considered = if is_automatic { criteria(Duration::ZERO).allowed } else { Services::ALL };
     let considered = considered.without(Service::Internet);
     let both =

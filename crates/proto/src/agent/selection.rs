@@ -290,8 +290,9 @@ mod tests {
         observation.covered += covered;
     }
 
-    #[test]
-    fn relays_alone_forward_a_flow_only_after_and_before_both_paths() {
+    /// Returns the changes of a flow whose ends support these services, each with its second. Its
+    /// direct path is bad for a minute, and clean from then on.
+    fn changes(supported: Services) -> Vec<(u64, Service)> {
         let settings = FlowSettings {
             service: Service::Both,
             automatic_service: true,
@@ -306,16 +307,29 @@ mod tests {
         for second in 1..=200 {
             let now = Time::START + Duration::from_secs(second);
             add_second(&mut observation, service, if second <= 60 { BAD } else { 0 });
-            let choice = (service, Services::ALL);
+            let choice = (service, supported);
             if let Some(selection) = selectors.select(FLOW, &observation, Some(known()), choice, now) {
                 selectors.on_changed(FLOW, selection, now);
                 service = selection.service;
                 services.push((second, service));
             }
         }
+        services
+    }
+
+    #[test]
+    fn relays_alone_forward_a_flow_only_after_and_before_both_paths() {
+        let services = changes(Services::ALL);
         let sequence: Vec<Service> = services.iter().map(|(_, service)| *service).collect();
         assert_eq!(sequence, [Service::Forwarding, Service::Both, Service::Retransmission], "{services:?}");
         // The loss of relays is measured after eight seconds, that of the direct path in a minute.
         assert!((38..=45).contains(&services[0].0) && services[1].0 >= 120 + 30, "{services:?}");
+    }
+
+    #[test]
+    fn relays_alone_never_forward_a_flow_whose_ends_do_not_support_that() {
+        let services = changes(Services::ALL.without(Service::Forwarding));
+        let sequence: Vec<Service> = services.iter().map(|(_, service)| *service).collect();
+        assert_eq!(sequence, [Service::Retransmission], "{services:?}");
     }
 }

@@ -2,9 +2,12 @@
 
 use super::*;
 
-use crate::agent::Flow;
+use byway_plan::Rejection;
+
 use crate::agent::send_flow::SendFlow;
 use crate::agent::service_selection::{observe, selectable_services};
+use crate::agent::{Flow, explain};
+use crate::network_path::{NetworkPath, Uplink};
 
 fn sender(network: &mut TestNetwork) -> &mut SendFlow {
     &mut network.agents[SENDER].senders[network.flow.0 as usize]
@@ -85,6 +88,63 @@ fn during_a_failure_of_relays_forwarding_is_the_service_in_force_and_no_candidat
     network.agents[SENDER].use_both_paths(id, now);
     assert_eq!(service(&network), Service::Both);
     assert_eq!(selected(&network), (Some(Service::Forwarding), false));
+}
+
+/// Returns a network with a flow on both paths, whose sender selects the service, and whose ends
+/// support all. Relays deliver after 20 ms, and the direct path after 30. Repairs are too slow.
+fn selectable() -> TestNetwork {
+    let settings =
+        FlowSettings { automatic_service: true, latency_budget: ms(40), ..settings(Service::Both) };
+    let mut network = TestNetwork::unregistered(&settings);
+    network.relay.sessions.set_capabilities(Capabilities::SERVICE_CHANGES);
+    network.run(ms(500));
+    network.forget();
+    network
+}
+
+/// Returns true if an explanation of the flow has forwarding as a candidate.
+fn explains_forwarding(network: &TestNetwork) -> bool {
+    let explanation = explain(&network.agents[SENDER], network.flow, network.now);
+    explanation.expect("the flow is open").criteria.allowed.allow(Service::Forwarding)
+}
+
+#[test]
+fn a_peer_of_a_version_without_samples_of_the_direct_path_never_gets_forwarding() {
+    // Bit 7 is the capability.
+    for (bits, expected) in [(0xFF, Rejection::NotMeasured), (0x7F, Rejection::NotAllowed)] {
+        let mut network = selectable();
+        let peer = sender(&mut network).peer;
+        let session = network.agents[SENDER].sessions.get_mut(peer).expect("the peer was added");
+        let known = session.epochs[0].capabilities;
+        session.epochs[0].capabilities = known & Capabilities::from_bits(bits);
+        call(&mut network, 6_000, true);
+        assert_eq!(service(&network), Service::Both);
+        let selector = network.agents[SENDER].selector(network.flow).expect("the flow has one");
+        let latest = selector.log().latest().expect("reports have arrived");
+        let candidates = &latest.choice.candidates;
+        let known = candidates.iter().find(|known| known.cost.service == Service::Forwarding);
+        assert_eq!(known.and_then(|known| known.rejected), Some(expected), "{bits:#x}");
+        assert_eq!(explains_forwarding(&network), expected != Rejection::NotAllowed, "{bits:#x}");
+    }
+}
+
+#[test]
+fn forwarding_is_no_candidate_while_the_uplink_to_the_relay_is_metered() {
+    let mut network = selectable();
+    let (relay, now) = (network.agents[SENDER].relays[0].session, network.now);
+    for (uplink, is_second_metered, expected) in
+        [(Uplink::Second, false, true), (Uplink::First, true, true), (Uplink::Second, true, false)]
+    {
+        let agent = &mut network.agents[SENDER];
+        agent.set_uplinks(Uplinks::Two { is_second_metered });
+        let session = agent.sessions.get_mut(relay).expect("the relay was added");
+        session.path.validate(NetworkPath::by(uplink, address(RELAY)), now);
+        let services = selectable_services(agent, network.flow, now);
+        assert!(services.allow(Service::Both));
+        let case = (uplink, is_second_metered);
+        assert_eq!(services.allow(Service::Forwarding), expected, "{case:?}");
+        assert_eq!(explains_forwarding(&network), expected, "{case:?}");
+    }
 }
 
 #[test]
