@@ -9,7 +9,7 @@ use byway_wire::{GrantedRelay, Message};
 
 use super::events::Event;
 use super::register_message::register_message;
-use super::send_flow::SendFlowId;
+use super::send_flow::{SendFlow, SendFlowId};
 use super::{Agent, Flow};
 use crate::session::SessionId;
 
@@ -203,7 +203,9 @@ impl Agent {
         let opens = shut.into_iter().flatten();
         registrations.review_at = registrations.review_at.into_iter().chain(opens).min();
         let lives = lives.get(registrations.in_use()) == Some(&true);
-        self.update_fallback(flow, (lives, is_final), now);
+        // Nobody knows yet what the relays of another path lose.
+        let is_proven = !is_changed || !self.has_selected_forwarding(flow);
+        self.update_fallback(flow, (lives && is_proven, is_final), now);
         if is_changed {
             if let Flow::Sent(id) = flow {
                 self.senders[id.0 as usize].settle_delivery(now);
@@ -225,10 +227,14 @@ impl Agent {
     /// Moves a flow that needs a relay to the direct path if its relay path delivers nothing, and
     /// back to relays when the path delivers again. `lives` is true if its relay answers, and
     /// `is_final` if no change to a better path is due.
+    ///
+    /// A flow whose sender has selected forwarding does not return: the next selection is both
+    /// paths, which show what relays lose.
     fn update_fallback(&mut self, flow: Flow, (lives, is_final): (bool, bool), now: Time) {
         let Flow::Sent(id) = flow else {
             return;
         };
+        let is_selected = self.has_selected_forwarding(flow);
         let Some(sender) = self.senders.get_mut(id.0) else {
             return;
         };
@@ -241,7 +247,7 @@ impl Agent {
         let fell_back = sender.falls_back();
         // A path that loses many packets is left only for another relay path, because the direct
         // path may be in an outage.
-        let returns = is_steady && is_final && delivers;
+        let returns = is_steady && is_final && delivers && !is_selected;
         sender.set_fallback(lives && delivers || is_closed, returns || is_closed);
         sender.update_failing(is_final, now);
         if fell_back && sender.needs_relay() {
@@ -251,6 +257,16 @@ impl Agent {
         let again = steady_at.max(fails_until).filter(|at| sender.falls_back() && *at > now);
         let registrations = &mut sender.registrations;
         registrations.review_at = registrations.review_at.into_iter().chain(again).min();
+    }
+
+    /// Returns true if relays alone forward a sent flow, because its sender has selected that
+    /// service. A flow with a route has it for another reason.
+    fn has_selected_forwarding(&self, flow: Flow) -> bool {
+        let Flow::Sent(id) = flow else {
+            return false;
+        };
+        let is_selected = self.senders.get(id.0).is_some_and(SendFlow::has_selected_forwarding);
+        is_selected && !self.service_changes.routes.is_routed(id.0)
     }
 
     /// Returns true if the relay of a path has accepted the flow and answers, or may still answer

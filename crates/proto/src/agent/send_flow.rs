@@ -20,7 +20,7 @@ use crate::parts::packet_buffer::Handle;
 use crate::parts::retransmissions::Retransmissions;
 use crate::parts::sequence_ring::SequenceRing;
 use crate::parts::token_bucket::TokenBucket;
-use crate::policy::{copies, repairs_on_request, retransmits, samples_direct_path};
+use crate::policy::{copies, is_direct, repairs_on_request, retransmits, samples_direct_path};
 use crate::session::SessionId;
 
 /// Identifier of a flow that this agent sends, from [`Agent::open_flow`](super::Agent::open_flow).
@@ -200,10 +200,22 @@ impl SendFlow {
     /// Returns the service that the flow has now, with regard to a fallback to the direct path.
     pub(super) fn service(&self) -> Service {
         match self.service_asked() {
-            Service::Forwarding if self.path.falls_back && self.is_undelivered() => Service::Both,
+            Service::Forwarding if self.path.falls_back && self.uses_relays_in_fallback() => Service::Both,
             Service::Forwarding if self.path.falls_back => Service::Internet,
             service => service,
         }
+    }
+
+    /// Returns true if a flow that falls back from relays uses them besides the direct path: they
+    /// deliver too little, or its sender is about to select both paths, and a relay path works.
+    fn uses_relays_in_fallback(&self) -> bool {
+        let has_relays = || self.registrations.steady_at().is_some();
+        self.is_undelivered() || (self.has_selected_forwarding() && has_relays())
+    }
+
+    /// Returns true if relays alone forward the flow, and its sender selects the service.
+    pub(super) const fn has_selected_forwarding(&self) -> bool {
+        !is_direct(self.settings.service) && self.settings.selects_service()
     }
 
     /// Returns the settings that the flow registers at relays. If relays deliver, they get all

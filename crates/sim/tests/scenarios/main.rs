@@ -8,6 +8,7 @@ mod cohorts;
 mod fallback;
 mod faults;
 mod flow_setup;
+mod forwarding;
 mod handshakes;
 mod harm;
 mod hops;

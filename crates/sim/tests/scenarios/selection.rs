@@ -37,7 +37,7 @@ fn assert_near(measured: Option<Duration>, expected: Duration, name: &str) {
 }
 
 /// Gives the receivers this delay to their relay, and the senders the usual one.
-fn with_receivers_at(delay: Duration, mut plan: Plan) -> Plan {
+pub(crate) fn with_receivers_at(delay: Duration, mut plan: Plan) -> Plan {
     for agent in plan.agents.iter_mut().skip(1).step_by(2) {
         for (_, link) in &mut agent.relays {
             *link = Link { delay, ..access() };
@@ -167,7 +167,10 @@ fn watch(world: &mut OverlayWorld, length: Duration) -> ServiceChanges {
 }
 
 /// Records the packets that the first flow has sent at these times.
-fn usages_at(world: &mut OverlayWorld, millis: impl IntoIterator<Item = u64>) -> Rc<RefCell<Vec<SentUsage>>> {
+pub(crate) fn usages_at(
+    world: &mut OverlayWorld,
+    millis: impl IntoIterator<Item = u64>,
+) -> Rc<RefCell<Vec<SentUsage>>> {
     let usages = Rc::new(RefCell::new(Vec::new()));
     for time in millis {
         let usages = usages.clone();

@@ -13,6 +13,11 @@ fn sender(network: &mut TestNetwork) -> &mut SendFlow {
     &mut network.agents[SENDER].senders[network.flow.0 as usize]
 }
 
+/// Returns the settings of a flow that relays alone forward, and whose sender selects the service.
+fn selected() -> FlowSettings {
+    FlowSettings { automatic_service: true, ..settings(Service::Forwarding) }
+}
+
 fn service(network: &TestNetwork) -> Service {
     network.agents[SENDER].flow_status(network.flow).expect("the flow is open").service
 }
@@ -75,8 +80,7 @@ fn a_flow_that_its_relay_delivers_no_more_takes_both_ways_for_a_while_and_tries_
 
 #[test]
 fn during_a_failure_of_relays_forwarding_is_the_service_in_force_and_no_candidate() {
-    let settings = FlowSettings { automatic_service: true, ..settings(Service::Forwarding) };
-    let mut network = TestNetwork::new(&settings);
+    let mut network = TestNetwork::new(&selected());
     call(&mut network, 2_000, true);
     let selected = |network: &TestNetwork| {
         let (agent, now) = (&network.agents[SENDER], network.now);
@@ -144,6 +148,60 @@ fn forwarding_is_no_candidate_while_the_uplink_to_the_relay_is_metered() {
         let case = (uplink, is_second_metered);
         assert_eq!(services.allow(Service::Forwarding), expected, "{case:?}");
         assert_eq!(explains_forwarding(&network), expected, "{case:?}");
+    }
+}
+
+#[test]
+fn a_receiver_of_an_earlier_version_awaits_no_samples_and_forwarding_is_no_candidate() {
+    let mut network = TestNetwork::new(&selected());
+    let is_candidate = |network: &TestNetwork| {
+        let services = selectable_services(&network.agents[SENDER], network.flow, network.now);
+        services.allow(Service::Forwarding)
+    };
+    assert!(is_candidate(&network));
+    let peer = sender(&mut network).peer;
+    let session = network.agents[SENDER].sessions.get_mut(peer).expect("the peer was added");
+    session.epochs[0].capabilities = Capabilities::DSCPS.with(Capabilities::SERVICE_CHANGES);
+    assert!(!is_candidate(&network));
+}
+
+#[test]
+fn after_a_failure_relays_alone_forward_a_flow_again_only_if_its_settings_name_that() {
+    for (settings, fallback, expected) in [
+        (settings(Service::Forwarding), Service::Internet, Service::Forwarding),
+        (selected(), Service::Both, Service::Both),
+    ] {
+        let mut network = TestNetwork::new(&settings);
+        call(&mut network, 2_000, true);
+        let (id, now) = (network.flow, network.now);
+        network.agents[SENDER].use_both_paths(id, now);
+        call(&mut network, 100, true);
+        // A dead relay explains the failure, and is back at once.
+        let now = network.now;
+        sender(&mut network).clear_explained_failure(&[false], now);
+        network.agents[SENDER].choose_path(Flow::Sent(id), now);
+        assert_eq!(service(&network), fallback, "its path is not steady yet");
+        call(&mut network, 3_000, true);
+        assert_eq!(service(&network), expected);
+    }
+}
+
+#[test]
+fn on_another_relay_path_a_selected_flow_has_both_paths_until_the_next_selection() {
+    for (settings, expected) in
+        [(settings(Service::Forwarding), Service::Forwarding), (selected(), Service::Both)]
+    {
+        let mut network = TestNetwork::new(&settings);
+        let another = RelayPath { egress: (RelayId::new(10), Shard::new(0)), ..path() };
+        let (id, now) = (network.flow, network.now);
+        network.agents[SENDER].set_paths(id, alloc::vec![path(), another], now);
+        network.drain(SENDER);
+        call(&mut network, 3_000, true);
+        assert_eq!((service(&network), path_in_use(&network)), (Service::Forwarding, Some(0)));
+        let now = network.now;
+        assert!(sender(&mut network).registrations.set_unreachable(0, now));
+        network.agents[SENDER].choose_path(Flow::Sent(id), now);
+        assert_eq!((service(&network), path_in_use(&network)), (expected, Some(1)));
     }
 }
 

@@ -1,15 +1,18 @@
 //! Nodes of the world: agents, relays, and off-path hosts that send any datagrams of a test.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use byway_proto::agent::Agent;
+use byway_proto::agent::{Agent, AgentInput};
 use byway_proto::relay::Relay;
+use byway_proto::{LocalAddress, Uplink};
+use byway_sim::checkers::check_agent_input;
 use byway_sim::overlay::OverlayHost;
 use byway_sim::{Datagram, Ecn, Host, Marks, Transmit};
 use byway_units::Time;
 
 use super::faulty_relay::{FaultyHost, FaultyProvider};
+use super::identities::RELAYS;
 
 /// A datagram of a stranger.
 #[derive(Clone, Debug)]
@@ -45,6 +48,8 @@ pub(crate) struct OffPathHost {
 #[derive(Debug)]
 pub(crate) enum TestNode {
     Overlay(OverlayHost),
+    /// Agent with two uplinks, which all work: packets of relays arrive at the second one.
+    TwoUplinks(OverlayHost),
     FaultyRelay(FaultyHost),
     OffPathHost(OffPathHost),
 }
@@ -68,6 +73,12 @@ impl OffPathHost {
         self.bytes.entry(parcel.source.unwrap_or(self.own)).or_default().0 += parcel.payload.len();
         Some(parcel)
     }
+}
+
+/// Returns the uplink of an agent with two at which packets from this address arrive.
+fn uplink_from(source: SocketAddr) -> Uplink {
+    let is_relay = matches!(source.ip(), IpAddr::V4(address) if address.octets()[1] == RELAYS);
+    if is_relay { Uplink::Second } else { Uplink::First }
 }
 
 impl TestNode {
@@ -102,7 +113,7 @@ impl TestNode {
 
     pub(crate) fn overlay(&self) -> &OverlayHost {
         match self {
-            Self::Overlay(host) => host,
+            Self::Overlay(host) | Self::TwoUplinks(host) => host,
             Self::FaultyRelay(liar) => &liar.host,
             Self::OffPathHost(_) => panic!("a stranger is no part of the overlay"),
         }
@@ -110,7 +121,7 @@ impl TestNode {
 
     pub(crate) fn overlay_mut(&mut self) -> &mut OverlayHost {
         match self {
-            Self::Overlay(host) => host,
+            Self::Overlay(host) | Self::TwoUplinks(host) => host,
             Self::FaultyRelay(liar) => &mut liar.host,
             Self::OffPathHost(_) => panic!("a stranger is no part of the overlay"),
         }
@@ -128,7 +139,9 @@ impl TestNode {
     pub(crate) fn queue_datagram(&mut self, parcel: InjectedDatagram) {
         match self {
             Self::OffPathHost(stranger) => stranger.queue.push_back(parcel),
-            Self::Overlay(_) | Self::FaultyRelay(_) => panic!("agents and relays send what they want"),
+            Self::Overlay(_) | Self::TwoUplinks(_) | Self::FaultyRelay(_) => {
+                panic!("agents and relays send what they want")
+            }
         }
     }
 
@@ -136,7 +149,7 @@ impl TestNode {
     pub(crate) fn drain_received(&mut self) -> Vec<Vec<u8>> {
         match self {
             Self::OffPathHost(stranger) => stranger.received.drain(..).map(|answer| answer.payload).collect(),
-            Self::Overlay(_) | Self::FaultyRelay(_) => Vec::new(),
+            Self::Overlay(_) | Self::TwoUplinks(_) | Self::FaultyRelay(_) => Vec::new(),
         }
     }
 
@@ -144,7 +157,7 @@ impl TestNode {
     pub(crate) fn received(&self) -> &[ReceivedDatagram] {
         match self {
             Self::OffPathHost(stranger) => &stranger.received,
-            Self::Overlay(_) | Self::FaultyRelay(_) => &[],
+            Self::Overlay(_) | Self::TwoUplinks(_) | Self::FaultyRelay(_) => &[],
         }
     }
 }
@@ -153,6 +166,12 @@ impl Host for TestNode {
     fn receive(&mut self, datagram: Datagram<'_>, now: Time) {
         match self {
             Self::Overlay(host) => host.receive(datagram, now),
+            Self::TwoUplinks(host) => {
+                let Datagram { source: from, ecn, payload: bytes, .. } = datagram;
+                let to = LocalAddress::any_at(uplink_from(from));
+                let input = AgentInput::Received { from, to, ecn, bytes };
+                check_agent_input(host.as_agent_mut(), |agent| agent.handle(input, now));
+            }
             Self::FaultyRelay(liar) => liar.host.receive(datagram, now),
             Self::OffPathHost(stranger) => stranger.receive(datagram.destination, datagram.payload),
         }
@@ -160,7 +179,7 @@ impl Host for TestNode {
 
     fn wake(&mut self, now: Time) {
         match self {
-            Self::Overlay(host) => host.wake(now),
+            Self::Overlay(host) | Self::TwoUplinks(host) => host.wake(now),
             Self::FaultyRelay(liar) => liar.host.wake(now),
             Self::OffPathHost(_) => {}
         }
@@ -168,7 +187,7 @@ impl Host for TestNode {
 
     fn transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         match self {
-            Self::Overlay(host) => host.transmit(now),
+            Self::Overlay(host) | Self::TwoUplinks(host) => host.transmit(now),
             Self::FaultyRelay(liar) => {
                 let (host, liar, sending) = liar.parts();
                 let honest = host.transmit(now)?;
@@ -187,7 +206,7 @@ impl Host for TestNode {
 
     fn deadline(&self) -> Option<Time> {
         match self {
-            Self::Overlay(host) => host.deadline(),
+            Self::Overlay(host) | Self::TwoUplinks(host) => host.deadline(),
             Self::FaultyRelay(liar) => liar.host.deadline(),
             Self::OffPathHost(_) => None,
         }

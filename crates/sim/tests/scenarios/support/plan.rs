@@ -1,10 +1,10 @@
 //! Plan of a test: relays, agents, flows and the links between them.
 
 use byway_code::Engine;
-use byway_proto::CodingRates;
 use byway_proto::agent::{Agent, AgentIdentity, FlowSettings, RedundancyMode, RelayPath, flow_between};
 use byway_proto::conventions::relay_paths;
 use byway_proto::relay::{Authority, Relay, RelaySettings};
+use byway_proto::{CodingRates, Uplinks};
 use byway_sim::overlay::SendSchedule;
 use byway_sim::overlay::topology::{self, AgentNode, address, secret_bytes};
 use byway_sim::{Jitter, Link, Seed, Span};
@@ -54,6 +54,8 @@ pub(crate) fn between() -> Link {
 pub(crate) struct AgentPlan {
     /// Relays that it knows, with the links to them.
     pub(crate) relays: Vec<(usize, Link)>,
+    /// Its uplinks: of two, it prefers the second one for packets to relays.
+    pub(crate) uplinks: Uplinks,
     /// Network of its address.
     pub(crate) network: u8,
     /// True if the others know its address.
@@ -67,7 +69,8 @@ pub(crate) struct AgentPlan {
 impl AgentPlan {
     pub(crate) fn at(relay: usize) -> Self {
         let relays = vec![(relay, access())];
-        Self { relays, network: AGENTS, is_known: true, number_of: None, secret_of: None }
+        let uplinks = Uplinks::One;
+        Self { relays, uplinks, network: AGENTS, is_known: true, number_of: None, secret_of: None }
     }
 }
 
@@ -448,6 +451,7 @@ impl Plan {
             None => provider(self.recorders.as_ref().map(|spies| spies.agents[agent])),
         };
         let mut host = Agent::new(identity, Engine::fastest(), provider, own_seed, now);
+        host.set_uplinks(self.agents[agent].uplinks);
         for (relay, _) in &self.agents[agent].relays {
             host.add_relay(&relay_node(seed, *relay).relay_peer(), now);
         }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use byway_proto::Uplinks;
 use byway_proto::agent::{
-    AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, ReportedTotals, SendFlowId,
+    Agent, AgentInput, Delivery, Event, ReceiveFlowId, ReceiveStatistics, ReportedTotals, SendFlowId,
 };
 use byway_proto::relay::{EgressCounters, IngressCounters};
 use byway_sim::checkers::{Deliveries, Repairs, check_agent_input};
@@ -105,7 +106,7 @@ impl Plan {
         for agent in 0..run.plan.agents.len() {
             let host = run.plan.agent(agent, 0, start);
             let host = run.open_flows(agent, host, start);
-            let node = TestNode::of(OverlayHost::agent(host), run.plan.lying_agent(agent));
+            let node = run.agent_node(agent, host);
             let network = run.plan.agents[agent].network;
             run.agents.push(world.add(node, address(network, agent)));
         }
@@ -144,12 +145,16 @@ impl Run {
         }
     }
 
-    fn open_flows(
-        &mut self,
-        agent: usize,
-        mut host: byway_proto::agent::Agent,
-        now: Time,
-    ) -> byway_proto::agent::Agent {
+    /// Returns the node of an agent, with its uplinks.
+    fn agent_node(&self, agent: usize, host: Agent) -> TestNode {
+        let host = OverlayHost::agent(host);
+        match self.plan.agents[agent].uplinks {
+            Uplinks::One => TestNode::of(host, self.plan.lying_agent(agent)),
+            Uplinks::Two { .. } => TestNode::TwoUplinks(host),
+        }
+    }
+
+    fn open_flows(&mut self, agent: usize, mut host: Agent, now: Time) -> Agent {
         for flow in 0..self.plan.flows.len() {
             let key = self.plan.key(flow);
             if self.plan.flows[flow].from == agent {
@@ -216,7 +221,7 @@ impl Run {
         self.restarted_flows.extend(its.map(|(flow, _)| (flow, None)));
         let host = self.plan.agent(agent, self.incarnations, world.now());
         let host = self.open_flows(agent, host, world.now());
-        world.restart(self.agents[agent], TestNode::Overlay(OverlayHost::agent(host)));
+        world.restart(self.agents[agent], self.agent_node(agent, host));
     }
 
     /// True if an agent has never restarted.
