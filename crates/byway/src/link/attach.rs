@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use byway_net::{LinkDevice, LinkError, TrafficControl};
 use byway_sched::{Settings, UPDATE_INTERVAL};
+use byway_state::SAMPLE_INTERVAL;
 use clap::Args;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -70,7 +71,7 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
 /// If a part fails, restores the device.
 fn begin(flags: &AttachFlags) -> Result<(LinkController, ControlListener, Records), Failure> {
     let (mut control, device) = open_device(&flags.device)?;
-    let config = LinkConfig::new(&ConfigRequest::from(&flags.promise), None);
+    let config = LinkConfig::attached(&ConfigRequest::from(&flags.promise), &device)?;
     let settings = config.checked(&device)?;
     let claim = claim_device(&device)?;
     let records = records(&flags.records)?;
@@ -166,6 +167,8 @@ async fn run_controller(
 ) -> StopCause {
     let mut update_interval = interval(Duration::from_nanos(UPDATE_INTERVAL.as_nanos()));
     update_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut policy_interval = interval(Duration::from_nanos(SAMPLE_INTERVAL.as_nanos()));
+    policy_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut deferred_until: Option<Instant> = None;
     loop {
         tokio::select! {
@@ -179,6 +182,7 @@ async fn run_controller(
                 }
                 Err(failure) => return StopCause::Stopped(Err(failure)),
             },
+            _ = policy_interval.tick(), if controller.shares_by_flows() => controller.step_policy(),
             () = wait_until_due(deferred_until) => {
                 deferred_until = None;
                 controller.apply_deferred();

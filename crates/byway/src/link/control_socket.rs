@@ -36,7 +36,7 @@ pub(super) enum ControlCommand {
     Status,
     /// Restore the device's former state, and end the controller.
     Detach,
-    /// Change the link's promise: rate, delay or ratio.
+    /// Change the link's promise: rate, delay, ratio or floor.
     Change(ConfigRequest),
 }
 

@@ -2,7 +2,8 @@
 //!
 //! HTB has two queues. An eBPF program selects one of them for each packet by its DSCP, and records
 //! the time of each flow's latest packet ([`classifier`]). A controller ([`attach`]) counts flows
-//! every 400 ms and sets the classes' shares ([`sharing`]). Before any change, it records the
+//! every 400 ms and sets the classes' shares ([`sharing`]). If the link shares by flows, it sets
+//! them every 50 ms, as the policy of network state decides ([`flow_policy`]). Before any change, it records the
 //! device's former state in a file ([`record`]). The controller restores that state when it ends,
 //! or a later command does ([`qdisc_setup`]).
 
@@ -11,6 +12,7 @@ mod classifier;
 mod control;
 mod control_socket;
 mod detach;
+mod flow_policy;
 mod limits;
 mod link_config;
 mod max_packet_size;
@@ -41,7 +43,7 @@ pub(crate) enum LinkCommand {
     Attach(Box<attach::AttachFlags>),
     /// Restore a device to its state before `byway link attach`, also after that was killed.
     Detach(detach::DetachFlags),
-    /// Change the rate, delay or ratio of an attached device.
+    /// Change the rate, delay, ratio or floor of an attached device.
     ///
     /// Options that are not specified retain their value. `attach` alone sets DSCPs.
     Change(ChangeFlags),
