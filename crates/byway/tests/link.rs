@@ -163,6 +163,37 @@ fn with_shares_by_flows_guaranteed_rates_follow_the_flows_down_to_the_floor() {
 }
 
 #[test]
+fn a_registered_flow_is_low_delay_whatever_its_dscp_and_dscps_alone_are_not() {
+    let Some(bench) = Bench::new() else { return };
+    let register = |port: u16| {
+        let from = format!("10.1.0.1:{port}");
+        bench.run(&["register", "v0", "--from", &from, "--to", "10.1.0.2:9"])
+    };
+    let usual = bench.usual();
+    let refused = register(1);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("without --registered"), "{refused:?}");
+    bench.expect_success(&["detach", "v0"]);
+    usual.ended();
+    let words = ["v0", "--rate", "10 Mbit/s", "--share", "flows", "--registered"];
+    let _attached = bench.attach(&words);
+    let mut flows = bench.flows(0, &BOTH[..1], 1);
+    let port = flows[0].0.local_addr().expect("it is bound").port();
+    flows.extend(bench.flows(45 << 2, &BOTH[..1], 1));
+    bench.status_when(|status| {
+        send(&flows);
+        status["high_rate"]["flows"] == 2
+    });
+    let done = register(port);
+    assert!(String::from_utf8_lossy(&done.stdout).contains("flow registered for 60 s"), "{done:?}");
+    let status = bench.status_when(|status| {
+        send(&flows);
+        status["low_delay"]["flows"] == 1 && status["high_rate"]["flows"] == 1
+    });
+    assert_eq!(status["accepts_registrations"], true);
+    assert_eq!(status["dscps"].as_array().map(Vec::len), Some(0), "no DSCP was typed");
+}
+
+#[test]
 fn packets_are_classified_and_classes_share_the_link_by_their_flows() {
     let Some(bench) = Bench::new() else { return };
     let _attached = bench.usual();

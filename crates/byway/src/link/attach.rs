@@ -76,7 +76,7 @@ fn begin(flags: &AttachFlags) -> Result<(LinkController, ControlListener, Record
     let claim = claim_device(&device)?;
     let records = records(&flags.records)?;
     let marking = flags.marks.marking();
-    let classifier = Classifier::load(marking, CLASSES, &random::bytes())?;
+    let classifier = Classifier::load(marking, CLASSES, &random::bytes(), flags.marks.registered)?;
     let device = remove_leftovers(&mut control, device, &records)?;
     let record = AttachRecord::new(&device.name, device.index, config);
     let record = examine(&mut control, &device, record, flags.replace)?;
@@ -191,6 +191,9 @@ async fn run_controller(
                 ControlCommand::Status => reply.answer(&status(controller)).await,
                 ControlCommand::Change(request) => {
                     reply.answer(&ControlAnswer::of(&controller.change(&request))).await;
+                }
+                ControlCommand::Register(registration) => {
+                    reply.answer(&ControlAnswer::of(&controller.register(&registration))).await;
                 }
                 ControlCommand::Detach => return StopCause::Command(reply),
             },

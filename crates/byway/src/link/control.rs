@@ -12,6 +12,7 @@ use super::link_config::{ConfigRequest, LinkConfig, ShareRule, frame};
 use super::max_packet_size::MaxPacketSizes;
 use super::qdisc_setup::{apply, device_failure, missing};
 use super::record::{AttachRecord, Records};
+use super::register::FlowRegistration;
 use super::report::{ClassReport, FlowShares, LinkReport, LinkState};
 use super::sharing::{CLASSES, KernelUpdate, KernelUpdates, LinkShares, kernel_updates};
 use crate::exit::{Cause, Failure};
@@ -244,6 +245,24 @@ impl LinkController {
         applied.map_err(|error| device_failure(&self.device.name, &error))
     }
 
+    /// Registers a flow as low-delay for a while, whatever its DSCP. Returns a description.
+    ///
+    /// # Errors
+    /// If the device was attached without registered flows, or the registration is invalid.
+    pub(super) fn register(&mut self, registration: &FlowRegistration) -> Result<Vec<String>, Failure> {
+        let name = &self.device.name;
+        if !self.classifier.accepts_registrations() {
+            let message = format!(
+                "cannot register a flow at {name}: attached without --registered; detach the device, and \
+                 attach it with that"
+            );
+            return Err(Failure::new(Cause::Settings, message));
+        }
+        let (flow, lease) = (registration.flow()?, registration.lease()?);
+        self.classifier.register(&flow, lease)?;
+        Ok(vec![format!("{name}: flow registered for {lease}")])
+    }
+
     /// Returns a description of the link's promise in one line, for people.
     fn promise(&self) -> String {
         let config = &self.record.terms;
@@ -321,6 +340,7 @@ impl LinkController {
             is_up: self.device.is_up,
             dscps: (0..64).filter(is_low).collect(),
             is_tos_literal: self.marking.is_literal(),
+            accepts_registrations: self.classifier.accepts_registrations(),
             delay_us: promises_delay.then(|| self.wanted_delay().as_micros()),
             delay_promised_us: promises_delay.then(|| self.shares.delay.as_micros()),
             by_flows: self.flow_shares(report.by_flows),

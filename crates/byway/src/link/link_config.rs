@@ -112,7 +112,8 @@ impl ConfigRequest {
             return Ok(());
         };
         let message = format!(
-            "{device}: {flag} has no effect with --share {rule}: omit it, or attach the device with --share {other}"
+            "{device}: {flag} has no effect with --share {rule}: omit it, or attach the device with \
+             --share {other}"
         );
         Err(Failure::new(Cause::Settings, message))
     }
@@ -157,6 +158,11 @@ pub(super) struct MarkFlags {
     /// Without --dscp, it is the only mark.
     #[arg(long, value_name = "BYTE")]
     tos: Option<Tos>,
+    /// Serve flows that `byway link register` names with low delay, too.
+    ///
+    /// Without --dscp and --tos, no other flows.
+    #[arg(long)]
+    pub(super) registered: bool,
 }
 
 impl MarkFlags {
@@ -164,6 +170,7 @@ impl MarkFlags {
     pub(super) fn marking(&self) -> Marking {
         let marked = self.dscp.iter().fold(Marking::NONE, |marking, dscp| marking.with(*dscp));
         match (self.dscp.is_empty(), self.tos) {
+            (true, None) if self.registered => Marking::NONE,
             (true, None) => Marking::default(),
             (_, None) => marked,
             (_, Some(Tos)) => marked.with_literal(),
@@ -588,6 +595,15 @@ pub(super) mod tests {
         let before = r#"{"rate_bits_per_second":1000000,"delay_ns":null,"ratio":null,"raise":false}"#;
         let request: ConfigRequest = serde_json::from_str(before).expect("a request");
         assert_eq!((request.share, request.floor_milli), (None, None));
+    }
+
+    #[test]
+    fn with_registered_flows_only_dscps_that_are_typed_are_marks() {
+        let marks =
+            |dscp: &[u8], registered| MarkFlags { dscp: dscp.to_vec(), tos: None, registered }.marking();
+        assert_eq!(marks(&[], false), Marking::default());
+        assert_eq!(marks(&[], true), Marking::NONE);
+        assert_eq!(marks(&[34], true), Marking::NONE.with(34));
     }
 
     #[test]

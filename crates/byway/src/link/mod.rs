@@ -18,6 +18,7 @@ mod link_config;
 mod max_packet_size;
 mod qdisc_setup;
 mod record;
+mod register;
 mod report;
 mod sharing;
 mod status;
@@ -47,6 +48,10 @@ pub(crate) enum LinkCommand {
     ///
     /// Options that are not specified retain their value. `attach` alone sets DSCPs.
     Change(ChangeFlags),
+    /// Put a flow into the low-delay class of a device that was attached with --registered.
+    ///
+    /// It stays there until its lease ends. The same command renews the lease.
+    Register(register::RegisterFlags),
     /// Show attached devices.
     Status(status::StatusFlags),
 }
@@ -80,6 +85,7 @@ pub(crate) fn run(command: &LinkCommand) -> Result<(), Failure> {
         LinkCommand::Attach(flags) => attach::run(flags),
         LinkCommand::Detach(flags) => detach::run(flags),
         LinkCommand::Change(flags) => change(flags),
+        LinkCommand::Register(flags) => register::run(flags),
         LinkCommand::Status(flags) => status::run(flags),
     }
 }
@@ -93,18 +99,30 @@ fn change(flags: &ChangeFlags) -> Result<(), Failure> {
     )? {
         return expect_done(answer);
     }
-    let records = records(&flags.records)?;
-    let is_left = qdisc_setup::is_leftover(&mut control, device.index)
-        .map_err(|error| qdisc_setup::device_failure(name, &error))?;
-    let why = match records.of(device.index)? {
-        Some(record) => format!("its controller (process {}) has ended", record.process),
-        None if is_left => return Err(without_record(name, &records)),
-        None => "it is not attached".into(),
-    };
+    let why = reason_without_controller(&mut control, &device, &flags.records)?;
     let message = format!(
         "cannot change {name}: no controller runs, because {why}; run byway link attach {name} --rate RATE"
     );
     Err(Failure::new(Cause::Settings, message))
+}
+
+/// Returns the reason why no controller of a device runs, for people.
+///
+/// # Errors
+/// If the device has Byway's queues, but no record of its former state.
+fn reason_without_controller(
+    control: &mut TrafficControl,
+    device: &LinkDevice,
+    place: &RecordFlags,
+) -> Result<String, Failure> {
+    let (name, records) = (&device.name, records(place)?);
+    let is_left = qdisc_setup::is_leftover(control, device.index)
+        .map_err(|error| qdisc_setup::device_failure(name, &error))?;
+    match records.of(device.index)? {
+        Some(record) => Ok(format!("its controller (process {}) has ended", record.process)),
+        None if is_left => Err(without_record(name, &records)),
+        None => Ok("it is not attached".into()),
+    }
 }
 
 /// Returns the failure of a device that has Byway's queues, but no record of its former state.

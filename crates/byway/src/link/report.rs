@@ -35,6 +35,9 @@ pub(crate) struct LinkReport {
     pub(super) dscps: Vec<u8>,
     /// True if the traffic class byte 0x12, as a whole, marks low-delay packets.
     pub(super) is_tos_literal: bool,
+    /// True if registered flows are low-delay, too.
+    #[serde(default)]
+    pub(super) accepts_registrations: bool,
     /// Requested bound of the low-delay sojourn time, in microseconds.
     pub(super) delay_us: Option<u64>,
     /// Bound of the low-delay sojourn time with the present flows and packets, in microseconds.
@@ -140,6 +143,7 @@ impl LinkReport {
             }),
             dscps: Vec::new(),
             is_tos_literal: false,
+            accepts_registrations: false,
             delay_us: None,
             delay_promised_us: None,
             high_rate,
@@ -180,6 +184,9 @@ impl LinkReport {
         }
         if self.is_tos_literal {
             text.push_str("; TOS 0x12");
+        }
+        if self.accepts_registrations {
+            text.push_str("; registered flows");
         }
         text.push('\n');
         text.push_str(&self.promise());
@@ -244,6 +251,7 @@ pub(super) mod tests {
             by_flows: None,
             dscps: vec![4, 45, 46],
             is_tos_literal: false,
+            accepts_registrations: false,
             delay_us: Some(10_000),
             delay_promised_us: Some(10_000),
             high_rate: class.clone(),
@@ -273,11 +281,16 @@ pub(super) mod tests {
             guaranteed_bits_per_second: Some(2_500_000),
             shown_bits_per_second: Some(4_900_000),
         };
-        let shared =
-            LinkReport { by_flows: Some(by_flows), delay_us: None, delay_promised_us: None, ..report() };
+        let shared = LinkReport {
+            by_flows: Some(by_flows),
+            accepts_registrations: true,
+            delay_us: None,
+            delay_promised_us: None,
+            ..report()
+        };
         let text = shared.text();
         for words in [
-            "100 Mbit/s, shared by flows; low-delay flows get at least 20.5 %; DSCP 4, 45, 46\n",
+            "100 Mbit/s, shared by flows; low-delay flows get at least 20.5 %; DSCP 4, 45, 46; registered flows\n",
             "low-delay flows: 2.5 Mbit/s guaranteed, 4.9 Mbit/s shown to senders\n",
         ] {
             assert!(text.contains(words), "{words:?} is not in {text}");
