@@ -570,7 +570,7 @@ rate = "1500 kbit/s"
 
     #[test]
     fn with_shares_by_flows_packets_wait_beyond_a_bound_and_the_same_ones_are_lost() {
-        // 2.6 Mbit/s for the link of 2 Mbit/s: the queue has 250 ms, which take 333 ms at 1.5 Mbit/s.
+        // 2.6 Mbit/s on 2 Mbit/s: the queue has 250 ms, which take 333 ms at 1.5 Mbit/s.
         let by_flows = changed("bound = \"50 ms\"", "share = \"flows\"");
         let classes = forth(&by_flows).classes.expect("it has some");
         assert!((240.0..=340.0).contains(&classes.low_delay.sojourn_ms_max), "{classes:?}");

@@ -8,8 +8,8 @@
 //!
 //! Instead of a delay bound, a link may promise interactive flows a share by their number
 //! ([`Sharing::ByFlows`]). Their senders keep the queue short, because they learn its state from
-//! [`RateDelay::sample`]. (Naman and others, *Responsive high throughput congestion control for
-//! interactive applications over SDN-enabled networks*, section 5.2.)
+//! [`RateDelay::sample`]. The paper on that is by Naman and others: *Responsive high throughput
+//! congestion control for interactive applications over SDN-enabled networks*.
 //!
 //! A link may have a third class, with low delay on average, occasional spikes and fewer losses.
 //!

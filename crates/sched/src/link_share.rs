@@ -17,8 +17,10 @@ pub struct LinkShare {
     /// Buffer sizes of the classes, in the order of [`Class::ALL`].
     pub buffers: [Bytes; Class::COUNT],
     /// Bound on the sojourn time of low-delay packets: the configured one, or the least that allows
-    /// a buffer of one packet. With [`Sharing::ByFlows`](crate::Sharing::ByFlows): the time in which
-    /// the rate of the class sends a full buffer, which is no promise.
+    /// a buffer of one packet.
+    ///
+    /// With [`Sharing::ByFlows`](crate::Sharing::ByFlows), it is the time in which the rate of the
+    /// class sends a full buffer, which is no promise.
     pub delay: Duration,
 }
 

@@ -266,8 +266,8 @@ impl<S: Scenario> World<S> {
     }
 
     /// Registers the flow between two addresses as interactive, at the link from one node to
-    /// another: until `end`, classes of the link serve it with low delay, whatever its DSCP.
-    /// Returns false without a link or a scheduler, or if too many flows are registered there.
+    /// another. Until `end`, the link serves it in the low-delay class, whatever its DSCP. Returns
+    /// false without a link or a scheduler, or if too many flows are registered there.
     pub fn register_flow(&mut self, ends: [NodeId; 2], addresses: [SocketAddr; 2], end: Time) -> bool {
         self.network.register_flow(ends, addresses, end, self.now)
     }

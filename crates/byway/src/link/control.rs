@@ -12,7 +12,7 @@ use super::link_config::{ConfigRequest, LinkConfig, ShareRule, frame};
 use super::max_packet_size::MaxPacketSizes;
 use super::qdisc_setup::{apply, device_failure, missing};
 use super::record::{AttachRecord, Records};
-use super::register::FlowRegistration;
+use super::registration::FlowRegistration;
 use super::report::{ClassReport, FlowShares, LinkReport, LinkState};
 use super::sharing::{CLASSES, KernelUpdate, KernelUpdates, LinkShares, kernel_updates};
 use crate::exit::{Cause, Failure};
@@ -212,7 +212,8 @@ impl LinkController {
         }
     }
 
-    /// Changes the link's promise: rate, delay, ratio or floor. Returns a description of the new promise.
+    /// Changes the link's promise: rate, delay, ratio or floor. Returns a description of the new
+    /// promise.
     ///
     /// # Errors
     /// If the link cannot keep that promise, another program has displaced the classes, or the

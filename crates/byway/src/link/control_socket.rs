@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::limits::{ANSWER_TIMEOUT, COMMAND_TIMEOUT, LINE_BYTES_MAX, PENDING_COMMANDS_MAX};
 use super::link_config::ConfigRequest;
-use super::register::FlowRegistration;
+use super::registration::FlowRegistration;
 use super::report::LinkReport;
 use crate::abstract_names::{self, Holder};
 use crate::exit::{Cause, Failure};

@@ -3,9 +3,10 @@
 //! HTB has two queues. An eBPF program selects one of them for each packet by its DSCP, and records
 //! the time of each flow's latest packet ([`classifier`]). A controller ([`attach`]) counts flows
 //! every 400 ms and sets the classes' shares ([`sharing`]). If the link shares by flows, it sets
-//! them every 50 ms, as the policy of network state decides ([`flow_policy`]). Before any change, it records the
-//! device's former state in a file ([`record`]). The controller restores that state when it ends,
-//! or a later command does ([`qdisc_setup`]).
+//! them every 50 ms, as the policy of network state decides ([`flow_policy`]).
+//!
+//! Before any change, the controller records the device's former state in a file ([`record`]). It
+//! restores that state when it ends, or a later command does ([`qdisc_setup`]).
 
 mod attach;
 mod classifier;
@@ -19,6 +20,7 @@ mod max_packet_size;
 mod qdisc_setup;
 mod record;
 mod register;
+mod registration;
 mod report;
 mod sharing;
 mod status;

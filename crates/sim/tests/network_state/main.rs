@@ -1,7 +1,7 @@
 //! Interactive flows beside TCP at a link that shares by flows, and in one queue as a control.
 //!
-//! The link has 5 Mbit/s, the round trip is 100 ms. The sender's window follows samples of the link,
-//! which it gets every 50 ms and without delay.
+//! The link has 5 Mbit/s, the round trip is 100 ms. The sender's window follows samples of the
+//! link, which it gets every 50 ms and without delay.
 
 mod sender;
 
@@ -66,7 +66,7 @@ impl Queues {
     }
 }
 
-/// State of one link on its way to the sender: samples, and the table of a path with only that link.
+/// State of one link on its way to the sender: samples, and the table of a path with that link.
 struct LinkFeed {
     meter: LinkMeter,
     table: Table,
