@@ -124,7 +124,11 @@ impl LinkController {
         };
         let elapsed = u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
         policy.step(self.flows, &counters, Time::from_nanos(elapsed));
-        self.update_shares();
+        // After a failed update, the next round tries again, and not each step: each failure is
+        // logged.
+        if self.shares.is_known() {
+            self.update_shares();
+        }
     }
 
     /// Updates the device's state, and checks whether another program has changed its classes or

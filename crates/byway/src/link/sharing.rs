@@ -96,6 +96,11 @@ impl LinkShares {
         Self { link: Rate::ZERO, rates: [Rate::ZERO; 2], queue_limits: [Bytes::ZERO; 2], ..*of }
     }
 
+    /// True if the kernel is known to have these shares.
+    pub(super) const fn is_known(&self) -> bool {
+        !self.link.is_zero()
+    }
+
     /// Returns the parameters of the HTB classes: of the whole link, of the high-rate class, and of
     /// the low-delay class.
     pub(super) fn shapes(&self) -> [HtbClass; 3] {
@@ -263,6 +268,7 @@ mod tests {
             assert!(updates.later.is_empty(), "{updates:?}");
         }
         assert_eq!(kernel_updates(&by_flows(2_000), &by_flows(2_000)), KernelUpdates::default());
+        assert!(by_flows(2_000).is_known() && !LinkShares::unknown(&by_flows(2_000)).is_known());
     }
 
     proptest! {
