@@ -130,6 +130,70 @@ fn records_that_another_user_could_have_written_are_refused() {
 }
 
 #[test]
+fn with_shares_by_flows_guaranteed_rates_follow_the_flows_down_to_the_floor() {
+    let Some(bench) = Bench::new() else { return };
+    let words = ["v0", "--rate", "10 Mbit/s", "--share", "flows", "--floor", "20%"];
+    let _attached = bench.attach(&words);
+    let low = bench.flows(45 << 2, &BOTH[..1], 1);
+    let high = bench.flows(0, &BOTH[..1], 10);
+    let rate_of =
+        |status: &Value, class: &str| status[class]["rate_bits_per_second"].as_u64().expect("a rate");
+    // One flow alone is guaranteed two thirds, and may count on nearly all.
+    let status = bench.status_when(|status| {
+        send(&low);
+        rate_of(status, "low_delay") > 6_600_000
+    });
+    assert_eq!((&status["low_delay"]["flows"], &status["high_rate"]["flows"]), (&1.into(), &0.into()));
+    assert!(status["by_flows"]["shown_bits_per_second"].as_u64() > Some(9_500_000), "{status}");
+    assert!(status["delay_promised_us"].is_null());
+    // Beside ten: 2/13 are less than the floor.
+    let status = bench.status_when(|status| {
+        send(&low);
+        send(&high);
+        rate_of(status, "low_delay") < 2_010_000
+    });
+    assert!(rate_of(&status, "low_delay") >= 2_000_000, "{status}");
+    assert_eq!(rate_of(&status, "low_delay") + rate_of(&status, "high_rate"), 10_000_000);
+    // 250 ms in each queue.
+    assert_eq!(status["low_delay"]["buffer_bytes"], 312_500);
+    assert!(bench.expect_success(&["change", "v0", "--floor", "30 %"]).contains("at least 30 %"));
+    bench.status_when(|status| rate_of(status, "low_delay") >= 2_990_000);
+    let (code, message) = bench.expect_failure(&["change", "v0", "--delay", "5 ms"]);
+    assert!(code == Some(2) && message.contains("--delay has no effect with --share flows"), "{message}");
+}
+
+#[test]
+fn a_registered_flow_is_low_delay_whatever_its_dscp_and_dscps_alone_are_not() {
+    let Some(bench) = Bench::new() else { return };
+    let register = |port: u16| {
+        let from = format!("10.1.0.1:{port}");
+        bench.run(&["register", "v0", "--from", &from, "--to", "10.1.0.2:9"])
+    };
+    let usual = bench.usual();
+    let refused = register(1);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("without --registered"), "{refused:?}");
+    bench.expect_success(&["detach", "v0"]);
+    usual.ended();
+    let words = ["v0", "--rate", "10 Mbit/s", "--share", "flows", "--registered"];
+    let _attached = bench.attach(&words);
+    let mut flows = bench.flows(0, &BOTH[..1], 1);
+    let port = flows[0].0.local_addr().expect("it is bound").port();
+    flows.extend(bench.flows(45 << 2, &BOTH[..1], 1));
+    bench.status_when(|status| {
+        send(&flows);
+        status["high_rate"]["flows"] == 2
+    });
+    let done = register(port);
+    assert!(String::from_utf8_lossy(&done.stdout).contains("flow registered for 60 s"), "{done:?}");
+    let status = bench.status_when(|status| {
+        send(&flows);
+        status["low_delay"]["flows"] == 1 && status["high_rate"]["flows"] == 1
+    });
+    assert_eq!(status["accepts_registrations"], true);
+    assert_eq!(status["dscps"].as_array().map(Vec::len), Some(0), "no DSCP was typed");
+}
+
+#[test]
 fn packets_are_classified_and_classes_share_the_link_by_their_flows() {
     let Some(bench) = Bench::new() else { return };
     let _attached = bench.usual();

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use byway_config_types::DurationSetting;
-use byway_sched::{Class, DELAY_MAX, DiscardPolicy, GuardMode, Marking, Settings, SettingsError};
+use byway_config_types::{DurationSetting, ShareSetting};
+use byway_sched::{Class, DELAY_MAX, DiscardPolicy, GuardMode, Marking, Settings, SettingsError, Sharing};
 use byway_sim::{QueueDiscipline, SchedulerSettings};
 use byway_units::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
@@ -25,6 +25,17 @@ pub enum QueueSetting {
     Priority,
     /// One queue for each flow.
     FqCodel,
+}
+
+/// Rule by which the classes of a link share its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharingSetting {
+    /// By the `ratio` of a flow's rates, with a bound on the delay.
+    #[default]
+    Ratio,
+    /// By the numbers of flows, without a bound: for low-delay flows that follow network state.
+    Flows,
 }
 
 /// Low-delay packets to drop when the rate of their class shrinks.
@@ -120,6 +131,11 @@ pub(crate) struct ClassesSetting {
     pub(crate) guard: Option<GuardSetting>,
     /// Of `rate-delay`: marks low-delay packets before the queue is full (ECN). Default: `false`.
     pub(crate) ecn: Option<bool>,
+    /// Of `rate-delay`: the rule by which the classes share the rate. Default: `"ratio"`.
+    pub(crate) share: Option<SharingSetting>,
+    /// Of `rate-delay` with `share = "flows"`: the least share of the rate for low-delay flows, at
+    /// most 90 %. Default: `"0 %"`.
+    pub(crate) floor: Option<ShareSetting>,
 }
 
 impl ClassesSetting {
@@ -133,8 +149,28 @@ impl ClassesSetting {
             ("discards", self.discards.is_some()),
             ("guard", self.guard.is_some()),
             ("ecn", self.ecn.is_some()),
+            ("share", self.share.is_some()),
+            ("floor", self.floor.is_some()),
         ];
         keys.into_iter().find_map(|(key, is_given)| is_given.then_some(key))
+    }
+
+    /// Returns the first key present that has no effect with the sharing of the link; `None` if
+    /// there is none.
+    pub(crate) fn key_of_other_sharing(&self) -> Option<&'static str> {
+        let of_flows = [("floor", self.floor.is_some())];
+        let of_ratio = [
+            ("bound", self.bound.is_some()),
+            ("ratio", self.ratio.is_some()),
+            ("average_dscp", self.average_dscp.is_some()),
+            ("spike", self.spike.is_some()),
+            ("discards", self.discards.is_some()),
+        ];
+        let keys = match self.share.unwrap_or_default() {
+            SharingSetting::Ratio => &of_flows[..],
+            SharingSetting::Flows => &of_ratio[..],
+        };
+        keys.iter().find_map(|(key, is_present)| is_present.then_some(*key))
     }
 
     /// Returns a key that is valid only with a third class, if it is present without that class.
@@ -153,6 +189,15 @@ impl ClassesSetting {
         self.dscp.as_ref().map_or_else(Marking::default, marked)
     }
 
+    fn sharing(&self) -> Sharing {
+        match self.share.unwrap_or_default() {
+            SharingSetting::Ratio => Sharing::ByRatio,
+            SharingSetting::Flows => {
+                Sharing::ByFlows { floor_milli: self.floor.map_or(0, |floor| milli(floor.0.value())) }
+            }
+        }
+    }
+
     /// Returns the validated settings, with DSCPs 4, 45 and 46 by default.
     pub(crate) fn validate(&self) -> Classes {
         let marking = self.low_delay();
@@ -166,6 +211,7 @@ impl ClassesSetting {
                 discards: self.discards.unwrap_or_default(),
                 guard: self.guard.unwrap_or_default(),
                 marks: self.ecn.unwrap_or(false),
+                sharing: self.sharing(),
             },
             marking: average.fold(marking, |marking, dscp| marking.with_low_average(*dscp)),
         }
@@ -221,6 +267,8 @@ pub struct QueuePlan {
     pub guard: GuardSetting,
     /// True if Rate-Delay marks low-delay packets before the queue is full (ECN).
     pub marks: bool,
+    /// Rule by which the classes of Rate-Delay share the link.
+    pub sharing: Sharing,
 }
 
 /// Third class of a Rate-Delay link, with a delay that is low on average.
@@ -259,7 +307,8 @@ impl ThirdClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct QueuePlanError {
-    /// Key of the requirement that the link cannot meet: `rate`, `bound`, `ratio` or `spike`.
+    /// Key of the requirement that the link cannot meet: `rate`, `bound`, `ratio`, `spike`, `share`
+    /// or `floor`.
     pub key: &'static str,
     /// Reason, as the Rate-Delay scheduler reports it.
     pub error: SettingsError,
@@ -297,13 +346,7 @@ impl QueuePlan {
             settings = settings.with_delay(bound).map_err(broken("bound"))?;
         }
         if let Some(ratio) = self.ratio {
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "casts saturate, and what is out of range is refused"
-            )]
-            let milli = (ratio * 1_000.0).round() as u32;
-            settings = settings.with_ratio_milli(milli).map_err(broken("ratio"))?;
+            settings = settings.with_ratio_milli(milli(ratio)).map_err(broken("ratio"))?;
         }
         if let Some(spike) = self.third.spike(settings.delay()) {
             settings = settings.with_low_average(spike).map_err(broken("spike"))?;
@@ -313,9 +356,27 @@ impl QueuePlan {
             DiscardsSetting::All => DiscardPolicy::All,
             DiscardsSetting::None => DiscardPolicy::None,
         });
+        settings = settings.with_sharing(self.sharing).map_err(|error| {
+            let key = match error {
+                SettingsError::SharedRate(_) => "rate",
+                SettingsError::Floor(_) => "floor",
+                _ => "share",
+            };
+            QueuePlanError { key, error }
+        })?;
         settings = settings.with_guard(self.guard.into());
         Ok(if self.marks { settings.with_ecn() } else { settings })
     }
+}
+
+/// Returns a number in thousandths, rounded to the nearest.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts saturate, and numbers out of range are refused"
+)]
+fn milli(number: f64) -> u32 {
+    (number * 1_000.0).round() as u32
 }
 
 #[cfg(test)]
@@ -491,6 +552,32 @@ rate = "1500 kbit/s"
     }
 
     #[test]
+    fn shares_by_flows_are_those_of_the_scheduler_also_at_another_rate() {
+        let wanted = changed("bound = \"50 ms\"", "share = \"flows\"\nfloor = \"20.5 %\"\nguard = \"fair\"");
+        let network = Scenario::parse(&wanted).expect("a scenario").network(1).expect("all are joined");
+        let expected = |kilobits: u64| {
+            let rate = Rate::from_kilobits_per_second(kilobits);
+            let buffer = rate.bytes_in(Duration::from_millis(250)).expect("it is small");
+            let settings = Settings::new(rate, Bytes::new(1_500)).expect("a link");
+            let settings = settings.with_buffers(buffer, buffer).with_guard(GuardMode::Fair);
+            settings.with_sharing(Sharing::ByFlows { floor_milli: 205 }).map(QueueDiscipline::RateDelay)
+        };
+        let discipline = |link: &byway_sim::Link| link.scheduling.expect("classes").discipline;
+        assert!(network.links.iter().all(|link| Ok(discipline(&link.link)) == expected(2_000)));
+        let NetworkChange::Links(links) = &network.steps[0].change else { panic!("it changes links") };
+        assert!(links.iter().all(|link| Ok(discipline(&link.link)) == expected(1_500)));
+    }
+
+    #[test]
+    fn with_shares_by_flows_packets_wait_beyond_a_bound_and_the_same_ones_are_lost() {
+        // 2.6 Mbit/s on 2 Mbit/s: the queue has 250 ms, which take 333 ms at 1.5 Mbit/s.
+        let by_flows = changed("bound = \"50 ms\"", "share = \"flows\"");
+        let classes = forth(&by_flows).classes.expect("it has some");
+        assert!((240.0..=340.0).contains(&classes.low_delay.sojourn_ms_max), "{classes:?}");
+        assert_eq!(classes.high_rate.offered, 0);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_place_and_a_remedy() {
         for (line, instead, location, words) in [
             ("rate = \"2 Mbit/s\"\n", "", "scenario.toml:12: link[0].classes", "need a `rate`"),
@@ -539,6 +626,15 @@ rate = "1500 kbit/s"
                 "link[0].classes.spike",
                 "at least twice",
             ),
+            ("bound = \"50 ms\"", "floor = \"20 %\"", "link[0].classes.floor", "the other `share`"),
+            ("bound", "share = \"flows\"\nbound", "link[0].classes.bound", "the other `share`"),
+            (
+                "bound = \"50 ms\"",
+                "share = \"flows\"\nfloor = \"91 %\"",
+                "link[0].classes.floor",
+                "at most 90 %",
+            ),
+            ("bound = \"50 ms\"", "share = \"weights\"", "scenario.toml:16:", "`ratio` or `flows`"),
             ("1500", "100", "scenario.toml:29: step[0].rate", "240 ms"),
             (
                 "rate = \"2 Mbit/s\"",

@@ -3,7 +3,7 @@
 use byway_config_types::{DurationSetting, RateSetting};
 use byway_proto::limits::UPLINK_PACKET;
 use byway_proto::relay::UplinkSettings;
-use byway_sched::SettingsError;
+use byway_sched::{SettingsError, Sharing};
 use byway_units::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -65,6 +65,7 @@ impl UplinkSetting {
             discards: DiscardsSetting::Late,
             guard: self.guard.unwrap_or(GuardSetting::Fair),
             marks: self.ecn.unwrap_or(false),
+            sharing: Sharing::ByRatio,
         };
         let buffer = rate.bytes_in(Self::DEFAULT_QUEUE).unwrap_or(Bytes::MAX);
         let link = plan

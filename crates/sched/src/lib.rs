@@ -6,6 +6,11 @@
 //! payment, admission control or policing. Unmarked traffic is high-rate and loses nothing.
 //! (Podlesny and Gorinsky, *Rate-Delay services*.)
 //!
+//! Instead of a delay bound, a link may promise interactive flows a share by their number
+//! ([`Sharing::ByFlows`]). Their senders keep the queue short, because they learn its state from
+//! [`RateDelay::sample`]. The paper on that is by Naman and others: *Responsive high throughput
+//! congestion control for interactive applications over SDN-enabled networks*.
+//!
 //! A link may have a third class, with low delay on average, occasional spikes and fewer losses.
 //!
 //! Start with [`RateDelay`], which has the queues, and [`Settings`], which configure them. A
@@ -25,6 +30,7 @@
 //! | `ecn_marker` | ECN marking of low-delay packets |
 //! | `fifo` | a queue of packets with a byte count |
 //! | `flow_policer` | policer of flows and sources |
+//! | `flow_sharing` | rates of the classes of a link that shares by flows |
 //! | `flows` | flow hashes, and the counting of flows |
 //! | `fq_codel` | fair queueing with `CoDel` |
 //! | `limits` | constants |
@@ -38,6 +44,7 @@
 //! | `priority` | strict priority of the low-delay class |
 //! | `rate_delay` | the Rate-Delay scheduler |
 //! | `rate_histogram` | histogram of bytes over flows |
+//! | `registered_flows` | flows that applications registered as interactive |
 //! | `settings` | configuration of a Rate-Delay link |
 //! | `tests` | properties of all disciplines |
 //! | `weighted_link_share` | division of a link between two parties by weights |
@@ -59,6 +66,7 @@ mod drop_tail;
 mod ecn_marker;
 mod fifo;
 mod flow_policer;
+mod flow_sharing;
 mod flows;
 mod fq_codel;
 mod limits;
@@ -73,6 +81,7 @@ mod pi2;
 mod priority;
 mod rate_delay;
 mod rate_histogram;
+mod registered_flows;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -83,8 +92,9 @@ pub use discipline::{Arrival, Departure, Discipline, DropReason};
 pub use drop_tail::DropTail;
 pub use flows::{FlowCounter, FlowHash, FlowKey, FlowTuple, estimated_flows};
 pub use fq_codel::FqCodel;
-pub use limits::{DELAY_MAX, FLOW_EXPIRY, FLOW_SLOTS, UPDATE_INTERVAL};
+pub use limits::{DELAY_MAX, FLOW_EXPIRY, FLOW_SLOTS, REGISTERED_FLOWS_MAX, UPDATE_INTERVAL};
 pub use link_share::LinkShare;
 pub use priority::StrictPriority;
-pub use rate_delay::{RateDelay, Status};
-pub use settings::{DiscardPolicy, GuardMode, Settings, SettingsError};
+pub use rate_delay::{RateDelay, Sample, Status};
+pub use registered_flows::RegisteredFlows;
+pub use settings::{DiscardPolicy, GuardMode, Settings, SettingsError, Sharing};

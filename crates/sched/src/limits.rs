@@ -25,6 +25,10 @@ pub(crate) const FLOWS_PER_SOURCE_MIN: u8 = 4;
 /// share a slot.
 pub(crate) const SOURCE_SLOTS: usize = 16_384;
 
+/// Largest number of registered flows at a link: 1 MB. A link of 10 Gbit/s has no more flows of
+/// 1 Mbit/s.
+pub const REGISTERED_FLOWS_MAX: usize = 16_384;
+
 /// Slots for byte counts of flows: 32 KB. If several thousand flows share them, each flow's share
 /// is so small that single packets dominate.
 pub(crate) const BYTE_COUNT_SLOTS: usize = 8_192;

@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 
 use byway_units::{Bytes, Duration, Rate, Time};
 
-use crate::buffer_sizing::{Counts, Weights};
+use crate::buffer_sizing::Weights;
 use crate::byte_counts::FlowByteCounts;
 use crate::class::Class;
 use crate::flow_policer::{FlowPolicer, PacketOrigin, Permit, PolicerConfig};
@@ -172,7 +172,7 @@ impl MisuseGuard {
     pub(crate) fn update(&mut self, settings: &Settings, now: Time) -> [u32; Class::COUNT] {
         let length = now.saturating_since(self.since).max(Duration::from_nanos(1));
         let flows = self.weighted_flow_counts(settings, length);
-        let weights = Weights::of(settings, Counts::of(flows));
+        let weights = Weights::of(settings, flows);
         // The rate that every low-delay flow has, regardless of made-up flows.
         let nominal = weights.of_flow(settings);
         let [_, low_delay, low_average] = flows;
@@ -218,9 +218,9 @@ impl MisuseGuard {
         }
         let mut flows = persistent;
         for _ in 0..WEIGHTING_ITERATIONS {
-            let share = Weights::of(settings, Counts::of(flows)).of_flow(settings);
+            let share = Weights::of(settings, flows).of_flow(settings);
             let share = share.bytes_in(length).unwrap_or(Bytes::MAX).count();
-            let shares = [share.saturating_mul(u64::from(settings.ratio_milli)) / 1_000, share, share];
+            let shares = [share.saturating_mul(u64::from(settings.flow_ratio_milli())) / 1_000, share, share];
             for (class, flows) in flows.iter_mut().enumerate() {
                 // Doubled, because the decayed counts sum to twice the load.
                 let weight = histograms[class].weighted_count((shares[class] / WHOLE_PART * 2).max(1));
@@ -245,7 +245,7 @@ impl MisuseGuard {
     /// it applies.
     fn set_cap(&mut self, settings: &Settings, typical: Option<Rate>, nominal: Rate, flows: u32) {
         let typical = typical.unwrap_or(settings.capacity).bits_per_second();
-        let cap = u128::from(typical) * 1_000 / u128::from(settings.ratio_milli);
+        let cap = u128::from(typical) * 1_000 / u128::from(settings.flow_ratio_milli());
         let cap = Rate::from_bits_per_second(u64::try_from(cap).unwrap_or(u64::MAX)).max(nominal);
         let source_bits = cap.bits_per_second().saturating_mul(u64::from(FLOWS_PER_SOURCE_MIN));
         self.cap.configure(PolicerConfig {

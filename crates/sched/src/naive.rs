@@ -11,10 +11,14 @@
 //!
 //! A third class shares the high-rate part of the link with that class, by the same rules. The same
 //! AQM selects its early drops.
+//!
+//! If the link shares by flows, the same policy sets the rates. Buffers are then constant, and both
+//! classes keep what they are owed when their weights change, up to 50 ms of the link.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use byway_state::{FlowCounts, Policy, QueueObservation};
 use byway_units::{Bytes, Duration, Time};
 
 use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
@@ -29,6 +33,10 @@ pub(crate) struct Naive {
     /// Time of each flow's last packet, in milliseconds: nothing is estimated.
     flows: [BTreeMap<FlowHash, u64>; 3],
     counts: [u128; 3],
+    /// Policy of a link that shares by flows, the time of its next step, and the bytes that R has
+    /// sent.
+    policy: Option<(Policy, Time)>,
+    sent_by_r: u64,
     queues: [VecDeque<NaivePacket>; 3],
     capacity: [u128; 3],
     /// Bytes sent by both parties, and the debt to the second: (R and A) and D, then R and A.
@@ -45,6 +53,9 @@ const fn millis(now: Time) -> u64 {
     now.as_nanos() / 1_000_000
 }
 
+/// Interval of the policy's steps.
+const STEP: Duration = Duration::from_millis(50);
+
 const R: usize = 0;
 const D: usize = 1;
 const A: usize = 2;
@@ -54,7 +65,9 @@ impl Naive {
         let mut naive = Self {
             settings,
             flows: [const { BTreeMap::new() }; 3],
-            counts: [1; 3],
+            counts: [0; 3],
+            policy: settings.policy().map(|settings| (Policy::new(settings), now + STEP)),
+            sent_by_r: 0,
             queues: [const { VecDeque::new() }; 3],
             capacity: [0; 3],
             sent: [[0; 2]; 2],
@@ -64,6 +77,7 @@ impl Naive {
             lengths: [const { Vec::new() }; 3],
             update_at: now + UPDATE_INTERVAL,
         };
+        naive.observe(now);
         naive.size(now, &mut Vec::new());
         naive
     }
@@ -72,10 +86,49 @@ impl Naive {
         self.queues[class].iter().map(|(_, bytes, _)| u128::from(*bytes)).sum()
     }
 
-    /// Returns `k·n_R`, `n_D` and `n_A`, in thousandths.
+    /// Returns `k·n_R`, `n_D` and `n_A`, in thousandths. With shares by flows: the rates of both
+    /// classes.
     fn weights(&self) -> [u128; 3] {
-        let average = if self.settings.spike.is_some() { 1_000 * self.counts[A] } else { 0 };
-        [u128::from(self.settings.ratio_milli) * self.counts[R], 1_000 * self.counts[D], average]
+        if let Some((policy, _)) = &self.policy {
+            let link = u128::from(self.settings.capacity.bits_per_second());
+            let of_d = u128::from(policy.rates().guaranteed.bits_per_second()).clamp(1, link - 1);
+            return [link - of_d, of_d, 0];
+        }
+        let [of_r, of_d, of_a] = self.counts.map(|flows| 1_000 * flows.max(1));
+        let average = if self.settings.spike.is_some() { of_a } else { 0 };
+        [u128::from(self.settings.ratio_milli) * of_r / 1_000, of_d, average]
+    }
+
+    /// Shows the queues to the policy.
+    fn observe(&mut self, now: Time) {
+        let count = |class: usize| u32::try_from(self.counts[class]).expect("flows are few");
+        let flows = FlowCounts { interactive: count(D), other: count(R) };
+        let backlog = u64::try_from(self.backlog(R)).expect("a queue is short");
+        let observation = QueueObservation {
+            flows,
+            other_backlog: Bytes::new(backlog),
+            other_sent: Bytes::new(self.sent_by_r),
+        };
+        if let Some((policy, _)) = &mut self.policy {
+            policy.update(observation, now);
+        }
+    }
+
+    /// Lets the policy make a step every 50 ms.
+    fn step(&mut self, now: Time) {
+        let Some((_, at)) = self.policy.as_mut().filter(|(_, at)| now >= *at) else {
+            return;
+        };
+        *at = if now.saturating_since(*at) < STEP { *at } else { now } + STEP;
+        let [of_r, of_d] = self.shares().map(|weight| i128::try_from(weight).expect("rates are small"));
+        self.observe(now);
+        let most = u128::from(self.settings.capacity.bytes_in(STEP).expect("rates are small").count());
+        let most = i128::try_from(most.max(u128::from(self.settings.packet.count()))).expect("it is small");
+        let [sent_by_others, sent_by_d] = self.sent[0];
+        let credit = (sent_by_d * of_r / of_d - sent_by_others).max(0).min(most);
+        let debt = self.debt[0].min(most);
+        self.sent[0] = if debt > 0 { [0, -debt] } else { [-credit, 0] };
+        self.debt[0] = debt;
     }
 
     /// Returns the weights of everything but D, which is `k·n_R` in the figures, and of D.
@@ -86,6 +139,12 @@ impl Naive {
 
     /// Sizes the buffers by Equations 6 to 9: `B_D` by increasing d until a packet fits.
     fn size(&mut self, now: Time, dropped: &mut Vec<(u32, DropReason)>) {
+        if self.policy.is_some() {
+            let buffer = u128::from(self.settings.high_rate_buffer.count());
+            let buffer = buffer.max(2 * u128::from(self.settings.packet.count()));
+            self.capacity = [buffer, buffer, 0];
+            return;
+        }
         let [of_r, of_d] = self.shares();
         let (s_d, s_r) = (self.low_delay_packet, u128::from(self.settings.packet.count()));
         let before = self.capacity[D];
@@ -144,11 +203,15 @@ impl Naive {
         u128::from(bytes).div_ceil(8).saturating_mul(8).min(u128::from(self.settings.packet.count()))
     }
 
-    /// Updates counts and buffers (Figure 5).
     fn update(&mut self, now: Time, dropped: &mut Vec<(u32, DropReason)>) {
-        if now < self.update_at {
-            return;
+        if now >= self.update_at {
+            self.count(now, dropped);
         }
+        self.step(now);
+    }
+
+    /// Updates counts and buffers (Figure 5).
+    fn count(&mut self, now: Time, dropped: &mut Vec<(u32, DropReason)>) {
         let idle = now.saturating_since(self.update_at);
         let is_on_time = idle < UPDATE_INTERVAL;
         self.update_at = if is_on_time { self.update_at } else { now } + UPDATE_INTERVAL;
@@ -164,8 +227,10 @@ impl Naive {
         self.low_delay_packet = self.low_delay_packet.min(longest);
         self.lengths.rotate_right(1);
         self.lengths[0].clear();
-        self.counts = [R, D, A].map(|class| (self.flows[class].len() as u128).max(1));
-        self.sent = self.debt.map(|debt| [0, -debt]);
+        self.counts = [R, D, A].map(|class| self.flows[class].len() as u128);
+        if self.policy.is_none() {
+            self.sent = self.debt.map(|debt| [0, -debt]);
+        }
         self.size(now, dropped);
     }
 
@@ -257,6 +322,7 @@ impl Naive {
         let is_a = Self::pick(self.sent[1], [of_r, of_a], [r, a]) == 1;
         let class = if is_d { D } else { [R, A][usize::from(is_a)] };
         let (packet, bytes, _) = self.queues[class].pop_front().expect("it is backlogged");
+        self.sent_by_r += if class == R { u64::from(bytes) } else { 0 };
         let bytes = i128::from(bytes);
         self.record_sent(0, usize::from(is_d), bytes, [of_others, of_d], (r || a) && d);
         if !is_d {

@@ -1,19 +1,21 @@
 //! Scheduler of a Rate-Delay link: the queues of Figures 3 to 5 of the paper, and a third one.
 
+use byway_state::{InteractiveRates, QueueObservation, SAMPLE_INTERVAL};
 use byway_units::{Bytes, Time};
 
-use crate::buffer_sizing::{ClassBuffers, Counts, Weights};
+use crate::buffer_sizing::{ClassBuffers, Weights, flow_counts};
 use crate::class::Class;
 use crate::counting::Counting;
 use crate::discipline::{Arrival, Departure, Discipline, DropReason};
 use crate::ecn_marker::EcnMarker;
 use crate::fifo::{Fifo, QueuedPacket};
+use crate::flow_sharing::FlowSharing;
 use crate::flows::FlowHash;
 use crate::limits::{FLOW_EXPIRY, UPDATE_INTERVAL};
 use crate::link_share::LinkShare;
 use crate::max_packet_size::MaxPacketSize;
 use crate::pi2::Pi2Aqm;
-use crate::settings::{DiscardPolicy, Settings};
+use crate::settings::{DiscardPolicy, Settings, Sharing};
 use crate::weighted_link_share::WeightedShare;
 
 /// State of a Rate-Delay link, as of the last packet that arrived or left.
@@ -28,6 +30,22 @@ pub struct Status {
     pub share: LinkShare,
 }
 
+/// Counters, backlogs and rates of a link at one time, from which the senders of its interactive
+/// flows learn their share. Bytes and flows are in the order of [`Class::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Bytes of the packets of each class that have left their queue since the scheduler was
+    /// created.
+    pub sent: [Bytes; Class::COUNT],
+    /// Backlog of each class, without the packet in transmission.
+    pub backlog: [Bytes; Class::COUNT],
+    /// Estimated number of flows in each class.
+    pub flows: [u32; Class::COUNT],
+    /// Rates of the low-delay class. With [`Sharing::ByRatio`], both are its rate while all classes
+    /// are backlogged.
+    pub rates: InteractiveRates,
+}
+
 /// Scheduler of one link: the two classes of the paper, and a third one if the settings have it.
 ///
 /// To the low-delay class, all other classes together are the paper's high-rate class. They share
@@ -35,17 +53,22 @@ pub struct Status {
 ///
 /// [`Discipline::enqueue`] and [`Discipline::dequeue`] take constant time, except:
 /// - for dropped packets;
-/// - every 400 ms, for flow counting;
+/// - every 400 ms, for flow counting (every 50 ms, [`Sharing::ByFlows`] takes constant time);
 /// - for a packet longer than all of the second before it, which requires a scan of the queue.
 ///
 /// The sojourn time of a low-delay packet is at most [`LinkShare::delay`], if the caller dequeues a
 /// packet whenever the previous one has been sent at the configured rate. The link is never idle
 /// while packets are queued.
+///
+/// With [`Sharing::ByFlows`], no sojourn time is promised. [`RateDelay::sample`] reports what the
+/// link does, every 50 ms.
 #[derive(Clone, Debug)]
 pub struct RateDelay<P> {
     settings: Settings,
     counting: Counting,
     flows: [u32; Class::COUNT],
+    /// Policy that sets the weights; `None` with shares by ratio.
+    sharing: Option<FlowSharing>,
     weights: Weights,
     buffers: ClassBuffers,
     /// Queues in the order of [`Class::ALL`].
@@ -55,6 +78,11 @@ pub struct RateDelay<P> {
     /// Division of the other classes' part between the high-rate class and the low-average class.
     inner: WeightedShare,
     max_packet_size: MaxPacketSize,
+    /// Bytes that each class has sent.
+    sent: [u64; Class::COUNT],
+    /// Time at which flows are counted next.
+    count_at: Time,
+    /// Time of the next flow count or step of the policy.
     update_at: Time,
     /// ECN marker of low-delay packets; `None` without ECN.
     marker: Option<EcnMarker>,
@@ -70,18 +98,24 @@ impl<P> RateDelay<P> {
     /// Creates the scheduler of an idle link, with empty queues.
     #[must_use]
     pub fn new(settings: Settings, now: Time) -> Self {
-        let weights = Weights::of(&settings, Counts::ONE);
+        let flows = [0; Class::COUNT];
+        let weights = Weights::of(&settings, flows);
+        let sharing = settings.policy().map(|policy| FlowSharing::new(policy, Bytes::ZERO, now));
+        let count_at = now + UPDATE_INTERVAL;
         Self {
             settings,
             counting: Counting::new(&settings, now),
-            flows: [0; Class::COUNT],
+            flows,
+            sharing,
             weights,
             buffers: ClassBuffers::of(&settings, weights, 0),
             queues: [Fifo::new(), Fifo::new(), Fifo::new()],
             outer: WeightedShare::new(weights.outer()),
             inner: WeightedShare::new(weights.inner()),
             max_packet_size: MaxPacketSize::default(),
-            update_at: now + UPDATE_INTERVAL,
+            sent: [0; Class::COUNT],
+            count_at,
+            update_at: sharing.map_or(count_at, |sharing| sharing.step_at().min(count_at)),
             marker: settings.marks.then(EcnMarker::default),
             aqm: Pi2Aqm::new(settings.delay, now),
         }
@@ -102,15 +136,30 @@ impl<P> RateDelay<P> {
         }
         self.aqm.set_bound(settings.delay);
         self.settings = settings;
-        self.share(now, dropped);
+        self.sharing = match (settings.policy(), self.sharing) {
+            (Some(policy), Some(mut sharing)) => {
+                sharing.set_settings(policy);
+                Some(sharing)
+            }
+            (policy, _) => policy.map(|policy| FlowSharing::new(policy, Bytes::new(self.sent[HIGH]), now)),
+        };
+        self.set_weights();
+        self.resize(now, dropped);
+        self.schedule_update();
     }
 
-    /// Divides the link anew among the classes by the counted flows, and sizes the buffers.
-    fn share(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
-        self.weights = Weights::of(&self.settings, Counts::of(self.flows));
-        self.outer.restart(self.weights.outer());
-        self.inner.restart(self.weights.inner());
-        self.resize(now, dropped);
+    /// Divides the link anew among the classes, by the counted flows or the rates of the policy.
+    fn set_weights(&mut self) {
+        let Some(sharing) = &self.sharing else {
+            self.weights = Weights::of(&self.settings, self.flows);
+            self.outer.restart(self.weights.outer());
+            self.inner.restart(self.weights.inner());
+            return;
+        };
+        self.weights = Weights::at_rate(&self.settings, sharing.rates().guaranteed, self.flows[LOW]);
+        // After a while in which the weights were extreme, no class is starved for longer.
+        let claim_max = self.settings.capacity.bytes_in(SAMPLE_INTERVAL).unwrap_or(Bytes::MAX);
+        self.outer.set_weights(self.weights.outer(), claim_max.max(self.settings.packet).count());
     }
 
     /// Returns which classes have queued packets, in the order of [`Class::ALL`].
@@ -149,10 +198,36 @@ impl<P> RateDelay<P> {
         }
     }
 
+    /// Counts flows and lets the policy make its step, as far as they are due.
     #[cold]
     fn update(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) {
-        let idle = now.saturating_since(self.update_at);
-        self.update_at = if idle < UPDATE_INTERVAL { self.update_at } else { now } + UPDATE_INTERVAL;
+        if now >= self.count_at {
+            self.count_flows(now);
+            if self.sharing.is_none() {
+                self.set_weights();
+            }
+            self.resize(now, dropped);
+        }
+        if let Some(sharing) = self.sharing.as_mut().filter(|sharing| now >= sharing.step_at()) {
+            let observation = QueueObservation {
+                flows: flow_counts(self.flows),
+                other_backlog: Bytes::new(self.queues[HIGH].bytes()),
+                other_sent: Bytes::new(self.sent[HIGH]),
+            };
+            sharing.step(observation, now);
+            self.set_weights();
+        }
+        self.schedule_update();
+    }
+
+    fn schedule_update(&mut self) {
+        let step_at = self.sharing.as_ref().map(FlowSharing::step_at);
+        self.update_at = step_at.map_or(self.count_at, |step_at| step_at.min(self.count_at));
+    }
+
+    fn count_flows(&mut self, now: Time) {
+        let idle = now.saturating_since(self.count_at);
+        self.count_at = if idle < UPDATE_INTERVAL { self.count_at } else { now } + UPDATE_INTERVAL;
         if idle > FLOW_EXPIRY {
             self.counting.clear(idle);
             self.max_packet_size.reset();
@@ -160,7 +235,6 @@ impl<P> RateDelay<P> {
         self.flows = self.counting.count(&self.settings, now);
         let waiting = &self.queues[LOW];
         self.max_packet_size.end_interval(|| waiting.max_packet_bytes());
-        self.share(now, dropped);
     }
 
     /// Computes the buffer sizes of the classes, and drops queued packets that no longer fit.
@@ -169,10 +243,14 @@ impl<P> RateDelay<P> {
         let before = self.buffers.low_delay;
         let longest = self.max_packet_size.bytes(self.settings.packet.count());
         self.buffers = ClassBuffers::of(&self.settings, self.weights, longest);
-        if self.buffers.low_delay < before {
+        let promises_delay = self.settings.sharing == Sharing::ByRatio;
+        if promises_delay && self.buffers.low_delay < before {
             self.discard(now, dropped);
         }
-        for class in [Class::HighRate, Class::LowAverage] {
+        for class in Class::ALL {
+            if promises_delay && class == Class::LowDelay {
+                continue;
+            }
             let queue = &mut self.queues[class.index()];
             while queue.bytes() > self.buffers.class(class) {
                 let Some(waiting) = queue.pop_last() else {
@@ -261,6 +339,20 @@ impl<P> RateDelay<P> {
         (Bytes::new(self.queues[class.index()].bytes()), Bytes::new(self.buffers.class(class)))
     }
 
+    /// Returns the counters, backlogs and rates of the link at this time. Calls `dropped` for each
+    /// packet that an update drops, which may be due.
+    pub fn sample(&mut self, now: Time, dropped: &mut impl FnMut(P, DropReason)) -> Sample {
+        self.update_if_due(now, dropped);
+        let [_, low_delay, _] = self.weights.rates(&self.settings);
+        let by_ratio = InteractiveRates { guaranteed: low_delay, shown: low_delay };
+        Sample {
+            sent: self.sent.map(Bytes::new),
+            backlog: Class::ALL.map(|class| Bytes::new(self.queues[class.index()].bytes())),
+            flows: self.flows,
+            rates: self.sharing.as_ref().map_or(by_ratio, FlowSharing::rates),
+        }
+    }
+
     /// Returns the flow counts, backlogs and shares of the link.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -307,6 +399,7 @@ impl<P> Discipline<P> for RateDelay<P> {
         let class = self.next(backlogged)?;
         let QueuedPacket { packet, bytes, enqueued_at, is_marked, .. } = self.queues[class.index()].pop()?;
         self.record_sent(class, bytes, backlogged);
+        self.sent[class.index()] += u64::from(bytes);
         if self.queues[HIGH].is_empty() {
             self.counting.record_idle(now);
         }

@@ -1,6 +1,7 @@
 //! Configuration of a Rate-Delay link.
 
-use byway_units::{Bytes, Duration, Rate};
+use byway_state::{PolicyError, PolicySettings};
+use byway_units::{Bytes, Duration, Probability, Rate};
 use thiserror::Error;
 
 use crate::class::Class;
@@ -12,6 +13,7 @@ pub struct Settings {
     pub(crate) capacity: Rate,
     pub(crate) delay: Duration,
     pub(crate) ratio_milli: u32,
+    pub(crate) sharing: Sharing,
     pub(crate) buffer: Bytes,
     pub(crate) high_rate_buffer: Bytes,
     pub(crate) packet: Bytes,
@@ -20,6 +22,26 @@ pub struct Settings {
     pub(crate) discards: DiscardPolicy,
     pub(crate) guard: GuardMode,
     pub(crate) marks: bool,
+}
+
+/// Rule by which the classes share a link.
+///
+/// A link has one of them: the delay bound needs short queues, and interactive flows keep one
+/// packet each in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// The rate of a high-rate flow is a multiple of that of a low-delay flow, and the sojourn time
+    /// of low-delay packets is bounded (Podlesny and Gorinsky).
+    #[default]
+    ByRatio,
+    /// The rates of both classes follow their numbers of flows. The low-delay class is interactive:
+    /// its senders set their windows from the link's [`Sample`](crate::Sample)s, which keeps its
+    /// queue short. No delay is promised, and no queued packet is dropped (Naman et al., section
+    /// 5.2; [`Policy`](byway_state::Policy)).
+    ByFlows {
+        /// Least part of the capacity that interactive flows are guaranteed, in thousandths.
+        floor_milli: u32,
+    },
 }
 
 /// Choice of the queued low-delay packets that are dropped when their class's buffer and rate
@@ -95,6 +117,18 @@ pub enum SettingsError {
     /// The delay bound or the spike exceeds [`DELAY_MAX`].
     #[error("queueing delay {0} too long: give at most {DELAY_MAX}")]
     DelayTooLong(Duration),
+    /// The rate of the link is out of the range of links that share by flows.
+    #[error("rate {0} out of range for shares by flows: give 8 kbit/s to 10 Tbit/s")]
+    SharedRate(Rate),
+    /// The floor of interactive flows, in thousandths of the rate, is above 900.
+    #[error(
+        "floor of {} % for interactive flows too high: give at most 90 %, because others need a tenth",
+        f64::from(*.0) / 10.0
+    )]
+    Floor(u32),
+    /// A link that shares by flows has a low-average class.
+    #[error("shares by flows are for two classes: omit the low-average class, or share by ratio")]
+    SharedLowAverage,
     /// The longest sojourn time of the low-average class is less than twice its mean.
     #[error(
         "average delay {delay} causes spikes above {requested}: give a spike of at least twice as \
@@ -138,6 +172,7 @@ impl Settings {
             capacity,
             delay,
             ratio_milli: 2_000,
+            sharing: Sharing::ByRatio,
             buffer,
             high_rate_buffer: buffer,
             packet,
@@ -176,6 +211,22 @@ impl Settings {
         Ok(Self { ratio_milli, ..self })
     }
 
+    /// Sets the rule by which the classes share the link. With [`Sharing::ByFlows`]:
+    /// - each class has a buffer as large as the high-rate class's;
+    /// - the delay bound, the ratio and the discards have no effect;
+    /// - a [guard](Settings::with_guard) protects interactive flows from senders that do not slow
+    ///   down.
+    ///
+    /// # Errors
+    /// With shares by flows: if the rate of the link is below 8 kbit/s, the floor is above 90 %, or
+    /// the link has a low-average class.
+    pub fn with_sharing(self, sharing: Sharing) -> Result<Self, SettingsError> {
+        if let Sharing::ByFlows { floor_milli } = sharing {
+            policy_settings(self.capacity, floor_milli)?;
+        }
+        Self { sharing, ..self }.checked()
+    }
+
     /// Adds a third class, low-average. Its mean sojourn time is at most the bound of the low-delay
     /// class if its senders respond to congestion signals. Single packets may wait for up to
     /// `spike`, given the counted number of flows. A flow gets the rate of a low-delay flow.
@@ -183,7 +234,7 @@ impl Settings {
     ///
     /// # Errors
     /// If `spike` is less than twice the bound on the delay of the low-delay class, or more than a
-    /// minute.
+    /// minute, or if the link shares by flows.
     pub fn with_low_average(self, spike: Duration) -> Result<Self, SettingsError> {
         if spike > DELAY_MAX {
             return Err(SettingsError::DelayTooLong(spike));
@@ -191,11 +242,13 @@ impl Settings {
         Self { spike: Some(spike), ..self }.checked()
     }
 
-    /// Returns the settings, or an error if the spike is less than twice the delay bound.
+    /// Returns the settings, or an error if the spike is less than twice the delay bound, or if a
+    /// link with a low-average class shares by flows.
     fn checked(self) -> Result<Self, SettingsError> {
         let least = self.delay.saturating_add(self.delay);
-        match self.spike {
-            Some(spike) if spike < least => {
+        match (self.spike, self.sharing) {
+            (Some(_), Sharing::ByFlows { .. }) => Err(SettingsError::SharedLowAverage),
+            (Some(spike), Sharing::ByRatio) if spike < least => {
                 Err(SettingsError::Spike { requested: spike, least, delay: self.delay })
             }
             _ => Ok(self),
@@ -262,6 +315,31 @@ impl Settings {
         self.ratio_milli
     }
 
+    /// Returns the rule by which the classes share the link.
+    #[must_use]
+    pub const fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    /// Returns the settings of the policy that sets the rates of the classes; `None` if the link
+    /// shares by ratio.
+    #[must_use]
+    pub fn policy(&self) -> Option<PolicySettings> {
+        match self.sharing {
+            Sharing::ByRatio => None,
+            Sharing::ByFlows { floor_milli } => policy_settings(self.capacity, floor_milli).ok(),
+        }
+    }
+
+    /// Returns the ratio between the rates that a high-rate and a low-delay flow should have, in
+    /// thousandths: one if the link shares by flows.
+    pub(crate) const fn flow_ratio_milli(&self) -> u32 {
+        match self.sharing {
+            Sharing::ByRatio => self.ratio_milli,
+            Sharing::ByFlows { .. } => 1_000,
+        }
+    }
+
     /// Returns the protection of the link's flows from misbehaving senders.
     #[must_use]
     pub const fn guard(&self) -> GuardMode {
@@ -273,6 +351,17 @@ impl Settings {
     pub const fn capacity(&self) -> Rate {
         self.capacity
     }
+}
+
+/// Returns the settings of the policy of a link with this capacity, and this floor in thousandths
+/// of it.
+fn policy_settings(capacity: Rate, floor_milli: u32) -> Result<PolicySettings, SettingsError> {
+    let floor = Probability::from_ratio(u64::from(floor_milli), 1_000);
+    let floor = floor.ok_or(SettingsError::Floor(floor_milli))?;
+    PolicySettings::new(capacity, floor).map_err(|error| match error {
+        PolicyError::Capacity(capacity) => SettingsError::SharedRate(capacity),
+        PolicyError::Floor(_) => SettingsError::Floor(floor_milli),
+    })
 }
 
 #[cfg(test)]
@@ -310,5 +399,27 @@ mod tests {
         assert!(alloc::format!("{refused}").contains("20 ms"), "{refused}");
         let slow = Settings::new(Rate::from_megabits_per_second(1), mtu).expect("a slow link");
         assert_eq!(slow.delay(), Duration::from_millis(24), "as two packets take that long");
+    }
+
+    #[test]
+    fn shares_by_flows_have_a_floor_below_all_and_two_classes() {
+        let mtu = Bytes::new(1_500);
+        let link = Settings::new(Rate::from_megabits_per_second(5), mtu).expect("a usual link");
+        let by_flows = |floor_milli| link.with_sharing(Sharing::ByFlows { floor_milli });
+        let shared = by_flows(900).expect("others have a tenth");
+        assert_eq!((link.policy(), link.flow_ratio_milli()), (None, 2_000));
+        assert_eq!(shared.policy().map(|policy| policy.capacity()), Some(link.capacity()));
+        assert_eq!(shared.flow_ratio_milli(), 1_000);
+        assert_eq!(shared.with_sharing(Sharing::ByRatio), Ok(link));
+        for floor in [901, 1_001, u32::MAX] {
+            assert_eq!(by_flows(floor), Err(SettingsError::Floor(floor)));
+        }
+        assert!(alloc::format!("{}", SettingsError::Floor(901)).contains("90.1 %"));
+        let spike = Duration::from_millis(100);
+        assert_eq!(shared.with_low_average(spike), Err(SettingsError::SharedLowAverage));
+        let third = link.with_low_average(spike).expect("ten times the delay");
+        assert_eq!(third.with_sharing(shared.sharing()), Err(SettingsError::SharedLowAverage));
+        let slow = Settings::new(Rate::from_kilobits_per_second(7), mtu).expect("3.4 s for two packets");
+        assert_eq!(slow.with_sharing(shared.sharing()), Err(SettingsError::SharedRate(slow.capacity())));
     }
 }

@@ -21,6 +21,19 @@ impl WeightedShare {
         *self = Self { weights, sent: [0, -self.debt()] };
     }
 
+    /// Changes the weights. Each party keeps what it is owed, up to `claim_max` bytes.
+    ///
+    /// What the first one is owed grows with the ratio of the weights. Without a bound, it could
+    /// starve the second one after a change.
+    pub(crate) fn set_weights(&mut self, weights: [u64; 2], claim_max: u64) {
+        let claim_max = i64::try_from(claim_max).unwrap_or(i64::MAX);
+        let sent = match self.debt() {
+            0 => [-self.credit().min(claim_max), 0],
+            debt => [0, -debt.min(claim_max)],
+        };
+        *self = Self { weights, sent };
+    }
+
     /// Returns the index of the party to send next if both are backlogged: 0 for the first, 1 for
     /// the second.
     #[inline]
@@ -52,6 +65,13 @@ impl WeightedShare {
         // divide.
         let due = if self.sent[0] == 0 { 0 } else { (i128::from(self.sent[0]) * second + first - 1) / first };
         i64::try_from(due - i128::from(self.sent[1])).unwrap_or(i64::MAX).max(0)
+    }
+
+    /// Returns the number of bytes by which the first party is behind its share, rounded down.
+    fn credit(&self) -> i64 {
+        let [first, second] = self.weights.map(i128::from);
+        let due = i128::from(self.sent[1]) * first / second;
+        i64::try_from(due - i128::from(self.sent[0])).unwrap_or(i64::MAX).max(0)
     }
 }
 
@@ -93,5 +113,40 @@ mod tests {
         assert_eq!((split.debt(), split.next()), (500, 1));
         split.record(0, 1_500, false);
         assert_eq!(split.debt(), 0, "who had nothing to send is owed nothing");
+    }
+
+    #[test]
+    fn a_change_of_weights_leaves_either_party_what_it_is_owed_within_bounds() {
+        let mut split = WeightedShare::new([3, 1]);
+        split.record(1, 1_500, true);
+        split.set_weights([1, 1], 10_000);
+        // Three times 1,500 bytes were due to the first: three packets, and the fourth is a draw.
+        assert_eq!((split.debt(), split.credit()), (0, 4_500));
+        for _ in 0..3 {
+            assert_eq!(split.next(), 0);
+            split.record(0, 1_500, true);
+        }
+        assert_eq!((split.credit(), split.next()), (0, 1));
+        split.record(0, 3_000, true);
+        split.set_weights([2, 1], 1_000);
+        assert_eq!((split.debt(), split.credit()), (1_000, 0), "3,000 bytes, of which 1,000 count");
+        let mut split = WeightedShare::new([1_000_000, 1]);
+        split.record(1, 1_500, true);
+        split.set_weights([1, 1], 31_250);
+        assert_eq!(split.credit(), 31_250, "not 1.5 GB");
+    }
+
+    #[test]
+    fn weights_that_change_often_share_as_those_that_stay() {
+        let (mut split, mut sent) = (WeightedShare::new([2, 1]), [0; 2]);
+        for packet in 0..30_000 {
+            if packet % 4 == 0 {
+                split.set_weights([2, 1], 31_250);
+            }
+            let party = split.next();
+            split.record(party, 1_500, true);
+            sent[party] += 1;
+        }
+        assert_eq!(sent, [20_000, 10_000]);
     }
 }

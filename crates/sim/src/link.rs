@@ -23,7 +23,7 @@ mod scheduler;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use byway_sched::Class;
+use byway_sched::{Class, FlowHash, Sample};
 use byway_units::{Bytes, Duration, Probability, Time};
 use byway_wire::Ecn;
 
@@ -258,6 +258,21 @@ impl LinkState {
     #[must_use]
     pub fn counted_flows(&self) -> Option<[u32; Class::COUNT]> {
         self.scheduler.as_ref().and_then(|scheduler| scheduler.flow_counts())
+    }
+
+    /// Registers a flow as interactive until `end`: a link that has classes serves it in the
+    /// low-delay one, whatever its DSCP. Returns false if the link has no scheduler, or too many
+    /// flows are registered.
+    pub fn register_flow(&mut self, flow: FlowHash, end: Time, now: Time) -> bool {
+        self.scheduler.as_mut().is_some_and(|scheduler| scheduler.register_flow(flow, end, now))
+    }
+
+    /// Returns the counters, backlogs and rates of a Rate-Delay queue; `None` for other queues.
+    /// [`LinkState::pop_dropped`] reports drops, which are possible.
+    ///
+    /// A packet counts as sent once its last bit has left, and does not wait while it is sent.
+    pub fn sample(&mut self, now: Time) -> Option<Sample> {
+        self.scheduler.as_mut().filter(|_| self.is_scheduled)?.sample(now)
     }
 
     /// Returns the number of a packet that the scheduler's queue dropped, each once; `None` if all

@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 
 use byway_code::{prefetch, prefetch_value};
 use byway_proto::conventions::ip_bytes;
-use byway_sched::{Class, FlowHash, FlowTuple};
+use byway_sched::{Class, FlowHash, FlowTuple, Sample};
 use byway_units::Time;
 use byway_wire::Ecn;
 use thiserror::Error;
@@ -140,6 +140,26 @@ impl<O: Observer> Network<O> {
 
     pub(crate) fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; Class::COUNT]> {
         self.links[self.by_ends.get((from, to))?.index()].counted_flows()
+    }
+
+    pub(crate) fn sample(&mut self, from: NodeId, to: NodeId, now: Time) -> Option<Sample> {
+        let link = self.by_ends.get((from, to))?;
+        let sample = self.links[link.index()].sample(now);
+        self.log_dropped(link, now);
+        sample
+    }
+
+    /// Registers the flow of these addresses, without a flow label, at the link between two nodes.
+    pub(crate) fn register_flow(
+        &mut self,
+        [from, to]: [NodeId; 2],
+        [source, destination]: [SocketAddr; 2],
+        end: Time,
+        now: Time,
+    ) -> bool {
+        let flow = self.flows.flow(&udp_tuple(source, destination), 0);
+        let link = self.by_ends.get((from, to));
+        link.is_some_and(|link| self.links[link.index()].register_flow(flow, end, now))
     }
 
     /// Returns all links with their ends, in order.
@@ -296,13 +316,7 @@ impl<O: Observer> Network<O> {
 
     /// Returns the hash of the packet's flow for the link's scheduler, evenly distributed.
     fn flow(&self, header: &Header) -> FlowHash {
-        let tuple = FlowTuple {
-            source: header.source.ip(),
-            destination: header.destination.ip(),
-            protocol: UDP,
-            ports: [header.source.port(), header.destination.port()],
-        };
-        self.flows.flow(&tuple, header.marks.flow_label)
+        self.flows.flow(&udp_tuple(header.source, header.destination), header.marks.flow_label)
     }
 
     /// Sends the packet that has left a link's queue, if any, to the wire, and queues the event of
@@ -414,6 +428,16 @@ impl<O: Observer> Network<O> {
 
     fn note(&mut self, now: Time, header: Header, payload: &[u8], step: Step) {
         self.log.packet(header.link, &record(now, &header, payload, step));
+    }
+}
+
+/// Returns the header fields of the flow between two addresses.
+const fn udp_tuple(source: SocketAddr, destination: SocketAddr) -> FlowTuple {
+    FlowTuple {
+        source: source.ip(),
+        destination: destination.ip(),
+        protocol: UDP,
+        ports: [source.port(), destination.port()],
     }
 }
 

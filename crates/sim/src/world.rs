@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use byway_sched::Class;
+use byway_sched::{Class, Sample};
 use byway_units::{Bytes, Duration, Time};
 
 use crate::event_queue::{Event, EventQueue};
@@ -257,6 +257,19 @@ impl<S: Scenario> World<S> {
     #[must_use]
     pub fn counted_flows(&self, from: NodeId, to: NodeId) -> Option<[u32; Class::COUNT]> {
         self.network.counted_flows(from, to)
+    }
+
+    /// Returns the counters, backlogs and rates of the Rate-Delay queue between these nodes at this
+    /// time; `None` without a link or such a queue.
+    pub fn sample(&mut self, from: NodeId, to: NodeId) -> Option<Sample> {
+        self.network.sample(from, to, self.now)
+    }
+
+    /// Registers the flow between two addresses as interactive, at the link from one node to
+    /// another. Until `end`, the link serves it in the low-delay class, whatever its DSCP. Returns
+    /// false without a link or a scheduler, or if too many flows are registered there.
+    pub fn register_flow(&mut self, ends: [NodeId; 2], addresses: [SocketAddr; 2], end: Time) -> bool {
+        self.network.register_flow(ends, addresses, end, self.now)
     }
 
     /// Returns the counters of all links with their ends, in order.

@@ -2,12 +2,13 @@
 
 mod support;
 
-use byway_sched::{Class, Marking, Settings};
+use byway_sched::{Class, FlowHash, Marking, Settings, Sharing};
 use byway_sim::tcp::{BulkSender, ConnectionId, Ports, Sink, TcpApplication, TcpHost};
 use byway_sim::{
-    ClassCounters, Link, LossReason, NodeId, QueueDiscipline, SchedulerSettings, Script, Seed, World,
+    ArrivingPacket, ClassCounters, Link, LinkState, LossReason, NodeId, QueueDiscipline, SchedulerSettings,
+    Script, Seed, World,
 };
-use byway_units::{Bytes, Duration, Rate};
+use byway_units::{Bytes, Duration, Rate, Time};
 use support::{address, millis};
 
 const RATE: Rate = Rate::from_megabits_per_second(60);
@@ -159,4 +160,49 @@ fn whose_packets_go_first_is_for_the_marking_to_say() {
     let [high_rate, low_delay, _] = class_counters(QueueDiscipline::FqCodel(buffer), false, [4, 4], 20);
     let percent = high_rate.dequeued_bytes.count() * 100 / low_delay.dequeued_bytes.count();
     assert!((80..=125).contains(&percent), "{percent} %: all flows alike");
+}
+
+/// Packet of 1,500 bytes of this flow, without a DSCP.
+fn arriving(number: u32, flow: u64) -> ArrivingPacket {
+    let flow = FlowHash::new(flow << 54);
+    ArrivingPacket { number, ip_bytes: Bytes::new(1_500), dscp: 0, flow, source: flow, is_ecn_capable: false }
+}
+
+#[test]
+fn a_packet_counts_as_sent_once_its_last_bit_has_left() {
+    let by_flows = settings().with_sharing(Sharing::ByFlows { floor_milli: 0 }).expect("two classes");
+    let mut state =
+        LinkState::between(0, 1, link(QueueDiscipline::RateDelay(by_flows)), Seed::new(1), Time::START);
+    (0..2).for_each(|number| state.enqueue(arriving(number, 1), Time::START));
+    let sample = state.sample(Time::START).expect("a Rate-Delay queue");
+    assert_eq!((sample.sent[0], sample.backlog[0]), (Bytes::ZERO, Bytes::new(1_500)));
+    // 1,500 bytes at 60 Mbit/s.
+    let due = Time::START + Duration::from_micros(200);
+    assert_eq!(state.next_departure(), Some(due));
+    assert!(state.dequeue(due).is_some());
+    let sample = state.sample(due).expect("a Rate-Delay queue");
+    assert_eq!((sample.sent[0], sample.backlog[0]), (Bytes::new(1_500), Bytes::ZERO));
+    assert_eq!(sample.rates.guaranteed, Rate::from_megabits_per_second(30), "half, without flows");
+    state.reconfigure(Link::default(), due);
+    assert_eq!(state.sample(due), None);
+}
+
+#[test]
+fn a_registered_flow_has_low_delay_without_a_dscp_until_its_lease_ends() {
+    let mut state =
+        LinkState::between(0, 1, link(QueueDiscipline::RateDelay(settings())), Seed::new(1), Time::START);
+    let lease_end = Time::START + Duration::from_secs(60);
+    assert!(state.register_flow(FlowHash::new(2 << 54), lease_end, Time::START));
+    let offered = |state: &LinkState| state.class_counters().expect("classes").map(|class| class.offered);
+    for (number, flow, now, expected) in [
+        (0, 1, Time::START, [1, 0, 0]),
+        (1, 2, Time::START, [1, 1, 0]),
+        (2, 2, lease_end - Duration::from_nanos(1), [1, 2, 0]),
+        (3, 2, lease_end, [2, 2, 0]),
+    ] {
+        state.enqueue(arriving(number, flow), now);
+        assert_eq!(offered(&state), expected, "packet {number} of flow {flow}");
+    }
+    let mut plain = LinkState::between(0, 1, Link::default(), Seed::new(1), Time::START);
+    assert!(!plain.register_flow(FlowHash::new(2 << 54), lease_end, Time::START), "a link without classes");
 }

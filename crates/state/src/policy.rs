@@ -57,10 +57,22 @@ impl PolicySettings {
     pub const fn capacity(&self) -> Rate {
         self.capacity
     }
+
+    /// Returns the guaranteed rate that so many flows have once it has settled (Equation 9).
+    #[must_use]
+    pub fn settled(&self, flows: FlowCounts) -> Rate {
+        rate(bytes_per_second(self.capacity) * self.share(flows))
+    }
+
+    /// Returns the part of the capacity that the guaranteed rate approaches.
+    fn share(&self, FlowCounts { interactive, other }: FlowCounts) -> f64 {
+        let (interactive, other) = (f64::from(interactive), f64::from(other));
+        ((interactive + 1.0) / (interactive + other + 2.0)).max(self.floor)
+    }
 }
 
 /// Observation of a link's queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueObservation {
     /// Active flows in each queue.
     pub flows: FlowCounts,
@@ -119,9 +131,7 @@ impl Policy {
 
     fn step(&mut self, observation: QueueObservation, elapsed: f64) {
         let capacity = bytes_per_second(self.settings.capacity);
-        let FlowCounts { interactive, other } = observation.flows;
-        let (interactive, other) = (f64::from(interactive), f64::from(other));
-        let share = ((interactive + 1.0) / (interactive + other + 2.0)).max(self.settings.floor);
+        let share = self.settings.share(observation.flows);
         let before = self.guaranteed;
         self.guaranteed += weight(elapsed, GUARANTEED_SECONDS) * (capacity * share - before);
         // A look at the other queue does not see steady traffic that never waits: its rate counts.
@@ -211,6 +221,11 @@ mod tests {
         let counts = [[0, 0], [1, 0], [1, 1], [1, 2]];
         let rates = counts.map(|flows| TestLink::new().run(200, flows, 0, 0)[0]);
         assert_eq!(rates, [2_500, 3_333, 2_500, 2_000]);
+        let settled =
+            counts.map(|[interactive, other]| settings(5, 0.0).settled(FlowCounts { interactive, other }));
+        assert_eq!(settled.map(Rate::bits_per_second), [2_500_000, 3_333_333, 2_500_000, 2_000_000]);
+        let floor = settings(5, 0.5).settled(FlowCounts { interactive: 1, other: 2 });
+        assert_eq!(floor, Rate::from_kilobits_per_second(2_500));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub const PURE_CRATES: &[PureCrate] = &[
     PureCrate {
         name: "byway-sched",
         folder: "crates/sched",
-        may_depend_on: &["byway-units"],
+        may_depend_on: &["byway-state", "byway-units"],
         features: Features::All,
     },
     PureCrate {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use byway_net::{LinkDevice, LinkError, TrafficControl};
 use byway_sched::{Settings, UPDATE_INTERVAL};
+use byway_state::SAMPLE_INTERVAL;
 use clap::Args;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -70,12 +71,12 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
 /// If a part fails, restores the device.
 fn begin(flags: &AttachFlags) -> Result<(LinkController, ControlListener, Records), Failure> {
     let (mut control, device) = open_device(&flags.device)?;
-    let config = LinkConfig::new(&ConfigRequest::from(&flags.promise), None);
+    let config = LinkConfig::attached(&ConfigRequest::from(&flags.promise), &device)?;
     let settings = config.checked(&device)?;
     let claim = claim_device(&device)?;
     let records = records(&flags.records)?;
     let marking = flags.marks.marking();
-    let classifier = Classifier::load(marking, CLASSES, &random::bytes())?;
+    let classifier = Classifier::load(marking, CLASSES, &random::bytes(), flags.marks.registered)?;
     let device = remove_leftovers(&mut control, device, &records)?;
     let record = AttachRecord::new(&device.name, device.index, config);
     let record = examine(&mut control, &device, record, flags.replace)?;
@@ -166,6 +167,8 @@ async fn run_controller(
 ) -> StopCause {
     let mut update_interval = interval(Duration::from_nanos(UPDATE_INTERVAL.as_nanos()));
     update_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut policy_interval = interval(Duration::from_nanos(SAMPLE_INTERVAL.as_nanos()));
+    policy_interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut deferred_until: Option<Instant> = None;
     loop {
         tokio::select! {
@@ -179,6 +182,7 @@ async fn run_controller(
                 }
                 Err(failure) => return StopCause::Stopped(Err(failure)),
             },
+            _ = policy_interval.tick(), if controller.shares_by_flows() => controller.step_policy(),
             () = wait_until_due(deferred_until) => {
                 deferred_until = None;
                 controller.apply_deferred();
@@ -187,6 +191,9 @@ async fn run_controller(
                 ControlCommand::Status => reply.answer(&status(controller)).await,
                 ControlCommand::Change(request) => {
                     reply.answer(&ControlAnswer::of(&controller.change(&request))).await;
+                }
+                ControlCommand::Register(registration) => {
+                    reply.answer(&ControlAnswer::of(&controller.register(&registration))).await;
                 }
                 ControlCommand::Detach => return StopCause::Command(reply),
             },

@@ -1,5 +1,5 @@
-/* What `byway link` has the kernel do with each packet that leaves by a device: choose its class by its DSCP, note when its flow was
- * last seen, and how long packets are. Compiled by `scripts/classifier.sh`; what it makes is committed beside this file.
+/* What `byway link` has the kernel do with each packet that leaves by a device: choose its class by its DSCP, or because its flow is
+ * registered; note when its flow was last seen, and how long packets are. Compiled by `scripts/classifier.sh`; what it makes is committed beside this file.
  *
  * It never drops or changes a packet but for skb->priority, by which HTB finds the class: what cannot be read is of high rate.
  */
@@ -38,12 +38,26 @@ enum { HIGH_RATE, LOW_DELAY };
 /* More than anything real has. */
 #define EXTENSIONS_MAX 6
 
+/* classifier.rs makes the map smaller if no flow may be registered. */
+#define REGISTERED_MAX 16384
+
 /* Words of eight bytes, as classifier.rs writes and reads them. */
 struct settings {
 	__u64 key[2];
 	__u64 low_delay_dscps;
 	__u64 is_literal;
 	__u64 classes[2];
+	/* 0 before the first registration: then nothing is looked up. */
+	__u64 has_registered;
+};
+
+/* What names a registered flow, as classifier.rs writes it: addresses and ports as they are in the packet. */
+struct flow {
+	__u64 addresses[4];
+	__u16 ports[2];
+	__u8 protocol;
+	__u8 is_ipv6;
+	__u8 unused[2];
 };
 
 struct seen {
@@ -66,6 +80,8 @@ struct map {
 struct map SECTION("maps") SETTINGS = { BPF_MAP_TYPE_ARRAY, 4, sizeof(struct settings), 1, 0 };
 struct map SECTION("maps") SEEN = { BPF_MAP_TYPE_ARRAY, 4, sizeof(struct seen), 2, 0 };
 struct map SECTION("maps") FLOWS = { BPF_MAP_TYPE_ARRAY, 4, sizeof(struct row), 2 * CLASS_ROWS, 0 };
+/* The end of each registered flow's lease, in nanoseconds of the monotonic clock. */
+struct map SECTION("maps") REGISTERED = { BPF_MAP_TYPE_LRU_HASH, sizeof(struct flow), 8, REGISTERED_MAX, 0 };
 
 static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static __u64 (*now)(void) = (void *)BPF_FUNC_ktime_get_ns;
@@ -254,10 +270,26 @@ INLINE void read_packet(struct __sk_buff *skb, struct packet *p)
 		read_ipv6(skb, offset, p);
 }
 
+INLINE int is_registered(const struct packet *p)
+{
+	struct flow flow = {};
+	__u64 *end;
+
+	__builtin_memcpy(flow.addresses, p->addresses, sizeof(flow.addresses));
+	flow.ports[0] = p->ports[0];
+	flow.ports[1] = p->ports[1];
+	flow.protocol = p->protocol;
+	flow.is_ipv6 = p->is_ipv6;
+	end = lookup(&REGISTERED, &flow);
+	return end && now() < *end;
+}
+
 INLINE __u32 class_of(const struct packet *p, const struct settings *settings)
 {
 	if (!p->is_ip)
 		return HIGH_RATE;
+	if (settings->has_registered && is_registered(p))
+		return LOW_DELAY;
 	if (settings->low_delay_dscps >> (p->traffic_class >> 2) & 1)
 		return LOW_DELAY;
 	return settings->is_literal && p->traffic_class == 0x12 ? LOW_DELAY : HIGH_RATE;

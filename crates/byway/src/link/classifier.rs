@@ -3,12 +3,14 @@
 
 use std::fmt::Display;
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use aya::maps::{Array, Map, MapData, MapError};
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier};
 use aya::{Ebpf, EbpfError, EbpfLoader, Pod};
-use byway_sched::{Class, FLOW_EXPIRY, FLOW_SLOTS, Marking, estimated_flows};
+use byway_sched::{Class, FLOW_EXPIRY, FLOW_SLOTS, FlowTuple, Marking, estimated_flows};
+use byway_units::Duration;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 use rustix::time::{ClockId, clock_gettime};
@@ -25,6 +27,15 @@ const PROGRAM: &str = "byway_link";
 const ROW_SLOTS: usize = 2_000;
 const CLASS_ROWS: usize = 36;
 const _: () = assert!(ROW_SLOTS * CLASS_ROWS == FLOW_SLOTS);
+
+/// Number of words of the program's settings, and the index of the one that is 1 once a flow was
+/// registered.
+const SETTINGS_WORDS: usize = 7;
+const HAS_REGISTERED: usize = 6;
+
+/// Header fields of a registered flow, as `classifier.c` has them: both addresses, both ports, the
+/// protocol, and 1 for IPv6.
+type RegisteredFlow = [u8; 40];
 
 /// Time of the latest packet of each slot's flows, in milliseconds modulo 65,536; 0 for never, or
 /// long ago.
@@ -44,19 +55,34 @@ pub(super) struct PacketStats {
 /// is dropped.
 pub(super) struct Classifier {
     program: Ebpf,
+    settings: Array<MapData, [u64; SETTINGS_WORDS]>,
+    /// Values of the settings.
+    values: [u64; SETTINGS_WORDS],
+    /// End of the lease of each registered flow, in nanoseconds of the monotonic clock.
+    registered: HashMap<MapData, RegisteredFlow, u64>,
+    accepts_registrations: bool,
     stats: Array<MapData, [u64; 2]>,
     flows: Array<MapData, Row>,
 }
 
 impl Classifier {
     /// Loads the eBPF program into the kernel, with the DSCPs of low-delay packets, the class
-    /// numbers, and a secret for the hash of flows.
+    /// numbers, and a secret for the hash of flows. If it `accepts_registrations`, single flows may
+    /// be low-delay, too, and the map of them takes 2 MB of the kernel's memory.
     ///
     /// # Errors
     /// If the kernel refuses the program, mostly because a capability is missing.
-    pub(super) fn load(marking: Marking, classes: [u32; 2], secret: &[u8; 16]) -> Result<Self, Failure> {
-        let mut program =
-            EbpfLoader::new().load(OBJECT).map_err(|error| ebpf_failure(&error, of_loading(&error)))?;
+    pub(super) fn load(
+        marking: Marking,
+        classes: [u32; 2],
+        secret: &[u8; 16],
+        accepts_registrations: bool,
+    ) -> Result<Self, Failure> {
+        let mut loader = EbpfLoader::new();
+        if !accepts_registrations {
+            loader.map_max_entries("REGISTERED", 1);
+        }
+        let mut program = loader.load(OBJECT).map_err(|error| ebpf_failure(&error, of_loading(&error)))?;
         let key = u128::from_le_bytes(*secret);
         let values = [
             low_word(key),
@@ -65,9 +91,12 @@ impl Classifier {
             u64::from(marking.is_literal()),
             u64::from(classes[0]),
             u64::from(classes[1]),
+            0,
         ];
-        let mut settings: Array<_, [u64; 6]> = map(&mut program, "SETTINGS")?;
-        settings.set(0, values, 0).map_err(|error| ebpf_failure(&error, of_map(&error)))?;
+        let mut settings: Array<_, [u64; SETTINGS_WORDS]> = map(&mut program, "SETTINGS")?;
+        settings.set(0, values, 0).map_err(|error| map_failure(&error))?;
+        let registered: HashMap<_, RegisteredFlow, u64> =
+            remove_map(&mut program, "REGISTERED")?.try_into().map_err(|error| map_failure(&error))?;
         let stats = map(&mut program, "SEEN")?;
         let flows = map(&mut program, "FLOWS")?;
         let classifier: &mut SchedClassifier = program
@@ -75,7 +104,28 @@ impl Classifier {
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| Failure::machine("eBPF program without classifier: build Byway again"))?;
         classifier.load().map_err(|error| ebpf_failure(&error, of_program(&error)))?;
-        Ok(Self { program, stats, flows })
+        Ok(Self { program, settings, values, registered, accepts_registrations, stats, flows })
+    }
+
+    /// True if flows may be registered.
+    pub(super) const fn accepts_registrations(&self) -> bool {
+        self.accepts_registrations
+    }
+
+    /// Registers a flow for the time of a lease, or renews it: whatever its DSCP, the flow is in
+    /// the low-delay class. If there are too many, the kernel forgets one that has not sent for
+    /// long.
+    ///
+    /// # Errors
+    /// If the maps are not writable.
+    pub(super) fn register(&mut self, flow: &FlowTuple, lease: Duration) -> Result<(), Failure> {
+        let end = monotonic_nanos().saturating_add(lease.as_nanos());
+        self.registered.insert(registered_flow(flow), end, 0).map_err(|error| map_failure(&error))?;
+        if self.values[HAS_REGISTERED] == 0 {
+            self.values[HAS_REGISTERED] = 1;
+            self.settings.set(0, self.values, 0).map_err(|error| map_failure(&error))?;
+        }
+        Ok(())
     }
 
     /// Calls `run` with the file descriptor of the eBPF program, and returns its result.
@@ -106,13 +156,12 @@ impl Classifier {
         let mut active = 0;
         for number in first..first + CLASS_ROWS {
             let number = u32::try_from(number).expect("there are 72 rows");
-            let failed = |error: MapError| ebpf_failure(&error, of_map(&error));
-            let mut row = self.flows.get(&number, 0).map_err(failed)?;
+            let mut row = self.flows.get(&number, 0).map_err(|error| map_failure(&error))?;
             let found = scan_row(&mut row, milliseconds());
             // A packet between these two calls is lost to the count. The flow's next packet sets
             // the slot again.
             if found.has_forgotten {
-                self.flows.set(number, row, 0).map_err(failed)?;
+                self.flows.set(number, row, 0).map_err(|error| map_failure(&error))?;
             }
             active += found.active;
         }
@@ -127,12 +176,11 @@ impl Classifier {
     pub(super) fn read_stats(&mut self) -> Result<[PacketStats; 2], Failure> {
         let mut found = [PacketStats::default(); 2];
         for (class, stats) in (0..).zip(&mut found) {
-            let failed = |error: MapError| ebpf_failure(&error, of_map(&error));
-            let [gso_packets, longest] = self.stats.get(&class, 0).map_err(failed)?;
+            let [gso_packets, longest] = self.stats.get(&class, 0).map_err(|error| map_failure(&error))?;
             // The reset loses packets between these two calls. If packets are joined, the next ones
             // show it, too.
             if longest > 0 {
-                self.stats.set(class, [gso_packets, 0], 0).map_err(failed)?;
+                self.stats.set(class, [gso_packets, 0], 0).map_err(|error| map_failure(&error))?;
             }
             *stats =
                 PacketStats { gso_packets, max_packet_bytes: u32::try_from(longest).unwrap_or(u32::MAX) };
@@ -150,9 +198,45 @@ fn map<T: Pod>(program: &mut Ebpf, name: &str) -> Result<Array<MapData, T>, Fail
 where
     Array<MapData, T>: TryFrom<Map, Error = MapError>,
 {
+    remove_map(program, name)?.try_into().map_err(|error| map_failure(&error))
+}
+
+fn remove_map(program: &mut Ebpf, name: &str) -> Result<Map, Failure> {
     let map = program.take_map(name);
-    let map = map.ok_or_else(|| Failure::machine("eBPF program without maps: build Byway again"))?;
-    map.try_into().map_err(|error| ebpf_failure(&error, of_map(&error)))
+    map.ok_or_else(|| Failure::machine("eBPF program without maps: build Byway again"))
+}
+
+/// Returns the key of a flow in the map of registered flows.
+fn registered_flow(flow: &FlowTuple) -> RegisteredFlow {
+    let mut fields = [0; 40];
+    let (source, destination, is_ipv6) = match (flow.source, flow.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            (source.octets().to_vec(), destination.octets().to_vec(), 0)
+        }
+        (source, destination) => (v6_octets(source), v6_octets(destination), 1),
+    };
+    let [source_port, destination_port] = flow.ports.map(u16::to_be_bytes);
+    let addresses = [source, destination].concat();
+    fields[..addresses.len()].copy_from_slice(&addresses);
+    fields[32..34].copy_from_slice(&source_port);
+    fields[34..36].copy_from_slice(&destination_port);
+    fields[36..38].copy_from_slice(&[flow.protocol, is_ipv6]);
+    fields
+}
+
+fn v6_octets(address: IpAddr) -> Vec<u8> {
+    let address: Ipv6Addr = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    address.octets().to_vec()
+}
+
+/// Returns the system's monotonic time in nanoseconds, as the eBPF program reads it.
+fn monotonic_nanos() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let nanos = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+    u64::try_from(nanos).unwrap_or(0)
 }
 
 /// Returns the system's monotonic time in milliseconds modulo 65,536, as the eBPF program stores
@@ -206,6 +290,10 @@ fn of_map(error: &MapError) -> Option<&io::Error> {
         MapError::SyscallError(error) => Some(&error.io_error),
         _ => None,
     }
+}
+
+fn map_failure(error: &MapError) -> Failure {
+    ebpf_failure(error, of_map(error))
 }
 
 fn of_program(error: &ProgramError) -> Option<&io::Error> {

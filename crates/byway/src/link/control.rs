@@ -2,15 +2,18 @@
 
 use byway_net::{LinkDevice, LinkError, TrafficControl};
 use byway_sched::{Marking, Settings};
-use byway_units::Bytes;
+use byway_units::{Bytes, Time};
+use tokio::time::Instant;
 
 use super::classifier::{Classifier, PacketStats};
+use super::flow_policy::FlowPolicy;
 use super::limits::PACKET_MAX;
-use super::link_config::{ConfigRequest, LinkConfig, frame};
+use super::link_config::{ConfigRequest, LinkConfig, ShareRule, frame};
 use super::max_packet_size::MaxPacketSizes;
 use super::qdisc_setup::{apply, device_failure, missing};
 use super::record::{AttachRecord, Records};
-use super::report::{ClassReport, LinkReport, LinkState};
+use super::registration::FlowRegistration;
+use super::report::{ClassReport, FlowShares, LinkReport, LinkState};
 use super::sharing::{CLASSES, KernelUpdate, KernelUpdates, LinkShares, kernel_updates};
 use crate::exit::{Cause, Failure};
 
@@ -27,6 +30,9 @@ pub(super) struct LinkController {
     marking: Marking,
     device: LinkDevice,
     settings: Settings,
+    /// Policy that sets the shares; `None` if the link shares by ratio.
+    policy: Option<FlowPolicy>,
+    started_at: Instant,
     shares: LinkShares,
     /// Kernel updates that wait until packets accepted under an earlier promise have left.
     deferred: Vec<KernelUpdate>,
@@ -49,8 +55,9 @@ pub(super) struct ControllerParts {
     pub(super) settings: Settings,
 }
 
-/// Returns the shares of a link before its first packet. They assume low-delay packets of the
-/// device's longest frame, because the first packet then fits into the queue.
+/// Returns the shares of a link before its first packet. With shares by ratio, they assume
+/// low-delay packets of the device's longest frame, because the first packet then fits into the
+/// queue.
 pub(super) fn first_shares(device: &LinkDevice, settings: &Settings) -> LinkShares {
     LinkShares::of(settings, frame(device), [0; 2], frame(device))
 }
@@ -60,6 +67,7 @@ impl LinkController {
     pub(super) fn new(parts: ControllerParts) -> Self {
         let ControllerParts { control, classifier, records, record, marking, device, settings } = parts;
         let shares = first_shares(&device, &settings);
+        let policy = settings.policy().map(FlowPolicy::new);
         Self {
             control,
             classifier,
@@ -68,6 +76,8 @@ impl LinkController {
             marking,
             device,
             settings,
+            policy,
+            started_at: Instant::now(),
             shares,
             deferred: Vec::new(),
             flows: [0; 2],
@@ -91,6 +101,34 @@ impl LinkController {
         self.gso_packets = stats.map(|stats: PacketStats| stats.gso_packets);
         self.max_packet_sizes.note(stats, self.flows[1]);
         Ok(self.update_shares())
+    }
+
+    /// True if the link shares by flows: then the caller calls [`Self::step_policy`] every 50 ms.
+    pub(super) const fn shares_by_flows(&self) -> bool {
+        self.policy.is_some()
+    }
+
+    /// Lets the policy of a link that shares by flows make a step, and sets the classes' rates in
+    /// the kernel. Does nothing if another program has displaced the classes.
+    pub(super) fn step_policy(&mut self) {
+        let Some(policy) = self.policy.as_mut().filter(|_| self.problem.is_none()) else {
+            return;
+        };
+        let counters = match self.control.classes(self.record.index) {
+            Ok(counters) => counters,
+            // The next round reports a device that has disappeared.
+            Err(error) => {
+                tracing::debug!(device = self.device.name, %error, "cannot read the class counters");
+                return;
+            }
+        };
+        let elapsed = u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        policy.step(self.flows, &counters, Time::from_nanos(elapsed));
+        // After a failed update, the next round tries again, and not each step: each failure is
+        // logged.
+        if self.shares.is_known() {
+            self.update_shares();
+        }
     }
 
     /// Updates the device's state, and checks whether another program has changed its classes or
@@ -145,6 +183,10 @@ impl LinkController {
     fn shares_now(&mut self) -> Option<LinkShares> {
         self.settings = self.settings_now()?;
         let frame = frame(&self.device);
+        if let (Some(policy), Some(settings)) = (&mut self.policy, self.settings.policy()) {
+            policy.set_settings(settings);
+            return Some(LinkShares::at_rate(&self.settings, frame, policy.rates().guaranteed));
+        }
         let low_delay = self.max_packet_sizes.low_delay().unwrap_or(frame).min(PACKET_MAX);
         Some(LinkShares::of(&self.settings, frame, self.flows, low_delay))
     }
@@ -174,7 +216,8 @@ impl LinkController {
         }
     }
 
-    /// Changes the link's promise: rate, delay or ratio. Returns a description of the new promise.
+    /// Changes the link's promise: rate, delay, ratio or floor. Returns a description of the new
+    /// promise.
     ///
     /// # Errors
     /// If the link cannot keep that promise, another program has displaced the classes, or the
@@ -207,9 +250,35 @@ impl LinkController {
         applied.map_err(|error| device_failure(&self.device.name, &error))
     }
 
+    /// Registers a flow as low-delay for a while, whatever its DSCP. Returns a description.
+    ///
+    /// # Errors
+    /// If the device was attached without registered flows, or the registration is invalid.
+    pub(super) fn register(&mut self, registration: &FlowRegistration) -> Result<Vec<String>, Failure> {
+        let name = &self.device.name;
+        if !self.classifier.accepts_registrations() {
+            let message = format!(
+                "cannot register a flow at {name}: attached without --registered; detach the device, and \
+                 attach it with that"
+            );
+            return Err(Failure::new(Cause::Settings, message));
+        }
+        let (flow, lease) = (registration.flow()?, registration.lease()?);
+        self.classifier.register(&flow, lease)?;
+        Ok(vec![format!("{name}: flow registered for {lease}")])
+    }
+
     /// Returns a description of the link's promise in one line, for people.
     fn promise(&self) -> String {
         let config = &self.record.terms;
+        if config.share() == ShareRule::Flows {
+            return format!(
+                "{}: {}, shared by flows; low-delay flows get at least {} %",
+                self.device.name,
+                config.rate(),
+                config.floor_percent(),
+            );
+        }
         let (wanted, promised) = (self.wanted_delay(), self.shares.delay);
         let excess_note = if promised.as_micros() > wanted.as_micros() {
             format!(", above the requested {wanted}")
@@ -229,6 +298,9 @@ impl LinkController {
     /// Logs a warning if low-delay packets may wait longer than the requested delay.
     pub(super) fn warn_if_raised(&self) {
         let (requested, promised) = (self.record.terms.delay().unwrap_or(DELAY_DEFAULT), self.shares.delay);
+        if !self.shares.promises_delay {
+            return;
+        }
         if promised.as_micros() > requested.as_micros() {
             let device = &self.device.name;
             tracing::warn!(device, %requested, %promised, "low-delay sojourn time above the requested \
@@ -265,15 +337,29 @@ impl LinkController {
             ..ClassReport::counted(&counters, CLASSES[index])
         };
         let is_low = |dscp: &u8| self.marking.low_delay_dscps() >> dscp & 1 == 1;
+        let promises_delay = self.shares.promises_delay;
+        let report = LinkReport::of_record(&self.record, class(0), class(1));
         Ok(LinkReport {
             state: if self.problem.is_none() { LinkState::Attached } else { LinkState::Displaced },
             note: self.problem.clone(),
             is_up: self.device.is_up,
             dscps: (0..64).filter(is_low).collect(),
             is_tos_literal: self.marking.is_literal(),
-            delay_us: Some(self.wanted_delay().as_micros()),
-            delay_promised_us: Some(self.shares.delay.as_micros()),
-            ..LinkReport::of_record(&self.record, class(0), class(1))
+            accepts_registrations: self.classifier.accepts_registrations(),
+            delay_us: promises_delay.then(|| self.wanted_delay().as_micros()),
+            delay_promised_us: promises_delay.then(|| self.shares.delay.as_micros()),
+            by_flows: self.flow_shares(report.by_flows),
+            ..report
+        })
+    }
+
+    /// Returns the shares of the link's record with the present rates of the policy.
+    fn flow_shares(&self, of_record: Option<FlowShares>) -> Option<FlowShares> {
+        let rates = self.policy.as_ref()?.rates();
+        Some(FlowShares {
+            guaranteed_bits_per_second: Some(rates.guaranteed.bits_per_second()),
+            shown_bits_per_second: Some(rates.shown.bits_per_second()),
+            ..of_record?
         })
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::limits::{ANSWER_TIMEOUT, COMMAND_TIMEOUT, LINE_BYTES_MAX, PENDING_COMMANDS_MAX};
 use super::link_config::ConfigRequest;
+use super::registration::FlowRegistration;
 use super::report::LinkReport;
 use crate::abstract_names::{self, Holder};
 use crate::exit::{Cause, Failure};
@@ -36,8 +37,10 @@ pub(super) enum ControlCommand {
     Status,
     /// Restore the device's former state, and end the controller.
     Detach,
-    /// Change the link's promise: rate, delay or ratio.
+    /// Change the link's promise: rate, delay, ratio or floor.
     Change(ConfigRequest),
+    /// Put a flow into the low-delay class for a while.
+    Register(FlowRegistration),
 }
 
 /// Answer of a device's controller to a command.

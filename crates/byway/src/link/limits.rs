@@ -36,3 +36,6 @@ pub(super) const COMMAND_TIMEOUT: std::time::Duration = std::time::Duration::fro
 /// Time that a controller has to answer a command. It updates the link every 400 ms, and less often
 /// on a busy machine.
 pub(super) const ANSWER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Longest lease of a registered flow. A sender that has ended is interactive for no longer.
+pub(super) const LEASE_MAX: Duration = Duration::from_secs(3_600);

@@ -2,11 +2,12 @@
 
 use std::str::FromStr;
 
-use byway_config_types::{DurationSetting, RateSetting};
+use byway_config_types::{DurationSetting, RateSetting, ShareSetting};
 use byway_net::LinkDevice;
-use byway_sched::{Marking, Settings, SettingsError, UPDATE_INTERVAL};
+use byway_sched::{Marking, Settings, SettingsError, Sharing, UPDATE_INTERVAL};
+use byway_state::SAMPLE_INTERVAL;
 use byway_units::{Bytes, Duration, Rate};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::limits::{ETHERNET_HEADER_BYTES, PACKET_MAX, RATE_MAX};
@@ -14,6 +15,17 @@ use crate::exit::{Cause, Failure};
 
 /// Default ratio between the rate of a high-rate flow and that of a low-delay flow.
 const RATIO: Ratio = Ratio(2_000);
+
+/// Rule by which the classes of a link share its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ShareRule {
+    /// By the ratio of a flow's rates, with a bound on the delay.
+    #[default]
+    Ratio,
+    /// By the numbers of flows: for low-delay flows that follow network state.
+    Flows,
+}
 
 /// Promise of a link, as typed.
 #[derive(Clone, Copy, Debug, Args)]
@@ -34,6 +46,12 @@ pub(super) struct PromiseFlags {
     /// Use the least possible delay if it exceeds --delay, instead of an error.
     #[arg(long)]
     pub(super) raise: bool,
+    /// Rule by which the classes share the rate.
+    #[arg(long, value_name = "RULE", value_enum, default_value_t)]
+    pub(super) share: ShareRule,
+    /// Least share of the rate for low-delay flows, with --share flows [default: 0 %].
+    #[arg(long, value_name = "SHARE")]
+    pub(super) floor: Option<ShareSetting>,
 }
 
 /// Change of a link's promise, as typed.
@@ -54,6 +72,9 @@ pub(super) struct ChangedFlags {
     /// It applies until a --delay without this flag.
     #[arg(long)]
     raise: bool,
+    /// New least share of the rate for low-delay flows, if the link shares by flows.
+    #[arg(long, value_name = "SHARE")]
+    floor: Option<ShareSetting>,
 }
 
 /// Requested promise of a link, in the form that a command sends to the controller. Missing values
@@ -64,11 +85,44 @@ pub(super) struct ConfigRequest {
     delay_ns: Option<u64>,
     ratio: Option<Ratio>,
     raise: bool,
+    #[serde(default)]
+    share: Option<ShareRule>,
+    /// Least share of low-delay flows, in thousandths.
+    #[serde(default)]
+    floor_milli: Option<u32>,
+}
+
+impl ConfigRequest {
+    /// Checks that the rule by which the link shares its rate has all requested values.
+    ///
+    /// # Errors
+    /// If one has no effect; the error names its flag.
+    fn check(&self, share: ShareRule, device: &str) -> Result<(), Failure> {
+        let of_flows = [("--floor", self.floor_milli.is_some())];
+        let of_ratio = [
+            ("--delay", self.delay_ns.is_some()),
+            ("--ratio", self.ratio.is_some()),
+            ("--raise", self.raise),
+        ];
+        let (flags, rule, other) = match share {
+            ShareRule::Ratio => (&of_flows[..], "ratio", "flows"),
+            ShareRule::Flows => (&of_ratio[..], "flows", "ratio"),
+        };
+        let Some((flag, _)) = flags.iter().find(|(_, is_present)| *is_present) else {
+            return Ok(());
+        };
+        let message = format!(
+            "{device}: {flag} has no effect with --share {rule}: omit it, or attach the device with \
+             --share {other}"
+        );
+        Err(Failure::new(Cause::Settings, message))
+    }
 }
 
 impl From<&PromiseFlags> for ConfigRequest {
-    fn from(&PromiseFlags { rate, delay, ratio, raise }: &PromiseFlags) -> Self {
-        Self::from(&ChangedFlags { rate: Some(rate), delay, ratio, raise })
+    fn from(&PromiseFlags { rate, delay, ratio, raise, share, floor }: &PromiseFlags) -> Self {
+        let request = Self::from(&ChangedFlags { rate: Some(rate), delay, ratio, raise, floor });
+        Self { share: Some(share), ..request }
     }
 }
 
@@ -79,8 +133,16 @@ impl From<&ChangedFlags> for ConfigRequest {
             delay_ns: flags.delay.map(|delay| delay.0.as_nanos()),
             ratio: flags.ratio,
             raise: flags.raise,
+            share: None,
+            floor_milli: flags.floor.map(|floor| milli(floor.0.value())),
         }
     }
+}
+
+/// Returns a share in thousandths, rounded to the nearest.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is 0 to 1")]
+fn milli(share: f64) -> u32 {
+    (share * 1_000.0).round() as u32
 }
 
 /// Marks of low-delay packets as typed.
@@ -96,6 +158,11 @@ pub(super) struct MarkFlags {
     /// Without --dscp, it is the only mark.
     #[arg(long, value_name = "BYTE")]
     tos: Option<Tos>,
+    /// Serve flows that `byway link register` names with low delay, too.
+    ///
+    /// Without --dscp and --tos, no other flows.
+    #[arg(long)]
+    pub(super) registered: bool,
 }
 
 impl MarkFlags {
@@ -103,6 +170,7 @@ impl MarkFlags {
     pub(super) fn marking(&self) -> Marking {
         let marked = self.dscp.iter().fold(Marking::NONE, |marking, dscp| marking.with(*dscp));
         match (self.dscp.is_empty(), self.tos) {
+            (true, None) if self.registered => Marking::NONE,
             (true, None) => Marking::default(),
             (_, None) => marked,
             (_, Some(Tos)) => marked.with_literal(),
@@ -147,7 +215,8 @@ impl FromStr for Ratio {
     }
 }
 
-/// Promise of a link: its rate, its delay bound, and the ratio of the flows' rates.
+/// Promise of a link: its rate, and either its delay bound and the ratio of the flows' rates, or
+/// shares by flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LinkConfig {
     rate_bits_per_second: u64,
@@ -156,6 +225,11 @@ pub(super) struct LinkConfig {
     delay_ns: Option<u64>,
     ratio: Ratio,
     raises: bool,
+    #[serde(default)]
+    share: ShareRule,
+    /// Least share of low-delay flows if the link shares by flows, in thousandths of the rate.
+    #[serde(default)]
+    floor_milli: u32,
 }
 
 impl LinkConfig {
@@ -171,12 +245,33 @@ impl LinkConfig {
             ratio: request.ratio.or_else(|| before.map(|before| before.ratio)).unwrap_or(RATIO),
             // An explicit bound applies as typed.
             raises: request.raise || request.delay_ns.is_none() && before.is_some_and(|before| before.raises),
+            share: request.share.or_else(|| before.map(|before| before.share)).unwrap_or_default(),
+            floor_milli: (request.floor_milli)
+                .or_else(|| before.map(|before| before.floor_milli))
+                .unwrap_or(0),
         }
+    }
+
+    /// Returns the configuration of a new link.
+    ///
+    /// # Errors
+    /// If a requested value has no effect with the link's rule of sharing.
+    pub(super) fn attached(request: &ConfigRequest, device: &LinkDevice) -> Result<Self, Failure> {
+        let config = Self::new(request, None);
+        request.check(config.share, &device.name)?;
+        Ok(config)
     }
 
     /// Returns a placeholder for the configuration of a link whose record is missing.
     pub(super) const fn unknown() -> Self {
-        Self { rate_bits_per_second: 0, delay_ns: None, ratio: RATIO, raises: false }
+        Self {
+            rate_bits_per_second: 0,
+            delay_ns: None,
+            ratio: RATIO,
+            raises: false,
+            share: ShareRule::Ratio,
+            floor_milli: 0,
+        }
     }
 
     /// Returns the rate of the link.
@@ -187,6 +282,17 @@ impl LinkConfig {
     /// Returns the ratio between the rates of high-rate and of low-delay flows.
     pub(super) const fn ratio(&self) -> Ratio {
         self.ratio
+    }
+
+    /// Returns the rule by which the classes share the link.
+    pub(super) const fn share(&self) -> ShareRule {
+        self.share
+    }
+
+    /// Returns the least share of low-delay flows, in percent of the rate, if the link shares by
+    /// flows.
+    pub(super) fn floor_percent(&self) -> f64 {
+        f64::from(self.floor_milli) / 10.0
     }
 
     /// Returns the requested bound of the low-delay sojourn time; `None` for the default.
@@ -201,6 +307,9 @@ impl LinkConfig {
     /// If the link cannot keep the promise.
     pub(super) fn settings(&self, device: &LinkDevice, longest: Bytes) -> Result<Settings, SettingsError> {
         let settings = Settings::new(self.rate(), frame(device).max(longest).min(PACKET_MAX))?;
+        if self.share == ShareRule::Flows {
+            return settings.with_sharing(Sharing::ByFlows { floor_milli: self.floor_milli });
+        }
         let settings = settings.with_ratio_milli(self.ratio.0)?;
         let Some(delay) = self.delay() else {
             return Ok(settings);
@@ -234,6 +343,7 @@ impl LinkConfig {
         before: &Self,
         device: &LinkDevice,
     ) -> Result<Self, Failure> {
+        request.check(before.share, &device.name)?;
         let config = Self::new(request, Some(before));
         if request.rate_bits_per_second.is_some() || request.delay_ns.is_some() {
             config.checked(device)?;
@@ -262,10 +372,12 @@ impl LinkConfig {
             return Err(Failure::new(Cause::Settings, message));
         }
         let settings = self.settings(device, Bytes::ZERO).map_err(|error| settings_failure(name, &error))?;
-        let least = least_rate(frame(device)).saturating_add(least_rate(frame(device)));
+        let of_class = least_rate(frame(device), settings.sharing());
+        let least = of_class.saturating_add(of_class);
         if settings.capacity() < least {
+            let interval = update_interval(settings.sharing());
             let message = format!(
-                "{name}: at {}, two classes cannot send a packet of {} each within {UPDATE_INTERVAL}: \
+                "{name}: at {}, two classes cannot send a packet of {} each within {interval}: \
                  give at least {least}, or a smaller MTU",
                 settings.capacity(),
                 frame(device),
@@ -290,11 +402,19 @@ fn settings_failure(device: &str, error: &SettingsError) -> Failure {
     Failure::new(Cause::Settings, format!("{device}: {error}{remedy}"))
 }
 
-/// Returns the least rate of a class: one frame per [`UPDATE_INTERVAL`]. A slower class waits
-/// longer for its next transmission, and would notice a higher rate too late.
-pub(super) fn least_rate(frame: Bytes) -> Rate {
+/// Returns the interval at which the rates of the classes change.
+const fn update_interval(sharing: Sharing) -> Duration {
+    match sharing {
+        Sharing::ByRatio => UPDATE_INTERVAL,
+        Sharing::ByFlows { .. } => SAMPLE_INTERVAL,
+    }
+}
+
+/// Returns the least rate of a class: one frame in each interval at which rates change. A slower
+/// class waits longer for its next transmission, and would notice a higher rate too late.
+pub(super) fn least_rate(frame: Bytes, sharing: Sharing) -> Rate {
     let bits = frame.bits() * 1_000_000_000;
-    let rate = bits.div_ceil(u128::from(UPDATE_INTERVAL.as_nanos()));
+    let rate = bits.div_ceil(u128::from(update_interval(sharing).as_nanos()));
     Rate::from_bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
@@ -320,6 +440,8 @@ pub(super) mod tests {
             delay: delay.map(|delay| delay.parse().expect("a time")),
             ratio: None,
             raise,
+            share: ShareRule::Ratio,
+            floor: None,
         };
         LinkConfig::new(&ConfigRequest::from(&flags), None)
     }
@@ -354,6 +476,7 @@ pub(super) mod tests {
             delay: delay.map(|delay| delay.parse().expect("a time")),
             ratio: Some(Ratio(3_000)),
             raise: false,
+            floor: None,
         };
         let after = LinkConfig::new(&ConfigRequest::from(&flags(None)), Some(&before))
             .checked(&device(1_500))
@@ -407,6 +530,80 @@ pub(super) mod tests {
         assert_eq!(raised.delay(), Duration::from_nanos(1_442_880));
         let joined = strict.settings_raised(&device(1_500), Bytes::new(90_000)).expect("it is raised");
         assert_eq!(joined.packet(), PACKET_MAX);
+    }
+
+    fn by_flows(rate: &str, floor: Option<&str>) -> PromiseFlags {
+        PromiseFlags {
+            rate: rate.parse().expect("a rate"),
+            delay: None,
+            ratio: None,
+            raise: false,
+            share: ShareRule::Flows,
+            floor: floor.map(|floor| floor.parse().expect("a share")),
+        }
+    }
+
+    #[test]
+    fn a_link_that_shares_by_flows_has_a_floor_and_no_promise_of_delay() {
+        let flags = by_flows("5 Mbit/s", Some("20.5%"));
+        let config = LinkConfig::attached(&ConfigRequest::from(&flags), &device(1_500)).expect("a link");
+        let settings = config.checked(&device(1_500)).expect("fast enough");
+        assert_eq!(settings.sharing(), Sharing::ByFlows { floor_milli: 205 });
+        assert!((config.floor_percent() - 20.5).abs() < 1e-9);
+        let refused = |flags: PromiseFlags| {
+            let refused = LinkConfig::attached(&ConfigRequest::from(&flags), &device(1_500));
+            refused.expect_err("no effect").to_string()
+        };
+        let delay = "10 ms".parse().ok();
+        for (flags, flag) in [
+            (PromiseFlags { delay, ..flags }, "--delay has no effect with --share flows"),
+            (PromiseFlags { ratio: Some(Ratio(2_000)), ..flags }, "--ratio has no effect"),
+            (PromiseFlags { raise: true, ..flags }, "--raise has no effect"),
+            (PromiseFlags { share: ShareRule::Ratio, ..flags }, "--floor has no effect with --share ratio"),
+        ] {
+            let message = refused(flags);
+            assert!(message.contains(flag), "{message}");
+        }
+        // A change keeps the rule, and may set the floor.
+        let floor = ChangedFlags { floor: "30 %".parse().ok(), ..ChangedFlags::default() };
+        let changed = LinkConfig::changed(&ConfigRequest::from(&floor), &config, &device(1_500));
+        assert_eq!(
+            changed.map(|config| (config.share, config.floor_milli)).ok(),
+            Some((ShareRule::Flows, 300))
+        );
+        let strict = ChangedFlags { delay, ..ChangedFlags::default() };
+        assert!(LinkConfig::changed(&ConfigRequest::from(&strict), &config, &device(1_500)).is_err());
+    }
+
+    #[test]
+    fn a_class_that_changes_every_50_ms_needs_a_packet_in_that_time() {
+        let config = |rate| LinkConfig::new(&ConfigRequest::from(&by_flows(rate, None)), None);
+        // 1,518 bytes in 50 ms are 242.88 kbit/s, for each of two classes.
+        let refused = config("485 kbit/s").checked(&device(1_500)).expect_err("too slow").to_string();
+        assert!(refused.contains("within 50 ms: give at least 485.76 kbit/s"), "{refused}");
+        assert!(config("486 kbit/s").checked(&device(1_500)).is_ok());
+        let refused = LinkConfig::new(&ConfigRequest::from(&by_flows("5 Mbit/s", Some("95 %"))), None);
+        let refused = refused.checked(&device(1_500)).expect_err("others need a tenth").to_string();
+        assert!(refused.contains("give at most 90 %"), "{refused}");
+    }
+
+    #[test]
+    fn records_and_requests_of_versions_without_shares_by_flows_are_read() {
+        let before = r#"{"rate_bits_per_second":1000000,"delay_ns":null,"ratio":2000,"raises":false}"#;
+        let config: LinkConfig = serde_json::from_str(before).expect("a record");
+        assert_eq!((config.share, config.floor_milli), (ShareRule::Ratio, 0));
+        let before = r#"{"rate_bits_per_second":1000000,"delay_ns":null,"ratio":null,"raise":false}"#;
+        let request: ConfigRequest = serde_json::from_str(before).expect("a request");
+        assert_eq!((request.share, request.floor_milli), (None, None));
+    }
+
+    #[test]
+    fn with_registered_flows_only_dscps_that_are_typed_are_marks() {
+        let marks =
+            |dscp: &[u8], registered| MarkFlags { dscp: dscp.to_vec(), tos: None, registered }.marking();
+        assert_eq!(marks(&[], false), Marking::default());
+        assert_eq!(marks(&[], true), Marking::NONE);
+        assert_eq!(marks(&[34], true), Marking::NONE.with(34));
     }
 
     #[test]

@@ -2,20 +2,25 @@
 //!
 //! HTB has two queues. An eBPF program selects one of them for each packet by its DSCP, and records
 //! the time of each flow's latest packet ([`classifier`]). A controller ([`attach`]) counts flows
-//! every 400 ms and sets the classes' shares ([`sharing`]). Before any change, it records the
-//! device's former state in a file ([`record`]). The controller restores that state when it ends,
-//! or a later command does ([`qdisc_setup`]).
+//! every 400 ms and sets the classes' shares ([`sharing`]). If the link shares by flows, it sets
+//! them every 50 ms, as the policy of network state decides ([`flow_policy`]).
+//!
+//! Before any change, the controller records the device's former state in a file ([`record`]). It
+//! restores that state when it ends, or a later command does ([`qdisc_setup`]).
 
 mod attach;
 mod classifier;
 mod control;
 mod control_socket;
 mod detach;
+mod flow_policy;
 mod limits;
 mod link_config;
 mod max_packet_size;
 mod qdisc_setup;
 mod record;
+mod register;
+mod registration;
 mod report;
 mod sharing;
 mod status;
@@ -41,10 +46,14 @@ pub(crate) enum LinkCommand {
     Attach(Box<attach::AttachFlags>),
     /// Restore a device to its state before `byway link attach`, also after that was killed.
     Detach(detach::DetachFlags),
-    /// Change the rate, delay or ratio of an attached device.
+    /// Change the rate, delay, ratio or floor of an attached device.
     ///
     /// Options that are not specified retain their value. `attach` alone sets DSCPs.
     Change(ChangeFlags),
+    /// Put a flow into the low-delay class of a device that was attached with --registered.
+    ///
+    /// It stays there until its lease ends. The same command renews the lease.
+    Register(register::RegisterFlags),
     /// Show attached devices.
     Status(status::StatusFlags),
 }
@@ -78,6 +87,7 @@ pub(crate) fn run(command: &LinkCommand) -> Result<(), Failure> {
         LinkCommand::Attach(flags) => attach::run(flags),
         LinkCommand::Detach(flags) => detach::run(flags),
         LinkCommand::Change(flags) => change(flags),
+        LinkCommand::Register(flags) => register::run(flags),
         LinkCommand::Status(flags) => status::run(flags),
     }
 }
@@ -91,18 +101,30 @@ fn change(flags: &ChangeFlags) -> Result<(), Failure> {
     )? {
         return expect_done(answer);
     }
-    let records = records(&flags.records)?;
-    let is_left = qdisc_setup::is_leftover(&mut control, device.index)
-        .map_err(|error| qdisc_setup::device_failure(name, &error))?;
-    let why = match records.of(device.index)? {
-        Some(record) => format!("its controller (process {}) has ended", record.process),
-        None if is_left => return Err(without_record(name, &records)),
-        None => "it is not attached".into(),
-    };
+    let why = reason_without_controller(&mut control, &device, &flags.records)?;
     let message = format!(
         "cannot change {name}: no controller runs, because {why}; run byway link attach {name} --rate RATE"
     );
     Err(Failure::new(Cause::Settings, message))
+}
+
+/// Returns the reason why no controller of a device runs, for people.
+///
+/// # Errors
+/// If the device has Byway's queues, but no record of its former state.
+fn reason_without_controller(
+    control: &mut TrafficControl,
+    device: &LinkDevice,
+    place: &RecordFlags,
+) -> Result<String, Failure> {
+    let (name, records) = (&device.name, records(place)?);
+    let is_left = qdisc_setup::is_leftover(control, device.index)
+        .map_err(|error| qdisc_setup::device_failure(name, &error))?;
+    match records.of(device.index)? {
+        Some(record) => Ok(format!("its controller (process {}) has ended", record.process)),
+        None if is_left => Err(without_record(name, &records)),
+        None => Ok("it is not attached".into()),
+    }
 }
 
 /// Returns the failure of a device that has Byway's queues, but no record of its former state.

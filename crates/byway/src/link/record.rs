@@ -242,12 +242,13 @@ fn read(path: &Path, index: u32) -> Result<Option<AttachRecord>, Failure> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::super::link_config::{ConfigRequest, PromiseFlags};
+    use super::super::link_config::{ConfigRequest, PromiseFlags, ShareRule};
     use super::*;
 
     fn record(index: u32) -> AttachRecord {
         let rate = "10 Mbit/s".parse().expect("a rate");
-        let flags = PromiseFlags { rate, delay: None, ratio: None, raise: false };
+        let share = ShareRule::Ratio;
+        let flags = PromiseFlags { rate, delay: None, ratio: None, raise: false, share, floor: None };
         let terms = LinkConfig::new(&ConfigRequest::from(&flags), None);
         let root = Qdisc {
             kind: "pfifo".into(),

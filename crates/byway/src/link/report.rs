@@ -6,6 +6,7 @@ use byway_net::ClassCounters;
 use byway_units::{Bytes, Duration, Rate};
 use serde::{Deserialize, Serialize};
 
+use super::link_config::ShareRule;
 use super::record::AttachRecord;
 use crate::table::aligned;
 
@@ -24,12 +25,19 @@ pub(crate) struct LinkReport {
     pub(super) is_up: bool,
     /// Rate of the link.
     pub(super) rate_bits_per_second: u64,
-    /// Ratio between the rates of a high-rate flow and of a low-delay flow.
+    /// Ratio between the rates of a high-rate flow and of a low-delay flow, if the link shares by
+    /// ratio.
     pub(super) ratio: f64,
+    /// Shares by flows; `None` if the link shares by ratio.
+    #[serde(default)]
+    pub(super) by_flows: Option<FlowShares>,
     /// DSCPs of low-delay packets.
     pub(super) dscps: Vec<u8>,
     /// True if the traffic class byte 0x12, as a whole, marks low-delay packets.
     pub(super) is_tos_literal: bool,
+    /// True if registered flows are low-delay, too.
+    #[serde(default)]
+    pub(super) accepts_registrations: bool,
     /// Requested bound of the low-delay sojourn time, in microseconds.
     pub(super) delay_us: Option<u64>,
     /// Bound of the low-delay sojourn time with the present flows and packets, in microseconds.
@@ -38,6 +46,17 @@ pub(crate) struct LinkReport {
     pub(super) high_rate: ClassReport,
     /// Status of the low-delay class.
     pub(super) low_delay: ClassReport,
+}
+
+/// Shares of a link by the numbers of flows. Rates are `None` without a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct FlowShares {
+    /// Least share of the rate for low-delay flows, in percent.
+    pub(super) floor_percent: f64,
+    /// Rate of the low-delay class while both classes are backlogged (`R_L`).
+    pub(super) guaranteed_bits_per_second: Option<u64>,
+    /// Rate that senders of low-delay flows may count on (`R_S`).
+    pub(super) shown_bits_per_second: Option<u64>,
 }
 
 /// State of Byway's installation at a device.
@@ -117,8 +136,14 @@ impl LinkReport {
             is_up: false,
             rate_bits_per_second: record.terms.rate().bits_per_second(),
             ratio: f64::from(record.terms.ratio().0) / 1_000.0,
+            by_flows: (record.terms.share() == ShareRule::Flows).then(|| FlowShares {
+                floor_percent: record.terms.floor_percent(),
+                guaranteed_bits_per_second: None,
+                shown_bits_per_second: None,
+            }),
             dscps: Vec::new(),
             is_tos_literal: false,
+            accepts_registrations: false,
             delay_us: None,
             delay_promised_us: None,
             high_rate,
@@ -140,13 +165,28 @@ impl LinkReport {
         }
         let rate = Rate::from_bits_per_second(self.rate_bits_per_second);
         let marks: Vec<String> = self.dscps.iter().map(u8::to_string).collect();
-        let _ =
-            write!(text, "\n{rate}; a high-rate flow gets {} times the rate of a low-delay one", self.ratio);
+        let _ = match &self.by_flows {
+            None => {
+                write!(
+                    text,
+                    "\n{rate}; a high-rate flow gets {} times the rate of a low-delay one",
+                    self.ratio
+                )
+            }
+            Some(shares) => write!(
+                text,
+                "\n{rate}, shared by flows; low-delay flows get at least {} %",
+                shares.floor_percent
+            ),
+        };
         if !marks.is_empty() {
             let _ = write!(text, "; DSCP {}", marks.join(", "));
         }
         if self.is_tos_literal {
             text.push_str("; TOS 0x12");
+        }
+        if self.accepts_registrations {
+            text.push_str("; registered flows");
         }
         text.push('\n');
         text.push_str(&self.promise());
@@ -166,6 +206,13 @@ impl LinkReport {
     }
 
     fn promise(&self) -> String {
+        if let Some(shares) = &self.by_flows {
+            let rates = shares.guaranteed_bits_per_second.zip(shares.shown_bits_per_second);
+            return rates.map_or_else(String::new, |(guaranteed, shown)| {
+                let [guaranteed, shown] = [guaranteed, shown].map(Rate::from_bits_per_second);
+                format!("low-delay flows: {guaranteed} guaranteed, {shown} shown to senders\n")
+            });
+        }
         let time = |micros: u64| Duration::from_micros(micros).to_string();
         match (self.delay_us, self.delay_promised_us) {
             (Some(wanted), Some(promised)) if promised > wanted => format!(
@@ -201,8 +248,10 @@ pub(super) mod tests {
             is_up: true,
             rate_bits_per_second: 100_000_000,
             ratio: 2.5,
+            by_flows: None,
             dscps: vec![4, 45, 46],
             is_tos_literal: false,
+            accepts_registrations: false,
             delay_us: Some(10_000),
             delay_promised_us: Some(10_000),
             high_rate: class.clone(),
@@ -223,6 +272,36 @@ pub(super) mod tests {
         let raised = LinkReport { delay_promised_us: Some(14_500), high_rate: joined, ..report() }.text();
         assert!(raised.contains("at most 14.5 ms, above the requested 10 ms"), "{raised}");
         assert!(raised.contains("3 packets arrived joined"), "{raised}");
+    }
+
+    #[test]
+    fn of_shares_by_flows_the_guaranteed_and_the_shown_rate_are_reported() {
+        let by_flows = FlowShares {
+            floor_percent: 20.5,
+            guaranteed_bits_per_second: Some(2_500_000),
+            shown_bits_per_second: Some(4_900_000),
+        };
+        let shared = LinkReport {
+            by_flows: Some(by_flows),
+            accepts_registrations: true,
+            delay_us: None,
+            delay_promised_us: None,
+            ..report()
+        };
+        let text = shared.text();
+        for words in [
+            "100 Mbit/s, shared by flows; low-delay flows get at least 20.5 %; DSCP 4, 45, 46; registered flows\n",
+            "low-delay flows: 2.5 Mbit/s guaranteed, 4.9 Mbit/s shown to senders\n",
+        ] {
+            assert!(text.contains(words), "{words:?} is not in {text}");
+        }
+        assert!(!text.contains("sojourn"), "{text}");
+        let json = serde_json::to_value(&shared).expect("JSON");
+        assert_eq!(json["by_flows"]["shown_bits_per_second"], 4_900_000);
+        // A controller of a version without such shares does not report them.
+        let mut before = serde_json::to_value(report()).expect("JSON");
+        before.as_object_mut().and_then(|report| report.remove("by_flows")).expect("it is null");
+        assert_eq!(serde_json::from_value::<LinkReport>(before).expect("a report"), report());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! updated.
 
 use byway_net::HtbClass;
-use byway_sched::{LinkShare, Settings};
+use byway_sched::{LinkShare, Settings, Sharing};
 use byway_units::{Bytes, Duration, Rate};
 
 use super::limits::{BURST_PACKETS, BURST_TIME, QUEUE_BYTES_MAX};
@@ -34,8 +34,10 @@ pub(super) struct LinkShares {
     frame: Bytes,
     pub(super) rates: [Rate; 2],
     pub(super) queue_limits: [Bytes; 2],
-    /// Bound of the low-delay class's sojourn time.
+    /// Bound of the low-delay class's sojourn time, if one is promised.
     pub(super) delay: Duration,
+    /// True if the link promises that bound: it does not if it shares by flows.
+    pub(super) promises_delay: bool,
 }
 
 /// One update of a link's classes in the kernel.
@@ -62,8 +64,18 @@ impl LinkShares {
     /// `frame`.
     pub(super) fn of(settings: &Settings, frame: Bytes, flows: [u32; 2], low_delay_packet: Bytes) -> Self {
         let share = LinkShare::of(settings, [flows[0], flows[1], 0], low_delay_packet);
+        Self::with(settings, frame, &share, low_delay_packet)
+    }
+
+    /// Returns the shares of a link that shares by flows, for the rate that the policy guarantees
+    /// to low-delay flows.
+    pub(super) fn at_rate(settings: &Settings, frame: Bytes, guaranteed: Rate) -> Self {
+        Self::with(settings, frame, &LinkShare::at_rate(settings, guaranteed), frame)
+    }
+
+    fn with(settings: &Settings, frame: Bytes, share: &LinkShare, low_delay_packet: Bytes) -> Self {
         let link = settings.capacity();
-        let (least, [_, low_delay, _]) = (least_rate(frame), share.rates);
+        let (least, [_, low_delay, _]) = (least_rate(frame, settings.sharing()), share.rates);
         // A link whose MTU was raised may have less than both need. Each class then has half.
         let half = Rate::from_bits_per_second(link.bits_per_second() / 2);
         let low = low_delay.max(least).min(remaining_rate(link, least).max(half));
@@ -74,13 +86,19 @@ impl LinkShares {
             share.buffers[LOW].max(low_delay_packet),
         ]
         .map(|limit| limit.min(QUEUE_BYTES_MAX));
-        Self { link, frame, rates: [remaining_rate(link, low), low], queue_limits, delay }
+        let promises_delay = settings.sharing() == Sharing::ByRatio;
+        Self { link, frame, rates: [remaining_rate(link, low), low], queue_limits, delay, promises_delay }
     }
 
     /// Returns shares that stand for an unknown state of the kernel. They differ from any real
     /// shares, and the next update therefore sends all values.
     pub(super) const fn unknown(of: &Self) -> Self {
         Self { link: Rate::ZERO, rates: [Rate::ZERO; 2], queue_limits: [Bytes::ZERO; 2], ..*of }
+    }
+
+    /// True if the kernel is known to have these shares.
+    pub(super) const fn is_known(&self) -> bool {
+        !self.link.is_zero()
     }
 
     /// Returns the parameters of the HTB classes: of the whole link, of the high-rate class, and of
@@ -114,12 +132,12 @@ fn scaled(time: Duration, before: Rate, now: Rate) -> Duration {
 
 /// Returns the updates in the kernel from one set of shares to another.
 ///
-/// A class loses rate before the other one gains it. If the rate of the low-delay class decreases,
-/// its queue is shortened immediately. The class keeps its rate until all packets have left that it
-/// accepted under the former promise.
+/// A class loses rate before the other one gains it. If the rate of the low-delay class decreases
+/// and a delay is promised, its queue is shortened immediately. The class keeps its rate until all
+/// packets have left that it accepted under the former promise.
 pub(super) fn kernel_updates(from: &LinkShares, to: &LinkShares) -> KernelUpdates {
     let mut updates = KernelUpdates::default();
-    if to.link == from.link && to.rates[LOW] < from.rates[LOW] {
+    if to.promises_delay && to.link == from.link && to.rates[LOW] < from.rates[LOW] {
         let tight = to.queue_limits[LOW].min(from.queue_limits[LOW]);
         add_queue_limits(&mut updates.now, LOW, from.queue_limits[LOW], tight);
         updates.after = from.delay;
@@ -214,6 +232,45 @@ mod tests {
         assert_eq!(LinkShares::of(&settings, FRAME, [10, 10], FRAME).queue_limits, [QUEUE_BYTES_MAX; 2]);
     }
 
+    fn by_flows(guaranteed_kilobits: u64) -> LinkShares {
+        let settings = Settings::new(Rate::from_megabits_per_second(5), FRAME).expect("a link");
+        let settings = settings.with_sharing(Sharing::ByFlows { floor_milli: 0 }).expect("no floor");
+        LinkShares::at_rate(&settings, FRAME, Rate::from_kilobits_per_second(guaranteed_kilobits))
+    }
+
+    #[test]
+    fn shares_by_flows_have_equal_queues_and_a_packet_every_50_ms_for_each_class() {
+        let shares = by_flows(2_000);
+        assert_eq!(shares.rates, [3_000, 2_000].map(Rate::from_kilobits_per_second));
+        // 250 ms at 5 Mbit/s.
+        assert_eq!(shares.queue_limits, [Bytes::new(156_250); 2]);
+        // 1,518 bytes in 50 ms.
+        let least = Rate::from_bits_per_second(242_880);
+        let rest = Rate::from_bits_per_second(5_000_000 - 242_880);
+        assert_eq!((by_flows(100).rates, by_flows(4_900).rates), ([rest, least], [least, rest]));
+    }
+
+    #[test]
+    fn with_shares_by_flows_a_class_loses_at_once_what_the_other_one_then_gains() {
+        for (from, to, [first, second]) in
+            [(2_500, 2_000, [CLASSES[LOW], CLASSES[HIGH]]), (2_000, 2_500, CLASSES)]
+        {
+            let updates = kernel_updates(&by_flows(from), &by_flows(to));
+            let order: Vec<u32> = updates
+                .now
+                .iter()
+                .map(|update| match update {
+                    KernelUpdate::Class(shape) => shape.id,
+                    KernelUpdate::QueueLimit(..) => panic!("queues stay as they are"),
+                })
+                .collect();
+            assert_eq!(order, [first, second], "{from} to {to} kbit/s");
+            assert!(updates.later.is_empty(), "{updates:?}");
+        }
+        assert_eq!(kernel_updates(&by_flows(2_000), &by_flows(2_000)), KernelUpdates::default());
+        assert!(by_flows(2_000).is_known() && !LinkShares::unknown(&by_flows(2_000)).is_known());
+    }
+
     proptest! {
         #[test]
         fn no_class_is_ever_starved_and_together_they_have_the_link(
@@ -224,7 +281,7 @@ mod tests {
             let shares = LinkShares::of(&settings, FRAME, [high, low], Bytes::new(packet));
             prop_assert_eq!(shares.rates[0] + shares.rates[1], rate);
             for class in [HIGH, LOW] {
-                prop_assert!(shares.rates[class] >= least_rate(FRAME));
+                prop_assert!(shares.rates[class] >= least_rate(FRAME, Sharing::ByRatio));
             }
             prop_assert!(shares.queue_limits[LOW] >= Bytes::new(packet) && shares.queue_limits[HIGH] >= FRAME + FRAME);
             prop_assert!(shares.delay >= settings.delay());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use byway_config_types::{DurationSetting, KeyPath, Problem, Sampled, Source};
 use byway_scenario::classes::{QueuePlan, QueuePlanError, ThirdClass};
-use byway_sched::{Class, Marking};
+use byway_sched::{Class, Marking, Sharing};
 use byway_sim::SchedulerSettings;
 use byway_units::{Bytes, Duration, Rate};
 
@@ -171,6 +171,7 @@ impl PlanReader<'_> {
             discards: typed.discards,
             guard: typed.guard,
             marks: typed.ecn,
+            sharing: Sharing::ByRatio,
         };
         let broken = |QueuePlanError { key, error }| self.source.problem(&here.key(key), error);
         let queueing = plan.discipline(rate, PACKET, buffer_bytes).map_err(broken)?;

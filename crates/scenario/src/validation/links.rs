@@ -154,6 +154,10 @@ impl Reader<'_> {
             let message = "only allowed for `rate-delay`: omit it, or set `kind = \"rate-delay\"`";
             return Err(self.problem(&path.key(key), message));
         }
+        if let Some(key) = typed.key_of_other_sharing() {
+            let message = "no effect with this `share`: omit the key, or set the other `share`";
+            return Err(self.problem(&path.key(key), message));
+        }
         for (key, dscps) in [("dscp", &typed.dscp), ("average_dscp", &typed.average_dscp)] {
             if let Some(dscp) = dscps.iter().flatten().find(|dscp| **dscp > DSCP_MAX) {
                 let message = format!("invalid DSCP {dscp}: use 0 to {DSCP_MAX}, a TOS byte divided by four");

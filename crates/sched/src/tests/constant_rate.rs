@@ -5,15 +5,15 @@ use super::*;
 use crate::{GuardMode, RateDelay, Settings};
 
 /// Packet length of a flow at a constant rate, in bytes.
-const PACKET: u32 = 500;
+pub(super) const PACKET: u32 = 500;
 
 /// Duration of a run, and start of the measurement. After a minute, a flow at 1.05 times its share
 /// has used up its burst of three seconds.
-const LENGTH: Duration = Duration::from_secs(90);
+pub(super) const LENGTH: Duration = Duration::from_secs(90);
 const SETTLE: Duration = Duration::from_secs(65);
 
 /// A sender of packets at a constant rate.
-struct ConstantRateSender {
+pub(super) struct ConstantRateSender {
     class: Class,
     hash: FlowHash,
     bytes: u32,
@@ -22,7 +22,7 @@ struct ConstantRateSender {
 }
 
 impl ConstantRateSender {
-    fn new(number: u64, class: Class, bytes: u32, rate: Rate) -> Self {
+    pub(super) fn new(number: u64, class: Class, bytes: u32, rate: Rate) -> Self {
         let every = Bytes::new(u64::from(bytes)) / rate;
         let next = Time::START + every * (number * 37 % 100) / 100;
         Self { class, hash: flow(number), bytes, every, next }
@@ -30,7 +30,7 @@ impl ConstantRateSender {
 }
 
 /// Runs all senders for a time, and returns the link.
-fn run(
+pub(super) fn run(
     settings: Settings,
     mut senders: Vec<ConstantRateSender>,
     length: Duration,
@@ -51,7 +51,7 @@ fn run(
 
 /// Returns the rate of a flow in bits per second, after the settling time.
 #[allow(clippy::cast_precision_loss, reason = "a rate to a few digits")]
-fn rate_of(wire: &TestLink<RateDelay<u32>>, hash: FlowHash) -> f64 {
+pub(super) fn rate_of(wire: &TestLink<RateDelay<u32>>, hash: FlowHash) -> f64 {
     let left = wire.sent.iter().filter(|left| left.flow == hash && left.at >= Time::START + SETTLE);
     let bytes: u64 = left.map(|left| u64::from(left.bytes)).sum();
     bytes as f64 * 8.0 / (LENGTH - SETTLE).as_secs_f64()

@@ -3,6 +3,7 @@
 extern crate std;
 
 mod backlogged;
+mod by_flows;
 mod constant_rate;
 mod other_disciplines;
 mod rate_delay;

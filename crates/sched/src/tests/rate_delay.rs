@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::naive::Naive;
-use crate::{DiscardPolicy, GuardMode, RateDelay, Settings};
+use crate::{DiscardPolicy, GuardMode, RateDelay, Settings, Sharing};
 
-fn link(megabits: u64) -> Settings {
+pub(super) fn link(megabits: u64) -> Settings {
     Settings::new(Rate::from_megabits_per_second(megabits), Bytes::new(u64::from(MTU))).expect("a usual link")
 }
 
@@ -27,7 +27,7 @@ fn third(settings: Settings) -> Settings {
     settings.with_low_average(settings.delay() * 5).expect("long enough")
 }
 
-fn wire(settings: Settings) -> TestLink<RateDelay<u32>> {
+pub(super) fn wire(settings: Settings) -> TestLink<RateDelay<u32>> {
     TestLink::new(RateDelay::new(settings, Time::START), settings.capacity())
 }
 
@@ -94,11 +94,18 @@ proptest! {
         ratio in 1_001_u32..8_000,
         discards in prop_oneof![Just(DiscardPolicy::Late), Just(DiscardPolicy::All), Just(DiscardPolicy::None)],
         is_third in any::<bool>(),
+        floor_milli in prop_oneof![Just(None), (0_u32..=900).prop_map(Some)],
         steps in prop::collection::vec((arrivals(), 0_u64..40), 1..4),
     ) {
         let settings = link(20).with_ratio_milli(ratio).expect("above one");
         let settings = settings.with_discards(discards);
-        let settings = if is_third { third(settings) } else { settings };
+        let settings = match (floor_milli, is_third) {
+            (Some(floor_milli), _) => {
+                settings.with_sharing(Sharing::ByFlows { floor_milli }).expect("two classes")
+            }
+            (None, true) => third(settings),
+            (None, false) => settings,
+        };
         let (mut fast, mut naive) = (RateDelay::new(settings, Time::START), Naive::new(settings, Time::START));
         let (mut now, mut number) = (Time::START, 0_u32);
         for (arrivals, departures) in steps {
@@ -125,7 +132,11 @@ proptest! {
 }
 
 /// Returns a link after some seconds during which both classes always exceed its rate.
-fn overloaded(settings: Settings, flows: [u64; Class::COUNT], seconds: u64) -> TestLink<RateDelay<u32>> {
+pub(super) fn overloaded(
+    settings: Settings,
+    flows: [u64; Class::COUNT],
+    seconds: u64,
+) -> TestLink<RateDelay<u32>> {
     let mut wire = wire(settings);
     let step = Duration::from_micros(100);
     let mut now = Time::START;
@@ -142,7 +153,7 @@ fn overloaded(settings: Settings, flows: [u64; Class::COUNT], seconds: u64) -> T
 }
 
 /// Returns the bytes of each class in eight seconds, after two seconds of flow counting.
-fn class_bytes(settings: Settings, flows: [u64; Class::COUNT]) -> [u64; Class::COUNT] {
+pub(super) fn class_bytes(settings: Settings, flows: [u64; Class::COUNT]) -> [u64; Class::COUNT] {
     let sent_by = |seconds| {
         let left = overloaded(settings, flows, seconds).sent;
         let bytes = |class| {
@@ -406,7 +417,7 @@ fn a_greedy_flow_pays_and_not_others_of_its_source() {
 
 /// Returns the loss of ten calls, in percent, beside a flow of their class and high-rate flows,
 /// each with a number of packets per millisecond. Ten packets are as much as the link sends.
-fn lost_beside_a_flood(settings: Settings, class: Class, [high_rate, packets]: [u32; 2]) -> f64 {
+pub(super) fn lost_beside_a_flood(settings: Settings, class: Class, [high_rate, packets]: [u32; 2]) -> f64 {
     let mut wire = wire(settings);
     let mut arrived = 0;
     for step in 0..20_000_u32 {

@@ -6,7 +6,7 @@ use core::fmt;
 
 use byway_sched::{
     Arrival, Class, Departure, Discipline, DropReason, DropTail, FlowHash, FqCodel, Marking, RateDelay,
-    Settings, StrictPriority,
+    RegisteredFlows, Sample, Settings, StrictPriority,
 };
 use byway_units::{Bytes, Duration, Rate, Time};
 
@@ -17,7 +17,7 @@ use super::bottleneck::BottleneckUsage;
 pub enum QueueDiscipline {
     /// One tail-drop queue of this many bytes for all packets.
     DropTail(Bytes),
-    /// Rate-Delay scheduler with two or three classes.
+    /// Rate-Delay scheduler with two or three classes, or with two that share by flows.
     RateDelay(Settings),
     /// Strict priority of low-delay packets; each class has a buffer of this many bytes.
     StrictPriority(Bytes),
@@ -148,6 +148,8 @@ impl Queue {
 #[derive(Clone, Copy, Debug)]
 struct PacketInService {
     ticket: QueuedPacket,
+    /// Class in which the queue served the packet.
+    class: Class,
     is_marked: bool,
     until: Time,
 }
@@ -167,6 +169,8 @@ pub struct DequeuedPacket {
 pub(crate) struct Scheduler {
     scheduling: SchedulerSettings,
     queue: Queue,
+    /// Flows in the low-delay class whatever their DSCP.
+    registered: RegisteredFlows,
     in_service: Option<PacketInService>,
     /// Numbers of dropped packets that `pop_dropped` has not yet returned.
     dropped: Vec<u32>,
@@ -192,6 +196,7 @@ impl Scheduler {
         Self {
             scheduling,
             queue: Queue::new(&scheduling, now),
+            registered: RegisteredFlows::new(),
             in_service: None,
             dropped: Vec::new(),
             counters: [ClassCounters::default(); Class::COUNT],
@@ -239,8 +244,12 @@ impl Scheduler {
     /// drops because of it.
     pub(crate) fn enqueue(&mut self, arriving: ArrivingPacket, now: Time) {
         let ip_bytes = u32::try_from(arriving.ip_bytes.count()).unwrap_or(u32::MAX);
-        let class = self.scheduling.marking.class(arriving.dscp << 2);
         let ArrivingPacket { number, flow, source, is_ecn_capable, .. } = arriving;
+        let class = if self.registered.contains(flow, now) {
+            Class::LowDelay
+        } else {
+            self.scheduling.marking.class(arriving.dscp << 2)
+        };
         let ticket = QueuedPacket { number, ip_bytes, class, flow, source, is_ecn_capable };
         self.counters[class as usize].offered += 1;
         let arrival = arrival(ticket);
@@ -257,7 +266,7 @@ impl Scheduler {
 
     /// Returns the packet whose last bit has left by now, and begins the transmission of the next.
     pub(crate) fn dequeue(&mut self, now: Time) -> Option<DequeuedPacket> {
-        let PacketInService { ticket, is_marked, until } =
+        let PacketInService { ticket, is_marked, until, .. } =
             self.in_service.filter(|sending| sending.until <= now)?;
         self.in_service = None;
         self.send_next(until);
@@ -277,16 +286,37 @@ impl Scheduler {
         else {
             return;
         };
-        let Departure { packet: ticket, sojourn: waited, is_marked, .. } = departure;
+        let Departure { packet: ticket, class, sojourn: waited, is_marked } = departure;
         let bytes = Bytes::new(u64::from(ticket.ip_bytes));
-        let class = &mut self.counters[ticket.class as usize];
-        class.dequeued += 1;
-        class.dequeued_bytes += bytes;
-        class.marked += u64::from(is_marked);
-        class.sojourn_total += waited;
-        class.sojourn_max = class.sojourn_max.max(waited);
+        let counters = &mut self.counters[ticket.class as usize];
+        counters.dequeued += 1;
+        counters.dequeued_bytes += bytes;
+        counters.marked += u64::from(is_marked);
+        counters.sojourn_total += waited;
+        counters.sojourn_max = counters.sojourn_max.max(waited);
         self.in_service =
-            Some(PacketInService { ticket, is_marked, until: now + bytes / self.scheduling.rate });
+            Some(PacketInService { ticket, class, is_marked, until: now + bytes / self.scheduling.rate });
+    }
+
+    /// Registers a flow as interactive until `end`; returns false if there are too many.
+    pub(crate) fn register_flow(&mut self, flow: FlowHash, end: Time, now: Time) -> bool {
+        self.registered.register(flow, end, now)
+    }
+
+    /// Returns the counters, backlogs and rates of a Rate-Delay queue; `None` for other queues.
+    /// [`Scheduler::pop_dropped`] returns the packets that the queue drops because of it.
+    ///
+    /// A packet counts as sent once its last bit has left.
+    pub(crate) fn sample(&mut self, now: Time) -> Option<Sample> {
+        let Queue::RateDelay(queue) = &mut self.queue else {
+            return None;
+        };
+        let mut sample = queue.sample(now, &mut record_drops(&mut self.dropped, &mut self.counters));
+        if let Some(PacketInService { ticket, class, .. }) = self.in_service {
+            let sent = &mut sample.sent[class as usize];
+            *sent = sent.saturating_sub(Bytes::new(u64::from(ticket.ip_bytes)));
+        }
+        Some(sample)
     }
 
     /// Returns the number of a packet that the queue dropped, each once.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use aya::programs::{TestRun as _, TestRunOptions};
-use byway_sched::{FlowKey, FlowTuple};
+use byway_sched::FlowKey;
 
 use super::*;
 
@@ -27,7 +27,7 @@ const UDP: u8 = 17;
 
 /// Loads the program; `None` without the right to do so.
 fn loaded(marking: Marking) -> Option<Classifier> {
-    match Classifier::load(marking, CLASSES, &SECRET) {
+    match Classifier::load(marking, CLASSES, &SECRET, true) {
         Ok(classifier) => Some(classifier),
         Err(failure) if failure.to_string().contains("CAP_") => {
             eprintln!("skipped: {failure}");
@@ -263,6 +263,40 @@ fn a_flow_has_the_slot_that_byways_own_scheduler_gives_it() {
         found.extend(touched.map(|(index, _)| row * ROW_SLOTS + index));
     }
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_registered_flow_is_low_delay_without_a_dscp_until_its_lease_ends() {
+    let Some(mut classifier) = loaded(Marking::NONE) else { return };
+    let v4 = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+    let v6 = |last| IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last));
+    let frames = |port: u16| {
+        [
+            ethernet(IPV4, &ipv4(0, 0, &ports(port, 9))),
+            ethernet(IPV6, &ipv6(0, &[(0, 8)], &ports(port, 9))),
+            tagged([0x81, 0], IPV4, &ipv4(0, 0, &ports(port, 9))),
+        ]
+    };
+    let classes = |classifier: &Classifier, port| frames(port).map(|frame| class_of(classifier, &frame));
+    let flow = |source, destination| FlowTuple { source, destination, protocol: UDP, ports: [7, 9] };
+    let [v4, v6] = [flow(v4(1), v4(2)), flow(v6(1), v6(2))];
+    assert_eq!(classes(&classifier, 7), [Class::HighRate; 3], "nothing is registered");
+    classifier.register(&v4, Duration::from_secs(60)).expect("the kernel takes it");
+    assert_eq!(classes(&classifier, 7), [Class::LowDelay, Class::HighRate, Class::LowDelay]);
+    classifier.register(&v6, Duration::from_secs(60)).expect("the kernel takes it");
+    assert_eq!(classes(&classifier, 7), [Class::LowDelay; 3]);
+    assert_eq!(classes(&classifier, 8), [Class::HighRate; 3], "another port");
+    let fragment = ethernet(IPV4, &ipv4(0, 0x2000, &ports(7, 9)));
+    assert_eq!(class_of(&classifier, &fragment), Class::HighRate, "a fragment has no ports");
+    // The opposite direction, another protocol, and a lease that has ended.
+    let reversed = FlowTuple { source: v4.destination, destination: v4.source, ports: [9, 7], ..v4 };
+    for other in [reversed, FlowTuple { protocol: 6, ..v4 }] {
+        let mut classifier = loaded(Marking::NONE).expect("it was loaded before");
+        classifier.register(&other, Duration::from_secs(60)).expect("the kernel takes it");
+        assert_eq!(classes(&classifier, 7), [Class::HighRate; 3], "{other:?}");
+    }
+    classifier.register(&v4, Duration::ZERO).expect("the kernel takes it");
+    assert_eq!(classes(&classifier, 7), [Class::HighRate, Class::LowDelay, Class::HighRate]);
 }
 
 #[test]
