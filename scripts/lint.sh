@@ -23,12 +23,13 @@ heading "Spelling"
 typos
 
 heading "Clippy"
-cargo clippy --workspace --all-targets --locked -- -D warnings
+# Features that bring QUIC libraries are no defaults.
+cargo clippy --workspace --all-targets --features byway-quic/noq,byway-quic/quinn --locked -- -D warnings
 # Tests that need another version's program are no default target.
 cargo clippy -p byway --test versions --locked -- -D warnings
 
 heading "Documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --features byway-quic/noq,byway-quic/quinn --locked
 
 heading "Dependencies"
 cargo deny --locked check bans licenses sources

@@ -93,6 +93,12 @@ test_here() {
   run_tests "tests" cargo test --locked --no-fail-fast
 }
 
+# Of its own, because it builds QUIC libraries: nothing else has them.
+test_quic() {
+  heading "QUIC libraries with network state"
+  run_tests "QUIC" cargo test --locked -p byway-quic --all-features --no-fail-fast
+}
+
 # The version before this one, built anew unless target/previous has it.
 test_versions() {
   heading "The version before beside this one"
@@ -148,6 +154,7 @@ build_for_wasm
 document
 test_neon
 test_here
+test_quic
 test_versions
 say_if_no_lab
 say_if_no_iptables

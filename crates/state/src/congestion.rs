@@ -66,8 +66,9 @@ pub enum Guidance {
 /// # Inputs
 /// - [`on_forward_entry`](Self::on_forward_entry) and [`on_back_entry`](Self::on_back_entry): each
 ///   path entry, in order. A new flow begins with those of the last 2 s.
-/// - [`on_sent`](Self::on_sent), [`on_ack`](Self::on_ack) and
-///   [`on_congestion`](Self::on_congestion): events of the transport.
+/// - [`on_sent`](Self::on_sent), [`on_ack`](Self::on_ack),
+///   [`on_congestion`](Self::on_congestion), [`on_spurious_loss`](Self::on_spurious_loss) and
+///   [`set_packet_size`](Self::set_packet_size): events of the transport.
 ///
 /// # Outputs
 /// After any input: [`window`](Self::window), [`pacing`](Self::pacing), and for a receiver that
@@ -123,6 +124,14 @@ impl CongestionControl {
         }
     }
 
+    /// Changes the sizes of packets, as path MTU discovery does.
+    pub fn set_packet_size(&mut self, packets: PacketSize) {
+        self.packets = packets;
+        if let Some(fallback) = &mut self.fallback {
+            fallback.delay.set_packet(float(packets.packet().count()));
+        }
+    }
+
     /// Handles an entry of the direction in which the flow sends.
     pub fn on_forward_entry(&mut self, entry: &PathEntry, now: Time) {
         self.window.on_forward_entry(entry, now);
@@ -172,6 +181,14 @@ impl CongestionControl {
             Congestion::Lost(lost) => delay.on_loss(self.packets.with_headers(lost)),
             Congestion::Marked => delay.on_mark(),
             Congestion::Persistent => delay.collapse(),
+        }
+    }
+
+    /// Handles that all packets arrived that the transport reported as lost. A reduction that they
+    /// caused is undone.
+    pub fn on_spurious_loss(&mut self) {
+        if let Some(fallback) = &mut self.fallback {
+            fallback.delay.on_spurious_loss();
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct DelayWindow {
     round: Round,
     sample: Sample,
     losses: LossCount,
+    /// Window before losses reduced it, unless there were others since.
+    before_losses: Option<f64>,
     /// Beginning of the time at the least window, and the least round trip since.
     floor: Option<(Time, f64)>,
 }
@@ -94,8 +96,15 @@ impl DelayWindow {
             round: Round::new(window, None),
             sample: Sample::new(),
             losses: LossCount::default(),
+            before_losses: None,
             floor: None,
         }
+    }
+
+    /// Changes the bytes of a packet.
+    pub(crate) fn set_packet(&mut self, packet: f64) {
+        self.packet = packet;
+        self.window = self.window.max(FALLBACK_PACKETS_MIN * packet);
     }
 
     /// Returns the bytes that may be in flight.
@@ -151,6 +160,15 @@ impl DelayWindow {
     pub(crate) fn on_loss(&mut self, bytes: f64) {
         self.losses.lost += bytes / self.packet;
         self.losses.packets += bytes / self.packet;
+        self.before_losses = None;
+    }
+
+    /// Handles that all packets arrived that counted as lost: the window is what it was before.
+    pub(crate) fn on_spurious_loss(&mut self) {
+        self.losses = LossCount::default();
+        if let Some(before) = self.before_losses.take() {
+            self.window = self.window.max(before);
+        }
     }
 
     /// Handles a mark of congestion (ECN).
@@ -160,13 +178,17 @@ impl DelayWindow {
 
     /// Falls back to the least window, after a time without any acknowledgment.
     pub(crate) fn collapse(&mut self) {
+        // The losses have had their effect.
+        (self.before_losses, self.losses) = (Some(self.window), LossCount::default());
         self.window = FALLBACK_PACKETS_MIN * self.packet;
         (self.is_doubling, self.calm_rounds) = (false, 0);
     }
 
     fn end_round(&mut self, target: f64, now: Time) {
         let (least, floor) = (self.round.least, FALLBACK_PACKETS_MIN * self.packet);
-        if self.losses.is_congestion() || self.round.is_marked {
+        let is_loss = self.losses.is_congestion();
+        if is_loss || self.round.is_marked {
+            self.before_losses = (!self.round.is_marked).then_some(self.window);
             self.window *= BACKOFF;
             self.losses = LossCount::default();
             (self.is_doubling, self.calm_rounds) = (false, 0);
@@ -304,6 +326,36 @@ mod tests {
         assert!(window.window() < 46_000.0);
         window.collapse();
         assert!(window.window() < 6_001.0);
+    }
+
+    #[test]
+    fn a_reduction_by_losses_that_were_none_is_undone_and_no_other_one() {
+        let start = || {
+            let (mut path, mut window) = (path(0.1), DelayWindow::begun_at(64_000.0, PACKET, 0.1));
+            path.run(&mut window, 1);
+            (path, window)
+        };
+        let (mut path, mut window) = start();
+        window.on_loss(4.0 * PACKET);
+        path.run(&mut window, 1);
+        assert!(window.window() < 46_000.0);
+        window.on_spurious_loss();
+        assert!((window.window() - 64_000.0).abs() < 1.0);
+        window.on_loss(PACKET);
+        window.collapse();
+        window.on_spurious_loss();
+        assert!((window.window() - 64_000.0).abs() < 1.0, "all packets were late, none was lost");
+        // A later single loss does not undo the effect of earlier ones.
+        window.on_loss(4.0 * PACKET);
+        path.run(&mut window, 1);
+        window.on_loss(PACKET);
+        window.on_spurious_loss();
+        assert!(window.window() < 46_000.0);
+        let (mut path, mut window) = start();
+        window.on_mark();
+        path.run(&mut window, 1);
+        window.on_spurious_loss();
+        assert!(window.window() < 46_000.0, "a mark is no loss");
     }
 
     #[test]

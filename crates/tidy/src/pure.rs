@@ -98,6 +98,7 @@ pub const IMPURE_CRATES: &[ImpureCrate] = &[
     ImpureCrate { folder: "crates/experiment", reason: "reads TOML, and writes JSON and HTML" },
     ImpureCrate { folder: "crates/lab", reason: "makes namespaces and devices, and reads the clock" },
     ImpureCrate { folder: "crates/net", reason: "opens sockets and reads the clock" },
+    ImpureCrate { folder: "crates/quic", reason: "is called by QUIC libraries, with their clock" },
     ImpureCrate { folder: "crates/scenario", reason: "reads TOML, and writes JSON" },
     ImpureCrate { folder: "crates/tidy", reason: "reads the repository" },
     ImpureCrate { folder: "crates/config-types", reason: "reads TOML, and describes what may stand in it" },

@@ -185,6 +185,27 @@ fn a_single_loss_reduces_nothing() {
 }
 
 #[test]
+fn losses_that_were_none_reduce_nothing_in_the_end() {
+    let mut control = control(Rules::CORRECTED);
+    run(&mut control, 0, 2_000, 102);
+    let before = packets(&control);
+    control.on_congestion(Congestion::Lost(Bytes::new(4 * PAYLOAD)), at(2_000));
+    run(&mut control, 2_000, 2_250, 102);
+    assert!(packets(&control) < before * 4 / 5, "{}", packets(&control));
+    control.on_spurious_loss();
+    assert!(packets(&control) + 2 >= before, "{} {before}", packets(&control));
+}
+
+#[test]
+fn windows_and_bursts_are_of_packets_of_the_newest_size() {
+    let mut control = control(Rules::CORRECTED);
+    control.set_packet_size(PacketSize::new(1_228, 28).expect("the least size of QUIC"));
+    assert_eq!(control.pacing().burst, Bytes::new(2_400));
+    // 15,000 bytes of the initial window are 12.2 packets.
+    assert_eq!(control.window(), Bytes::new(13 * 1_200));
+}
+
+#[test]
 fn the_published_rules_know_neither_ramp_nor_delay_nor_congestion() {
     let mut control = control(Rules::PUBLISHED);
     // The averages begin at zero: 20 entries are 64 % of a second.

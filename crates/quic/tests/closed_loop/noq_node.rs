@@ -1,0 +1,134 @@
+//! Endpoints of noq.
+
+use std::mem;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
+
+use byway_quic::{Factory, NoqController};
+use noq_proto::congestion::Controller;
+use noq_proto::{
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, FourTuple,
+    PathId, ServerConfig, StreamId, TransportConfig, VarInt,
+};
+
+use crate::node::{CLIENT_ADDRESS, Identity, Observation, SEND_BUFFER, SERVER_ADDRESS, TestNode};
+
+/// Most datagrams that are sent together, as with segmentation offload.
+const BATCH: NonZeroUsize = NonZeroUsize::new(10).expect("it is not zero");
+
+struct NoqNode {
+    endpoint: Endpoint,
+    connection: Option<(ConnectionHandle, Connection)>,
+    stream: Option<StreamId>,
+    peer: SocketAddr,
+    /// Answers of the endpoint itself.
+    responses: Vec<Vec<u8>>,
+}
+
+pub(crate) fn connect(
+    identity: Identity,
+    factory: Option<&Arc<Factory>>,
+    start: Instant,
+) -> [Box<dyn TestNode>; 2] {
+    let mut transport = TransportConfig::default();
+    transport.send_window(SEND_BUFFER);
+    if let Some(factory) = factory {
+        factory.configure_noq(&mut transport);
+    }
+    let mut config = ClientConfig::with_root_certificates(identity.roots()).expect("there is a root");
+    config.transport_config(Arc::new(transport));
+    let mut client = NoqNode::new(None, 1, SERVER_ADDRESS);
+    let connection = client.endpoint.connect(start, config, SERVER_ADDRESS, "localhost");
+    client.connection = Some(connection.expect("a valid configuration"));
+
+    let mut transport = TransportConfig::default();
+    transport.stream_receive_window(VarInt::MAX);
+    let mut config = ServerConfig::with_single_cert(vec![identity.certificate], identity.key)
+        .expect("key and certificate fit");
+    config.transport_config(Arc::new(transport));
+    [Box::new(client), Box::new(NoqNode::new(Some(config), 2, CLIENT_ADDRESS))]
+}
+
+impl NoqNode {
+    fn new(server: Option<ServerConfig>, seed: u8, peer: SocketAddr) -> Self {
+        let mut config = EndpointConfig::default();
+        config.rng_seed(Some([seed; 32]));
+        let endpoint = Endpoint::new(Arc::new(config), server.map(Arc::new), true);
+        Self { endpoint, connection: None, stream: None, peer, responses: Vec::new() }
+    }
+
+    fn connection(&mut self) -> &mut Connection {
+        let (_, connection) = self.connection.as_mut().expect("there is a connection");
+        connection
+    }
+}
+
+impl TestNode for NoqNode {
+    fn receive(&mut self, datagram: &[u8], now: Instant) {
+        let mut response = Vec::new();
+        let path = FourTuple::from_remote(self.peer);
+        match self.endpoint.handle(now, path, None, datagram.into(), &mut response) {
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                let accepted = self.endpoint.accept(incoming, now, &mut response, None);
+                self.connection = Some(accepted.expect("the client is valid"));
+            }
+            Some(DatagramEvent::ConnectionEvent(_, event)) => self.connection().handle_event(event),
+            Some(DatagramEvent::Response(_)) => self.responses.push(response),
+            None => {}
+        }
+    }
+
+    fn transmit(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut datagrams = mem::take(&mut self.responses);
+        let Some((handle, connection)) = &mut self.connection else { return datagrams };
+        loop {
+            while let Some(event) = connection.poll_endpoint_events() {
+                if let Some(answer) = self.endpoint.handle_event(*handle, event) {
+                    connection.handle_event(answer);
+                }
+            }
+            while connection.poll().is_some() {}
+            let mut buffer = Vec::new();
+            let Some(transmit) = connection.poll_transmit(now, BATCH, &mut buffer) else {
+                return datagrams;
+            };
+            let segment = transmit.segment_size.unwrap_or(transmit.size);
+            datagrams.extend(buffer[..transmit.size].chunks(segment).map(<[u8]>::to_vec));
+        }
+    }
+
+    fn deadline(&mut self) -> Option<Instant> {
+        self.connection.as_ref().and_then(|(_, connection)| connection.poll_timeout())
+    }
+
+    fn on_deadline(&mut self, now: Instant) {
+        self.connection().handle_timeout(now);
+    }
+
+    fn fill_stream(&mut self) {
+        let Some((_, connection)) = &mut self.connection else { return };
+        if connection.is_handshaking() {
+            return;
+        }
+        if self.stream.is_none() {
+            self.stream = connection.streams().open(Dir::Uni);
+        }
+        let Some(stream) = self.stream else { return };
+        while connection.send_stream(stream).write(&[7; 4_096]).is_ok() {}
+    }
+
+    fn observe(&self) -> Observation {
+        let (_, connection) = self.connection.as_ref().expect("there is a connection");
+        let controller = connection.congestion_state(PathId::ZERO).expect("there is a path").clone_box();
+        let (window, metrics) = (controller.window(), controller.metrics());
+        let controller = controller.into_any().downcast::<NoqController>().expect("the factory made it");
+        Observation {
+            window,
+            pacing_rate: metrics.pacing_rate,
+            send_quantum: metrics.send_quantum,
+            path: controller.path().clone(),
+        }
+    }
+}
