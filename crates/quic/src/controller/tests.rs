@@ -51,7 +51,8 @@ impl Pair {
     /// Acknowledges so many full packets, which were sent `round_trip` milliseconds ago.
     fn acknowledge(&mut self, packets: u32, round_trip: u64, millis: u64) {
         let now = at(self.start, millis);
-        let sent_at = now - std::time::Duration::from_millis(round_trip);
+        let sent_at =
+            now.checked_sub(std::time::Duration::from_millis(round_trip)).expect("a time before now");
         for _ in 0..packets {
             self.controller.on_packet_acked(AckedPacket {
                 sent_at,

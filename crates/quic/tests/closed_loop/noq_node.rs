@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use byway_quic::{Factory, NoqController};
-use noq_proto::congestion::Controller;
 use noq_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, FourTuple,
     PathId, ServerConfig, StreamId, TransportConfig, VarInt,

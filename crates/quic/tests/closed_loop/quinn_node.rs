@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use byway_quic::{Factory, QuinnController};
-use quinn_proto::congestion::Controller;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, ServerConfig,
     StreamId, TransportConfig, VarInt,
