@@ -16,12 +16,15 @@ use crate::status::ReasonCount;
 /// Request for a new token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenRequest {
-    /// Role of the nodes that join with it.
+    /// Role of the nodes that join with it. An application does not join: its token is its bearer
+    /// secret.
     pub role: Role,
-    /// Tenant of the agents that join with it; absent: `default`. Relays have no tenant.
+    /// Tenant of the agents that join with it, or of the application; absent: `default`. Relays and
+    /// links have no tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Most nodes that may join with it; absent: any number.
+    /// Most nodes that may join with it; absent: any number. Tokens of applications have no such
+    /// number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<u32>,
     /// Lifetime in seconds; absent: unlimited.

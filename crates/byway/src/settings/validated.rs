@@ -206,10 +206,7 @@ fn node(
     network: Option<&RawNetwork>,
     source: &Source,
 ) -> Result<NodeSettings, Problem> {
-    let (table_name, port) = match role {
-        Role::Agent => ("agent", 0),
-        Role::Relay => ("relay", RELAY_PORT),
-    };
+    let (table_name, port) = if role == Role::Relay { ("relay", RELAY_PORT) } else { ("agent", 0) };
     let root = KeyPath::of(table_name);
     let NodeTable { name, state: folder, token, token_file, key_file, listen, addresses } = table;
     let validated_source = network_source(&root, token.take(), token_file.take(), network, source)?;

@@ -60,7 +60,9 @@ impl Failure {
 const fn status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::BadRequest => StatusCode::BAD_REQUEST,
-        ErrorCode::NotAMember | ErrorCode::NotAdministrator => StatusCode::UNAUTHORIZED,
+        ErrorCode::NotAMember | ErrorCode::NotAdministrator | ErrorCode::NotAnApplication => {
+            StatusCode::UNAUTHORIZED
+        }
         ErrorCode::ClockSkew
         | ErrorCode::TokenUnknown
         | ErrorCode::TokenExpired
