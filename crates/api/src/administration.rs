@@ -199,6 +199,28 @@ pub struct ControllerStatus {
     pub connections: ConnectionCounts,
     /// Use of the controller's shared tables by each tenant.
     pub tenants: Vec<TenantUse>,
+    /// Use of network state.
+    #[serde(default)]
+    pub network_state: NetworkStateUse,
+}
+
+/// Use of network state at a controller: what is reported, and what is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NetworkStateUse {
+    /// Number of paths in the controller's settings.
+    pub paths: usize,
+    /// Number of paths of which all links have reported within 5 s.
+    pub paths_known: usize,
+    /// Number of nodes with a stream of samples.
+    pub reporters: usize,
+    /// Number of flows that applications have registered.
+    pub flows: usize,
+    /// Number of streams of network state to applications.
+    pub streams: usize,
+    /// Number of samples accepted since the controller started.
+    pub samples_accepted: u64,
+    /// Number of samples refused since the controller started, because of their values.
+    pub samples_refused: u64,
 }
 
 /// Use of the controller's shared tables by one tenant.

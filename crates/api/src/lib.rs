@@ -42,8 +42,8 @@ mod state;
 mod status;
 
 pub use administration::{
-    AgentName, ConnectionCounts, ControllerStatus, Health, NodeEntry, NodeList, PairRequest, RequestCount,
-    TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
+    AgentName, ConnectionCounts, ControllerStatus, Health, NetworkStateUse, NodeEntry, NodeList, PairRequest,
+    RequestCount, TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
 };
 pub use cost::{
     AgentCost, BytesToDestination, BytesToRelay, CostTotals, FlowCost, NetworkCost, RelayBill, RelayBillItem,

@@ -28,10 +28,13 @@ pub struct StateQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<u64>)]
     pub max: Option<String>,
-    /// True if the answer has the return direction, too. `after` is of the direction `from` to `to`
-    /// then; the return direction has entries of the same time.
+    /// True if the answer has the return direction, too.
     #[serde(default)]
     pub both: bool,
+    /// Index of the last entry of the return direction that the reader has, as `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<u64>)]
+    pub return_after: Option<String>,
 }
 
 /// State of one direction of a path, or of both.
