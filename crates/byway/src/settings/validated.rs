@@ -12,6 +12,7 @@ use super::network::StaticNetwork;
 use super::prices::RawControllerRelay;
 use super::raw::{LogFormatSetting, LogLevelSetting, NodeTable, RawLog, RawNetwork};
 use super::shared_coding::shared_tenants;
+use super::topology::topology;
 use super::tunnel::{Tunnel, tunnel};
 use super::uplinks::{ListenSettings, uplinks};
 use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS_MAX};
@@ -427,6 +428,7 @@ fn controller(typed: ParsedFile) -> Result<(ControllerSettings, SocketAddr, LogS
         quotas,
         shared_coding: shared_tenants(&root.key("shared_coding"), &controller.shared_coding, &source)?,
         prices: controller_prices(&root.key("relays"), &controller.relays, &source)?,
+        topology: topology(&root, &controller.networks, &controller.links, &controller.paths, &source)?,
     };
     let observe = observe(file.observe.listen, OBSERVE_PORTS[2], &source)?;
     Ok((settings, observe, log_settings(&file.log)))
