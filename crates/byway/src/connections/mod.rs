@@ -42,8 +42,8 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// occupies no more than that.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
 
-/// Bytes of an answer that TLS buffers for one connection: a record's. With the default of 64 KiB, a
-/// stream that nobody reads would occupy twice as much as it may.
+/// Bytes of an answer that TLS buffers for one connection: those of a record. With the default of
+/// 64 KiB, a stream that nobody reads would occupy twice as much as it may.
 const TLS_BUFFER_BYTES: usize = 16 << 10;
 
 /// Interval between attempts to accept a connection while the process has no file descriptor left.
