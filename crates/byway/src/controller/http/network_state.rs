@@ -11,7 +11,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use byway_api::{ErrorAnswer, FlowRegistration, LeaseAnswer, StateAnswer, StateQuery};
 use byway_state::StateQuery as TableQuery;
-use futures_util::stream;
+use futures_util::stream::unfold;
 
 use super::extract::{
     Body, CallingApplication, PathParams, QueryParams, ReadingApplication, RegisteringApplication,
@@ -133,7 +133,7 @@ pub(super) async fn stream(
     let (ends, queries) = ((query.from, query.to), (there, query.both.then_some(back)));
     let now = served.feed.now();
     let begun = Subscription::begin(&served.feed, application, ends, queries, now)?;
-    let events = stream::unfold(begun, |mut subscription| async move {
+    let events = unfold(begun, |mut subscription| async move {
         let event = subscription.next().await?;
         let event = Event::default().id(event.id).data(event.data);
         Some((Ok::<_, Infallible>(event), subscription))

@@ -146,8 +146,8 @@ fn entry_text(feed: &StateFeed, read: &ReadEntry) -> String {
     serde_json::to_string(&feed.named_entry(read)).expect("entries have only texts and numbers")
 }
 
-/// Reads the identifier of the last event that a reader has: the index of the direction, and of the
-/// return direction if `max` is of both.
+/// Reads the identifier of the last event that a reader has, as the queries for what follows it: of
+/// the direction, and of the return direction.
 ///
 /// # Errors
 /// If it has other characters than an event's identifier.
