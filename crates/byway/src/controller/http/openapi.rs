@@ -13,8 +13,8 @@ use super::{administration, members, network_state, samples};
 #[openapi(
     info(
         title = "Byway controller",
-        description = "Membership, maps, tokens, network state. HTTPS with TLS 1.3; the public key in the token \
-                       authenticates the certificate. Errors are `ErrorAnswer`."
+        description = "Membership, maps, tokens, network state. HTTPS with TLS 1.3; the public key in \
+                       the token authenticates the certificate. Errors are `ErrorAnswer`."
     ),
     paths(
         members::health,
