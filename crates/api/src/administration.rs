@@ -16,12 +16,15 @@ use crate::status::ReasonCount;
 /// Request for a new token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenRequest {
-    /// Role of the nodes that join with it.
+    /// Role of the nodes that join with it. An application does not join: its token is its bearer
+    /// secret.
     pub role: Role,
-    /// Tenant of the agents that join with it; absent: `default`. Relays have no tenant.
+    /// Tenant of the agents that join with it, or of the application; absent: `default`. Relays and
+    /// links have no tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Most nodes that may join with it; absent: any number.
+    /// Most nodes that may join with it; absent: any number. Tokens of applications have no such
+    /// number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses: Option<u32>,
     /// Lifetime in seconds; absent: unlimited.
@@ -196,6 +199,28 @@ pub struct ControllerStatus {
     pub connections: ConnectionCounts,
     /// Use of the controller's shared tables by each tenant.
     pub tenants: Vec<TenantUse>,
+    /// Use of network state.
+    #[serde(default)]
+    pub network_state: NetworkStateUse,
+}
+
+/// Use of network state at a controller: what is reported, and what is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NetworkStateUse {
+    /// Number of paths in the controller's settings.
+    pub paths: usize,
+    /// Number of paths of which all links have reported within 5 s.
+    pub paths_known: usize,
+    /// Number of nodes with a stream of samples.
+    pub reporters: usize,
+    /// Number of flows that applications have registered.
+    pub flows: usize,
+    /// Number of streams of network state to applications.
+    pub streams: usize,
+    /// Number of samples accepted since the controller started.
+    pub samples_accepted: u64,
+    /// Number of samples refused since the controller started, because of their values.
+    pub samples_refused: u64,
 }
 
 /// Use of the controller's shared tables by one tenant.

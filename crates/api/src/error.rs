@@ -29,7 +29,7 @@ pub enum ErrorCode {
     TokenExpired,
     /// As many nodes have joined with the token as it permits.
     TokenUsedUp,
-    /// The token is for the other role, agents or relays.
+    /// The token or the bearer secret is for another role.
     WrongRole,
     /// Another node of the tenant has this name.
     NameInUse,
@@ -41,6 +41,8 @@ pub enum ErrorCode {
     NotAMember,
     /// The bearer secret is not the administrator's.
     NotAdministrator,
+    /// The bearer secret is not a valid token for applications.
+    NotAnApplication,
     /// The name or number does not exist.
     NotFound,
     /// Only an administrator may pair agents of different tenants.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Role of a node in the network.
+/// Role of a node in the network, or of a program beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -14,6 +14,11 @@ pub enum Role {
     Agent,
     /// Node that stores, codes and forwards packets of agents.
     Relay,
+    /// Node beside a congested link, which reports the link's queues and rates.
+    Link,
+    /// Program that registers its flows and reads network state. It does not join: its token is its
+    /// bearer secret.
+    Application,
 }
 
 impl fmt::Display for Role {
@@ -21,6 +26,8 @@ impl fmt::Display for Role {
         f.write_str(match self {
             Self::Agent => "agent",
             Self::Relay => "relay",
+            Self::Link => "link",
+            Self::Application => "application",
         })
     }
 }

@@ -25,6 +25,7 @@
 //! | `name` | valid names |
 //! | `prices` | prices of relays, as maps carry them |
 //! | `reload` | answers to a reload of settings |
+//! | `state` | network state: queries, leases of flows, samples of links |
 //! | `status` | status of agents and relays |
 
 mod administration;
@@ -37,11 +38,12 @@ mod membership;
 mod name;
 mod prices;
 mod reload;
+mod state;
 mod status;
 
 pub use administration::{
-    AgentName, ConnectionCounts, ControllerStatus, Health, NodeEntry, NodeList, PairRequest, RequestCount,
-    TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
+    AgentName, ConnectionCounts, ControllerStatus, Health, NetworkStateUse, NodeEntry, NodeList, PairRequest,
+    RequestCount, TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
 };
 pub use cost::{
     AgentCost, BytesToDestination, BytesToRelay, CostTotals, FlowCost, NetworkCost, RelayBill, RelayBillItem,
@@ -57,6 +59,10 @@ pub use membership::{MapQuery, PairingAnswer, PairingRequest, RoundTrip, SelfUpd
 pub use name::{NAME_BYTES_MAX, NameError, checked_name};
 pub use prices::{PriceToRelay, RelayPrices};
 pub use reload::{ChangeKind, ReloadAnswer, ReloadRefusal, SettingChange};
+pub use state::{
+    FlowProtocol, FlowRegistration, FlowTuple, LeaseAnswer, NamedEntry, NamedLink, PathState, SampleBatch,
+    SampledLink, SamplesAnswer, StateAnswer, StateQuery,
+};
 pub use status::{
     AgentStatus, CaptureStatus, ControllerState, FlowDeliveries, ForwardStatus, Histogram, MappingStatus,
     NodeStatus, PathStatus, PeerReach, PeerTotals, ReasonCount, RelayReach, RelayRoute, RelayStatus,

@@ -33,18 +33,20 @@ pub(crate) enum TokenCommand {
     Create {
         #[command(flatten)]
         state: StateFlags,
-        /// Role of the nodes that join with it.
+        /// Role of the nodes that join with it, or of the program that reads with it.
         #[arg(long)]
         role: RoleSetting,
-        /// Tenant of the agents: agents of one tenant may exchange flows, and are coded together.
+        /// Tenant of the agents or the application: agents of one tenant may exchange flows, and
+        /// are coded together.
         #[arg(long)]
         tenant: Option<String>,
-        /// Number of nodes that may join with it; 0 for any number.
-        #[arg(long, default_value_t = 1)]
-        uses: u32,
-        /// Lifetime of the token: 24h, 7d, or forever.
-        #[arg(long, default_value = "24h")]
-        expires: String,
+        /// Number of nodes that may join with it; 0 for any number [default: 1]. Not for
+        /// applications, which do not join.
+        #[arg(long)]
+        uses: Option<u32>,
+        /// Lifetime of the token: 24h, 7d, or forever [default: 24h; of an application forever].
+        #[arg(long)]
+        expires: Option<String>,
     },
     /// List the tokens, without their secrets.
     List {
@@ -68,7 +70,7 @@ pub(crate) enum TokenCommand {
 /// The members of a network.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// List agents and relays.
+    /// List agents, relays and links.
     List {
         #[command(flatten)]
         state: StateFlags,
@@ -90,13 +92,42 @@ pub(crate) enum NodeCommand {
     },
 }
 
-/// Role of the nodes that may join with a token.
+/// Role of the nodes that may join with a token, or of the application that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum RoleSetting {
     /// Agent: protects applications.
     Agent,
     /// Relay: repairs losses.
     Relay,
+    /// Link: reports its queues and rates.
+    Link,
+    /// Application: registers its flows, and reads network state; the token is its bearer secret.
+    Application,
+}
+
+impl RoleSetting {
+    /// Returns the number of uses of a token of this role: the one of `--uses`, or the default.
+    /// `None` is any number.
+    fn uses(self, typed: Option<u32>) -> Option<u32> {
+        if self == Self::Application { typed } else { Some(typed.unwrap_or(1)).filter(|uses| *uses > 0) }
+    }
+
+    /// Returns the lifetime of a token of this role as typed by `--expires`, or the default. An
+    /// application authenticates with the token for as long as it is valid.
+    const fn expires(self) -> &'static str {
+        if matches!(self, Self::Application) { "forever" } else { "24h" }
+    }
+}
+
+impl From<RoleSetting> for Role {
+    fn from(role: RoleSetting) -> Self {
+        match role {
+            RoleSetting::Agent => Self::Agent,
+            RoleSetting::Relay => Self::Relay,
+            RoleSetting::Link => Self::Link,
+            RoleSetting::Application => Self::Application,
+        }
+    }
 }
 
 /// Runs a `byway token` command, and prints its result.
@@ -111,14 +142,10 @@ pub(crate) fn run_token_command(command: TokenCommand) -> Result<(), Failure> {
             Ok(())
         }
         TokenCommand::Create { state, role, tenant, uses, expires } => {
-            let lifetime = lifetime(&expires)?;
-            let role = match role {
-                RoleSetting::Agent => Role::Agent,
-                RoleSetting::Relay => Role::Relay,
-            };
-            let uses = (uses > 0).then_some(uses);
+            let lifetime = lifetime(expires.as_deref().unwrap_or(role.expires()))?;
+            let uses = role.uses(uses);
             let answer = administer(&state, async |mut controller| {
-                controller.create_token(role, tenant, uses, lifetime).await
+                controller.create_token(role.into(), tenant, uses, lifetime).await
             })?;
             let token = |answer: &TokenAnswer| answer.token.clone();
             print_answer(&state, &answer, token);
@@ -197,4 +224,25 @@ fn administer<T>(
 ) -> Result<T, Failure> {
     let state = controller_state(flags.state.clone(), flags.config.as_deref())?;
     node::block_on(async { Ok(act(AdminClient::open(&state)?).await?) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_nodes_are_for_one_and_a_day_and_those_of_applications_for_ever() {
+        for role in [RoleSetting::Agent, RoleSetting::Relay, RoleSetting::Link] {
+            assert_eq!([None, Some(3), Some(0)].map(|uses| role.uses(uses)), [Some(1), Some(3), None]);
+            let day = std::time::Duration::from_secs(86_400);
+            assert!(lifetime(role.expires()).is_ok_and(|lifetime| lifetime == Some(day)));
+        }
+        let role = RoleSetting::Application;
+        assert_eq!(
+            [None, Some(3)].map(|uses| role.uses(uses)),
+            [None, Some(3)],
+            "the controller refuses uses"
+        );
+        assert!(lifetime(role.expires()).is_ok_and(|lifetime| lifetime.is_none()));
+    }
 }

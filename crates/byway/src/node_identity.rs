@@ -123,6 +123,8 @@ fn static_identity(
             let number = RelayId::new(relay.number);
             (relay.number, relay.key.clone(), network.map_for_relay(number, names))
         }),
+        // Static networks have none.
+        Role::Link | Role::Application => None,
     };
     let Some((number, expected, map)) = found else {
         let message =

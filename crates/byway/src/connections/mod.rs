@@ -42,6 +42,10 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// occupies no more than that.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
 
+/// Bytes of an answer that TLS buffers for one connection: those of a record. With the default of
+/// 64 KiB, a stream that nobody reads would occupy twice as much as it may.
+const TLS_BUFFER_BYTES: usize = 16 << 10;
+
 /// Interval between attempts to accept a connection while the process has no file descriptor left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -135,7 +139,8 @@ where
     let Some(tls) = &service.tls else {
         return serve_http(stream, peer, permit, &service.router).await;
     };
-    match timeout(permit.gate().limits().timeout, tls.accept(stream)).await {
+    let accepting = tls.accept_with(stream, |session| session.set_buffer_limit(Some(TLS_BUFFER_BYTES)));
+    match timeout(permit.gate().limits().timeout, accepting).await {
         Ok(Ok(stream)) => serve_http(stream, peer, permit, &service.router).await,
         // The TLS alert informs a client that uses no TLS, or expects another certificate.
         Ok(Err(_)) => {}

@@ -1,12 +1,16 @@
 //! Attacks on connections: in virtual time over streams in memory, and with short timeouts over
 //! real sockets.
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
+use futures_util::stream;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
@@ -113,6 +117,27 @@ async fn who_pipelines_requests_and_reads_no_answer_is_gone_after_ten_seconds() 
         assert!(is_about(lasted, 10.0), "{lasted} s");
         assert!(count(&gate, Reason::Unread) == 1 && gate.connections() == [0, 0]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_nobody_reads_costs_64_kib_until_it_ends_after_ten_seconds() {
+    const EVENT: &[u8] = &[b'x'; 1 << 10];
+    let made = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&made);
+    let endless = async move || {
+        Body::from_stream(stream::repeat_with(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Bytes::from_static(EVENT))
+        }))
+    };
+    let router = Router::new().route("/stream", get(endless));
+    let mut conversation = TestConnection::begin(HttpService { router, ..service(LIMITS) }, Some(7));
+    conversation.send("GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it fits");
+    let lasted = conversation.lasted().await;
+    assert!(is_about(lasted, 10.0), "{lasted} s");
+    let bytes = made.load(Ordering::Relaxed) * EVENT.len();
+    assert!(bytes > STREAM_BYTES / 2, "{bytes} bytes: it was not served");
+    assert!(bytes < STREAM_BYTES + (64 << 10), "{bytes} bytes beside those of the kernel");
 }
 
 #[tokio::test(start_paused = true)]

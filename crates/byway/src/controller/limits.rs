@@ -51,8 +51,8 @@ pub(crate) const ALIVE_SECONDS: u64 = 60;
 pub(crate) const POLLS_PER_NODE_MAX: usize = 2;
 
 /// Maximum number of connections to the controller: each member polls on one, and reports on
-/// another.
-pub(crate) const CONNECTIONS_MAX: usize = 2 * NODES_MAX + 64;
+/// another. An application reads on one, and registers flows on another.
+pub(crate) const CONNECTIONS_MAX: usize = 2 * (NODES_MAX + TOKENS_MAX) + 64;
 
 /// Maximum number of connections without a valid bearer secret. A quarter of all connections is
 /// thereby reserved for members.
@@ -66,11 +66,12 @@ pub(crate) const STRANGERS_PER_ADDRESS_MAX: usize = STRANGERS_MAX / 8;
 /// with IPv6 65,536 links.
 pub(crate) const STRANGERS_PER_NETWORK_MAX: usize = STRANGERS_MAX / 4;
 
-/// Number of connections of one member that count as a member's: a poll and a report. Further ones
-/// count as strangers'. A few members therefore cannot occupy all connections.
+/// Number of connections of one member, or of one application, that count as a member's: a poll and
+/// a report. Further ones count as strangers'. A few members therefore cannot occupy all
+/// connections.
 pub(crate) const CONNECTIONS_PER_MEMBER_MAX: usize = 2;
 
-const _: () = assert!(CONNECTIONS_PER_MEMBER_MAX * NODES_MAX < CONNECTIONS_MAX);
+const _: () = assert!(CONNECTIONS_PER_MEMBER_MAX * (NODES_MAX + TOKENS_MAX) < CONNECTIONS_MAX);
 
 /// Timeout at the controller: of a TLS handshake, of the head and the body of a request, and of a
 /// client that reads no answer. Round trips of two seconds fit.
@@ -135,3 +136,59 @@ pub(crate) const NEARER_MICROSECONDS: u64 = 500;
 /// Longest round trip to a relay that the controller stores, in microseconds. Longer reports are
 /// stored as this; such a relay is useless.
 pub(crate) const ROUND_TRIP_MICROSECONDS_MAX: u64 = 10_000_000;
+
+/// Maximum number of links in the controller's settings: those of a network with as many relays as
+/// it may have, and of fifteen routers beside each.
+pub(crate) const STATE_LINKS_MAX: usize = 1_024;
+
+/// Maximum number of paths in the controller's settings. Each query compares its addresses with
+/// all of them: at 5 ns each, 3 us.
+pub(crate) const STATE_PATHS_MAX: usize = 512;
+
+/// Maximum number of links of all paths together. A table has 100 entries of 120 bytes for each:
+/// 100 MB in all.
+pub(crate) const STATE_PATH_LINKS_MAX: usize = 8_192;
+
+/// Maximum number of prefixes of all tenants together, which each registration is compared with.
+pub(crate) const STATE_PREFIXES_MAX: usize = 4_096;
+
+/// Maximum number of links that one node reports: as many as a path may have.
+pub(crate) const LINKS_PER_BATCH_MAX: usize = byway_state::LINKS_MAX;
+
+/// Longest record of samples, in bytes. 64 links of 63 letters take 20 KiB with all digits.
+pub(crate) const RECORD_BYTES_MAX: usize = 32 << 10;
+
+/// Records of samples that one node may send in a burst: those of the 5 s after which a table
+/// forgets, sent at once after a stall.
+pub(crate) const RECORD_BURST: u32 = 100;
+/// Records of samples that one node may send per minute, after [`RECORD_BURST`]: twice as many as
+/// one each 50 ms.
+pub(crate) const RECORDS_PER_MINUTE: u32 = 2_400;
+
+/// Maximum number of flows of one lease. A few servers' connections to one client are less.
+pub(crate) const TUPLES_PER_LEASE_MAX: usize = 64;
+
+/// Maximum number of registered flows of one tenant. A tenant that registers without end leaves
+/// those of fifteen others.
+pub(crate) const TUPLES_PER_TENANT_MAX: usize = 4_096;
+
+/// Maximum number of registered flows: at 300 bytes each, 20 MB.
+pub(crate) const TUPLES_MAX: usize = 65_536;
+
+/// Leases that one application may register in a burst: the viewers of one event begin together.
+pub(crate) const LEASE_BURST: u32 = 200;
+/// Leases that one application may register per minute, after [`LEASE_BURST`].
+pub(crate) const LEASES_PER_MINUTE: u32 = 600;
+
+/// Reads of network state that one application may request in a burst: those of a second.
+pub(crate) const READ_BURST: u32 = 40;
+/// Reads of network state that one application may request per minute, after [`READ_BURST`]: 40 a
+/// second, for both directions of a path at each sample. A server with more paths follows streams.
+pub(crate) const READS_PER_MINUTE: u32 = 2_400;
+
+/// Maximum number of streams of network state of one application.
+pub(crate) const STREAMS_PER_APPLICATION_MAX: usize = 1_024;
+
+/// Maximum number of streams of network state. At 12 us an event and 20 events a second, they take
+/// a core.
+pub(crate) const STREAMS_MAX: usize = 4_096;

@@ -21,12 +21,14 @@ use super::http::{HttpState, router};
 use super::identity::Identity;
 use super::network::{GrantSettings, Quotas};
 use super::state::{NetworkSettings, State};
+use super::state_feed::{self, StateFeed, Topology};
 use super::store::{Store, StoreError};
 use crate::connections::{self, HttpService};
 use crate::exit::Cause;
 use crate::listen_sockets::{self, FamilyError};
 use crate::membership::WallClock;
 use crate::membership::files::{self, FileError};
+use crate::membership::random;
 use crate::settings::SharedTenant;
 use crate::token::{Token, TokenError};
 
@@ -63,6 +65,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) shared_coding: Vec<SharedTenant>,
     /// Prices of relays, which agents' maps carry.
     pub(crate) prices: PriceSheets,
+    /// Links and paths whose state applications may read.
+    pub(crate) topology: Topology,
 }
 
 impl ControllerSettings {
@@ -153,6 +157,7 @@ impl ControllerError {
 pub(crate) struct Controller {
     addresses: Vec<SocketAddr>,
     state: Arc<State>,
+    feed: Arc<StateFeed>,
     /// Sender whose drop ends all connections.
     stop: watch::Sender<()>,
     serving: JoinSet<()>,
@@ -186,20 +191,22 @@ impl Controller {
     ) -> Result<Self, ControllerError> {
         let tls =
             served.state.identity().tls().map_err(|error| ControllerError::Identity(error.to_string()))?;
-        let state = served.state.clone();
+        let (state, feed) = (served.state.clone(), served.feed.clone());
         let service = HttpService {
             gate: state.connections().clone(),
             tls: Some(TlsAcceptor::from(Arc::new(tls))),
-            router: router(HttpState::new(served.state, served.addresses)),
+            router: router(HttpState::new(served.state, served.feed, served.addresses)),
         };
         let (stop, mut serving) = (watch::Sender::new(()), JoinSet::new());
+        let mut stopped = stop.subscribe();
+        serving.spawn(state_feed::run(feed.clone(), async move { drop(stopped.changed().await) }));
         for listener in listeners {
             let mut stopped = stop.subscribe();
             // The value never changes. The wait ends with the sender.
             let stopped = async move { drop(stopped.changed().await) };
             serving.spawn(connections::serve(listener, service.clone(), stopped));
         }
-        Ok(Self { addresses, state, stop, serving })
+        Ok(Self { addresses, state, feed, stop, serving })
     }
 
     /// Returns the addresses on which the controller listens.
@@ -209,8 +216,8 @@ impl Controller {
 
     /// Returns a function that reports the controller's current status.
     pub(crate) fn status(&self) -> impl Fn() -> ControllerStatus + Send + Sync + use<> {
-        let state = self.state.clone();
-        move || state.status()
+        let (state, feed) = (self.state.clone(), self.feed.clone());
+        move || ControllerStatus { network_state: feed.usage(), ..state.status() }
     }
 
     /// Returns a function that reports the costs of the network's relays.
@@ -256,6 +263,7 @@ impl Controller {
 /// State of a controller whose database is open, and the addresses for its tokens.
 struct OpenedController {
     state: Arc<State>,
+    feed: Arc<StateFeed>,
     addresses: Arc<[String]>,
 }
 
@@ -289,11 +297,13 @@ fn open(
     write_admin_token(&settings.state, &identity, &served_at)?;
     let grants = GrantSettings { lifetime: settings.grant_lifetime, rate: settings.rate };
     let network = NetworkSettings { grants, quotas: settings.quotas };
-    let state = State::new(identity, store, &stored, network, clock);
+    let state = State::new(identity, store, &stored, network, clock.clone());
+    let access = state.access().clone();
+    let feed = StateFeed::new(settings.topology.clone(), access, clock, random::bytes());
     state.set_prices(settings.prices.clone());
     state.set_shared_coding(&settings.shared_coding)?;
     let addresses = if settings.addresses.is_empty() { served_at } else { settings.addresses.clone() };
-    Ok(OpenedController { state: Arc::new(state), addresses: addresses.into() })
+    Ok(OpenedController { state: Arc::new(state), feed: Arc::new(feed), addresses: addresses.into() })
 }
 
 /// Writes the administrators' token into the state directory, unless the file has it already. If

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use byway_api::{
-    ConnectionCounts, ControllerStatus, NetworkCost, NodeEntry, NodeList, RelayUsage, Role, RoundTrip,
-    SignedMap, TenantUse,
+    ConnectionCounts, ControllerStatus, NetworkCost, NetworkStateUse, NodeEntry, NodeList, RelayUsage, Role,
+    RoundTrip, SignedMap, TenantUse,
 };
 use byway_config_types::{PriceSheets, Problem};
 use data_encoding::{BASE64, HEXLOWER};
@@ -16,6 +16,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::access::AccessTable;
 use super::costs::RelayCosts;
 use super::counts::RequestCounts;
 use super::identity::Identity;
@@ -55,6 +56,8 @@ pub(crate) enum ChangeError {
 pub(crate) struct State {
     identity: Identity,
     clock: WallClock,
+    /// Access to network state, which has a lock of its own.
+    access: Arc<AccessTable>,
     /// Database. It stays locked while a change is decided and written. Requests without a change
     /// do not wait for the disk.
     store: Mutex<Store>,
@@ -129,6 +132,8 @@ impl State {
         let mut network = Network::default();
         network.apply(&stored.changes);
         network.limit_tenants(settings.quotas);
+        let access = Arc::<AccessTable>::default();
+        access.apply(&stored.changes);
         let view = NetworkSnapshot {
             plan: PathPlan::of(&network),
             network,
@@ -142,6 +147,7 @@ impl State {
         Self {
             identity,
             clock,
+            access,
             database: store.path().to_owned(),
             store: Mutex::new(store),
             view: Mutex::new(view),
@@ -157,6 +163,11 @@ impl State {
     /// Returns the controller's identity.
     pub(crate) const fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Returns the access to network state.
+    pub(crate) const fn access(&self) -> &Arc<AccessTable> {
+        &self.access
     }
 
     /// Returns the time of the controller's clock, in seconds of Unix time.
@@ -184,6 +195,7 @@ impl State {
         let decision = decision.inspect_err(|refusal| self.count_quota(refusal))?;
         if !decision.changes.is_empty() {
             self.write(&mut store, &decision.changes)?;
+            self.access.apply(&decision.changes);
             if self.view().apply(&decision.changes) {
                 self.changes.send_modify(|changes| *changes += 1);
             }
@@ -287,7 +299,7 @@ impl State {
         Ok(Poll { number, polls: Arc::clone(&self.polls) })
     }
 
-    /// Returns the controller's status.
+    /// Returns the controller's status, without the use of network state.
     pub(crate) fn status(&self) -> ControllerStatus {
         let polls = lock(&self.polls).values().sum();
         let commits = lock(&self.commits).clone();
@@ -312,6 +324,7 @@ impl State {
             requests: self.requests.counted(),
             connections,
             tenants: view.tenants(&lock(&self.quota_refusals)),
+            network_state: NetworkStateUse::default(),
         }
     }
 

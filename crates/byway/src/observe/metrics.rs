@@ -3,8 +3,8 @@
 use std::fmt;
 
 use byway_api::{
-    AgentStatus, ControllerStatus, FlowDeliveries, ReasonCount, RelayReach, RelayRoute, RelayStatus,
-    RequestCount, TenantUse, UplinkClass, UplinkStatus,
+    AgentStatus, ControllerStatus, FlowDeliveries, NetworkStateUse, ReasonCount, RelayReach, RelayRoute,
+    RelayStatus, RequestCount, TenantUse, UplinkClass, UplinkStatus,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -365,6 +365,7 @@ impl Collector for ControllerMetrics {
         let help = "Connections that ended early or were refused, by reason";
         reasons(&mut encoder, "byway_controller_connections_ended", help, &connections.ended)?;
         tenant_metrics(&mut encoder, &status.tenants)?;
+        network_state_metrics(&mut encoder, &status.network_state)?;
         let commits = [("ok", status.commits), ("failed", status.commits_failed)];
         let commits = commits.map(|(outcome, count)| (vec![("outcome", outcome)], count));
         counters(&mut encoder, "byway_controller_commits", "Changes written to the database", &commits)?;
@@ -388,6 +389,26 @@ fn tenant_metrics(encoder: &mut DescriptorEncoder<'_>, tenants: &[TenantUse]) ->
     let refused = tenants.iter().map(|tenant| (vec![("tenant", tenant.name.as_str())], tenant.refused));
     let help = "Requests refused because a quota of the tenant was reached";
     counters(encoder, "byway_controller_tenant_refused", help, &refused.collect::<Vec<_>>())
+}
+
+/// Encodes the use of network state. A controller without paths has none.
+fn network_state_metrics(encoder: &mut DescriptorEncoder<'_>, used: &NetworkStateUse) -> fmt::Result {
+    if used.paths == 0 {
+        return Ok(());
+    }
+    let rows = [
+        ("paths", used.paths),
+        ("paths_known", used.paths_known),
+        ("reporters", used.reporters),
+        ("flows", used.flows),
+        ("streams", used.streams),
+    ];
+    #[allow(clippy::cast_precision_loss, reason = "counts of paths and flows are far below 2^53")]
+    let rows = rows.map(|(of, count)| (vec![("of", of)], count as f64));
+    gauges(encoder, "byway_controller_network_state", "Use of network state", &rows)?;
+    let samples = [("accepted", used.samples_accepted), ("refused", used.samples_refused)];
+    let samples = samples.map(|(outcome, count)| (vec![("outcome", outcome)], count));
+    counters(encoder, "byway_controller_samples", "Samples of links by outcome", &samples)
 }
 
 /// Encodes each work counter of an agent or a relay (`role`) as a family of its own.
@@ -531,6 +552,31 @@ mod tests {
             assert!(METRICS.contains(&format!("| `{name}` | gauge |")), "docs/metrics.md lacks {name}");
         }
         assert!(!of_relay(RelayStatus::default()).contains("transit"));
+    }
+
+    #[derive(Debug)]
+    struct TestMetrics(NetworkStateUse);
+
+    impl Collector for TestMetrics {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            network_state_metrics(&mut encoder, &self.0)
+        }
+    }
+
+    #[test]
+    fn network_state_has_its_use_and_without_paths_there_is_nothing() {
+        let used =
+            NetworkStateUse { paths: 3, paths_known: 2, samples_refused: 7, ..NetworkStateUse::default() };
+        let page = encode(TestMetrics(used));
+        for row in [
+            "byway_controller_network_state{of=\"paths_known\"} 2.0",
+            "byway_controller_samples_total{outcome=\"refused\"} 7",
+        ] {
+            assert!(page.contains(row), "{row}: {page}");
+            let name = row.split('{').next().expect("a name");
+            assert!(METRICS.contains(&format!("| `{name}` |")), "docs/metrics.md lacks {name}");
+        }
+        assert!(!encode(TestMetrics(NetworkStateUse::default())).contains("byway_controller"));
     }
 
     #[test]

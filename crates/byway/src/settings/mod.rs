@@ -12,6 +12,7 @@ mod raw_flow;
 mod reference;
 mod selectors;
 mod shared_coding;
+mod topology;
 mod tunnel;
 mod uplinks;
 mod validated;

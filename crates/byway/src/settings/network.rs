@@ -117,6 +117,8 @@ impl StaticNetwork {
         match role {
             Role::Agent => self.agent(name).is_some(),
             Role::Relay => self.relay(name).is_some(),
+            // Static networks have none.
+            Role::Link | Role::Application => false,
         }
     }
 

@@ -18,6 +18,7 @@ use super::endpoint::{Endpoint, read_address, read_addresses, read_some_addresse
 use super::prices::RawControllerRelay;
 use super::raw_flow::{CopiesSetting, RawFlow, RawLatency, ServiceSetting, TrafficSetting};
 use super::selectors::{InterfaceAddressSetting, MarkSetting, PrefixSetting, UsersSetting};
+use super::topology::{RawReportedLink, RawRoutedPath, RawTenantNetwork};
 use super::uplinks::UplinkDevice;
 
 /// A configuration file. One file may have the tables of several roles; each command reads its own.
@@ -217,6 +218,16 @@ pub(crate) struct RawController {
     /// Relays whose prices are known. Maps carry them to agents.
     #[serde(default)]
     pub(crate) relays: Vec<RawControllerRelay>,
+    /// Addresses of tenants. An application may read network state about flows with an endpoint in
+    /// its tenant's networks.
+    #[serde(default)]
+    pub(crate) networks: Vec<RawTenantNetwork>,
+    /// Links that report their queues and rates. A path has those that can queue.
+    #[serde(default)]
+    pub(crate) links: Vec<RawReportedLink>,
+    /// Paths whose network state applications may read. Each has one direction.
+    #[serde(default)]
+    pub(crate) paths: Vec<RawRoutedPath>,
 }
 
 /// Defines the table of flows: their peer, and the service of relays for them.

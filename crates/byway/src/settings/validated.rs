@@ -12,6 +12,7 @@ use super::network::StaticNetwork;
 use super::prices::RawControllerRelay;
 use super::raw::{LogFormatSetting, LogLevelSetting, NodeTable, RawLog, RawNetwork};
 use super::shared_coding::shared_tenants;
+use super::topology::topology;
 use super::tunnel::{Tunnel, tunnel};
 use super::uplinks::{ListenSettings, uplinks};
 use crate::controller::{ControllerSettings, NODES_MAX, PAIRS_MAX, Quotas, TOKENS_MAX};
@@ -206,10 +207,7 @@ fn node(
     network: Option<&RawNetwork>,
     source: &Source,
 ) -> Result<NodeSettings, Problem> {
-    let (table_name, port) = match role {
-        Role::Agent => ("agent", 0),
-        Role::Relay => ("relay", RELAY_PORT),
-    };
+    let (table_name, port) = if role == Role::Relay { ("relay", RELAY_PORT) } else { ("agent", 0) };
     let root = KeyPath::of(table_name);
     let NodeTable { name, state: folder, token, token_file, key_file, listen, addresses } = table;
     let validated_source = network_source(&root, token.take(), token_file.take(), network, source)?;
@@ -430,6 +428,7 @@ fn controller(typed: ParsedFile) -> Result<(ControllerSettings, SocketAddr, LogS
         quotas,
         shared_coding: shared_tenants(&root.key("shared_coding"), &controller.shared_coding, &source)?,
         prices: controller_prices(&root.key("relays"), &controller.relays, &source)?,
+        topology: topology(&root, &controller.networks, &controller.links, &controller.paths, &source)?,
     };
     let observe = observe(file.observe.listen, OBSERVE_PORTS[2], &source)?;
     Ok((settings, observe, log_settings(&file.log)))

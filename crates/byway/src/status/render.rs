@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use byway_api::{
-    AgentStatus, ControllerState, ControllerStatus, FlowDeliveries, MappingStatus, NodeStatus, ReasonCount,
-    RelayRoute, RelayStatus, UplinkStatus, UplinkUse,
+    AgentStatus, ControllerState, ControllerStatus, FlowDeliveries, MappingStatus, NetworkStateUse,
+    NodeStatus, ReasonCount, RelayRoute, RelayStatus, UplinkStatus, UplinkUse,
 };
 use byway_units::{Bytes, Rate};
 use serde::Deserialize as _;
@@ -38,7 +38,21 @@ fn controller_text(status: &ControllerStatus) -> String {
         connections.members, connections.strangers
     );
     counted(&mut page, "connections ended early", &connections.ended);
+    page.push_str(&network_state_text(&status.network_state));
     page
+}
+
+/// Formats the use of network state; empty at a controller without paths.
+fn network_state_text(used: &NetworkStateUse) -> String {
+    let NetworkStateUse { paths, paths_known, reporters, flows, streams, .. } = used;
+    let (accepted, refused) = (used.samples_accepted, used.samples_refused);
+    if *paths == 0 {
+        return String::new();
+    }
+    format!(
+        "  network state: {paths_known} of {paths} paths known, reporting nodes: {reporters}, \
+         registered flows: {flows}, streams: {streams}, samples: {accepted}, refused: {refused}\n"
+    )
 }
 
 /// Formats the part of the status that agents and relays have in common.
@@ -323,6 +337,23 @@ mod tests {
             page.contains("  uplink wwan0 (metered): packets to peers bob; relays east, west; sent 0 B\n"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn network_state_is_reported_where_there_are_paths() {
+        assert_eq!(network_state_text(&NetworkStateUse::default()), "");
+        let used = NetworkStateUse {
+            paths: 3,
+            paths_known: 2,
+            reporters: 1,
+            flows: 7,
+            streams: 5,
+            samples_accepted: 90,
+            samples_refused: 4,
+        };
+        let expected = "  network state: 2 of 3 paths known, reporting nodes: 1, registered flows: 7, \
+                        streams: 5, samples: 90, refused: 4\n";
+        assert_eq!(network_state_text(&used), expected);
     }
 
     #[test]

@@ -120,5 +120,5 @@ pub(super) async fn status(
     Shared(served): Shared<HttpState>,
     _: Administrator,
 ) -> Result<Json<ControllerStatus>, Failure> {
-    Ok(Json(served.state.status()))
+    Ok(Json(ControllerStatus { network_state: served.feed.usage(), ..served.state.status() }))
 }

@@ -5,7 +5,7 @@
 //! member or an administrator.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Path, Query, Request};
@@ -17,9 +17,11 @@ use tokio::time::{Instant, timeout};
 
 use super::{Failure, HttpState};
 use crate::connections::ConnectionPermit;
+use crate::controller::access::{Application, LinkReporter};
 use crate::controller::limits::REQUEST_TIMEOUT;
 use crate::controller::lock;
 use crate::controller::network::Refusal;
+use crate::controller::rate_limiter::RateLimiter;
 
 /// JSON body of a request, received within [`REQUEST_TIMEOUT`].
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +48,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let number = Path::<u32>::from_request_parts(parts, state).await;
         number.map(|Path(number)| Self(number)).map_err(|error| Failure::Request(error.to_string()))
+    }
+}
+
+/// Parsed parts of a request's path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PathParams<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathParams<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let params = Path::<T>::from_request_parts(parts, state).await;
+        params.map(|Path(params)| Self(params)).map_err(|error| Failure::Request(error.to_string()))
     }
 }
 
@@ -87,10 +102,72 @@ impl FromRequestParts<HttpState> for ChangingMember {
 
     async fn from_request_parts(parts: &mut Parts, served: &HttpState) -> Result<Self, Failure> {
         let Member(number) = Member::from_request_parts(parts, served).await?;
-        let acquired = lock(&served.limits.changes).try_acquire(number, Instant::now());
-        acquired.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })?;
+        acquire(&served.limits.changes, number)?;
         Ok(Self(number))
     }
+}
+
+/// Relay or link that reports samples.
+#[derive(Clone, Debug)]
+pub(super) struct SampleReporter(pub(super) LinkReporter);
+
+impl FromRequestParts<HttpState> for SampleReporter {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, served: &HttpState) -> Result<Self, Failure> {
+        let Member(number) = Member::from_request_parts(parts, served).await?;
+        Ok(Self(served.state.access().reporter(number)?))
+    }
+}
+
+/// Application whose token the request has as its bearer secret.
+#[derive(Clone, Debug)]
+pub(super) struct CallingApplication(pub(super) Application);
+
+impl FromRequestParts<HttpState> for CallingApplication {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, served: &HttpState) -> Result<Self, Failure> {
+        let bearer = bearer(&parts.headers).ok_or(Refusal::NotAnApplication)?;
+        let application = served.state.access().application(bearer, served.state.unix_seconds());
+        let application = application.map_err(|refusal| served.wrong_bearer(source(parts), refusal))?;
+        note_member(parts, application.number | APPLICATION_BIT);
+        Ok(Self(application))
+    }
+}
+
+/// Application that reads network state, within its rate limit of reads.
+#[derive(Clone, Debug)]
+pub(super) struct ReadingApplication(pub(super) Application);
+
+impl FromRequestParts<HttpState> for ReadingApplication {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, served: &HttpState) -> Result<Self, Failure> {
+        let CallingApplication(application) = CallingApplication::from_request_parts(parts, served).await?;
+        acquire(&served.limits.reads, application.number)?;
+        Ok(Self(application))
+    }
+}
+
+/// Application that registers flows, within its rate limit of leases.
+#[derive(Clone, Debug)]
+pub(super) struct RegisteringApplication(pub(super) Application);
+
+impl FromRequestParts<HttpState> for RegisteringApplication {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, served: &HttpState) -> Result<Self, Failure> {
+        let CallingApplication(application) = CallingApplication::from_request_parts(parts, served).await?;
+        acquire(&served.limits.leases, application.number)?;
+        Ok(Self(application))
+    }
+}
+
+/// Counts a request of a member or an application. Fails beyond its rate limit.
+fn acquire(limiter: &Mutex<RateLimiter<u32>>, number: u32) -> Result<(), Refusal> {
+    let acquired = lock(limiter).try_acquire(number, Instant::now());
+    acquired.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })
 }
 
 /// Proof that a request has the administrators' bearer secret.
@@ -113,6 +190,9 @@ impl FromRequestParts<HttpState> for Administrator {
 /// Number by which an administrator's connection counts as a member's. Members' own numbers begin
 /// at 1.
 const ADMINISTRATOR: u32 = 0;
+
+/// Bit of the numbers by which connections of applications count, apart from those of members.
+const APPLICATION_BIT: u32 = byway_wire::limits::AGENT_NUMBER_MAX + 1;
 
 /// Records that a request's connection belongs to a member, or to an administrator.
 fn note_member(parts: &Parts, member: u32) {

@@ -7,9 +7,10 @@ use axum::response::{IntoResponse, Response};
 use byway_api::{ErrorAnswer, ErrorCode};
 use thiserror::Error;
 
-use crate::controller::limits::BODY_BYTES_MAX;
+use crate::controller::limits::{BODY_BYTES_MAX, RECORD_BYTES_MAX};
 use crate::controller::network::Refusal;
 use crate::controller::state::ChangeError;
+use crate::controller::state_feed::FeedRefusal;
 use crate::token::TokenError;
 
 /// Remedy for requests that the interface of this version does not have.
@@ -22,12 +23,18 @@ pub(in crate::controller) enum Failure {
     /// The change of the network is refused, or could not be stored.
     #[error(transparent)]
     Unchanged(#[from] ChangeError),
+    /// The request about network state is refused.
+    #[error(transparent)]
+    Feed(#[from] FeedRefusal),
     /// Path, query or body of the request is invalid.
     #[error("invalid request: {0}; {SAME_VERSION}")]
     Request(String),
     /// The request's body is longer than [`BODY_BYTES_MAX`].
     #[error("request body longer than {BODY_BYTES_MAX} bytes: send less in one request")]
     TooLarge,
+    /// A record of the request's body is longer than [`RECORD_BYTES_MAX`].
+    #[error("record longer than {RECORD_BYTES_MAX} bytes: end each record with a newline")]
+    LongRecord,
     /// The request's body does not arrive within the timeout.
     #[error("timeout while the request body was received: send the request again")]
     Slow,
@@ -50,8 +57,9 @@ impl Failure {
         match self {
             Self::Unchanged(ChangeError::Refused(refusal)) => refusal.code(),
             Self::Unchanged(ChangeError::Storage(_)) => ErrorCode::Storage,
+            Self::Feed(refusal) => refusal.code(),
             Self::Request(_) | Self::Slow | Self::Addresses(_) => ErrorCode::BadRequest,
-            Self::TooLarge => ErrorCode::TooLarge,
+            Self::TooLarge | Self::LongRecord => ErrorCode::TooLarge,
             Self::NoSuchPath => ErrorCode::NotFound,
         }
     }
@@ -60,7 +68,9 @@ impl Failure {
 const fn status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::BadRequest => StatusCode::BAD_REQUEST,
-        ErrorCode::NotAMember | ErrorCode::NotAdministrator => StatusCode::UNAUTHORIZED,
+        ErrorCode::NotAMember | ErrorCode::NotAdministrator | ErrorCode::NotAnApplication => {
+            StatusCode::UNAUTHORIZED
+        }
         ErrorCode::ClockSkew
         | ErrorCode::TokenUnknown
         | ErrorCode::TokenExpired

@@ -4,7 +4,11 @@ mod administration;
 mod extract;
 mod failure;
 mod members;
+mod network_state;
 pub(super) mod openapi;
+mod samples;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -22,12 +26,13 @@ pub(super) use failure::Failure;
 use super::counts::RequestOutcome;
 use super::limits::{
     BODY_BYTES_MAX, CHANGE_BURST, CHANGES_PER_MINUTE, GUESS_BURST, GUESSES_PER_MINUTE, JOIN_BURST,
-    JOINS_PER_MINUTE,
+    JOINS_PER_MINUTE, LEASE_BURST, LEASES_PER_MINUTE, READ_BURST, READS_PER_MINUTE,
 };
 use super::lock;
 use super::network::Refusal;
 use super::rate_limiter::{RateLimiter, SourceRateLimiter};
 use super::state::State;
+use super::state_feed::StateFeed;
 
 /// HTTP methods of the interface.
 const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
@@ -39,28 +44,35 @@ const OTHER: &str = "other";
 #[derive(Clone, Debug)]
 pub(super) struct HttpState {
     state: Arc<State>,
+    feed: Arc<StateFeed>,
     addresses: Arc<[String]>,
     limits: Arc<Limits>,
 }
 
-/// Rate limiters of joins, of wrong bearer secrets, and of members' changes.
+/// Rate limiters of joins, of wrong bearer secrets, of members' changes, and of applications.
 #[derive(Debug)]
 struct Limits {
     joins: Mutex<SourceRateLimiter>,
     /// Requests with a wrong bearer secret, by source.
     guesses: Mutex<SourceRateLimiter>,
     changes: Mutex<RateLimiter<u32>>,
+    /// Reads of network state, by application.
+    reads: Mutex<RateLimiter<u32>>,
+    /// Registrations of flows, by application.
+    leases: Mutex<RateLimiter<u32>>,
 }
 
 impl HttpState {
     /// Creates the handlers' state of a controller that members reach at these addresses.
-    pub(super) fn new(state: Arc<State>, addresses: Arc<[String]>) -> Self {
+    pub(super) fn new(state: Arc<State>, feed: Arc<StateFeed>, addresses: Arc<[String]>) -> Self {
         let limits = Limits {
             joins: Mutex::new(SourceRateLimiter::new(JOIN_BURST, JOINS_PER_MINUTE)),
             guesses: Mutex::new(SourceRateLimiter::new(GUESS_BURST, GUESSES_PER_MINUTE)),
             changes: Mutex::new(RateLimiter::new(CHANGE_BURST, CHANGES_PER_MINUTE)),
+            reads: Mutex::new(RateLimiter::new(READ_BURST, READS_PER_MINUTE)),
+            leases: Mutex::new(RateLimiter::new(LEASE_BURST, LEASES_PER_MINUTE)),
         };
-        Self { state, addresses, limits: Arc::new(limits) }
+        Self { state, feed, addresses, limits: Arc::new(limits) }
     }
 
     /// Counts a request to join. Fails if its source exceeds the rate limit of joins.
@@ -95,12 +107,28 @@ pub(super) fn router(served: HttpState) -> Router {
         .route("/v1/admin/pairs", post(administration::pair))
         .route("/v1/status", get(administration::status))
         .route("/v1/cost", get(administration::cost))
+        .route("/v1/samples", post(samples::report))
+        .merge(network_state_routes())
         .route("/openapi.json", get(openapi::serve))
         .fallback(async || Failure::NoSuchPath)
         .method_not_allowed_fallback(async || Failure::NoSuchPath)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(served.clone(), count))
         .with_state(served)
+}
+
+/// Returns the routes of applications. The published form is the same with and without its last
+/// slash.
+fn network_state_routes() -> Router<HttpState> {
+    Router::new()
+        .route("/v1/state", get(network_state::state))
+        .route("/v1/state/stream", get(network_state::stream))
+        .route("/v1/state/leases", post(network_state::register))
+        .route("/v1/state/leases/{lease}", delete(network_state::release))
+        .route("/stats/{my_ip}/{peer_ip}/{last_index}/{entries_max}/", get(network_state::published))
+        .route("/stats/{my_ip}/{peer_ip}/{last_index}/{entries_max}", get(network_state::published))
+        .route("/stats/{my_ip}/{peer_ip}/{last_index}/", get(network_state::published_history))
+        .route("/stats/{my_ip}/{peer_ip}/{last_index}", get(network_state::published_history))
 }
 
 /// Answers a request, and counts it by method, path and outcome.

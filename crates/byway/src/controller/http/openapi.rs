@@ -6,15 +6,15 @@ use byway_api::{AgentCost, FlowExplanation, FlowList, NetworkMap};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{administration, members};
+use super::{administration, members, network_state, samples};
 
 /// The interface of a Byway controller.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Byway controller",
-        description = "Membership, maps, tokens. HTTPS with TLS 1.3; the public key in the token \
-                       authenticates the certificate. Errors are `ErrorAnswer`."
+        description = "Membership, maps, tokens, network state. HTTPS with TLS 1.3; the public key in \
+                       the token authenticates the certificate. Errors are `ErrorAnswer`."
     ),
     paths(
         members::health,
@@ -32,13 +32,19 @@ use super::{administration, members};
         administration::pair,
         administration::status,
         administration::cost,
+        network_state::register,
+        network_state::release,
+        network_state::published,
+        network_state::state,
+        network_state::stream,
+        samples::report,
     ),
     components(schemas(NetworkMap, AgentCost, FlowExplanation, FlowList)),
     modifiers(&Bearer)
 )]
 struct Interface;
 
-/// Bearer secret of members and administrators.
+/// Bearer secret of members, administrators and applications.
 struct Bearer;
 
 impl Modify for Bearer {

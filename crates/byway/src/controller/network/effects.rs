@@ -74,6 +74,7 @@ fn described_member(network: &Network, node: &NodeRecord) -> AffectedMembers {
     match node.role {
         Role::Relay => AffectedMembers::All,
         Role::Agent => AffectedMembers::Only(network.partners(node.number).chain([node.number]).collect()),
+        Role::Link | Role::Application => AffectedMembers::Only([node.number].into()),
     }
 }
 
@@ -83,8 +84,8 @@ impl PathPlan {
         match change {
             Change::Counters(_) | Change::Tenant(_) | Change::Token(_) | Change::NoToken(_) => true,
             Change::Node(node) => match network.node(node.number) {
-                // A new agent has no pairs.
-                None => node.role == Role::Agent,
+                // A new agent has no pairs, and a link has no paths of the overlay.
+                None => node.role != Role::Relay,
                 Some(known) => known.is_same_in_maps(node) && self.has_paths_of(node, network),
             },
             Change::NoNode(_) | Change::Pair(_) | Change::NoPair(_) => false,

@@ -23,7 +23,7 @@ pub(crate) struct MapContents {
 impl Network {
     /// Returns the current content of a node's map. A relay's map lists the relays that it
     /// exchanges packets with: those of paths, and those that pass on packets. An agent's map lists
-    /// its peers, all relays, and the granted paths.
+    /// its peers, all relays, and the granted paths. The map of a link is empty.
     pub(crate) fn contents(
         &self,
         node: &NodeRecord,
@@ -42,6 +42,10 @@ impl Network {
                     MapWriter { network: self, plan, issuer, now_unix_seconds, renewed_at: u64::MAX };
                 let map = writer.agent_map(node);
                 MapContents { map, renewed_at: writer.renewed_at }
+            }
+            // They exchange no packets of the overlay.
+            Role::Link | Role::Application => {
+                MapContents { map: NetworkMap::default(), renewed_at: u64::MAX }
             }
         }
     }

@@ -32,6 +32,9 @@ impl Network {
         now_unix_seconds: u64,
     ) -> Result<Decision<NodeRecord>, Refusal> {
         let request = node.request;
+        if request.role == Role::Application {
+            return Err(Refusal::ApplicationJoins);
+        }
         check_clock(request.unix_seconds, now_unix_seconds)?;
         let token = self.token(node.token, request.role, now_unix_seconds)?;
         check_join(request)?;
@@ -123,8 +126,12 @@ impl Network {
         name: &str,
         own: Option<u32>,
     ) -> Result<(), Refusal> {
+        // Settings name the reporter of a link, which is a relay or a link.
+        let has_same_names = |other: Role| {
+            other == role || [other, role].into_iter().all(|role| matches!(role, Role::Relay | Role::Link))
+        };
         let is_namesake =
-            |node: &&NodeRecord| node.role == role && node.tenant == tenant && node.name == name;
+            |node: &&NodeRecord| has_same_names(node.role) && node.tenant == tenant && node.name == name;
         match self.nodes().find(is_namesake) {
             Some(other) if Some(other.number) != own => {
                 Err(Refusal::NameInUse { name: name.to_owned(), number: other.number })
@@ -221,7 +228,7 @@ fn check_join(request: &JoinRequest) -> Result<(), Refusal> {
     checked_name(&request.name)?;
     check_addresses(&request.addresses)?;
     let shards_max = match request.role {
-        Role::Agent => 1,
+        Role::Agent | Role::Link | Role::Application => 1,
         Role::Relay => 256,
     };
     if !(1..=shards_max).contains(&request.shards) {

@@ -70,7 +70,7 @@ pub(crate) struct Tenant {
     pub(crate) name: String,
 }
 
-/// Record of a token, which permits nodes to join.
+/// Record of a token, which permits nodes to join, or by which an application authenticates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Token {
     /// Number of the token.
@@ -79,7 +79,8 @@ pub(crate) struct Token {
     pub(crate) secret: Digest,
     /// Role of the nodes that may join with the token.
     pub(crate) role: Role,
-    /// Number of the tenant to which agents that join with the token belong; `None` for relays.
+    /// Number of the tenant to which agents that join with the token belong, or the application
+    /// that has it; `None` for relays and links.
     pub(crate) tenant: Option<u32>,
     /// Number of further nodes that may join with the token; `None` for any number.
     pub(crate) uses_left: Option<u32>,
@@ -87,16 +88,17 @@ pub(crate) struct Token {
     pub(crate) expires_unix_seconds: Option<u64>,
 }
 
-/// Record of a member: an agent or a relay.
+/// Record of a member: an agent, a relay or a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeRecord {
     /// Number of the node.
     pub(crate) number: u32,
     /// Role of the node.
     pub(crate) role: Role,
-    /// Number of the agent's tenant; `None` for relays.
+    /// Number of the agent's tenant; `None` for relays and links.
     pub(crate) tenant: Option<u32>,
-    /// Name of the node, unique within tenant and role.
+    /// Name of the node, unique within tenant and role. Relays and links have no namesakes among
+    /// each other.
     pub(crate) name: String,
     /// X25519 public key of the node.
     pub(crate) key: Digest,

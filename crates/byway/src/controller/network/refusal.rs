@@ -90,8 +90,25 @@ pub(crate) enum Refusal {
     TooManyAddresses { count: usize },
     #[error("cannot send to address {address}: remove it from `addresses`")]
     UselessAddress { address: std::net::SocketAddr },
-    #[error("relays belong to no tenant: omit `--tenant`")]
+    #[error("relays and links belong to no tenant: omit `--tenant`")]
     TenantOfRelay,
+    #[error("applications do not join, so nothing counts the uses of their tokens: omit `--uses`")]
+    UsesOfApplication,
+    #[error(
+        "applications do not join: use the token as the bearer secret, or create one for a node with \
+        `byway token create --role agent`"
+    )]
+    ApplicationJoins,
+    #[error(
+        "not a valid token for applications: it was revoked, has expired, or is for nodes; create one \
+        with `byway token create --role application`"
+    )]
+    NotAnApplication,
+    #[error(
+        "only relays and links report samples, and this node is of role {role}: join with a token \
+        from `byway token create --role link`"
+    )]
+    ReportsNoSamples { role: Role },
     #[error("invalid number of uses, 0: give the number of nodes, or none for any number (`--uses 0`)")]
     NoUses,
     #[error(
@@ -144,12 +161,13 @@ impl Refusal {
             Self::TokenUnknown { .. } => ErrorCode::TokenUnknown,
             Self::TokenExpired { .. } => ErrorCode::TokenExpired,
             Self::TokenUsedUp { .. } => ErrorCode::TokenUsedUp,
-            Self::WrongRole { .. } => ErrorCode::WrongRole,
+            Self::WrongRole { .. } | Self::ReportsNoSamples { .. } => ErrorCode::WrongRole,
             Self::NameInUse { .. } => ErrorCode::NameInUse,
             Self::KeyRegistered { .. } => ErrorCode::KeyRegistered,
             Self::ProofWrong => ErrorCode::ProofWrong,
             Self::NotAMember => ErrorCode::NotAMember,
             Self::NotAdministrator => ErrorCode::NotAdministrator,
+            Self::NotAnApplication => ErrorCode::NotAnApplication,
             Self::NotFound { .. } | Self::NoSuchPeer { .. } | Self::NoSuchRelay { .. } => ErrorCode::NotFound,
             Self::OtherTenant { .. } => ErrorCode::OtherTenant,
             Self::TooManyNodes | Self::TooManyRelays | Self::TooManyTokens | Self::TooManyPairs => {
@@ -166,6 +184,8 @@ impl Refusal {
             | Self::TooManyAddresses { .. }
             | Self::UselessAddress { .. }
             | Self::TenantOfRelay
+            | Self::UsesOfApplication
+            | Self::ApplicationJoins
             | Self::NoUses => ErrorCode::BadRequest,
         }
     }
@@ -203,6 +223,10 @@ mod tests {
             (Refusal::TooManyAddresses { count: 9 }, "`addresses`"),
             (Refusal::UselessAddress { address }, "`addresses`"),
             (Refusal::TenantOfRelay, "--tenant"),
+            (Refusal::UsesOfApplication, "--uses"),
+            (Refusal::ApplicationJoins, "byway token create --role agent"),
+            (Refusal::NotAnApplication, "byway token create --role application"),
+            (Refusal::ReportsNoSamples { role }, "byway token create --role link"),
             (Refusal::NoUses, "--uses"),
             (Refusal::TooManyNodes, "byway node remove"),
             (Refusal::TooManyRelays, "byway node remove"),

@@ -1,6 +1,7 @@
 //! Tests of single decisions.
 
 mod coding_groups;
+mod roles;
 
 use std::time::Duration;
 

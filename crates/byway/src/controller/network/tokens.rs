@@ -19,6 +19,9 @@ impl Network {
         if request.uses == Some(0) {
             return Err(Refusal::NoUses);
         }
+        if request.role == Role::Application && request.uses.is_some() {
+            return Err(Refusal::UsesOfApplication);
+        }
         let mut counters = self.counters;
         let tenant = self.tenant_for(request, &mut counters)?;
         self.check_quota(Table::Tokens, tenant.as_ref().map(|tenant| tenant.number))?;
@@ -37,10 +40,11 @@ impl Network {
         Ok(Decision { answer, changes })
     }
 
-    /// Returns the tenant whose agents a new token admits. A name that no tenant has yet creates
-    /// one, and increases the counter. `None` for a token for relays.
+    /// Returns the tenant whose agents a new token admits, or whose application has it. A name that
+    /// no tenant has yet creates one, and increases the counter. `None` for a token for relays or
+    /// links.
     fn tenant_for(&self, request: &TokenRequest, counters: &mut Counters) -> Result<Option<Tenant>, Refusal> {
-        if request.role == Role::Relay {
+        if matches!(request.role, Role::Relay | Role::Link) {
             return if request.tenant.is_some() { Err(Refusal::TenantOfRelay) } else { Ok(None) };
         }
         let name = checked_name(request.tenant.as_deref().unwrap_or(DEFAULT_TENANT))?;

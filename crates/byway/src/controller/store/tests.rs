@@ -136,6 +136,24 @@ fn what_was_written_is_read_again() {
 }
 
 #[test]
+fn links_and_applications_are_read_again() {
+    let Change::Node(mut link) = node(1) else { panic!("it is a node") };
+    (link.role, link.tenant) = (Role::Link, None);
+    let application = Token {
+        number: 1,
+        secret: Digest([9; 32]),
+        role: Role::Application,
+        tenant: Some(1),
+        uses_left: None,
+        expires_unix_seconds: Some(1_800_000_000),
+    };
+    let changes = [Change::Token(application), Change::Node(link)];
+    let mut store = Disk::default().store().expect("a new store");
+    store.commit(&changes, 1).expect("the disk has space");
+    assert_eq!(store.read().expect("what was written").changes, changes);
+}
+
+#[test]
 fn two_controllers_do_not_share_a_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("controller.redb");

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::backoff::RetryPolicy;
 use super::*;
-use crate::controller::{AdminClient, Controller, ControllerSettings, Quotas};
+use crate::controller::{AdminClient, Controller, ControllerSettings, Quotas, Topology};
 use crate::token::Token;
 
 /// Timeout of an expected event.
@@ -69,6 +69,7 @@ impl TestNetwork {
             quotas: self.quotas,
             shared_coding: vec![],
             prices: PriceSheets::default(),
+            topology: Topology::default(),
         };
         let controller = Controller::start(settings, self.clock()).await.expect("it starts");
         self.listen = controller.addresses()[0];
