@@ -8,13 +8,19 @@ use byway_units::{Bytes, Duration, Rate, Time};
 /// Bytes of IPv4 and UDP headers.
 const HEADERS: usize = 28;
 
+/// UDP payload of a packet, and the number of its connection.
+pub(crate) struct Datagram {
+    pub(crate) connection: usize,
+    pub(crate) payload: Vec<u8>,
+}
+
 /// Packet on the link, or waiting for it.
 struct Transit {
     starts_at: Time,
     leaves_at: Time,
     arrives_at: Time,
     bytes: Bytes,
-    datagram: Vec<u8>,
+    datagram: Datagram,
 }
 
 /// Link of 5 Mbit/s and 50 ms in one direction. Its buffer has no limit.
@@ -48,8 +54,8 @@ impl TestLink {
         self.meter.link()
     }
 
-    pub(crate) fn enqueue(&mut self, datagram: Vec<u8>, now: Time) {
-        let bytes = Bytes::from(datagram.len() + HEADERS);
+    pub(crate) fn enqueue(&mut self, datagram: Datagram, now: Time) {
+        let bytes = Bytes::from(datagram.payload.len() + HEADERS);
         let starts_at = self.free_at.max(now);
         let leaves_at = starts_at + bytes / Self::RATE;
         let arrives_at = leaves_at + Self::PROPAGATION;
@@ -62,7 +68,7 @@ impl TestLink {
     }
 
     /// Returns a datagram that has arrived.
-    pub(crate) fn receive(&mut self, now: Time) -> Option<Vec<u8>> {
+    pub(crate) fn receive(&mut self, now: Time) -> Option<Datagram> {
         if self.next_arrival().is_none_or(|at| at > now) {
             return None;
         }

@@ -1,36 +1,51 @@
-//! Client and server, a link in each direction, and the network state of both.
+//! Clients and servers, a link in each direction, and the network state of both.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use byway_quic::{Factory, Publisher, channel};
+use byway_quic::{Factory, Publisher, Subscription, channel};
 use byway_state::{Path, SAMPLE_INTERVAL, Table};
 use byway_units::{Bytes, Duration, Time};
 
-use crate::link::TestLink;
+use crate::link::{Datagram, TestLink};
 use crate::node::{CLIENT_ADDRESS, Library, Observation, SERVER_ADDRESS, TestNode, connect};
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
+/// Resolution of timers, as in tokio.
+const TIMER_STEP: Duration = Duration::from_millis(1);
+
 /// Events of a run that never comes to its end.
 const EVENTS_MAX: u64 = 1_000_000;
 
-/// Bytes of the link from client to server that have left, and that wait.
-struct TracePoint {
-    at: Time,
-    sent: Bytes,
-    backlog: Bytes,
+/// Client that sends without end, and its server.
+struct TestConnection {
+    nodes: [Box<dyn TestNode>; 2],
+    /// Bytes that the server has read.
+    delivered: Bytes,
 }
 
-/// Network in which the client sends without end.
+/// Sample of the link from clients to servers.
+struct TracePoint {
+    at: Time,
+    /// Bytes that have left, and that wait.
+    sent: Bytes,
+    backlog: Bytes,
+    /// Bytes that each server has read.
+    delivered: Vec<Bytes>,
+}
+
+/// Network in which clients send without end.
 pub(crate) struct TestNetwork {
     start: Instant,
     now: Time,
-    nodes: [Box<dyn TestNode>; 2],
-    /// Links from the client, and from the server.
+    connections: Vec<TestConnection>,
+    /// Links from the clients, and from the servers.
     pub(crate) links: [TestLink; 2],
     tables: [Table; 2],
-    /// Feed of the client, unless it ended.
+    subscription: Subscription,
+    /// Feed of the clients, unless it ended.
     pub(crate) publisher: Option<Publisher>,
     next_sample: Time,
     trace: Vec<TracePoint>,
@@ -39,33 +54,46 @@ pub(crate) struct TestNetwork {
 impl TestNetwork {
     /// Begins with a client whose window follows from network state.
     pub(crate) fn new(library: Library) -> Self {
-        Self::begin(library, true)
+        let mut network = Self::empty();
+        network.connect(library);
+        network
     }
 
     /// Begins with a client that has the congestion control of its library.
     pub(crate) fn without_control(library: Library) -> Self {
-        Self::begin(library, false)
+        let mut network = Self::empty();
+        network.add(library, None);
+        network
     }
 
-    fn begin(library: Library, is_controlled: bool) -> Self {
-        let start = Instant::now();
+    fn empty() -> Self {
         let (publisher, subscription) = channel();
-        let factory = is_controlled.then(|| Factory::for_path(subscription, CLIENT_ADDRESS, SERVER_ADDRESS));
         let links = [0, 1].map(TestLink::new);
         let tables =
             links.each_ref().map(|link| Table::new(Path::new([link.id()]).expect("a link is a path")));
-        let mut network = Self {
-            start,
+        Self {
+            start: Instant::now(),
             now: Time::START,
-            nodes: connect(library, factory.as_ref(), start),
+            connections: Vec::new(),
             links,
             tables,
+            subscription,
             publisher: Some(publisher),
             next_sample: Time::START + SAMPLE_INTERVAL,
             trace: Vec::new(),
-        };
-        network.step();
-        network
+        }
+    }
+
+    /// Adds a client whose window follows from network state.
+    pub(crate) fn connect(&mut self, library: Library) {
+        let factory = Factory::for_path(self.subscription.clone(), CLIENT_ADDRESS, SERVER_ADDRESS);
+        self.add(library, Some(&factory));
+    }
+
+    fn add(&mut self, library: Library, factory: Option<&Arc<Factory>>) {
+        let nodes = connect(library, factory, self.instant());
+        self.connections.push(TestConnection { nodes, delivered: Bytes::ZERO });
+        self.step();
     }
 
     fn instant(&self) -> Instant {
@@ -90,12 +118,8 @@ impl TestNetwork {
         let arrivals = self.links.iter().filter_map(TestLink::next_arrival);
         let next = arrivals.fold(self.next_sample, Time::min);
         let start = self.start;
-        let deadlines = self.nodes.iter_mut().filter_map(|node| node.deadline());
-        let times = deadlines.map(|deadline| {
-            let since = Duration::try_from(deadline.saturating_duration_since(start));
-            Time::START.saturating_add(since.unwrap_or(Duration::MAX))
-        });
-        times.fold(next, Time::min)
+        let nodes = self.connections.iter_mut().flat_map(|connection| &mut connection.nodes);
+        nodes.filter_map(|node| node.deadline()).map(|deadline| timer(start, deadline)).fold(next, Time::min)
     }
 
     fn step(&mut self) {
@@ -104,19 +128,22 @@ impl TestNetwork {
         }
         let now = self.instant();
         for from in [CLIENT, SERVER] {
-            while let Some(datagram) = self.links[from].receive(self.now) {
-                self.nodes[1 - from].receive(&datagram, now);
+            while let Some(Datagram { connection, payload }) = self.links[from].receive(self.now) {
+                self.connections[connection].nodes[1 - from].receive(&payload, now);
             }
         }
-        for node in &mut self.nodes {
-            if node.deadline().is_some_and(|deadline| deadline <= now) {
-                node.on_deadline(now);
+        for (number, connection) in self.connections.iter_mut().enumerate() {
+            for node in &mut connection.nodes {
+                if node.deadline().is_some_and(|deadline| timer(self.start, deadline) <= self.now) {
+                    node.on_deadline(now);
+                }
             }
-        }
-        self.nodes[CLIENT].fill_stream();
-        for from in [CLIENT, SERVER] {
-            for datagram in self.nodes[from].transmit(now) {
-                self.links[from].enqueue(datagram, self.now);
+            connection.nodes[CLIENT].fill_stream();
+            connection.delivered += Bytes::new(connection.nodes[SERVER].read_stream());
+            for from in [CLIENT, SERVER] {
+                for payload in connection.nodes[from].transmit(now) {
+                    self.links[from].enqueue(Datagram { connection: number, payload }, self.now);
+                }
             }
         }
     }
@@ -125,7 +152,8 @@ impl TestNetwork {
     fn sample(&mut self) {
         let (now, instant) = (self.now, self.instant());
         let link = &self.links[CLIENT];
-        self.trace.push(TracePoint { at: now, sent: link.sent(now), backlog: link.backlog(now) });
+        let delivered = self.connections.iter().map(|connection| connection.delivered).collect();
+        self.trace.push(TracePoint { at: now, sent: link.sent(now), backlog: link.backlog(now), delivered });
         for from in [CLIENT, SERVER] {
             if let Some(state) = self.links[from].report(now) {
                 self.tables[from].report(&state, now);
@@ -141,9 +169,9 @@ impl TestNetwork {
         self.next_sample = now + SAMPLE_INTERVAL;
     }
 
-    /// Returns the congestion control of the client.
+    /// Returns the congestion control of the first client.
     pub(crate) fn observe(&self) -> Observation {
-        self.nodes[CLIENT].observe()
+        self.connections[0].nodes[CLIENT].observe()
     }
 
     fn trace(&self, from_ms: u64, to_ms: u64) -> impl DoubleEndedIterator<Item = &TracePoint> {
@@ -151,12 +179,27 @@ impl TestNetwork {
         self.trace.iter().filter(move |point| (from..=to).contains(&point.at))
     }
 
+    fn ends_of_trace(&self, from_ms: u64, to_ms: u64) -> [&TracePoint; 2] {
+        let mut points = self.trace(from_ms, to_ms);
+        let first = points.next().expect("there are samples");
+        [first, points.next_back().expect("there are samples")]
+    }
+
     /// Returns the used part of the link's rate.
     pub(crate) fn used(&self, from_ms: u64, to_ms: u64) -> f64 {
-        let first = self.trace(from_ms, to_ms).next().expect("there are samples");
-        let last = self.trace(from_ms, to_ms).next_back().expect("there are samples");
+        let [first, last] = self.ends_of_trace(from_ms, to_ms);
         let possible = TestLink::RATE * last.at.saturating_since(first.at);
         last.sent.saturating_sub(first.sent).count() as f64 / possible.count() as f64
+    }
+
+    /// Returns the fairness index of what the servers have read (Jain, Chiu and Hawe, 1984): 1 if
+    /// all have read the same.
+    pub(crate) fn fairness(&self, from_ms: u64, to_ms: u64) -> f64 {
+        let [first, last] = self.ends_of_trace(from_ms, to_ms);
+        let bytes = last.delivered.iter().zip(&first.delivered);
+        let bytes: Vec<f64> = bytes.map(|(last, first)| last.saturating_sub(*first).count() as f64).collect();
+        let squares: f64 = bytes.iter().map(|bytes| bytes * bytes).sum();
+        bytes.iter().sum::<f64>().powi(2) / (bytes.len() as f64 * squares)
     }
 
     /// Returns the 95 % quantile of the backlog, in full packets.
@@ -165,4 +208,10 @@ impl TestNetwork {
         backlogs.sort_unstable();
         backlogs[backlogs.len() * 95 / 100].count().div_ceil(1_480)
     }
+}
+
+/// Returns the time at which a timer fires.
+fn timer(start: Instant, deadline: Instant) -> Time {
+    let since = Duration::try_from(deadline.saturating_duration_since(start)).unwrap_or(Duration::MAX);
+    Time::from_nanos(since.as_nanos().div_ceil(TIMER_STEP.as_nanos()).saturating_mul(TIMER_STEP.as_nanos()))
 }

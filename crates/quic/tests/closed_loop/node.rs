@@ -44,6 +44,8 @@ pub(crate) trait TestNode {
     fn on_deadline(&mut self, now: Instant);
     /// Writes to a stream what its buffer holds.
     fn fill_stream(&mut self);
+    /// Returns the number of bytes that have arrived in order since the last call.
+    fn read_stream(&mut self) -> u64;
     /// Returns the congestion control that `byway_quic` made.
     fn observe(&self) -> Observation;
 }

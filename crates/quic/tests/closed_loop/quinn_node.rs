@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use byway_quic::{Factory, QuinnController};
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, ServerConfig,
-    StreamId, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event,
+    ServerConfig, StreamId, TransportConfig, VarInt,
 };
 
 use crate::node::{CLIENT_ADDRESS, Identity, Observation, SEND_BUFFER, SERVER_ADDRESS, TestNode};
@@ -86,7 +86,9 @@ impl TestNode for QuinnNode {
                     connection.handle_event(answer);
                 }
             }
-            while connection.poll().is_some() {}
+            while let Some(event) = connection.poll() {
+                assert!(!matches!(event, Event::ConnectionLost { .. }), "{event:?}");
+            }
             let mut buffer = Vec::new();
             let Some(transmit) = connection.poll_transmit(now, BATCH, &mut buffer) else {
                 return datagrams;
@@ -114,6 +116,19 @@ impl TestNode for QuinnNode {
         }
         let Some(stream) = self.stream else { return };
         while connection.send_stream(stream).write(&[7; 4_096]).is_ok() {}
+    }
+
+    fn read_stream(&mut self) -> u64 {
+        let Some((_, connection)) = &mut self.connection else { return 0 };
+        self.stream = self.stream.or_else(|| connection.streams().accept(Dir::Uni));
+        let Some(stream) = self.stream else { return 0 };
+        let mut stream = connection.recv_stream(stream);
+        let mut chunks = stream.read(true).expect("the stream stays open");
+        let mut bytes = 0;
+        while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+            bytes += chunk.bytes.len() as u64;
+        }
+        bytes
     }
 
     fn observe(&self) -> Observation {
