@@ -225,7 +225,8 @@ mod tests {
         let with_links = |more: &str| LINKS.to_owned() + more;
         let many: Vec<String> = (0..65).map(|link| format!("link-{link}")).collect();
         let many_names: Vec<&str> = many.iter().map(String::as_str).collect();
-        let many_links: String = many.iter().map(|link| format!("[[links]]\nname = {link:?}\n")).collect();
+        let many_links: Vec<_> = many.iter().map(|link| format!("[[links]]\nname = {link:?}\n")).collect();
+        let many_links = many_links.concat();
         for (text, expected) in [
             (with_links("[[links]]\nname = \"fra\"\n"), "controller.links[2].name: duplicate link"),
             (with_links("[[links]]\nname = \"a b\"\n"), "controller.links[2].name: invalid name \"a b\""),

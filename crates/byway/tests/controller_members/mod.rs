@@ -186,6 +186,7 @@ impl MemberClient {
             let update = match member.role {
                 Role::Agent => agent_report(&member, &relays, number),
                 Role::Relay => relay_report(&relays, number),
+                role @ (Role::Link | Role::Application) => unreachable!("no member is a {role:?}"),
             };
             let (status, _) = connection.send(Method::PUT, "/v1/self", &update).await;
             let counted = if status.is_success() { &self.requests.reports } else { &self.requests.failed };

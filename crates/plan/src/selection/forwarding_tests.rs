@@ -29,7 +29,7 @@ fn harness() -> Harness {
 }
 
 /// Lets the flow send for `seconds`. In each, the direct path loses `lost` packets, and relays lose
-/// `missed` of those.
+/// `missed` packets; while both paths carry the flow, only of those that the direct path loses.
 fn run(harness: &mut Harness, seconds: u64, (lost, missed): (u64, u64)) {
     for _ in 0..seconds {
         harness.now += ms(1_000);
@@ -37,6 +37,7 @@ fn run(harness: &mut Harness, seconds: u64, (lost, missed): (u64, u64)) {
         observation.direct_sample_interval = 1;
         match harness.service {
             Service::Both => {
+                let missed = missed.min(lost);
                 observation.direct += PACKETS - lost;
                 observation.forwarded += lost - missed;
                 observation.covered += lost - missed;
