@@ -37,7 +37,7 @@ pub const LINK_DELAY_MAX: Duration = Duration::from_secs(10);
 pub(crate) const SENT_RATIO_MAX: u64 = 100;
 
 /// Largest backlog of a slow link: ten times the 1.5 MB that the paper's queue reaches.
-pub(crate) const BACKLOG_FLOOR: Bytes = Bytes::new(16 << 20);
+pub(crate) const BACKLOG_BYTES_MAX: Bytes = Bytes::new(16 << 20);
 
 /// Largest backlog of a fast link, in time at its shown rate.
 pub(crate) const BACKLOG_TIME_MAX: Duration = Duration::from_secs(10);
