@@ -210,7 +210,8 @@ pub const NEIGHBOURS_MAX: usize = 64;
 pub const DIRECTIONS_MAX: usize = 10_000;
 
 /// Number of directions from which neighbours' queries about others are refused, so that own flows
-/// always find a free one.
+/// always find a free one. From half of it on, a neighbour is refused that asks about its share of
+/// the half, so that each neighbour always finds its share.
 pub(crate) const DIRECTIONS_OF_NEIGHBOURS_MAX: usize = DIRECTIONS_MAX / 2;
 
 /// Time for which a registration of an own flow holds, unless it is renewed.
