@@ -147,7 +147,7 @@ coverage() {
     rows+=("$(row "$target" "${profiles[-1]}" "${binaries[-1]}")")
   done
   "$tools/llvm-profdata" merge --sparse "${profiles[@]}" --output fuzz/coverage/all.profdata
-  printf '\n| target | code | wire | proto/agent | proto/relay | proto/session | proto/parts |\n|---|---|---|---|---|---|---|\n'
+  printf '\n| target | code | wire | proto/agent | proto/relay | proto/session | proto/parts | state |\n|---|---|---|---|---|---|---|---|\n'
   printf '%s\n' "${rows[@]}" "$(row all fuzz/coverage/all.profdata "${binaries[@]}")"
 }
 

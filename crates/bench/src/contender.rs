@@ -120,7 +120,7 @@ fn encode_all<C: Contender>(contender: &mut C, ring: &mut Ring, batches: usize) 
 }
 
 /// Returns the mean time of one call of `pass` in nanoseconds, over `passes` calls.
-fn timed(passes: usize, mut pass: impl FnMut()) -> f64 {
+pub(crate) fn timed(passes: usize, mut pass: impl FnMut()) -> f64 {
     let start = Instant::now();
     (0..passes).for_each(|_| pass());
     start.elapsed().as_secs_f64() * 1e9 / f64::from(u32::try_from(passes).unwrap_or(u32::MAX))

@@ -1,5 +1,5 @@
 //! `byway-bench`: Byway's coder and others, interleaved in one run; the protocol core, stage by
-//! stage; packet queues of a link; and relays on real sockets.
+//! stage; packet queues of a link; network state; and relays on real sockets.
 //!
 //! It is a separate crate because other builds should not need the peers and their dependencies.
 //!
@@ -11,6 +11,7 @@
 //! | `contenders` | Byway's engines, the peers, and the bare read loop |
 //! | `goals` | goals of the coder, and their verdicts |
 //! | `measure` | interleaved timing |
+//! | `network_state` | time of a sender's window, and of a table of network state |
 //! | `protocol` | throughput of the protocol core, stage by stage |
 //! | `queues` | time of a packet through each queue of a link |
 //! | `report` | tables and JSON of the comparison |
@@ -29,6 +30,7 @@ mod contender;
 mod contenders;
 mod goals;
 mod measure;
+mod network_state;
 mod protocol;
 mod queues;
 mod report;
@@ -84,6 +86,7 @@ struct Options {
 enum Command {
     Protocol(protocol::ProtocolOptions),
     Queues(queues::QueuesOptions),
+    State(network_state::StateOptions),
     Sockets(sockets::SocketsOptions),
     Threads(sockets::threads::ThreadsOptions),
 }
@@ -93,6 +96,7 @@ fn main() -> Result<ExitCode> {
     match &options.command {
         Some(Command::Protocol(options)) => protocol(options),
         Some(Command::Queues(options)) => queues(options),
+        Some(Command::State(options)) => network_state(options),
         Some(Command::Sockets(options)) => sockets(options),
         Some(Command::Threads(options)) => threads(options),
         None => coder(&options),
@@ -115,6 +119,16 @@ fn queues(options: &queues::QueuesOptions) -> Result<ExitCode> {
     }
     let is_met = queues::run(options)?;
     Ok(if options.must_meet_goals() && !is_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures network state, and prints the results.
+fn network_state(options: &network_state::StateOptions) -> Result<ExitCode> {
+    pin();
+    if !options.is_for_machines() {
+        eprintln!("{}, one pinned thread", processor());
+    }
+    let all_met = network_state::run(options)?;
+    Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Measures relays on real sockets, and prints the results.

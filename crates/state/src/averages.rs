@@ -6,12 +6,17 @@ use byway_units::{Duration, Time};
 
 use crate::convert::{bytes_per_second, float};
 use crate::limits::{
-    AVERAGE_TIME, ENTRY_LIFETIME, MISSED_UPDATES, SAMPLE_INTERVAL, STATE_AGE_MAX, UPDATE_GAP,
+    AVERAGE_BACKLOG_RATIO_MAX, AVERAGE_TIME, ENTRY_LIFETIME, MISSED_UPDATES, SAMPLE_INTERVAL, STATE_AGE_MAX,
+    UPDATE_GAP,
 };
 use crate::link_state::{LinkId, LinkState};
+use crate::rules::Corrections;
 
 /// Backlogs of which the least one is what certainly waits.
 const RECENT: usize = 4;
+
+/// Bytes of a full packet, whose time is in the delay of links that store and forward.
+const FULL_PACKET: f64 = 1_500.0;
 
 /// Averages of one link, in bytes and seconds.
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +59,9 @@ impl LinkAverage {
         }
     }
 
-    /// Updates the averages by Equations 1 and 2, unless the state has no news. If averages may
-    /// begin anew, they do so after a second without news.
-    fn update(&mut self, state: &LinkState, begins_anew: bool, now: Time) {
+    /// Updates the averages by Equations 1 and 2, unless the state has no news. Corrected averages
+    /// begin anew after a second without news, and leave a backlog that is no more.
+    fn update(&mut self, state: &LinkState, corrections: Corrections, now: Time) {
         let entry = state.entry();
         self.rate = bytes_per_second(entry.shown());
         self.delay = entry.delay().as_secs_f64();
@@ -65,7 +70,8 @@ impl LinkAverage {
             return;
         }
         let interval = entry.interval().as_secs_f64();
-        if begins_anew && self.freshness.is_older_than(AVERAGE_TIME, now) {
+        let corrects = corrections == Corrections::All;
+        if corrects && self.freshness.is_older_than(AVERAGE_TIME, now) {
             // After an outage, the averages are those of another time.
             self.memory = 0.0;
         }
@@ -77,6 +83,10 @@ impl LinkAverage {
         self.feedback = state.age().as_secs_f64() + interval;
         self.recent.rotate_right(1);
         self.recent[0] = backlog;
+        if corrects {
+            let largest = self.recent.iter().fold(0.0, |largest: f64, backlog| largest.max(*backlog));
+            self.backlog = self.backlog.min(AVERAGE_BACKLOG_RATIO_MAX * (largest + self.target));
+        }
         self.freshness.update(state, now);
     }
 
@@ -136,17 +146,17 @@ impl Freshness {
 #[derive(Clone, Debug)]
 pub(crate) struct PathAverages {
     links: Vec<LinkAverage>,
-    begins_anew: bool,
+    corrections: Corrections,
 }
 
 impl PathAverages {
     /// Creates the averages of a path without links.
     ///
-    /// If averages may begin anew, new ones are means of what comes, until that is a second. A flow
-    /// that begins without history then settles as one with history. Otherwise, they begin at zero
-    /// (section 4.1 of the paper).
-    pub(crate) const fn new(begins_anew: bool) -> Self {
-        Self { links: Vec::new(), begins_anew }
+    /// Corrected averages are means of what arrives, until that is a second. A flow that begins
+    /// without history then settles as one with history. Others begin at zero (section 4.1 of the
+    /// paper).
+    pub(crate) const fn new(corrections: Corrections) -> Self {
+        Self { links: Vec::new(), corrections }
     }
 
     /// Updates all links. Averages of links that stay go on if the path changes.
@@ -156,18 +166,28 @@ impl PathAverages {
             self.change_links(states);
         }
         for (average, state) in self.links.iter_mut().zip(states) {
-            average.update(state, self.begins_anew, now);
+            average.update(state, self.corrections, now);
         }
     }
 
     fn change_links(&mut self, states: &[LinkState]) {
         let before = core::mem::take(&mut self.links);
-        let memory = if self.begins_anew { 0.0 } else { AVERAGE_TIME.as_secs_f64() };
+        let memory = match self.corrections {
+            Corrections::All => 0.0,
+            Corrections::None => AVERAGE_TIME.as_secs_f64(),
+        };
         let average_of = |state: &LinkState| {
             let known = before.iter().find(|average| average.link == state.link());
             known.copied().unwrap_or_else(|| LinkAverage::new(state, memory))
         };
         self.links = states.iter().map(average_of).collect();
+    }
+
+    /// Drops backlogs of links without state, because nobody knows what waits there. Delays stay.
+    pub(crate) fn drop_missing_backlogs(&mut self, now: Time) {
+        for link in self.links.iter_mut().filter(|link| link.freshness.is_missing(now)) {
+            (link.backlog, link.recent, link.memory) = (0.0, [0.0; RECENT], 0.0);
+        }
     }
 
     /// Returns the links, in the order that packets pass them.
@@ -190,6 +210,17 @@ impl PathAverages {
         self.links.iter().map(LinkAverage::wait_min).sum()
     }
 
+    /// Returns the part of the delay that may be the time of full packets, in seconds: delays of
+    /// links that store and forward have it, and small packets are faster.
+    pub(crate) fn packet_times(&self) -> f64 {
+        self.links.iter().map(|link| (FULL_PACKET / link.rate).min(link.delay)).sum()
+    }
+
+    /// Returns the longest time until the sender sees its effect on a link, in seconds.
+    pub(crate) fn feedback_max(&self) -> f64 {
+        self.links.iter().fold(0.0, |longest, link| link.feedback.max(longest))
+    }
+
     /// True if the state of a link is missing or too old.
     pub(crate) fn is_missing(&self, now: Time) -> bool {
         self.links.is_empty() || self.links.iter().any(|link| link.freshness.is_missing(now))
@@ -198,120 +229,125 @@ impl PathAverages {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
-    use byway_units::{Bytes, Rate};
-
     use super::*;
-    use crate::entry::LinkEntry;
+    use crate::test_values::{BUSY, at, is_close, millis};
 
-    fn millis(millis: u64) -> Duration {
-        Duration::from_millis(millis)
+    /// Returns the state of a link at 8 Mbit/s that is 20 ms old.
+    fn state(position: u32, interval: f64, sent: f64, backlog: f64) -> LinkState {
+        let numbers = [interval, sent, backlog, 1_000_000.0, 0.01];
+        crate::test_values::state(LinkId::unnamed(position), numbers).older_by(millis(20))
     }
 
-    fn at(number: u64) -> Time {
-        Time::START + millis(number)
-    }
-
-    fn state(position: u32, interval: u64, sent: u64, backlog: u64) -> LinkState {
-        let entry = LinkEntry::new(
-            millis(interval),
-            Bytes::new(sent),
-            Bytes::new(backlog),
-            Rate::from_megabits_per_second(8),
-            millis(10),
-        );
-        LinkState::new(LinkId::unnamed(position), entry.expect("a usual entry"), millis(20))
-            .expect("a usual age")
-    }
-
-    fn close(a: f64, b: f64) -> bool {
-        (a - b).abs() < 1e-9 * b.abs().max(1.0)
+    fn new_averages() -> PathAverages {
+        PathAverages::new(Corrections::None)
     }
 
     #[test]
     fn averages_move_by_the_interval_and_replace_all_after_a_second() {
-        let mut path = PathAverages::new(false);
-        path.update(&[state(0, 50, 10_000, 3_000)], at(50));
-        assert!(close(path.links()[0].throughput, 10_000.0) && close(path.links()[0].backlog, 150.0));
-        path.update(&[state(0, 2_000, 10_000, 3_000)], at(2_050));
-        assert!(close(path.links()[0].throughput, 5_000.0) && close(path.links()[0].backlog, 3_000.0));
-        assert!(close(path.links()[0].feedback, 2.02));
+        let mut path = new_averages();
+        path.update(&[state(0, 0.05, 10_000.0, 3_000.0)], at(50));
+        assert!(is_close(path.links()[0].throughput, 10_000.0) && is_close(path.links()[0].backlog, 150.0));
+        path.update(&[state(0, 2.0, 10_000.0, 3_000.0)], at(2_050));
+        assert!(is_close(path.links()[0].throughput, 5_000.0) && is_close(path.links()[0].backlog, 3_000.0));
+        assert!(is_close(path.links()[0].feedback, 2.02) && is_close(path.feedback_max(), 2.02));
     }
 
     #[test]
     fn averages_begin_anew_after_a_second_without_news() {
-        let mut path = PathAverages::new(true);
-        path.update(&[state(0, 1_000, 10_000, 3_000)], at(0));
-        path.update(&[state(0, 50, 1_000, 0)], at(999));
-        assert!(close(path.links()[0].backlog, 2_850.0));
-        for (number, expected) in [500.0, 1_000.0, 1_500.0].into_iter().enumerate() {
-            let number = number as u64;
-            path.update(&[state(0, 50, 1_000, 500 + 1_000 * number)], at(1_999 + 50 * number));
-            assert!(close(path.links()[0].backlog, expected) && close(path.links()[0].throughput, 20_000.0));
+        let mut path = PathAverages::new(Corrections::All);
+        path.update(&[state(0, 1.0, 10_000.0, 3_000.0)], at(0));
+        path.update(&[state(0, 0.05, 1_000.0, 0.0)], at(999));
+        assert!(is_close(path.links()[0].backlog, 2_850.0));
+        for (now, backlog, expected) in
+            [(1_999, 500.0, 500.0), (2_049, 1_500.0, 1_000.0), (2_099, 2_500.0, 1_500.0)]
+        {
+            path.update(&[state(0, 0.05, 1_000.0, backlog)], at(now));
+            let link = path.links()[0];
+            assert!(is_close(link.backlog, expected) && is_close(link.throughput, 20_000.0));
         }
+    }
+
+    #[test]
+    fn a_backlog_that_four_states_do_not_have_is_no_more() {
+        let backlogs = |corrections| {
+            let mut path = PathAverages::new(corrections);
+            path.update(&[state(0, 1.0, 0.0, 1_000_000.0)], at(0));
+            [1, 2, 3, 4].map(|number| {
+                path.update(&[state(0, 0.05, 0.0, 0.0)], at(50 * number));
+                path.links()[0].backlog
+            })
+        };
+        let [.., third, fourth] = backlogs(Corrections::All);
+        // 95 % of it after each twentieth of a second, and at last eight targets.
+        assert!(is_close(third, 857_375.0) && is_close(fourth, 12_000.0));
+        let [.., published] = backlogs(Corrections::None);
+        assert!(is_close(published, 814_506.25));
     }
 
     #[test]
     fn a_state_without_news_changes_rate_and_delay_only() {
-        let mut path = PathAverages::new(false);
-        path.update(&[state(0, 1_000, 10_000, 3_000)], at(50));
-        let entry = LinkEntry::without_news(Rate::from_megabits_per_second(16), millis(7)).expect("usual");
-        let state = LinkState::new(LinkId::unnamed(0), entry, Duration::ZERO).expect("young");
-        path.update(&[state], at(100));
+        let mut path = new_averages();
+        path.update(&[state(0, 1.0, 10_000.0, 3_000.0)], at(50));
+        let silent = crate::test_values::state(LinkId::unnamed(0), [0.0, 0.0, 0.0, 2_000_000.0, 0.007]);
+        path.update(&[silent], at(100));
         let link = path.links()[0];
-        assert!(close(link.rate, 2_000_000.0) && close(path.base_delay(), 0.007));
-        assert!(close(link.backlog, 3_000.0) && close(link.feedback, 1.02));
+        assert!(is_close(link.rate, 2_000_000.0) && is_close(path.base_delay(), 0.007));
+        assert!(is_close(link.backlog, 3_000.0) && is_close(link.feedback, 1.02));
+        assert!(is_close(path.packet_times(), 0.000_75));
+        let slow = crate::test_values::state(LinkId::unnamed(0), [0.0, 0.0, 0.0, 1_000.0, 0.007]);
+        path.update(&[slow], at(100));
+        assert!(is_close(path.packet_times(), 0.007), "a packet's time is a part of the delay at most");
     }
 
     #[test]
     fn averages_of_links_that_stay_go_on() {
-        let mut path = PathAverages::new(false);
-        path.update(&[state(0, 1_000, 1_000, 1_000), state(1, 1_000, 2_000, 2_000)], at(0));
-        path.update(&[state(1, 50, 2_000, 2_000), state(2, 50, 1_000, 1_000)], at(50));
-        assert!(close(path.links()[0].backlog, 2_000.0) && close(path.links()[1].backlog, 50.0));
+        let mut path = new_averages();
+        path.update(&[state(0, 1.0, 1_000.0, 1_000.0), state(1, 1.0, 2_000.0, 2_000.0)], at(0));
+        path.update(&[state(1, 0.05, 2_000.0, 2_000.0), state(2, 0.05, 1_000.0, 1_000.0)], at(50));
+        assert!(is_close(path.links()[0].backlog, 2_000.0) && is_close(path.links()[1].backlog, 50.0));
     }
 
     #[test]
     fn waits_are_those_of_the_newest_states() {
-        let mut path = PathAverages::new(false);
-        for (number, backlog) in [4_000, 4_000, 1_000, 2_000, 9_000].into_iter().enumerate() {
-            path.update(&[state(0, 1_000, 0, backlog)], at(number as u64 * 50));
+        let mut path = new_averages();
+        for (now, backlog) in [(0, 4_000.0), (50, 4_000.0), (100, 1_000.0), (150, 2_000.0), (200, 9_000.0)] {
+            path.update(&[state(0, 1.0, 0.0, backlog)], at(now));
         }
-        assert!(close(path.wait_max(), 0.009) && close(path.wait_min(), 0.001));
+        assert!(is_close(path.wait_max(), 0.009) && is_close(path.wait_min(), 0.001));
     }
 
     #[test]
     fn four_missed_updates_are_missing_and_news_in_one_batch_are_one_update() {
-        let mut path = PathAverages::new(false);
+        let busy = [crate::test_values::state(LinkId::unnamed(0), BUSY)];
+        let mut path = new_averages();
         assert!(path.is_missing(at(0)));
         for _ in 0..40 {
-            path.update(&[state(0, 50, 0, 0)], at(1_000));
+            path.update(&busy, at(1_000));
         }
         assert!(!path.is_missing(at(1_999)) && path.is_missing(at(2_000)), "a poll may be slow at first");
         for number in 1..60 {
-            path.update(&[state(0, 50, 0, 0)], at(1_000 + 50 * number));
+            path.update(&busy, at(1_000 + 50 * number));
         }
         let last = 1_000 + 50 * 59;
         assert!(!path.is_missing(at(last + 199)) && path.is_missing(at(last + 206)));
         // A silence of ten seconds is no gap between updates.
-        path.update(&[state(0, 50, 0, 0)], at(last + 10_000));
+        path.update(&busy, at(last + 10_000));
         assert!(!path.is_missing(at(last + 10_250)) && path.is_missing(at(last + 10_300)));
     }
 
     #[test]
     fn one_silent_link_and_old_state_are_missing() {
-        let mut path = PathAverages::new(false);
-        path.update(&[state(0, 50, 0, 0), state(1, 50, 0, 0)], at(0));
+        let news = |position| state(position, 0.05, 0.0, 1_000.0);
+        let mut path = new_averages();
+        path.update(&[news(0), news(1)], at(0));
         for number in 1..40 {
-            let silent =
-                LinkEntry::without_news(Rate::from_megabits_per_second(8), millis(10)).expect("usual");
-            let silent = LinkState::new(LinkId::unnamed(1), silent, millis(20)).expect("young");
-            path.update(&[state(0, 50, 0, 0), silent], at(50 * number));
+            path.update(&[news(0), state(1, 0.0, 0.0, 0.0)], at(50 * number));
         }
         assert!(path.is_missing(at(1_950)));
-        let mut path = PathAverages::new(false);
-        path.update(&[state(0, 50, 0, 0).older_by(millis(1_900))], at(0));
-        assert!(!path.is_missing(at(79)) && path.is_missing(at(80)));
+        path.drop_missing_backlogs(at(1_950));
+        assert!(path.links()[0].backlog > 800.0 && is_close(path.links()[1].backlog, 0.0));
+        let mut path = new_averages();
+        path.update(&[news(0).older_by(millis(1_880))], at(0));
+        assert!(!path.is_missing(at(99)) && path.is_missing(at(100)));
     }
 }

@@ -7,8 +7,8 @@ use crate::delay_window::{AckedBytes, DelayWindow};
 use crate::delivery::{AckSize, DeliveryRate};
 use crate::limits::{
     BURST_PACKETS, DOUBLING_PACING_GAIN, FALLBACK_PACING_GAIN, FALLBACK_TARGET_SECONDS, INITIAL_PACKETS,
-    PACING_GAIN, PUBLISHED_PACING_GAIN, TARGET_BACKLOG, UNEXPLAINED_PART, UNEXPLAINED_ROUNDS,
-    UNEXPLAINED_SECONDS, WINDOW_PACKETS_MAX, WINDOW_PACKETS_MIN,
+    PACED_PACKETS_MIN, PACING_GAIN, PUBLISHED_PACING_GAIN, STATE_AGE_MAX, TARGET_BACKLOG, UNEXPLAINED_PART,
+    UNEXPLAINED_ROUNDS, UNEXPLAINED_SECONDS, WINDOW_PACKETS_MAX, WINDOW_PACKETS_MIN,
 };
 use crate::packets::{PacketSize, Rounding};
 use crate::path_entry::PathEntry;
@@ -44,7 +44,7 @@ pub enum Congestion {
 /// Pacing of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
-    /// Rate in the transport's bytes, never zero.
+    /// Rate in the transport's bytes: two packets a second at least.
     pub rate: Rate,
     /// Most bytes sent at once, as the transport counts them: two packets.
     pub burst: Bytes,
@@ -55,9 +55,11 @@ pub struct Pacing {
 pub enum Guidance {
     /// Network state.
     State,
-    /// Network state, and delay: the table does not explain the round trip, or packets were lost.
+    /// Network state, and delay: round trips are longer than the table explains, or packets were
+    /// lost.
     StateAndDelay,
-    /// Delay: the state is missing or too old.
+    /// Delay: the state is missing, too old, or wrong, because round trips are shorter than the
+    /// table says.
     Delay,
 }
 
@@ -96,10 +98,20 @@ pub struct CongestionControl {
 #[derive(Clone, Copy, Debug)]
 struct Fallback {
     delay: DelayWindow,
-    /// True if there is no state; false if the state does not explain what is seen.
-    is_missing_state: bool,
+    reason: FallbackReason,
     /// Beginning of the time in which the window would not have been a limit.
     ample_since: Option<Time>,
+}
+
+/// Reason for a delay-based window. A later one replaces those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum FallbackReason {
+    /// Round trips are longer than the state explains, or packets were lost.
+    OtherBottleneck,
+    /// Round trips are shorter than the state says.
+    WrongState,
+    /// There is no state, or it is too old.
+    MissingState,
 }
 
 impl CongestionControl {
@@ -119,7 +131,7 @@ impl CongestionControl {
             rounding: Rounding::new(),
             rest: RestOfPath::new(),
             ramp: Ramp::new(initial),
-            fallback: Some(Fallback { delay, is_missing_state: true, ample_since: None }),
+            fallback: Some(Fallback { delay, reason: FallbackReason::MissingState, ample_since: None }),
             unexplained_since: None,
         }
     }
@@ -162,9 +174,8 @@ impl CongestionControl {
         }
         if let Some(decision) = self.decision {
             self.ramp.on_ack(acked, float(decision.window.count()));
-            if self.corrects() && !self.is_missing_state() {
-                self.rest.on_round_trip(ack.round_trip, self.window.wait_min(), now);
-                self.explain(ack.round_trip, now);
+            if self.corrects() && self.reason() != Some(FallbackReason::MissingState) {
+                self.on_round_trip(ack.round_trip, now);
             }
         }
         self.update_guidance(now);
@@ -175,7 +186,7 @@ impl CongestionControl {
         if !self.corrects() {
             return;
         }
-        self.begin_fallback(false, now);
+        self.begin_fallback(FallbackReason::OtherBottleneck, now);
         let Some(Fallback { delay, .. }) = &mut self.fallback else { return };
         match congestion {
             Congestion::Lost(lost) => delay.on_loss(self.packets.with_headers(lost)),
@@ -220,18 +231,18 @@ impl CongestionControl {
         // Without a round trip, the first packets are spread over a long one.
         let slowest = || rate_of(self.limit(), 0.1);
         let rate = self.packets.payload_rate(rate.unwrap_or_else(slowest));
-        Pacing {
-            rate: rate.max(Rate::from_bits_per_second(1)),
-            burst: self.packets.payload_of(BURST_PACKETS),
-        }
+        let least = rate_of(float(self.packets.payload_of(PACED_PACKETS_MIN).count()), 1.0);
+        Pacing { rate: rate.max(least), burst: self.packets.payload_of(BURST_PACKETS) }
     }
 
     /// Returns the bytes that a receiver may have requested and not received, as the transport
-    /// counts them (section 4.2 of the paper). Returns `None` without state.
+    /// counts them (section 4.2 of the paper). Returns `None` if the window is not based on state.
     #[must_use]
     pub fn request_window(&self) -> Option<Bytes> {
-        let decision = self.decision.filter(|_| !self.is_missing_state())?;
-        Some(self.packets.payload_in(decision.request_window()))
+        let decision = self.decision.filter(|_| self.guidance() != Guidance::Delay)?;
+        let by_delay = self.fallback.map_or(Bytes::MAX, |fallback| bytes(fallback.delay.window()));
+        let limited = Decision { window: decision.window.min(by_delay), ..decision };
+        Some(self.packets.payload_in(limited.request_window()))
     }
 
     /// Returns the newest decision from network state, for status and for encoders. It counts IP
@@ -246,7 +257,7 @@ impl CongestionControl {
     pub const fn guidance(&self) -> Guidance {
         match &self.fallback {
             None => Guidance::State,
-            Some(Fallback { is_missing_state: false, .. }) => Guidance::StateAndDelay,
+            Some(Fallback { reason: FallbackReason::OtherBottleneck, .. }) => Guidance::StateAndDelay,
             Some(_) => Guidance::Delay,
         }
     }
@@ -269,8 +280,8 @@ impl CongestionControl {
         self.rules.corrections == Corrections::All
     }
 
-    fn is_missing_state(&self) -> bool {
-        self.guidance() == Guidance::Delay
+    fn reason(&self) -> Option<FallbackReason> {
+        self.fallback.map(|fallback| fallback.reason)
     }
 
     fn decide(&mut self, now: Time) {
@@ -297,35 +308,59 @@ impl CongestionControl {
         float(target.count()).max(FALLBACK_TARGET_SECONDS * delivered)
     }
 
-    /// Compares a round trip with what table, queues and rest of the path explain.
-    fn explain(&mut self, round_trip: Duration, now: Time) {
-        let rest = self.rest_delay(now);
-        let explained = self.window.base_delay() + self.window.wait_max() + rest;
-        let round_trip = round_trip.as_secs_f64();
-        if round_trip <= explained * (1.0 + UNEXPLAINED_PART) + UNEXPLAINED_SECONDS {
+    /// Compares a round trip with what table, queues and rest of the path explain, and learns the
+    /// rest from it.
+    fn on_round_trip(&mut self, round_trip: Duration, now: Time) {
+        let (base, rest) = (self.window.base_delay(), self.rest_delay(now));
+        let longest = base + rest + self.window.wait_max();
+        // Small packets need less than a full packet's time.
+        let shortest = base + rest.max(0.0) + self.window.wait_min() - self.window.packet_times();
+        let seconds_taken = round_trip.as_secs_f64();
+        let is_wrong = is_unexplained(shortest, seconds_taken);
+        let wait = if is_wrong { 0.0 } else { self.window.wait_min() };
+        self.rest.on_round_trip(round_trip, wait, now);
+        let reason = if is_wrong {
+            FallbackReason::WrongState
+        } else if is_unexplained(seconds_taken, longest) {
+            FallbackReason::OtherBottleneck
+        } else {
             self.unexplained_since = None;
             return;
-        }
+        };
         let since = *self.unexplained_since.get_or_insert(now);
         // A queue that the state does not have yet will be explained by it.
-        let patience = (UNEXPLAINED_ROUNDS * explained).max(self.window.feedback_max());
+        let feedback = self.window.feedback_max().min(STATE_AGE_MAX.as_secs_f64());
+        let patience = (UNEXPLAINED_ROUNDS * longest.min(seconds_taken)).max(feedback);
         if now.saturating_since(since) >= seconds(patience) {
-            self.begin_fallback(false, now);
+            self.begin_fallback(reason, now);
         }
     }
 
     /// Begins a delay-based window at the present one, unless there is one.
-    fn begin_fallback(&mut self, is_missing_state: bool, now: Time) {
-        let (limit, packet) = (self.limit(), float(self.packets.packet().count()));
+    fn begin_fallback(&mut self, reason: FallbackReason, now: Time) {
         if let Some(fallback) = &mut self.fallback {
-            fallback.is_missing_state |= is_missing_state;
+            fallback.reason = fallback.reason.max(reason);
             return;
         }
-        let base = self.window.base_delay() + self.rest_delay(now);
+        let base = self.base_round_trip(now);
+        let window = if reason == FallbackReason::WrongState {
+            // The present window is wrong, too. The bytes that arrive are not.
+            let delivered = bytes_per_second(self.delivery.rate(now));
+            self.limit().min(delivered * base + self.delay_target(now))
+        } else {
+            self.limit()
+        };
+        let delay = DelayWindow::begun_at(window, float(self.packets.packet().count()), base);
+        self.fallback = Some(Fallback { delay, reason, ample_since: None });
+    }
+
+    /// Returns the round trip without queues in seconds, infinite if it is unknown: that of the
+    /// table, or the least one if that is shorter.
+    fn base_round_trip(&self, now: Time) -> f64 {
+        let by_table = self.window.base_delay() + self.rest_delay(now);
         // A table without delays, before the first round trip, does not know it.
-        let base = if base > 0.0 { base } else { f64::INFINITY };
-        let delay = DelayWindow::begun_at(limit, packet, base);
-        self.fallback = Some(Fallback { delay, is_missing_state, ample_since: None });
+        let by_table = if by_table > 0.0 { by_table } else { f64::INFINITY };
+        self.rest.least_round_trip(now).map_or(by_table, |least| least.min(by_table))
     }
 
     /// Changes the basis of the window, if state came or went, or if the delay-based window is no
@@ -333,22 +368,32 @@ impl CongestionControl {
     fn update_guidance(&mut self, now: Time) {
         let Some(decision) = self.decision else { return };
         if self.corrects() && self.window.is_missing_state(now) {
-            self.begin_fallback(true, now);
+            self.begin_fallback(FallbackReason::MissingState, now);
             return;
         }
-        let Some(mut fallback) = self.fallback else { return };
-        if fallback.is_missing_state {
+        let Some(fallback) = &mut self.fallback else { return };
+        let is_explained = self.unexplained_since.is_none();
+        let is_over = match fallback.reason {
+            FallbackReason::OtherBottleneck => {
+                let is_ample = is_explained && fallback.delay.window() >= float(decision.window.count());
+                fallback.ample_since = if is_ample { fallback.ample_since.or(Some(now)) } else { None };
+                let patience = seconds(UNEXPLAINED_ROUNDS * decision.round_trip.as_secs_f64());
+                fallback.ample_since.is_some_and(|since| now.saturating_since(since) >= patience)
+            }
+            FallbackReason::WrongState => is_explained,
+            FallbackReason::MissingState => true,
+        };
+        if is_over {
             self.ramp.restart(fallback.delay.window());
             (self.fallback, self.unexplained_since) = (None, None);
-            return;
         }
-        let is_explained = self.unexplained_since.is_none();
-        let is_ample = is_explained && fallback.delay.window() >= float(decision.window.count());
-        fallback.ample_since = if is_ample { fallback.ample_since.or(Some(now)) } else { None };
-        let patience = seconds(UNEXPLAINED_ROUNDS * decision.round_trip.as_secs_f64());
-        let is_over = fallback.ample_since.is_some_and(|since| now.saturating_since(since) >= patience);
-        self.fallback = (!is_over).then_some(fallback);
     }
+}
+
+/// True if a round trip is longer than an explained one by more than the wake-ups of hosts, in
+/// seconds.
+fn is_unexplained(round_trip: f64, explained: f64) -> bool {
+    round_trip > explained * (1.0 + UNEXPLAINED_PART) + UNEXPLAINED_SECONDS
 }
 
 /// Returns the pacing rate of a delay-based window, once there is a round trip.

@@ -4,6 +4,7 @@ use byway_units::{Bytes, Rate, Time};
 
 use crate::convert::{float, rate};
 use crate::limits::{ACK_PACKETS, ACK_PACKETS_MAX, DELIVERY_PERIOD, DELIVERY_SLOT};
+use crate::slots::Slots;
 
 /// Slots of the period, and the one that is being filled.
 const SLOTS: usize = 51;
@@ -14,38 +15,28 @@ const _: () = assert!(DELIVERY_SLOT.as_nanos() * (SLOTS as u64 - 1) == DELIVERY_
 /// Sent bytes instead of acknowledged ones would make rates of flows with old state oscillate.
 #[derive(Clone, Copy, Debug)]
 pub struct DeliveryRate {
-    slots: [u64; SLOTS],
-    /// Number of the newest slot, counted from the start of time.
-    newest: u64,
+    /// Acknowledged bytes of each slot.
+    slots: Slots<u64, SLOTS>,
 }
 
 impl DeliveryRate {
     /// Creates a rate of zero.
     #[must_use]
     pub const fn new() -> Self {
-        Self { slots: [0; SLOTS], newest: 0 }
+        Self { slots: Slots::new(0, DELIVERY_SLOT) }
     }
 
     /// Adds acknowledged bytes, with the headers of their IP packets.
     pub fn on_ack(&mut self, bytes: Bytes, now: Time) {
-        let number = slot(now).max(self.newest);
-        for passed in 0..(number - self.newest).min(SLOTS as u64) {
-            self.slots[index(number - passed)] = 0;
-        }
-        self.newest = number;
-        let bytes_of_slot = &mut self.slots[index(number)];
-        *bytes_of_slot = bytes_of_slot.saturating_add(bytes.count());
+        let slot = self.slots.slot(now);
+        *slot = slot.saturating_add(bytes.count());
     }
 
     /// Returns the rate of the last 0.5 s; a flow that is younger counts as idle before.
     #[must_use]
     pub fn rate(&self, now: Time) -> Rate {
-        let current = slot(now).max(self.newest);
-        let oldest = current.saturating_sub(SLOTS as u64 - 1);
-        let bytes =
-            (oldest..=self.newest).fold(0, |sum: u64, number| sum.saturating_add(self.slots[index(number)]));
-        let begun_at = Time::from_nanos(current.saturating_mul(DELIVERY_SLOT.as_nanos()));
-        let period = DELIVERY_PERIOD + now.saturating_since(begun_at).min(DELIVERY_SLOT);
+        let bytes = self.slots.recent(now).fold(0, u64::saturating_add);
+        let period = DELIVERY_PERIOD + self.slots.elapsed(now);
         rate(float(bytes) / period.as_secs_f64())
     }
 }
@@ -54,14 +45,6 @@ impl Default for DeliveryRate {
     fn default() -> Self {
         Self::new()
     }
-}
-
-const fn slot(now: Time) -> u64 {
-    now.as_nanos() / DELIVERY_SLOT.as_nanos()
-}
-
-fn index(number: u64) -> usize {
-    usize::try_from(number % SLOTS as u64).unwrap_or(0)
 }
 
 /// Packets of one acknowledgment: how bunched acknowledgments are.
@@ -90,18 +73,8 @@ impl AckSize {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
-    use std::vec::Vec;
-
-    use byway_units::Duration;
-    use proptest::prelude::*;
-
     use super::*;
-
-    fn at(millis: u64) -> Time {
-        Time::START + Duration::from_millis(millis)
-    }
+    use crate::test_values::at;
 
     #[test]
     fn a_steady_flow_has_its_rate_after_half_a_second_and_none_after_a_pause() {
@@ -145,25 +118,5 @@ mod tests {
         assert!(acks.surplus() < 0.1);
         acks.on_ack(u32::MAX);
         assert!((acks.surplus() - 14.0).abs() < 0.01);
-    }
-
-    proptest! {
-        #[test]
-        fn slots_keep_the_bytes_of_a_list_within_a_slot(
-            steps in prop::collection::vec((0_u64..200, 0_u64..100_000), 1..80),
-        ) {
-            let (mut delivery, mut all, mut now) = (DeliveryRate::new(), Vec::new(), 0);
-            for (wait, bytes) in steps {
-                now += wait;
-                delivery.on_ack(Bytes::new(bytes), at(now));
-                all.push((now, bytes));
-                let since = |millis: u64| -> u64 {
-                    all.iter().filter(|(at, _)| at + millis > now).map(|(_, bytes)| bytes).sum()
-                };
-                let rate = float(delivery.rate(at(now)).bits_per_second()) / 8.0;
-                let (least, most) = (float(since(500)) / 0.51, float(since(510)) / 0.5);
-                prop_assert!(rate >= least - 1.0 && rate <= most + 1.0, "{} {} {}", least, rate, most);
-            }
-        }
     }
 }

@@ -7,7 +7,7 @@ use byway_units::{Bytes, Duration, Rate};
 
 use crate::convert::{bytes, bytes_per_second, float, rate, seconds};
 use crate::limits::{
-    BACKLOG_FLOOR, BACKLOG_TIME_MAX, INTERVAL_MAX, LINK_DELAY_MAX, LINK_RATE_MAX, LINK_RATE_MIN,
+    BACKLOG_BYTES_MAX, BACKLOG_TIME_MAX, INTERVAL_MAX, LINK_DELAY_MAX, LINK_RATE_MAX, LINK_RATE_MIN,
     SENT_RATIO_MAX,
 };
 
@@ -145,7 +145,7 @@ fn sent_max(shown: Rate, interval: Duration) -> Bytes {
 }
 
 fn backlog_max(shown: Rate) -> Bytes {
-    shown.bytes_in(BACKLOG_TIME_MAX).unwrap_or(Bytes::MAX).max(BACKLOG_FLOOR)
+    shown.bytes_in(BACKLOG_TIME_MAX).unwrap_or(Bytes::MAX).max(BACKLOG_BYTES_MAX)
 }
 
 const fn check(is_within: bool, field: EntryField) -> Result<(), EntryError> {
@@ -224,24 +224,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    const USUAL: [f64; 5] = [0.05, 31_250.0, 1_500.0, 625_000.0, 0.0274];
+    use crate::test_values::{BUSY, millis};
 
     fn changed(field: usize, number: f64) -> Result<LinkEntry, EntryError> {
-        let mut numbers = USUAL;
+        let mut numbers = BUSY;
         numbers[field] = number;
         LinkEntry::from_published(numbers)
     }
 
     #[test]
     fn a_usual_entry_is_read_and_written_unchanged() {
-        let entry = LinkEntry::from_published(USUAL).expect("the entry is usual");
-        assert_eq!(entry.interval(), Duration::from_millis(50));
+        let entry = LinkEntry::from_published(BUSY).expect("the entry is usual");
+        assert_eq!(entry.interval(), millis(50));
         assert_eq!((entry.sent(), entry.backlog()), (Bytes::new(31_250), Bytes::new(1_500)));
         assert_eq!(entry.shown(), Rate::from_megabits_per_second(5));
         assert_eq!(entry.delay(), Duration::from_micros(27_400));
         assert!(entry.has_news());
-        for (number, expected) in entry.published().into_iter().zip(USUAL) {
+        for (number, expected) in entry.published().into_iter().zip(BUSY) {
             assert!((number - expected).abs() < 1e-9);
         }
     }
@@ -273,7 +272,7 @@ mod tests {
 
     #[test]
     fn fast_links_may_have_long_queues() {
-        let [interval, sent, _, _, delay] = USUAL;
+        let [interval, sent, _, _, delay] = BUSY;
         let at_hundred_gigabits = |backlog| [interval, sent, backlog, 12.5e9, delay];
         assert!(LinkEntry::from_published(at_hundred_gigabits(125e9)).is_ok());
         let error = LinkEntry::from_published(at_hundred_gigabits(126e9));
@@ -310,12 +309,12 @@ mod tests {
 
         #[test]
         fn usual_numbers_survive_the_published_form(
-            millis in 1_u64..10_000, sent in 0_u64..10_000, backlog in 0_u64..1 << 24,
+            interval in 1_u64..10_000, sent in 0_u64..10_000, backlog in 0_u64..1 << 24,
             bits in 100_000_u64..10_000_000_000_000, delay in 0_u64..10_000_000_000,
         ) {
             let entry = LinkEntry::new(
-                Duration::from_millis(millis),
-                Bytes::new(sent * millis / 10),
+                Duration::from_millis(interval),
+                Bytes::new(sent * interval / 10),
                 Bytes::new(backlog),
                 Rate::from_bits_per_second(bits),
                 Duration::from_nanos(delay),

@@ -1,6 +1,6 @@
 //! Exchange of network state between the controllers of neighbouring networks.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -8,7 +8,7 @@ use byway_units::Time;
 
 use crate::limits::{
     DIRECTIONS_MAX, DIRECTIONS_OF_NEIGHBOURS_MAX, ENTRY_LIFETIME, LEASE, NEIGHBOURS_MAX, NETWORKS_MAX,
-    QUERY_LIFETIME,
+    QUERY_LIFETIME, SAMPLE_INTERVAL,
 };
 use crate::link_state::{LinkState, NetworkId};
 use crate::path::Path;
@@ -105,8 +105,10 @@ pub enum Viewer {
 #[derive(Clone, Debug)]
 pub struct Federation {
     network: NetworkId,
-    neighbours: BTreeSet<NetworkId>,
+    /// Neighbours, and the number of directions that each one asks about.
+    neighbours: BTreeMap<NetworkId, usize>,
     directions: BTreeMap<Direction, Interest>,
+    expired_at: Time,
 }
 
 /// Interest in one direction, and what neighbours answered.
@@ -182,15 +184,16 @@ impl Federation {
     /// Creates the federation of a network without neighbours.
     #[must_use]
     pub const fn new(network: NetworkId) -> Self {
-        Self { network, neighbours: BTreeSet::new(), directions: BTreeMap::new() }
+        let (neighbours, directions) = (BTreeMap::new(), BTreeMap::new());
+        Self { network, neighbours, directions, expired_at: Time::START }
     }
 
     /// Adds a neighbour. Returns false if there are 64, or if it is this network.
     pub fn add_neighbour(&mut self, neighbour: NetworkId) -> bool {
         if neighbour == self.network || self.neighbours.len() >= NEIGHBOURS_MAX {
-            return self.neighbours.contains(&neighbour);
+            return self.neighbours.contains_key(&neighbour);
         }
-        self.neighbours.insert(neighbour);
+        self.neighbours.entry(neighbour).or_default();
         true
     }
 
@@ -227,12 +230,11 @@ impl Federation {
     /// # Errors
     /// - If the network is no neighbour, or if the flow does not pass from or to it.
     /// - If the query has been here before, or has passed too many networks.
-    /// - If there are too many directions.
+    /// - If there are too many directions, or half as many and the neighbour asks about more than
+    ///   its share.
     pub fn on_query(&mut self, query: &NeighbourQuery, ends: Ends, now: Time) -> Result<(), QueryRefusal> {
         let NeighbourQuery { neighbour, direction, visited } = query;
-        if !self.neighbours.contains(neighbour) {
-            return Err(QueryRefusal::NotANeighbour);
-        }
+        let asked = *self.neighbours.get(neighbour).ok_or(QueryRefusal::NotANeighbour)?;
         if visited.last() != Some(neighbour) || visited.len() >= NETWORKS_MAX {
             return Err(QueryRefusal::Visited);
         }
@@ -243,10 +245,25 @@ impl Federation {
         if !ends.has(*neighbour) || !ends.passes_once() {
             return Err(QueryRefusal::ForeignFlow);
         }
-        let interest = self.interest(*direction, ends, DIRECTIONS_OF_NEIGHBOURS_MAX, now)?;
-        interest.askers.retain(|asker| asker.neighbour != *neighbour);
-        let until = now.saturating_add(QUERY_LIFETIME);
-        interest.askers.push(Asker { neighbour: *neighbour, visited: visited.clone(), until });
+        // One neighbour cannot use up what all others need.
+        let half = DIRECTIONS_OF_NEIGHBOURS_MAX / 2;
+        let has_share = asked < half / self.neighbours.len();
+        let count_max = if has_share { DIRECTIONS_OF_NEIGHBOURS_MAX } else { half };
+        let interest = self.interest(*direction, ends, count_max, now)?;
+        let asker = Asker {
+            neighbour: *neighbour,
+            visited: visited.clone(),
+            until: now.saturating_add(QUERY_LIFETIME),
+        };
+        match interest.askers.iter_mut().find(|known| known.neighbour == *neighbour) {
+            Some(known) => *known = asker,
+            None => {
+                interest.askers.push(asker);
+                if let Some(asked) = self.neighbours.get_mut(neighbour) {
+                    *asked += 1;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -258,11 +275,14 @@ impl Federation {
         count_max: usize,
         now: Time,
     ) -> Result<&mut Interest, QueryRefusal> {
-        if !ends.neighbours().all(|neighbour| self.neighbours.contains(&neighbour)) {
+        if !ends.neighbours().all(|neighbour| self.neighbours.contains_key(&neighbour)) {
             return Err(QueryRefusal::NotANeighbour);
         }
         if !self.directions.contains_key(&direction) && self.directions.len() >= count_max {
-            self.expire(now);
+            // Queries that are refused must be cheap.
+            if now.saturating_since(self.expired_at) >= SAMPLE_INTERVAL {
+                self.expire(now);
+            }
             if self.directions.len() >= count_max {
                 return Err(QueryRefusal::TooMany);
             }
@@ -272,10 +292,19 @@ impl Federation {
         Ok(interest)
     }
 
-    /// Forgets what nobody needs any more.
+    /// Forgets what nobody needs any more. Call it before [`Federation::queries`].
     pub fn expire(&mut self, now: Time) {
+        self.expired_at = now;
+        for asked in self.neighbours.values_mut() {
+            *asked = 0;
+        }
         self.directions.retain(|_, interest| {
             interest.expire(now);
+            for asker in &interest.askers {
+                if let Some(asked) = self.neighbours.get_mut(&asker.neighbour) {
+                    *asked += 1;
+                }
+            }
             interest.is_needed()
         });
     }

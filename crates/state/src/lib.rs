@@ -77,7 +77,9 @@
 //! | `rest` | delay of the parts of a path that no table has |
 //! | `rules` | rules that a window follows |
 //! | `sample` | samples of a link's counters |
+//! | `slots` | values of a sliding period |
 //! | `table` | network state table of a path |
+//! | `test_values` | times and states of links, for tests |
 //! | `window` | window and rate from network state (Equations 1 to 14) |
 //!
 //! # What this crate leaves to others
@@ -109,7 +111,10 @@ mod refusal;
 mod rest;
 mod rules;
 mod sample;
+mod slots;
 mod table;
+#[cfg(test)]
+mod test_values;
 mod window;
 
 pub use congestion::{Ack, Congestion, CongestionControl, Guidance, Pacing};

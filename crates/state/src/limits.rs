@@ -37,7 +37,7 @@ pub const LINK_DELAY_MAX: Duration = Duration::from_secs(10);
 pub(crate) const SENT_RATIO_MAX: u64 = 100;
 
 /// Largest backlog of a slow link: ten times the 1.5 MB that the paper's queue reaches.
-pub(crate) const BACKLOG_FLOOR: Bytes = Bytes::new(16 << 20);
+pub(crate) const BACKLOG_BYTES_MAX: Bytes = Bytes::new(16 << 20);
 
 /// Largest backlog of a fast link, in time at its shown rate.
 pub(crate) const BACKLOG_TIME_MAX: Duration = Duration::from_secs(10);
@@ -58,6 +58,11 @@ pub(crate) const TARGET_MAX: Bytes = Bytes::new(16 << 20);
 
 /// Time constant of the averages of throughput and backlog (section 4.1 of the paper).
 pub(crate) const AVERAGE_TIME: Duration = Duration::from_secs(1);
+
+/// Largest average backlog over the largest of the newest ones and a target. A backlog that never
+/// was would starve a flow for nine seconds after a single report. With 4, ten flows that begin at
+/// one instant have over 3 packets each in the queue for 0.65 s instead of 0.2 s.
+pub(crate) const AVERAGE_BACKLOG_RATIO_MAX: f64 = 8.0;
 
 /// Period in which a flow's acknowledged bytes give its delivery rate (section 4.1 of the paper).
 pub(crate) const DELIVERY_PERIOD: Duration = Duration::from_millis(500);
@@ -100,6 +105,10 @@ pub(crate) const FALLBACK_PACING_GAIN: f64 = 1.25;
 /// Pacing rate over window and base delay while the window doubles.
 pub(crate) const DOUBLING_PACING_GAIN: f64 = 2.0;
 
+/// Packets that pacing lets through in a second at least. With fewer, a flow would hardly notice
+/// that a link's report was wrong, or is over.
+pub(crate) const PACED_PACKETS_MIN: u64 = 2;
+
 /// Packets that a sender may send at once.
 pub(crate) const BURST_PACKETS: u64 = 2;
 
@@ -125,6 +134,10 @@ pub(crate) const WINDOW_PACKETS_MIN: u64 = 2;
 
 /// Most packets of a window: 6 TB of full packets, over a minute at [`LINK_RATE_MAX`].
 pub(crate) const WINDOW_PACKETS_MAX: u64 = 1 << 32;
+
+/// Largest limit of a window over the window from the state. With twice the window, it is no limit
+/// while averages settle. It doubles in a round trip.
+pub(crate) const RAMP_GAIN: f64 = 2.0;
 
 /// Silence of a sender after which its window starts anew, because its share belongs to others.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
@@ -210,7 +223,8 @@ pub const NEIGHBOURS_MAX: usize = 64;
 pub const DIRECTIONS_MAX: usize = 10_000;
 
 /// Number of directions from which neighbours' queries about others are refused, so that own flows
-/// always find a free one.
+/// always find a free one. From half of it on, a neighbour is refused that asks about its share of
+/// the half, so that each neighbour always finds its share.
 pub(crate) const DIRECTIONS_OF_NEIGHBOURS_MAX: usize = DIRECTIONS_MAX / 2;
 
 /// Time for which a registration of an own flow holds, unless it is renewed.

@@ -172,16 +172,14 @@ mod tests {
     use std::string::ToString;
 
     use super::*;
-
-    fn state(age: Duration) -> Result<LinkState, EntryError> {
-        let entry = LinkEntry::from_published([0.05, 0.0, 0.0, 625_000.0, 0.01]).expect("it is usual");
-        LinkState::new(LinkId::new(NetworkId::new(7), 3), entry, age)
-    }
+    use crate::test_values::{BUSY, link, millis, state};
 
     #[test]
     fn ages_and_settings_out_of_range_are_refused() {
-        assert_eq!(state(Duration::from_secs(6)), Err(EntryError::OutOfRange(EntryField::Age)));
-        let state = state(Duration::from_secs(5)).expect("the age is in range");
+        let state = state(link(7, 3), BUSY);
+        let aged = |age| LinkState::new(state.link(), *state.entry(), age);
+        assert_eq!(aged(millis(5_001)), Err(EntryError::OutOfRange(EntryField::Age)));
+        assert!(aged(millis(5_000)).is_ok());
         assert_eq!(state.target(), Bytes::new(1_500));
         for target in [0, 63, (16 << 20) + 1] {
             let refused = state.with_target(Bytes::new(target));
@@ -193,11 +191,11 @@ mod tests {
     #[test]
     fn settings_and_transit_are_in_the_state() {
         let flows = FlowCounts { interactive: 1, other: 2 };
-        let granted = Rate::from_megabits_per_second(2);
-        let state = state(Duration::from_millis(10)).expect("the age is in range");
-        let state = state.with_guaranteed(granted).expect("the rate is in range").with_flows(flows);
-        assert_eq!((state.guaranteed(), state.flows()), (Some(granted), Some(flows)));
-        assert_eq!(state.older_by(Duration::from_millis(5)).age(), Duration::from_millis(15));
+        let guaranteed = Rate::from_megabits_per_second(2);
+        let state = state(link(7, 3), BUSY).older_by(millis(10));
+        let state = state.with_guaranteed(guaranteed).expect("the rate is in range").with_flows(flows);
+        assert_eq!((state.guaranteed(), state.flows()), (Some(guaranteed), Some(flows)));
+        assert_eq!(state.older_by(millis(5)).age(), millis(15));
         assert_eq!(state.older_by(Duration::MAX).age(), Duration::from_secs(5));
     }
 
@@ -210,7 +208,7 @@ mod tests {
 
     #[test]
     fn names_tell_networks_apart() {
-        assert_eq!(LinkId::new(NetworkId::new(7), 3).to_string(), "link 3 of network 7");
-        assert_ne!(LinkId::unnamed(3), LinkId::new(NetworkId::new(7), 3));
+        assert_eq!(link(7, 3).to_string(), "link 3 of network 7");
+        assert_ne!(LinkId::unnamed(3), link(7, 3));
     }
 }

@@ -17,6 +17,7 @@ pub(crate) struct LinkMerge {
     measured_at: Time,
     interval: Duration,
     sent: Bytes,
+    /// Backlog of the newest state with news.
     backlog: Bytes,
 }
 
@@ -61,8 +62,9 @@ impl LinkMerge {
 
     /// Returns the consolidated state, and begins anew.
     pub(crate) fn flush(&mut self, now: Time) -> LinkState {
-        let entry = self.state.entry().with_measurements(self.interval, self.sent, self.backlog);
-        (self.interval, self.sent, self.backlog) = (Duration::ZERO, Bytes::ZERO, Bytes::ZERO);
+        let backlog = if self.interval.is_zero() { Bytes::ZERO } else { self.backlog };
+        let entry = self.state.entry().with_measurements(self.interval, self.sent, backlog);
+        (self.interval, self.sent) = (Duration::ZERO, Bytes::ZERO);
         self.state.with_entry(entry, now.saturating_since(self.measured_at))
     }
 
@@ -77,30 +79,23 @@ mod tests {
     use byway_units::Rate;
 
     use super::*;
-    use crate::entry::LinkEntry;
-    use crate::link_state::LinkId;
+    use crate::test_values::{link, millis, state};
 
     const START: Time = Time::from_nanos(10_000_000_000);
 
-    fn millis(millis: u64) -> Duration {
-        Duration::from_millis(millis)
+    /// Returns a report of a link at 5 Mbit/s, whose age is in ms.
+    fn report(interval: f64, sent: f64, backlog: f64, age: u64) -> LinkState {
+        report_at(625_000.0, interval, sent, backlog, age)
     }
 
-    fn report(interval: u64, sent: u64, backlog: u64, age: u64) -> LinkState {
-        let entry = LinkEntry::new(
-            millis(interval),
-            Bytes::new(sent),
-            Bytes::new(backlog),
-            Rate::from_megabits_per_second(5),
-            millis(10),
-        );
-        LinkState::new(LinkId::unnamed(0), entry.expect("a usual entry"), millis(age)).expect("a usual age")
+    fn report_at(rate: f64, interval: f64, sent: f64, backlog: f64, age: u64) -> LinkState {
+        state(link(1, 1), [interval, sent, backlog, rate, 0.01]).older_by(millis(age))
     }
 
     #[test]
     fn intervals_and_bytes_add_up_and_the_newest_backlog_counts() {
-        let mut merge = LinkMerge::new(&report(50, 30_000, 3_000, 5), START);
-        merge.add(&report(100, 10_000, 1_500, 5), START + millis(20));
+        let mut merge = LinkMerge::new(&report(0.05, 30_000.0, 3_000.0, 5), START);
+        merge.add(&report(0.1, 10_000.0, 1_500.0, 5), START + millis(20));
         let state = merge.flush(START + millis(30));
         let entry = state.entry();
         assert_eq!((entry.interval(), entry.sent()), (millis(150), Bytes::new(40_000)));
@@ -109,16 +104,26 @@ mod tests {
 
     #[test]
     fn reports_out_of_order_do_not_replace_a_newer_backlog() {
-        let mut merge = LinkMerge::new(&report(50, 30_000, 3_000, 5), START);
-        merge.add(&report(50, 10_000, 1_500, 60), START + millis(1));
+        let mut merge = LinkMerge::new(&report(0.05, 30_000.0, 3_000.0, 5), START);
+        merge.add(&report(0.05, 10_000.0, 1_500.0, 60), START + millis(1));
         let state = merge.flush(START + millis(1));
         assert_eq!(state.entry().backlog(), Bytes::new(3_000));
         assert_eq!((state.entry().sent(), state.age()), (Bytes::new(40_000), millis(6)));
     }
 
     #[test]
+    fn an_older_report_after_an_entry_leaves_the_newest_backlog() {
+        let mut merge = LinkMerge::new(&report(0.05, 30_000.0, 3_000.0, 5), START);
+        merge.flush(START);
+        merge.add(&report(0.05, 10_000.0, 1_500.0, 80), START + millis(50));
+        let state = merge.flush(START + millis(50));
+        assert_eq!((state.entry().sent(), state.entry().backlog()), (Bytes::new(10_000), Bytes::new(3_000)));
+        assert_eq!(state.age(), millis(55));
+    }
+
+    #[test]
     fn without_a_report_there_is_no_news_and_age_goes_on() {
-        let mut merge = LinkMerge::new(&report(50, 30_000, 3_000, 5), START);
+        let mut merge = LinkMerge::new(&report(0.05, 30_000.0, 3_000.0, 5), START);
         merge.flush(START);
         let state = merge.flush(START + millis(50));
         assert!(!state.entry().has_news());
@@ -130,38 +135,32 @@ mod tests {
 
     #[test]
     fn a_report_without_news_keeps_no_link_alive() {
-        let mut merge = LinkMerge::new(&report(50, 30_000, 3_000, 0), START);
-        merge.add(&report(0, 0, 0, 0), START + millis(10));
+        let mut merge = LinkMerge::new(&report(0.05, 30_000.0, 3_000.0, 0), START);
+        merge.add(&report(0.0, 0.0, 0.0, 0), START + millis(10));
         let state = merge.flush(START + millis(10));
         assert_eq!((state.entry().backlog(), state.age()), (Bytes::new(3_000), millis(10)));
         for second in 1..10 {
-            merge.add(&report(0, 0, 0, 0), START + Duration::from_secs(second));
+            merge.add(&report(0.0, 0.0, 0.0, 0), START + Duration::from_secs(second));
         }
         assert!(merge.is_silent(START + Duration::from_secs(9)));
     }
 
     #[test]
     fn an_older_report_without_news_changes_nothing() {
-        let mut merge = LinkMerge::new(&report(50, 30_000, 3_000, 5), START);
+        let mut merge = LinkMerge::new(&report(0.05, 30_000.0, 3_000.0, 5), START);
         merge.flush(START);
-        let slow = LinkEntry::without_news(Rate::from_megabits_per_second(1), millis(10)).expect("usual");
-        let state = |age| LinkState::new(LinkId::unnamed(0), slow, millis(age)).expect("young");
-        merge.add(&state(60), START + millis(50));
+        let slow = |age| report_at(125_000.0, 0.0, 0.0, 0.0, age);
+        merge.add(&slow(60), START + millis(50));
         assert_eq!(merge.flush(START + millis(50)).entry().shown(), Rate::from_megabits_per_second(5));
-        merge.add(&state(55), START + millis(50));
+        merge.add(&slow(55), START + millis(50));
         assert_eq!(merge.flush(START + millis(50)).entry().shown(), Rate::from_megabits_per_second(1));
     }
 
     #[test]
     fn sums_are_cut_to_what_the_newest_rate_allows() {
-        let entry = |kilobits, sent, backlog| {
-            let shown = Rate::from_kilobits_per_second(kilobits);
-            let entry = LinkEntry::new(millis(50), Bytes::new(sent), Bytes::new(backlog), shown, millis(10));
-            LinkState::new(LinkId::unnamed(0), entry.expect("in range"), Duration::ZERO).expect("young")
-        };
-        let mut merge = LinkMerge::new(&entry(1_000_000, 500_000_000, 100 << 20), START);
-        let slow = LinkEntry::without_news(Rate::from_kilobits_per_second(8), millis(10)).expect("in range");
-        merge.add(&LinkState::new(LinkId::unnamed(0), slow, Duration::ZERO).expect("young"), START);
+        let fast = report_at(125_000_000.0, 0.05, 500_000_000.0, f64::from(100 << 20), 0);
+        let mut merge = LinkMerge::new(&fast, START);
+        merge.add(&report_at(1_000.0, 0.0, 0.0, 0.0, 0), START);
         let merged = *merge.flush(START).entry();
         // A hundred times 8 kbit/s in 50 ms, and the buffer of a slow link.
         assert_eq!((merged.sent(), merged.backlog()), (Bytes::new(5_000), Bytes::new(16 << 20)));
@@ -169,8 +168,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_backwards_and_unread_reports_are_harmless() {
-        let mut merge = LinkMerge::new(&report(10_000, 30_000, 3_000, 5), START);
-        merge.add(&report(50, 1_000, 1_500, 0), Time::START);
+        let mut merge = LinkMerge::new(&report(10.0, 30_000.0, 3_000.0, 5), START);
+        merge.add(&report(0.05, 1_000.0, 1_500.0, 0), Time::START);
         let entry = *merge.flush(Time::START).entry();
         assert_eq!((entry.interval(), entry.sent()), (millis(50), Bytes::new(1_000)));
         assert_eq!(entry.backlog(), Bytes::new(3_000), "the later one is newer");

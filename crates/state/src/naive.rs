@@ -9,11 +9,12 @@ use std::vec::Vec;
 use crate::link_state::{LinkId, LinkState};
 use crate::rules::{Corrections, OldStateRule, Rules};
 
-/// Averages of one link: λ̄ and q̄, and the newest state with news.
-#[derive(Clone, Copy, Debug, Default)]
+/// Averages of one link: λ̄ and q̄, and all states with news.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NaiveLink {
     lambda: f64,
     q: f64,
+    backlogs: Vec<f64>,
     age_and_interval: f64,
     seconds: f64,
 }
@@ -50,8 +51,8 @@ fn s(state: &LinkState) -> f64 {
     float(state.target().count())
 }
 
-/// Equations 1 and 2 over all entries; with corrections, as means of the first second. A link that
-/// left the path begins anew.
+/// Equations 1 and 2 over all entries; with corrections, as means of the first second, and with a
+/// bound by the last four backlogs. A link that left the path begins anew.
 fn averages(entries: &[Vec<LinkState>], corrections: Corrections) -> BTreeMap<LinkId, NaiveLink> {
     let mut links: BTreeMap<LinkId, NaiveLink> = BTreeMap::new();
     for entry in entries {
@@ -66,7 +67,12 @@ fn averages(entries: &[Vec<LinkState>], corrections: Corrections) -> BTreeMap<Li
                     _ => f64::min(1.0, delta),
                 };
                 link.lambda += alpha * (float(state.entry().sent().count()) / delta - link.lambda);
+                link.backlogs.push(float(state.entry().backlog().count()));
                 link.q += alpha * (float(state.entry().backlog().count()) - link.q);
+                if corrections == Corrections::All {
+                    let largest = link.backlogs.iter().rev().take(4).copied().fold(0.0, f64::max);
+                    link.q = link.q.min(8.0 * (largest + s(state)));
+                }
                 link.age_and_interval = state.age().as_secs_f64() + delta;
             }
         }
@@ -92,10 +98,10 @@ fn lower_bound(ratio: f64, r: f64, s: f64, own: f64, step: f64, tau: f64) -> f64
 impl NaiveWindow {
     pub(crate) fn decide(&self, rules: Rules, lambda_f: f64, rest: f64) -> Option<NaiveDecision> {
         let (forward, newest) = (averages(&self.forward, rules.corrections), self.forward.last()?);
-        let (mut decision, mut waits, mut way) = (None, 0.0, 0.0);
+        let (mut decision, mut waits, mut travelled) = (None, 0.0, 0.0);
         for state in newest {
-            let link = forward[&state.link()];
-            let tau = (link.age_and_interval + way).max(0.001);
+            let link = &forward[&state.link()];
+            let tau = (link.age_and_interval + travelled).max(0.001);
             let q = match rules.old_state {
                 OldStateRule::BacklogFloor => link.q.max(s(state)),
                 _ => link.q,
@@ -123,7 +129,7 @@ impl NaiveWindow {
             }
             // Equation 6, with S at the bottleneck only.
             waits += (q - own) / r + d(state);
-            way += d(state);
+            travelled += d(state);
             // Equation 5.
             if decision.is_none_or(|(least, _, _)| rate < least) {
                 decision = Some((rate, s(state) / r, state.link()));

@@ -105,10 +105,7 @@ mod tests {
     use std::vec;
 
     use super::*;
-
-    fn link(network: u32, number: u32) -> LinkId {
-        LinkId::new(NetworkId::new(network), number)
-    }
+    use crate::test_values::link;
 
     #[test]
     fn one_to_64_links_are_a_path() {

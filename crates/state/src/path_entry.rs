@@ -139,53 +139,52 @@ mod tests {
 
     use super::*;
     use crate::entry::EntryField;
-
-    const USUAL: [f64; 5] = [0.05, 31_250.0, 1_500.0, 625_000.0, 0.0274];
+    use crate::test_values::{BUSY, millis, state};
 
     fn published(index: u64, announced: u64, links: &[[f64; 5]]) -> Result<PathEntry, PathEntryError> {
-        PathEntry::from_published(index, announced, links, Duration::from_millis(20))
+        PathEntry::from_published(index, announced, links, millis(20))
     }
 
     #[test]
     fn a_usual_entry_is_read_with_its_positions_and_age() {
         let fast = [0.05, 31_250.0, 0.0, 12_500_000.0, 0.005];
-        let entry = published(812, 2, &[USUAL, fast]).expect("the entry is usual");
+        let entry = published(812, 2, &[BUSY, fast]).expect("the entry is usual");
         assert_eq!((entry.index(), entry.links().len()), (812, 2));
         assert_eq!(entry.links()[1].link(), LinkId::unnamed(1));
-        assert_eq!(entry.links()[0].age(), Duration::from_millis(20));
+        assert_eq!(entry.links()[0].age(), millis(20));
         assert_eq!(entry.published().len(), 2);
-        let slow = PathEntry::from_published(1, 1, &[USUAL], Duration::MAX).expect("old state is state");
+        let slow = PathEntry::from_published(1, 1, &[BUSY], Duration::MAX).expect("old state is state");
         assert_eq!(slow.links()[0].age(), Duration::from_secs(5));
     }
 
     #[test]
     fn wrong_numbers_of_links_are_refused() {
         let count = |announced, actual| Err(PathEntryError::Count { announced, actual });
-        assert_eq!(published(1, 2, &[USUAL]), count(2, 1));
-        assert_eq!(published(1, u64::MAX, &[USUAL]), count(u64::MAX, 1));
+        assert_eq!(published(1, 2, &[BUSY]), count(2, 1));
+        assert_eq!(published(1, u64::MAX, &[BUSY]), count(u64::MAX, 1));
         let length = |links| Err(PathEntryError::Path(PathError::Length(links)));
         assert_eq!(published(1, 0, &[]), length(0));
-        assert!(published(1, 64, &[USUAL; 64]).is_ok());
-        assert_eq!(published(1, 65, &[USUAL; 65]), length(65));
+        assert!(published(1, 64, &[BUSY; 64]).is_ok());
+        assert_eq!(published(1, 65, &[BUSY; 65]), length(65));
     }
 
     #[test]
     fn index_zero_and_bad_links_are_refused() {
-        assert_eq!(published(0, 1, &[USUAL]), Err(PathEntryError::Index));
-        let mut bad = USUAL;
+        assert_eq!(published(0, 1, &[BUSY]), Err(PathEntryError::Index));
+        let mut bad = BUSY;
         bad[3] = 0.0;
         let error = PathEntryError::Link { position: 1, error: EntryError::OutOfRange(EntryField::Shown) };
-        assert_eq!(published(1, 2, &[USUAL, bad]), Err(error));
+        assert_eq!(published(1, 2, &[BUSY, bad]), Err(error));
         assert!(error.to_string().contains("position 1"), "{error}");
     }
 
     #[test]
     fn a_link_that_occurs_twice_is_refused() {
-        let one = published(1, 1, &[USUAL]).expect("the entry is usual").links()[0];
+        let one = state(LinkId::unnamed(0), BUSY);
         let error = PathEntryError::Path(PathError::LinkAgain(one.link()));
         assert_eq!(PathEntry::new(1, vec![one, one]), Err(error));
         assert!(error.to_string().contains("twice"), "{error}");
-        assert!(published(1, 2, &[USUAL]).expect_err("one is missing").to_string().contains("2 links"));
+        assert!(published(1, 2, &[BUSY]).expect_err("one is missing").to_string().contains("2 links"));
         assert!(PathEntryError::Index.to_string().contains("index is 0"));
     }
 }

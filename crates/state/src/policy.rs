@@ -85,9 +85,9 @@ pub struct QueueObservation {
 /// Rates of a link's interactive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InteractiveRates {
-    /// Rate of the scheduler while both queues are backlogged (`R_L`), less than the capacity.
+    /// Rate of the scheduler while both queues are backlogged (`R_L`), at most the capacity.
     pub guaranteed: Rate,
-    /// Rate that senders may count on (`R_S`), less than the capacity.
+    /// Rate that senders may count on (`R_S`), at most the capacity.
     pub shown: Rate,
 }
 
@@ -117,7 +117,9 @@ impl Policy {
         let elapsed = last.and_then(|(at, sent)| Some((now.checked_since(at)?.as_secs_f64(), sent)));
         if let Some((elapsed, sent)) = elapsed.filter(|(elapsed, _)| *elapsed > 0.0) {
             let sent = float(observation.other_sent.saturating_sub(sent).count());
-            self.other += weight(elapsed, OTHER_RATE_SECONDS) * (sent / elapsed - self.other);
+            // A counter that jumps is no rate of the link.
+            let other = (sent / elapsed).min(bytes_per_second(self.settings.capacity));
+            self.other += weight(elapsed, OTHER_RATE_SECONDS) * (other - self.other);
             self.step(observation, elapsed);
         }
         self.rates()
@@ -135,8 +137,9 @@ impl Policy {
         let before = self.guaranteed;
         self.guaranteed += weight(elapsed, GUARANTEED_SECONDS) * (capacity * share - before);
         // A look at the other queue does not see steady traffic that never waits: its rate counts.
-        let unused = capacity * (1.0 - MARGIN_PART) - self.other;
-        let target = if observation.other_backlog.is_zero() { unused.max(before) } else { before };
+        let most = capacity * (1.0 - MARGIN_PART);
+        let unused = (most - self.other).max(before).min(most);
+        let target = if observation.other_backlog.is_zero() { unused } else { before };
         self.shown += weight(elapsed, SHOWN_SECONDS) * (target - self.shown);
     }
 }
@@ -250,6 +253,20 @@ mod tests {
         assert_eq!(link.run(200, [1, 1], 0, 1_000), [2_500, 3_900]);
         // The guarantee holds, whatever the other traffic sends.
         assert_eq!(link.run(200, [1, 1], 0, 4_000), [2_500, 2_500]);
+    }
+
+    #[test]
+    fn a_counter_that_jumps_is_forgotten_in_three_seconds() {
+        let mut link = TestLink::new();
+        link.run(200, [1, 0], 0, 0);
+        link.sent = Bytes::new(u64::MAX / 2);
+        assert_eq!(link.run(60, [1, 0], 0, 0), [3_333, 4_900]);
+    }
+
+    #[test]
+    fn the_margin_is_not_shown_however_many_flows_there_are() {
+        // 1,001 of 1,002 parts are guaranteed.
+        assert_eq!(TestLink::new().run(200, [1_000, 0], 0, 0), [4_995, 4_900]);
     }
 
     #[test]

@@ -54,8 +54,10 @@ pub enum Corrections {
     ///
     /// - A rate that a link does not reach is corrected by its throughput.
     /// - Delay outside the table is part of the round trip.
-    /// - A window doubles from ten packets on, and allows for bunched acknowledgments.
-    /// - Without state, and behind a bottleneck outside the table, a window is delay-based.
+    /// - A window at most doubles in a round trip, from ten packets on, and allows for bunched
+    ///   acknowledgments.
+    /// - Without state, with state that round trips refute, and behind a bottleneck outside the
+    ///   table, a window is delay-based.
     /// - Senders pace at 1.1 times their rate.
     All,
 }

@@ -112,6 +112,9 @@ impl Table {
     ///
     /// An index beyond the newest one is from before a restart, and is answered like 0. A reader
     /// that is behind by more than the table holds gets what the table holds.
+    ///
+    /// Ages are those of the time at which an entry was made ([`Table::tick`]). To a reader that
+    /// polls between two of them, add the time since the newest one ([`LinkState::older_by`]).
     #[must_use]
     pub fn after(&self, query: StateQuery, now: Time) -> impl DoubleEndedIterator<Item = &PathEntry> {
         let last = if query.last() > self.newest { 0 } else { query.last() };

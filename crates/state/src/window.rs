@@ -14,9 +14,6 @@ use crate::rules::{Corrections, OldStateRule, Rules};
 /// Shortest feedback delay: a link's rate changes by a finite step.
 const FEEDBACK_SECONDS_MIN: f64 = 0.001;
 
-/// Bytes of a full packet, whose time is in the delay of links that store and forward.
-const FULL_PACKET: f64 = 1_500.0;
-
 /// Window of one flow (section 4.1 of the paper).
 ///
 /// It sends at full rate with about one packet of the flow in the queue of its bottleneck. Its
@@ -33,7 +30,7 @@ impl Window {
     /// Creates a window without state.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
-        let averages = PathAverages::new(rules.corrections == Corrections::All);
+        let averages = PathAverages::new(rules.corrections);
         Self { rules, forward: averages.clone(), back: averages }
     }
 
@@ -42,9 +39,13 @@ impl Window {
     /// A new flow begins with the entries of the last 2 s, all at once: its averages are warm then.
     pub fn on_forward_entry(&mut self, entry: &PathEntry, now: Time) {
         self.forward.update(entry.links(), now);
+        if self.rules.corrections == Corrections::All {
+            self.back.drop_missing_backlogs(now);
+        }
     }
 
-    /// Updates the averages of the opposite direction.
+    /// Updates the averages of the opposite direction. If it misses four updates, the next forward
+    /// entry drops its backlogs.
     pub fn on_back_entry(&mut self, entry: &PathEntry, now: Time) {
         self.back.update(entry.links(), now);
     }
@@ -129,10 +130,15 @@ impl Window {
         self.forward.base_delay() + self.back.base_delay()
     }
 
-    /// Returns the time of full packets on the links of the opposite direction, in seconds: delays
-    /// of links that store and forward have it, and acknowledgments are short.
+    /// Returns the part of the delay that may be the time of full packets, in seconds.
+    pub(crate) fn packet_times(&self) -> f64 {
+        self.forward.packet_times() + self.back.packet_times()
+    }
+
+    /// Returns the part of the opposite direction's delay that may be the time of full packets, in
+    /// seconds.
     pub(crate) fn back_packet_times(&self) -> f64 {
-        self.back.links().iter().map(|link| FULL_PACKET / link.rate).sum()
+        self.back.packet_times()
     }
 
     /// Returns the time that packets wait in both directions by the table, at least and in seconds.
@@ -147,7 +153,7 @@ impl Window {
 
     /// Returns the longest time until the sender sees its effect on a link, in seconds.
     pub(crate) fn feedback_max(&self) -> f64 {
-        self.forward.links().iter().fold(0.0, |longest: f64, link| longest.max(link.feedback))
+        self.forward.feedback_max().max(self.back.feedback_max())
     }
 
     /// True if a link of the forward direction misses four updates, or if its state is too old.

@@ -239,7 +239,7 @@ fn check_state(state: &LinkState) {
 fn check_sender(sender: &CongestionControl) {
     let window = sender.window();
     assert!(window >= Bytes::new(2 * 1_452) && window.count().is_multiple_of(1_452), "{window}");
-    assert!(sender.pacing().rate > Rate::ZERO);
+    assert!(sender.pacing().rate >= Rate::from_bits_per_second(2 * 8 * 1_452), "two packets a second");
     if let Some(decision) = sender.decision() {
         assert!(decision.window < Bytes::MAX && decision.rate < Rate::MAX, "{decision:?}");
     }

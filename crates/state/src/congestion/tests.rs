@@ -7,16 +7,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::entry::LinkEntry;
 use crate::link_state::{LinkId, LinkState};
+use crate::test_values::{at, millis, path_entry, state};
 
 const PAYLOAD: u64 = 1_452;
-
-fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn at(number: u64) -> Time {
-    Time::START + millis(number)
-}
 
 fn control(rules: Rules) -> CongestionControl {
     CongestionControl::new(PacketSize::new(1_500, 48).expect("usual packets"), rules)
@@ -24,9 +17,11 @@ fn control(rules: Rules) -> CongestionControl {
 
 /// Returns the entry of a link of 5 Mbit/s and 50 ms that sends at its rate.
 fn entry(backlog: u64) -> PathEntry {
-    let entry = LinkEntry::from_published([0.05, 31_250.0, float(backlog), 625_000.0, 0.05]);
-    let state = LinkState::new(LinkId::unnamed(0), entry.expect("usual"), Duration::ZERO).expect("young");
-    PathEntry::new(1, [state].to_vec()).expect("a path")
+    entry_with_delay(backlog, 0.05)
+}
+
+fn entry_with_delay(backlog: u64, delay: f64) -> PathEntry {
+    path_entry(&[state(LinkId::unnamed(0), [0.05, 31_250.0, float(backlog), 625_000.0, delay])])
 }
 
 /// Updates both directions, as often as a second of history does.
@@ -140,6 +135,8 @@ fn a_round_trip_that_the_table_does_not_explain_limits_the_window_until_it_does(
         assert!(control.guidance() == Guidance::StateAndDelay || now < 2_250, "{now}");
     }
     assert!(packets(&control) < before / 2, "{}", packets(&control));
+    let requested = control.request_window().expect("there is state");
+    assert!(requested <= Bytes::new(PAYLOAD * (packets(&control) * 3 / 2 + 2)), "{requested}");
     run(&mut control, 4_000, 9_000, 102);
     assert_eq!((control.guidance(), packets(&control).abs_diff(before) <= 2), (Guidance::State, true));
 }
@@ -155,6 +152,44 @@ fn a_round_trip_that_a_queue_of_the_table_explains_does_not() {
         control.on_ack(ack(2, millis(200)), at(now));
     }
     assert_eq!(control.guidance(), Guidance::State);
+}
+
+#[test]
+fn a_table_with_more_delay_than_round_trips_have_is_not_believed() {
+    let mut control = control(Rules::CORRECTED);
+    run(&mut control, 0, 2_000, 102);
+    let before = packets(&control);
+    for now in (2_000..4_000).step_by(5) {
+        if now % 50 == 0 {
+            control.on_forward_entry(&entry_with_delay(1_500, 10.0), at(now));
+        }
+        // The own packets that should wait take five milliseconds.
+        control.on_ack(ack(2, millis(107)), at(now));
+        assert!(control.guidance() == Guidance::Delay || now < 2_250, "{now}");
+    }
+    assert_eq!(control.request_window(), None);
+    assert!(packets(&control).abs_diff(before) <= 4, "{} {before}", packets(&control));
+    run(&mut control, 4_000, 4_500, 102);
+    assert_eq!(control.guidance(), Guidance::State);
+    assert!(packets(&control).abs_diff(before) <= 2, "{} {before}", packets(&control));
+}
+
+#[test]
+fn a_queue_that_no_round_trip_has_does_not_stop_a_flow() {
+    let mut control = control(Rules::CORRECTED);
+    update(&mut control, 16 << 20, at(0));
+    assert_eq!(packets(&control), 2);
+    assert_eq!(control.pacing().rate, Rate::from_bits_per_second(2 * 8 * PAYLOAD), "two packets a second");
+    for now in (50..1_050).step_by(50) {
+        assert_eq!(control.guidance(), Guidance::State);
+        control.on_forward_entry(&entry(16 << 20), at(now));
+        if now % 500 == 0 {
+            control.on_ack(ack(1, millis(102)), at(now));
+        }
+    }
+    assert_eq!(control.guidance(), Guidance::Delay, "the second acknowledgment");
+    run(&mut control, 1_050, 4_000, 102);
+    assert!(packets(&control) > 36 && control.guidance() == Guidance::State, "{}", packets(&control));
 }
 
 #[test]
@@ -301,7 +336,6 @@ proptest! {
             prop_assert!((2..=WINDOW_PACKETS_MAX).contains(&packets(&control)));
             prop_assert!(control.pacing().rate > Rate::ZERO);
             prop_assert!(control.request_window().is_none_or(|window| window < Bytes::MAX));
-            prop_assert!(control.rest_of_path(now) < Duration::MAX || is_corrected);
         }
     }
 }

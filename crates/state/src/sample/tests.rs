@@ -6,13 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::EntryField;
-use crate::link_state::NetworkId;
+use crate::test_values::{link, millis};
 
 const TRANSIT: Duration = Duration::from_millis(3);
-
-fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 /// Returns the sample with this number: each 50 ms, 31,250 bytes more.
 fn sample(number: u64) -> LinkSample {
@@ -36,7 +32,7 @@ fn arrival(number: u64) -> Time {
 }
 
 fn meter() -> LinkMeter {
-    let mut meter = LinkMeter::new(LinkId::new(NetworkId::new(1), 1));
+    let mut meter = LinkMeter::new(link(1, 1));
     assert_eq!(meter.on_sample(sample(1), TRANSIT, arrival(1)), Ok(None));
     meter
 }

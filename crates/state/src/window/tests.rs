@@ -8,19 +8,15 @@ use super::*;
 use crate::entry::LinkEntry;
 use crate::link_state::LinkState;
 use crate::naive::NaiveWindow;
+use crate::test_values::{at, path_entry as entry, state};
 
 const MEGABIT: f64 = 125_000.0;
 const ALL_RULES: [Rules; 4] =
     [Rules::PUBLISHED, Rules::BACKLOG_FLOOR, Rules::PUBLISHED_BOUNDS, Rules::CORRECTED];
 
-/// Returns the state of a link at 5 Mbit/s and 50 ms, with a second's interval.
+/// Returns the state of a link, with a second's interval.
 fn link(position: u32, megabits: f64, sent: f64, backlog: f64, delay: f64) -> LinkState {
-    let entry = LinkEntry::from_published([1.0, sent, backlog, megabits * MEGABIT, delay]);
-    LinkState::new(LinkId::unnamed(position), entry.expect("a usual entry"), Duration::ZERO).expect("young")
-}
-
-fn entry(links: &[LinkState]) -> PathEntry {
-    PathEntry::new(1, links.to_vec()).expect("a path")
+    state(LinkId::unnamed(position), [1.0, sent, backlog, megabits * MEGABIT, delay])
 }
 
 fn window(rules: Rules, forward: &[LinkState], back: &[LinkState]) -> Window {
@@ -108,21 +104,25 @@ fn an_overstated_rate_is_corrected_as_the_own_backlog_grows() {
 
 /// Returns the averages with a feedback delay of 50 ms.
 fn young(averages: &PathAverages) -> PathAverages {
-    let mut path = PathAverages::new(false);
-    for sent in 0..200 {
-        let states: Vec<LinkState> = averages
-            .links()
-            .iter()
-            .map(|link| {
-                let numbers = [0.05, link.throughput * 0.05, link.backlog, link.rate, link.delay];
-                let entry = LinkEntry::from_published(numbers).expect("a usual entry");
-                LinkState::new(link.link, entry, Duration::ZERO).expect("young")
-            })
-            .collect();
-        path.update(&states, Time::START + Duration::from_millis(50 * sent));
-    }
-    // After ten seconds, the averages are within 0.01 % of the states.
+    let young = |link: &LinkAverage| {
+        state(link.link, [0.05, link.throughput * 0.05, link.backlog, link.rate, link.delay])
+    };
+    let states: Vec<LinkState> = averages.links().iter().map(young).collect();
+    // Averages of equal states are these states.
+    let mut path = PathAverages::new(Corrections::All);
+    path.update(&states, at(0));
     path
+}
+
+#[test]
+fn a_return_path_without_news_counts_with_its_delay_only() {
+    let forward = [link(0, 5.0, 5.0 * MEGABIT, 0.0, 0.05)];
+    let mut window = window(Rules::CORRECTED, &forward, &[link(0, 5.0, 0.0, 6_250.0, 0.05)]);
+    assert_eq!(decide(&window, 5.0).window, Bytes::new(62_500 + 6_250 + 1_500));
+    window.on_forward_entry(&entry(&forward), at(999));
+    assert_eq!(decide(&window, 5.0).window, Bytes::new(62_500 + 6_250 + 1_500));
+    window.on_forward_entry(&entry(&forward), at(1_000));
+    assert_eq!(decide(&window, 5.0).window, Bytes::new(62_500 + 1_500));
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub(crate) struct TestLink {
     /// Rate that is shown to senders.
     pub(crate) shown: Rate,
     pub(crate) policy: Option<Policy>,
+    /// Change of what the link reports, if it is faulty.
+    pub(crate) misreport: Option<fn(&mut LinkSample)>,
     pub(crate) is_busy: bool,
     /// True if one queue holds the packets of both classes.
     pub(crate) has_one_queue: bool,
@@ -99,6 +101,7 @@ impl TestLink {
             sent: [0; 2],
             shown: setup.rate,
             policy: None,
+            misreport: None,
             is_busy: false,
             has_one_queue: false,
             weights: [1.0; 2],
@@ -166,7 +169,7 @@ impl TestLink {
         }
         self.samples += 1;
         self.trace.push((now, self.backlog[INTERACTIVE]));
-        LinkSample {
+        let mut sample = LinkSample {
             incarnation: 1,
             number: self.samples,
             clock: now,
@@ -181,6 +184,10 @@ impl TestLink {
             delay: self.setup.reported_delay(),
             target: self.setup.target,
             flows,
+        };
+        if let Some(misreport) = self.misreport {
+            misreport(&mut sample);
         }
+        sample
     }
 }

@@ -11,6 +11,7 @@
 )]
 
 mod fair;
+mod faulty;
 mod flow;
 mod link;
 mod measure;

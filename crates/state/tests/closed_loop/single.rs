@@ -51,13 +51,16 @@ impl Setup {
     }
 }
 
-/// Returns the base round trip in ms, with one full packet's time on each link, and the time of a
-/// target and two packets.
+/// Returns the base round trip in ms, and the time of a target and two packets.
 fn round_trip_max(link: LinkSetup, links: f64) -> f64 {
     let packet_ms = 12e6 / link.rate.bits_per_second() as f64;
-    let target_ms = 8e3 * link.target.count() as f64 / link.rate.bits_per_second() as f64;
-    let propagation = 2.0 * links * link.propagation.as_secs_f64() * 1e3;
-    propagation + links * packet_ms + target_ms + 2.0 * packet_ms
+    let base_ms = links * (link.reported_delay() + link.propagation).as_secs_f64() * 1e3;
+    base_ms + (target_packets(link) + 2.0) * packet_ms
+}
+
+/// Returns the packets of a target: one of 4.2 packets is five.
+fn target_packets(link: LinkSetup) -> f64 {
+    link.target.count().div_ceil(1_500) as f64
 }
 
 #[test]
@@ -87,8 +90,10 @@ fn a_fast_link_with_jitter_is_full_with_a_target_of_a_millisecond() {
 fn slow_links_and_short_paths_are_full_too() {
     for link in [LinkSetup::new(1, 100), LinkSetup::new(5, 10), LinkSetup::new(50, 20).with_scaled_target()] {
         let outcome = Setup::new(Rules::CORRECTED, link).run();
-        let target = link.target.count() as f64 / 1_500.0;
-        assert!(outcome.used >= 0.98 && outcome.backlog[1] <= 2.0 * target, "{outcome:?}");
+        let target = target_packets(link);
+        assert!(outcome.used >= 0.98 && outcome.backlog[0] <= target, "{outcome:?}");
+        assert!(outcome.backlog[1] <= 2.0 * target, "{outcome:?}");
+        assert!(outcome.round_trip <= round_trip_max(link, 1.0), "{outcome:?}");
     }
 }
 
