@@ -184,8 +184,7 @@ impl Federation {
     /// Creates the federation of a network without neighbours.
     #[must_use]
     pub const fn new(network: NetworkId) -> Self {
-        let (neighbours, directions) = (BTreeMap::new(), BTreeMap::new());
-        Self { network, neighbours, directions, expired_at: Time::START }
+        Self { network, neighbours: BTreeMap::new(), directions: BTreeMap::new(), expired_at: Time::START }
     }
 
     /// Adds a neighbour. Returns false if there are 64, or if it is this network.
