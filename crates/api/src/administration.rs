@@ -183,6 +183,23 @@ pub struct ControllerStatus {
     pub pairs: usize,
     /// Number of pending polls for a new map.
     pub polls: usize,
+    /// Writes to the database.
+    #[serde(flatten)]
+    pub storage: StorageStatus,
+    /// Number of requests answered since the start, by method, path and outcome.
+    pub requests: Vec<RequestCount>,
+    /// Current and ended connections to the controller.
+    pub connections: ConnectionCounts,
+    /// Use of the controller's shared tables by each tenant.
+    pub tenants: Vec<TenantUse>,
+    /// Use of network state.
+    #[serde(default)]
+    pub network_state: NetworkStateUse,
+}
+
+/// Status of the controller's database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StorageStatus {
     /// Reason for which the last change could not be written to the disk; absent if it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_problem: Option<String>,
@@ -193,15 +210,6 @@ pub struct ControllerStatus {
     /// Size of the database in bytes; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_bytes: Option<u64>,
-    /// Number of requests answered since the start, by method, path and outcome.
-    pub requests: Vec<RequestCount>,
-    /// Current and ended connections to the controller.
-    pub connections: ConnectionCounts,
-    /// Use of the controller's shared tables by each tenant.
-    pub tenants: Vec<TenantUse>,
-    /// Use of network state.
-    #[serde(default)]
-    pub network_state: NetworkStateUse,
 }
 
 /// Use of network state at a controller: what is reported, and what is read.

@@ -43,7 +43,7 @@ mod status;
 
 pub use administration::{
     AgentName, ConnectionCounts, ControllerStatus, Health, NetworkStateUse, NodeEntry, NodeList, PairRequest,
-    RequestCount, TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
+    RequestCount, StorageStatus, TenantUse, TokenAnswer, TokenEntry, TokenList, TokenRequest,
 };
 pub use cost::{
     AgentCost, BytesToDestination, BytesToRelay, CostTotals, FlowCost, NetworkCost, RelayBill, RelayBillItem,

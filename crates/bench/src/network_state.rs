@@ -109,7 +109,9 @@ pub(crate) fn run(options: &StateOptions) -> Result<bool> {
         };
         println!("{}", serde_json::json!({ "state": parts.iter().map(row).collect::<Vec<_>>() }));
     } else {
-        parts.iter().for_each(|part| println!("{part}"));
+        for part in &parts {
+            println!("{part}");
+        }
     }
     Ok(parts.iter().all(TimedPart::is_met))
 }

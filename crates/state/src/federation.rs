@@ -233,7 +233,7 @@ impl Federation {
     ///   its share.
     pub fn on_query(&mut self, query: &NeighbourQuery, ends: Ends, now: Time) -> Result<(), QueryRefusal> {
         let NeighbourQuery { neighbour, direction, visited } = query;
-        let asked = *self.neighbours.get(neighbour).ok_or(QueryRefusal::NotANeighbour)?;
+        let count = *self.neighbours.get(neighbour).ok_or(QueryRefusal::NotANeighbour)?;
         if visited.last() != Some(neighbour) || visited.len() >= NETWORKS_MAX {
             return Err(QueryRefusal::Visited);
         }
@@ -246,7 +246,7 @@ impl Federation {
         }
         // One neighbour cannot use up what all others need.
         let half = DIRECTIONS_OF_NEIGHBOURS_MAX / 2;
-        let has_share = asked < half / self.neighbours.len();
+        let has_share = count < half / self.neighbours.len();
         let count_max = if has_share { DIRECTIONS_OF_NEIGHBOURS_MAX } else { half };
         let interest = self.interest(*direction, ends, count_max, now)?;
         let asker = Asker {
@@ -254,13 +254,12 @@ impl Federation {
             visited: visited.clone(),
             until: now.saturating_add(QUERY_LIFETIME),
         };
-        match interest.askers.iter_mut().find(|known| known.neighbour == *neighbour) {
-            Some(known) => *known = asker,
-            None => {
-                interest.askers.push(asker);
-                if let Some(asked) = self.neighbours.get_mut(neighbour) {
-                    *asked += 1;
-                }
+        if let Some(known) = interest.askers.iter_mut().find(|known| known.neighbour == *neighbour) {
+            *known = asker;
+        } else {
+            interest.askers.push(asker);
+            if let Some(count) = self.neighbours.get_mut(neighbour) {
+                *count += 1;
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use byway_api::{
     ConnectionCounts, ControllerStatus, NetworkCost, NetworkStateUse, NodeEntry, NodeList, RelayUsage, Role,
-    RoundTrip, SignedMap, TenantUse,
+    RoundTrip, SignedMap, StorageStatus, TenantUse,
 };
 use byway_config_types::{PriceSheets, Problem};
 use data_encoding::{BASE64, HEXLOWER};
@@ -317,10 +317,12 @@ impl State {
             relays_alive: view.alive(Role::Relay, unix_seconds),
             pairs: view.network.pair_count(),
             polls,
-            storage_problem: commits.problem,
-            commits: commits.done,
-            commits_failed: commits.failed,
-            database_bytes: files::length(&self.database),
+            storage: StorageStatus {
+                storage_problem: commits.problem,
+                commits: commits.done,
+                commits_failed: commits.failed,
+                database_bytes: files::length(&self.database),
+            },
             requests: self.requests.counted(),
             connections,
             tenants: view.tenants(&lock(&self.quota_refusals)),

@@ -366,12 +366,13 @@ impl Collector for ControllerMetrics {
         reasons(&mut encoder, "byway_controller_connections_ended", help, &connections.ended)?;
         tenant_metrics(&mut encoder, &status.tenants)?;
         network_state_metrics(&mut encoder, &status.network_state)?;
-        let commits = [("ok", status.commits), ("failed", status.commits_failed)];
+        let commits = [("ok", status.storage.commits), ("failed", status.storage.commits_failed)];
         let commits = commits.map(|(outcome, count)| (vec![("outcome", outcome)], count));
         counters(&mut encoder, "byway_controller_commits", "Changes written to the database", &commits)?;
-        let bytes: Vec<_> = status.database_bytes.into_iter().map(|bytes| (vec![], gauge(bytes))).collect();
+        let bytes: Vec<_> =
+            status.storage.database_bytes.into_iter().map(|bytes| (vec![], gauge(bytes))).collect();
         gauges(&mut encoder, "byway_controller_database_bytes", "Size of the database", &bytes)?;
-        let failing = [(vec![], f64::from(u8::from(status.storage_problem.is_some())))];
+        let failing = [(vec![], f64::from(u8::from(status.storage.storage_problem.is_some())))];
         let help = "1 if the controller cannot store changes";
         gauges(&mut encoder, "byway_controller_storage_failing", help, &failing)
     }

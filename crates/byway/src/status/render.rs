@@ -25,7 +25,7 @@ pub(super) fn text(status: &Value) -> String {
 }
 
 fn controller_text(status: &ControllerStatus) -> String {
-    let problem = status.storage_problem.as_ref();
+    let problem = status.storage.storage_problem.as_ref();
     let problem = problem.map(|problem| format!("  storage: {problem}\n")).unwrap_or_default();
     let mut page = format!(
         "controller of {}, byway {}; agents: {}, relays: {}, pairs: {}, pending polls: {}\n{problem}",

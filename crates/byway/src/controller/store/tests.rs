@@ -232,7 +232,7 @@ async fn with_a_full_disk_the_controller_serves_what_it_has() {
     assert!(refused.to_string().contains("free some space"), "{refused}");
     assert!(state.map(3).is_err(), "what is not on the disk is not so");
     assert_eq!(state.map(1).expect("a member").revision, before.revision);
-    assert!(state.status().storage_problem.is_some());
+    assert!(state.status().storage.storage_problem.is_some());
 
     disk.is_full.store(false, Ordering::Relaxed);
     state.change(add).await.expect("the disk has space again");
