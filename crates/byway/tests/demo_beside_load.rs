@@ -17,6 +17,12 @@ use support::text;
 /// Number of busy programs for each core.
 const LOAD_PER_CORE: usize = 2;
 
+/// Number of runs of a demo that are compared.
+const RUNS: usize = 7;
+
+/// Most runs that may fail beside the load, with the one that cannot be decoded.
+const FAILED_MAX: usize = 3;
+
 /// Guard that ends the load at any end of the test.
 struct LoadGuard<'a>(&'a AtomicBool);
 
@@ -57,9 +63,11 @@ fn a_busy_machine_gets_a_report_that_names_what_it_spoiled_and_a_run_that_fails_
     let read =
         |name: &str| std::fs::read_to_string(bench.bench.path("output").join(name)).expect("it is there");
     let result: serde_json::Value = serde_json::from_str(&read("result.json")).expect("JSON");
-    let failed = result["failed"].as_array().expect("a list");
-    assert!(failed.len() == 1 && failed[0]["service"] == "caching", "{failed:?} in {message}");
-    assert_eq!(result["runs"].as_array().map(Vec::len), Some(6));
+    // The load may spoil other runs so much that they cannot be evaluated: each of them is then a row,
+    // too, and none is lost.
+    let [runs, failed] = ["runs", "failed"].map(|list| result[list].as_array().expect("a list").clone());
+    assert!(failed.iter().any(|run| run["service"] == "caching"), "{failed:?} in {message}");
+    assert!(runs.len() + failed.len() == RUNS && failed.len() <= FAILED_MAX, "{failed:?} in {message}");
     let page = read("report.html");
     assert!(page.contains("Caching failed: ") && page.contains("Affected figures:"), "{page}");
     assert_eq!(bench.left_behind(), 0);
