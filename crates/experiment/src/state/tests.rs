@@ -81,7 +81,7 @@ fn what_is_wrong_is_said_with_its_place() {
 fn a_sender_with_state_fills_links_of_both_kinds_and_one_packet_waits() {
     for kind in ["store-and-forward", "token-bucket"] {
         let link = format!("delay = \"50 ms\"\nkind = \"{kind}\"");
-        let findings = run(&[("delay = \"50 ms\"", &link)]);
+        let findings = run(&[("delay = \"50 ms\"", link.as_str())]);
         assert!(of(&findings, "use", None) >= 0.98, "{kind}: {}", of(&findings, "use", None));
         let waits = ["wait-median", "wait-high"].map(|measure| of(&findings, measure, None));
         assert!(waits[0] <= 1.0 && waits[1] <= 2.0, "{kind}: {waits:?}");
