@@ -190,7 +190,7 @@ impl Measures<'_, '_> {
             deviation(begin, begin + FAST_WINDOW).is_some_and(|deviation| deviation <= expected.within)
         };
         let longest = FAST_WINDOW + REACHED_STEP * REACHED_STEPS;
-        let reached = (0..)
+        let reached = (0_u64..)
             .map(|step| from + REACHED_STEP * step)
             .take_while(|begin| *begin + longest <= to)
             .find(|begin| (0..REACHED_STEPS).all(|step| is_near(*begin + REACHED_STEP * step)));
@@ -211,7 +211,7 @@ fn used(link: &PlannedReporter, points: &[QueuePoint]) -> Option<f64> {
 
 /// Returns the begins of whole windows in a span.
 fn windows(from: Duration, to: Duration, window: Duration) -> impl Iterator<Item = Duration> {
-    (0..).map(move |nth| from + window * nth).take_while(move |begin| *begin + window <= to)
+    (0_u64..).map(move |nth| from + window * nth).take_while(move |begin| *begin + window <= to)
 }
 
 /// Returns the rate of a flow between two times in Mbit/s of IP packets; `None` if the run did not
