@@ -13,6 +13,7 @@ use crate::classes::{self, Plan};
 use crate::limits::{ARMS_MAX, RUNS_MAX};
 use crate::model::Data;
 use crate::raw::{ArmSetting, ExperimentSetting, RowSetting, StudySetting};
+use crate::state::{self, StatePlan};
 use crate::target::target;
 
 /// Published result with everything that its reproduction needs: scenarios, measures, and
@@ -41,6 +42,7 @@ pub(crate) struct Arm {
 pub(crate) enum Runs {
     Scenario(Box<Scenario>),
     Classes(Box<Plan>),
+    State(Box<StatePlan>),
 }
 
 impl Runs {
@@ -49,6 +51,7 @@ impl Runs {
         match self {
             Self::Scenario(scenario) => scenario.length(),
             Self::Classes(plan) => plan.length,
+            Self::State(plan) => plan.length,
         }
     }
 }
@@ -197,6 +200,10 @@ impl Reader<'_> {
         if study == StudySetting::Classes {
             let plan = classes::read(file, text).map_err(|problem| self.changed(here, &problem))?;
             return Ok(Runs::Classes(Box::new(plan)));
+        }
+        if study == StudySetting::State {
+            let plan = state::read(file, text).map_err(|problem| self.changed(here, &problem))?;
+            return Ok(Runs::State(Box::new(plan)));
         }
         self.scenario(file, &text, here).map(|scenario| Runs::Scenario(Box::new(scenario)))
     }

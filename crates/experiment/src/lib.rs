@@ -26,6 +26,7 @@
 //! | `result_tables` | rows, tables and plots from findings |
 //! | `run` | runs of an experiment |
 //! | `selection` | study of the selected service of many flows |
+//! | `state` | study of network state, with its own files and world |
 //! | `target` | targets of rows |
 //! | `test_records` | records of made-up flows, for tests |
 //! | `timers` | NACK timers, compared on the same arrivals |
@@ -48,6 +49,7 @@ mod result;
 mod result_tables;
 mod run;
 mod selection;
+mod state;
 mod target;
 #[cfg(test)]
 mod test_records;

@@ -67,6 +67,8 @@ pub(crate) enum StudySetting {
     Timers,
     /// Rates of classes on shared links, and effects of queues.
     Classes,
+    /// Queues and rates of links whose senders know their state.
+    State,
     /// Model: delays of every service between endpoints worldwide.
     Feasibility,
     /// Model: costs of every service between regions worldwide.

@@ -71,6 +71,7 @@ impl Experiment {
         let scenario = match &arm.run {
             Runs::Scenario(scenario) => scenario,
             Runs::Classes(plan) => return Ok(Finding(RunResult::Run(plan.run(seed, watch)))),
+            Runs::State(plan) => return Ok(Finding(RunResult::Run(plan.run(seed, watch)))),
         };
         let outcome = scenario.run_observed(seed, &watching, |progress| watch(&progress))?;
         let mut findings = flows::reduce(&outcome);
@@ -80,6 +81,7 @@ impl Experiment {
             StudySetting::Timers => timers::compare(&outcome.records, &mut findings),
             StudySetting::Flows
             | StudySetting::Classes
+            | StudySetting::State
             | StudySetting::Feasibility
             | StudySetting::Cost
             | StudySetting::Routes
@@ -95,6 +97,7 @@ impl Experiment {
             | StudySetting::OnPath
             | StudySetting::Timers
             | StudySetting::Classes
+            | StudySetting::State
             | StudySetting::Selection => Model::default(),
             StudySetting::Feasibility => model::feasibility(&self.seeds, &self.data),
             StudySetting::Cost => model::cost(&self.data),
