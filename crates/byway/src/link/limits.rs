@@ -37,5 +37,8 @@ pub(super) const COMMAND_TIMEOUT: std::time::Duration = std::time::Duration::fro
 /// on a busy machine.
 pub(super) const ANSWER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// Time after which a stream of samples counts as stable: the next failure is retried soon again.
+pub(super) const STABLE_TIME: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Longest lease of a registered flow. A sender that has ended is interactive for no longer.
 pub(super) const LEASE_MAX: Duration = Duration::from_secs(3_600);
