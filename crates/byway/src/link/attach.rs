@@ -17,6 +17,7 @@ use super::link_config::{ConfigRequest, LinkConfig, PromiseFlags, ShareRule};
 use super::mark_flags::MarkFlags;
 use super::qdisc_setup::{clear, device_failure, examine, install, is_leftover, restore};
 use super::record::{AttachRecord, Records};
+use super::registration::FlowRegistration;
 use super::report::LinkReport;
 use super::sharing::CLASSES;
 use super::state_reporter::{ReportFlags, StateReporter};
@@ -63,7 +64,8 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
         let mut stop = StopSignal::listen()?.or_hangup()?;
         let reports = flags.reports.settings(flags.promise.share == ShareRule::Flows)?;
         let (mut controller, mut listener, records) = begin(flags)?;
-        let mut reporter = reports.map(|reports| StateReporter::start(reports, controller.device()));
+        let accepts = controller.accepts_registrations();
+        let mut reporter = reports.map(|reports| StateReporter::start(reports, controller.device(), accepts));
         controller.warn_if_raised();
         let device = controller.record.device.clone();
         tracing::info!(device, "link attached");
@@ -195,6 +197,7 @@ async fn run_controller(
                 deferred_until = None;
                 controller.apply_deferred();
             }
+            registrations = next_registrations(reporter) => controller.register_all(&registrations),
             (command, reply) = listener.next() => match command {
                 ControlCommand::Status => reply.answer(&status(controller, reporter.as_ref())).await,
                 ControlCommand::Change(request) => {
@@ -218,6 +221,14 @@ fn step(controller: &mut LinkController, reporter: &mut Option<StateReporter>) {
         None if controller.is_displaced() => reporter.pause(),
         // The counters are not readable at the moment.
         None => {}
+    }
+}
+
+/// Waits for registered flows that the controller of network state names.
+async fn next_registrations(reporter: &mut Option<StateReporter>) -> Vec<FlowRegistration> {
+    match reporter {
+        Some(reporter) => reporter.registrations().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -282,6 +282,21 @@ impl LinkController {
         Ok(vec![format!("{name}: flow registered for {lease}")])
     }
 
+    /// Registers flows that the controller of network state names. Ignores invalid ones, which a
+    /// controller of another version may name.
+    pub(super) fn register_all(&mut self, registrations: &[FlowRegistration]) {
+        for registration in registrations {
+            if let Err(error) = self.register(registration) {
+                tracing::debug!(device = self.device.name, %error, "a registered flow is ignored");
+            }
+        }
+    }
+
+    /// True if single flows may be registered.
+    pub(super) const fn accepts_registrations(&self) -> bool {
+        self.classifier.accepts_registrations()
+    }
+
     /// Returns a description of the link's promise in one line, for people.
     fn promise(&self) -> String {
         let config = &self.record.terms;

@@ -5,7 +5,7 @@
 //! ([`attach`]) counts flows every 400 ms and sets the classes' shares ([`sharing`]). If the link
 //! shares by flows, it sets them every 50 ms, as the policy of network state decides
 //! ([`flow_policy`]). Then it may also report the state of its low-delay class to a controller
-//! ([`state_reporter`]).
+//! ([`state_reporter`]), which names the registered flows in return ([`flow_follower`]).
 //!
 //! Before any change, the controller records the device's former state in a file ([`record`]). It
 //! restores that state when it ends, or a later command does ([`qdisc_setup`]).
@@ -15,6 +15,7 @@ mod classifier;
 mod control;
 mod control_socket;
 mod detach;
+mod flow_follower;
 mod flow_policy;
 mod ip_counters;
 mod limits;

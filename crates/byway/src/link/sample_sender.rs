@@ -35,9 +35,8 @@ impl SampleSender {
         Self { samples, status, backoff: Backoff::default(), failing: None }
     }
 
-    /// Joins the network, and sends samples until the link ends.
-    pub(super) async fn run(mut self, membership: MembershipSettings, key: NodeKey) {
-        let mut client = self.join(&membership, &key).await;
+    /// Sends samples until the link ends.
+    pub(super) async fn run(mut self, mut client: Client) {
         while self.samples.wait_for(Option::is_some).await.is_ok() {
             let begun = Instant::now();
             let failed = self.send(&mut client).await;
@@ -54,7 +53,8 @@ impl SampleSender {
         }
     }
 
-    async fn join(&mut self, membership: &MembershipSettings, key: &NodeKey) -> Client {
+    /// Joins the network, or resumes the membership. Retries until that succeeds.
+    pub(super) async fn join(&mut self, membership: &MembershipSettings, key: &NodeKey) -> Client {
         loop {
             match member_client(membership, key, &WallClock::system()).await {
                 Ok(client) => {

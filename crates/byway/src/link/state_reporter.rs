@@ -1,4 +1,5 @@
-//! Reports of a link to a controller: samples of its low-delay class, each 50 ms.
+//! Reports of a link to a controller: samples of its low-delay class, each 50 ms. In return, the
+//! controller names registered flows.
 //!
 //! The link's loop never waits for the controller. It replaces the latest sample, and a task sends
 //! the newest one whenever the connection has space. Samples have counters, so lost ones are merged.
@@ -12,11 +13,14 @@ use byway_net::LinkDevice;
 use byway_state::{LINK_DELAY_MAX, LINK_RATE_MIN, target_backlog};
 use byway_units::Duration;
 use clap::Args;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::flow_follower::FlowFollower;
 use super::ip_counters::{ClassSample, IpCounters};
+use super::limits::PENDING_LINES_MAX;
+use super::registration::FlowRegistration;
 use super::report_status::{ReportState, ReportStatus};
 use super::sample_sender::SampleSender;
 use crate::exit::{Cause, Failure};
@@ -97,17 +101,32 @@ pub(super) struct StateReporter {
     /// Newest sample; `None` while there are none.
     newest: watch::Sender<Option<SampleBatch>>,
     status: Arc<watch::Sender<ReportStatus>>,
+    /// Registered flows that the controller names; none if the link serves no registered flows.
+    registrations: mpsc::Receiver<Vec<FlowRegistration>>,
     _tasks: JoinSet<()>,
 }
 
 impl StateReporter {
-    /// Starts the tasks that join the network and report. They retry until the link ends.
-    pub(super) fn start(settings: ReportSettings, device: &LinkDevice) -> Self {
+    /// Starts the task that joins the network, reports, and follows the registered flows if the link
+    /// `accepts_registrations`. It retries until the link ends.
+    pub(super) fn start(settings: ReportSettings, device: &LinkDevice, accepts_registrations: bool) -> Self {
         let ReportSettings { link, propagation, membership, key } = settings;
         let (newest, samples) = watch::channel(None);
         let status = Arc::new(watch::Sender::new(ReportStatus::new(&link)));
+        let (sender, registrations) = mpsc::channel(PENDING_LINES_MAX);
+        let follower = accepts_registrations.then(|| FlowFollower::new(sender, Arc::clone(&status)));
+        let mut samples = SampleSender::new(samples, Arc::clone(&status));
         let mut tasks = JoinSet::new();
-        tasks.spawn(SampleSender::new(samples, Arc::clone(&status)).run(membership, key));
+        tasks.spawn(async move {
+            let client = samples.join(&membership, &key).await;
+            match follower {
+                None => samples.run(client).await,
+                Some(follower) => {
+                    let other = client.another();
+                    tokio::join!(samples.run(client), follower.run(other));
+                }
+            }
+        });
         Self {
             link,
             propagation,
@@ -117,6 +136,7 @@ impl StateReporter {
             started_at: Instant::now(),
             newest,
             status,
+            registrations,
             _tasks: tasks,
         }
     }
@@ -141,6 +161,15 @@ impl StateReporter {
         if self.newest.borrow().is_some() {
             self.newest.send_replace(None);
             self.status.send_modify(|status| status.state = ReportState::Paused);
+        }
+    }
+
+    /// Waits for registered flows that the controller names. It is cancel-safe.
+    pub(super) async fn registrations(&mut self) -> Vec<FlowRegistration> {
+        match self.registrations.recv().await {
+            Some(registrations) => registrations,
+            // The link serves no registered flows.
+            None => std::future::pending().await,
         }
     }
 
