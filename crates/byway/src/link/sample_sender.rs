@@ -81,7 +81,11 @@ impl SampleSender {
             body(samples, status, u64::try_from(transit.as_micros()).unwrap_or(u64::MAX))
         };
         tokio::select! {
-            ended = client.post_lines::<SamplesAnswer>("/v1/samples", lines) => ended.err(),
+            ended = client.post_lines::<SamplesAnswer>("/v1/samples", lines) => {
+                // Samples go on, so an answer is early, and the next attempt waits like others.
+                let early = |_| MembershipError::Unreachable { attempts: "the stream has ended".to_owned() };
+                Some(ended.map_or_else(|error| error, early))
+            }
             // The connection ends at once, whatever it still has to send.
             _ = self.samples.wait_for(Option::is_none) => None,
         }

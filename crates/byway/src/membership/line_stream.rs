@@ -7,7 +7,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::Method;
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,8 @@ pub(crate) struct LineStream {
     body: Incoming,
     /// Received bytes of lines that are not complete, or not read yet.
     received: Vec<u8>,
+    /// Without it, the connection accepts no more requests, and might end.
+    _sender: SendRequest<Empty<Bytes>>,
     _connection: JoinSet<()>,
 }
 
@@ -95,7 +97,8 @@ impl Client {
                 Err(error) => error,
             });
         }
-        Ok(LineStream { address, body: response.into_body(), received: Vec::new(), _connection: running })
+        let (body, received) = (response.into_body(), Vec::new());
+        Ok(LineStream { address, body, received, _sender: sender, _connection: running })
     }
 }
 

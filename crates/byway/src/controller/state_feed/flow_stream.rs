@@ -98,7 +98,7 @@ impl FlowStream {
         };
         self.looked = Some((revision, now));
         let lease_s = LEASE.as_nanos() / Duration::from_secs(1).as_nanos();
-        let ended = self.known.keys().filter(|tuple| !current.contains(tuple));
+        let ended = self.known.keys().filter(|tuple| !current.contains(*tuple));
         let mut flows: Vec<RegisteredFlow> = ended.map(|tuple| registered_flow(tuple, 0)).collect();
         self.known.retain(|tuple, _| current.contains(tuple));
         for tuple in current {
