@@ -29,8 +29,8 @@ impl From<&RegisteredFlow> for FlowRegistration {
     }
 }
 
-/// Follower of the registered flows. It sends their registrations to the link's loop, and waits while
-/// that is busy.
+/// Follower of the registered flows. It sends their registrations to the link's loop, and waits
+/// while that is busy.
 pub(super) struct FlowFollower {
     registrations: mpsc::Sender<Vec<FlowRegistration>>,
     status: Arc<watch::Sender<ReportStatus>>,

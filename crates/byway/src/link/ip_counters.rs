@@ -41,8 +41,8 @@ pub(super) struct IpCounters {
 }
 
 impl IpCounters {
-    /// Creates the counters of a new class. Until the first packet, frames are assumed to be those of
-    /// the MTU.
+    /// Creates the counters of a new class. Until the first packet, frames are assumed to be those
+    /// of the MTU.
     pub(super) fn new(is_ethernet: bool, mtu: u32) -> Self {
         let header = if is_ethernet { HEADER_BYTES } else { 0 };
         let frame = u64::from(mtu) + header;
@@ -70,8 +70,8 @@ impl IpCounters {
         Bytes::new(self.sent)
     }
 
-    /// Returns the part of some bytes, or of a rate, that IP packets have, by the mean length of recent
-    /// frames.
+    /// Returns the part of some bytes, or of a rate, that IP packets have, by the mean length of
+    /// recent frames.
     pub(super) fn ip_part(&self, of_frames: u64) -> u64 {
         let [bytes, packets] = self.recent.map(u128::from);
         let headers = packets.saturating_mul(self.header.into()).min(bytes);

@@ -1,9 +1,9 @@
 //! `byway link`: Rate-Delay service classes at a network device, with forwarding in the kernel.
 //!
 //! HTB has two queues. An eBPF program selects one of them for each packet by its DSCP
-//! ([`mark_flags`]), and records the time of each flow's latest packet ([`classifier`]). A controller
-//! ([`attach`]) counts flows every 400 ms and sets the classes' shares ([`sharing`]). If the link
-//! shares by flows, it sets them every 50 ms, as the policy of network state decides
+//! ([`mark_flags`]), and records the time of each flow's latest packet ([`classifier`]). A
+//! controller ([`attach`]) counts flows every 400 ms and sets the classes' shares ([`sharing`]). If
+//! the link shares by flows, it sets them every 50 ms, as the policy of network state decides
 //! ([`flow_policy`]). Then it may also report the state of its low-delay class to a controller
 //! ([`state_reporter`]), which names the registered flows in return ([`flow_follower`]).
 //!

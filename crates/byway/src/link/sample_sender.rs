@@ -1,4 +1,5 @@
-//! Task that sends the newest samples of a link to its controller, and connects again after failures.
+//! Task that sends the newest samples of a link to its controller, and connects again after
+//! failures.
 
 use std::convert::Infallible;
 use std::mem::{Discriminant, discriminant};

@@ -2,7 +2,8 @@
 //! controller names registered flows.
 //!
 //! The link's loop never waits for the controller. It replaces the latest sample, and a task sends
-//! the newest one whenever the connection has space. Samples have counters, so lost ones are merged.
+//! the newest one whenever the connection has space. Samples have counters, so lost ones are
+//! merged.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,8 +33,8 @@ use crate::token::Token;
 pub(super) struct ReportFlags {
     /// Report the link's state to the controller of this token, of role link.
     ///
-    /// It needs --share flows. The first start needs the token. Later ones use the stored membership
-    /// if the token is the same.
+    /// It needs --share flows. The first start needs the token. Later ones use the stored
+    /// membership if the token is the same.
     #[arg(long, value_name = "TOKEN", requires = "link")]
     controller: Option<Token>,
     /// Name of the link and of its node in the controller's settings.
@@ -107,8 +108,8 @@ pub(super) struct StateReporter {
 }
 
 impl StateReporter {
-    /// Starts the task that joins the network, reports, and follows the registered flows if the link
-    /// `accepts_registrations`. It retries until the link ends.
+    /// Starts the task that joins the network, reports, and follows the registered flows if the
+    /// link `accepts_registrations`. It retries until the link ends.
     pub(super) fn start(settings: ReportSettings, device: &LinkDevice, accepts_registrations: bool) -> Self {
         let ReportSettings { link, propagation, membership, key } = settings;
         let (newest, samples) = watch::channel(None);

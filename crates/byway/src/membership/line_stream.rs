@@ -38,8 +38,8 @@ pub(crate) struct LineStream {
 }
 
 impl Client {
-    /// Sends a POST request on a connection of its own, whose body lasts until its lines end. Returns
-    /// the parsed answer. If the future is dropped, the connection ends.
+    /// Sends a POST request on a connection of its own, whose body lasts until its lines end.
+    /// Returns the parsed answer. If the future is dropped, the connection ends.
     ///
     /// `lines` returns the body for the least time that a line takes to the controller.
     ///

@@ -45,8 +45,7 @@ fn backlogged_classes_share_as_their_flows_do() {
 
 #[test]
 fn no_packet_that_waits_is_dropped_and_none_beyond_a_quarter_of_a_second_is_queued() {
-    let wire = overloaded(by_flows(20, 0), [10, 10, 0], 4);
-    wire.check();
+    let mut wire = overloaded(by_flows(20, 0), [10, 10, 0], 4);
     assert!(wire.dropped.iter().all(|(_, why)| *why == DropReason::Full), "{:?}", wire.dropped.first());
     // 250 ms at 20 Mbit/s for each class.
     assert_eq!(wire.queue.status().share.buffers, [625_000, 625_000, 0].map(Bytes::new));
@@ -54,6 +53,11 @@ fn no_packet_that_waits_is_dropped_and_none_beyond_a_quarter_of_a_second_is_queu
     for backlog in [high_rate, low_delay] {
         assert!(backlog <= Bytes::new(625_000) && backlog > Bytes::new(625_000 - 2 * u64::from(MTU)));
     }
+    // Everything that waits leaves in order, and nothing is dropped any more.
+    let dropped = wire.dropped.len();
+    wire.send_until(Time::MAX);
+    wire.check();
+    assert_eq!(wire.dropped.len(), dropped);
 }
 
 #[test]

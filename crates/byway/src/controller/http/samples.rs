@@ -53,8 +53,7 @@ pub(super) async fn report(
     Ok(Json(stream.answer()))
 }
 
-/// Sends the registered flows on the paths of a node's links, for as long as the node reads: one JSON
-/// object on a line.
+/// Sends the registered flows on the paths of a node's links: one JSON object on a line.
 ///
 /// The first lines have all flows, and later ones the changes. Each flow is sent again before its
 /// lease ends. Empty lines show that the controller is there.

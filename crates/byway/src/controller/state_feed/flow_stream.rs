@@ -28,8 +28,8 @@ const _: () = assert!(RENEWAL.as_nanos() + LOOK_INTERVAL.as_nanos() < LEASE.as_n
 
 /// Stream of the registered flows on the paths of a node's links.
 ///
-/// It begins with all of them. Later lines have the changes, and flows whose lease at the link is to be
-/// renewed. If the stream ends, the link forgets them within a minute.
+/// It begins with all of them. Later lines have the changes, and flows whose lease at the link is
+/// to be renewed. If the stream ends, the link forgets them within a minute.
 #[derive(Debug)]
 pub(crate) struct FlowStream {
     feed: Arc<StateFeed>,
