@@ -60,8 +60,8 @@ pub use name::{NAME_BYTES_MAX, NameError, checked_name};
 pub use prices::{PriceToRelay, RelayPrices};
 pub use reload::{ChangeKind, ReloadAnswer, ReloadRefusal, SettingChange};
 pub use state::{
-    FlowProtocol, FlowRegistration, FlowTuple, LeaseAnswer, NamedEntry, NamedLink, PathState, SampleBatch,
-    SampledLink, SamplesAnswer, StateAnswer, StateQuery,
+    FlowProtocol, FlowRegistration, FlowTuple, LeaseAnswer, NamedEntry, NamedLink, PathState, RegisteredFlow,
+    RegisteredFlows, SampleBatch, SampledLink, SamplesAnswer, StateAnswer, StateQuery,
 };
 pub use status::{
     AgentStatus, CaptureStatus, ControllerState, FlowDeliveries, ForwardStatus, Histogram, MappingStatus,

@@ -207,6 +207,28 @@ pub struct SamplesAnswer {
     pub last_refusal: Option<String>,
 }
 
+/// Registered flows on the paths of a node's links: one line of `GET /v1/samples/flows`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RegisteredFlows {
+    /// Flows: 1 to 64.
+    pub flows: Vec<RegisteredFlow>,
+}
+
+/// Flow that an application has registered, or the return direction of such a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RegisteredFlow {
+    /// Address and port of the endpoint that sends.
+    #[schema(value_type = String)]
+    pub from: SocketAddr,
+    /// Address and port of the endpoint that receives.
+    #[schema(value_type = String)]
+    pub to: SocketAddr,
+    /// Transport protocol.
+    pub protocol: FlowProtocol,
+    /// Time for which the flow is interactive unless it is sent again. 0: it is not any more.
+    pub lease_s: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

@@ -11,6 +11,8 @@
 #[path = "link/bench.rs"]
 mod bench;
 mod names;
+#[path = "link/network_state.rs"]
+mod network_state;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;

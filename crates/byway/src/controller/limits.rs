@@ -175,6 +175,14 @@ pub(crate) const TUPLES_PER_TENANT_MAX: usize = 4_096;
 /// Maximum number of registered flows: at 300 bytes each, 20 MB.
 pub(crate) const TUPLES_MAX: usize = 65_536;
 
+/// Maximum number of registered flows that a node gets: as many as the kernel's table of
+/// `byway link` holds.
+pub(crate) const FLOWS_PER_NODE_MAX: usize = 16_384;
+
+/// Interval at which a node that reports samples counts as seen, without new requests. It is
+/// shorter than [`ALIVE_SECONDS`].
+pub(crate) const SEEN_INTERVAL: Duration = Duration::from_secs(20);
+
 /// Leases that one application may register in a burst: the viewers of one event begin together.
 pub(crate) const LEASE_BURST: u32 = 200;
 /// Leases that one application may register per minute, after [`LEASE_BURST`].

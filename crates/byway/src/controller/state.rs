@@ -277,6 +277,16 @@ impl State {
         Ok(number)
     }
 
+    /// Records that a member is alive, whose request lasts.
+    pub(crate) fn note_seen(&self, number: u32) {
+        let now = self.clock.unix_seconds();
+        let mut view = self.view();
+        // A member that was removed in the meantime stays removed.
+        if let Some(seen) = view.seen_unix_seconds.get_mut(&number) {
+            *seen = now;
+        }
+    }
+
     /// Returns a receiver that is notified of each change of the network.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()

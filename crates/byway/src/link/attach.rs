@@ -13,11 +13,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::classifier::Classifier;
 use super::control::{ControllerParts, LinkController, first_shares};
 use super::control_socket::{Claim, ControlAnswer, ControlCommand, ControlListener, ControlReply};
-use super::link_config::{ConfigRequest, LinkConfig, PromiseFlags};
+use super::link_config::{ConfigRequest, LinkConfig, PromiseFlags, ShareRule};
 use super::mark_flags::MarkFlags;
 use super::qdisc_setup::{clear, device_failure, examine, install, is_leftover, restore};
 use super::record::{AttachRecord, Records};
+use super::registration::FlowRegistration;
+use super::report::LinkReport;
 use super::sharing::CLASSES;
+use super::state_reporter::{ReportFlags, StateReporter};
 use super::{RecordFlags, control_socket, open_device, records};
 use crate::exit::{Cause, Failure};
 use crate::membership::random;
@@ -39,6 +42,8 @@ pub(crate) struct AttachFlags {
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
+    reports: ReportFlags,
+    #[command(flatten)]
     records: RecordFlags,
     /// Least severity of log messages.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
@@ -57,12 +62,15 @@ pub(super) fn run(flags: &AttachFlags) -> Result<(), Failure> {
     logs::start(LogSettings { level: flags.log_level, format: flags.log_format });
     node::block_on(async {
         let mut stop = StopSignal::listen()?.or_hangup()?;
+        let reports = flags.reports.settings(flags.promise.share == ShareRule::Flows)?;
         let (mut controller, mut listener, records) = begin(flags)?;
+        let accepts = controller.accepts_registrations();
+        let mut reporter = reports.map(|reports| StateReporter::start(reports, controller.device(), accepts));
         controller.warn_if_raised();
         let device = controller.record.device.clone();
         tracing::info!(device, "link attached");
         signals::notify_ready();
-        let ended = run_controller(&mut controller, &mut listener, &mut stop).await;
+        let ended = run_controller(&mut controller, &mut reporter, &mut listener, &mut stop).await;
         signals::notify_stopping();
         end(controller, &records, ended).await
     })
@@ -163,6 +171,7 @@ enum StopCause {
 
 async fn run_controller(
     controller: &mut LinkController,
+    reporter: &mut Option<StateReporter>,
     listener: &mut ControlListener,
     stop: &mut StopSignal,
 ) -> StopCause {
@@ -183,13 +192,14 @@ async fn run_controller(
                 }
                 Err(failure) => return StopCause::Stopped(Err(failure)),
             },
-            _ = policy_interval.tick(), if controller.shares_by_flows() => controller.step_policy(),
+            _ = policy_interval.tick(), if controller.shares_by_flows() => step(controller, reporter),
             () = wait_until_due(deferred_until) => {
                 deferred_until = None;
                 controller.apply_deferred();
             }
+            registrations = next_registrations(reporter) => controller.register_all(&registrations),
             (command, reply) = listener.next() => match command {
-                ControlCommand::Status => reply.answer(&status(controller)).await,
+                ControlCommand::Status => reply.answer(&status(controller, reporter.as_ref())).await,
                 ControlCommand::Change(request) => {
                     reply.answer(&ControlAnswer::of(&controller.change(&request))).await;
                 }
@@ -202,6 +212,26 @@ async fn run_controller(
     }
 }
 
+/// Lets the link's policy make a step, and reports the state after it.
+fn step(controller: &mut LinkController, reporter: &mut Option<StateReporter>) {
+    let sample = controller.step_policy();
+    let Some(reporter) = reporter else { return };
+    match sample {
+        Some(sample) => reporter.publish(&sample),
+        None if controller.is_displaced() => reporter.pause(),
+        // The counters are not readable at the moment.
+        None => {}
+    }
+}
+
+/// Waits for registered flows that the controller of network state names.
+async fn next_registrations(reporter: &mut Option<StateReporter>) -> Vec<FlowRegistration> {
+    match reporter {
+        Some(reporter) => reporter.registrations().await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn wait_until_due(due: Option<Instant>) {
     match due {
         Some(at) => sleep_until(at).await,
@@ -209,9 +239,12 @@ async fn wait_until_due(due: Option<Instant>) {
     }
 }
 
-fn status(controller: &mut LinkController) -> ControlAnswer {
+fn status(controller: &mut LinkController, reporter: Option<&StateReporter>) -> ControlAnswer {
     match controller.report() {
-        Ok(report) => ControlAnswer::Status(Box::new(report)),
+        Ok(report) => {
+            let network_state = reporter.map(StateReporter::status);
+            ControlAnswer::Status(Box::new(LinkReport { network_state, ..report }))
+        }
         Err(failure) => ControlAnswer::Failed(failure.to_string()),
     }
 }

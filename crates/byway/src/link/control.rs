@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::classifier::{Classifier, PacketStats};
 use super::flow_policy::FlowPolicy;
+use super::ip_counters::ClassSample;
 use super::limits::PACKET_MAX;
 use super::link_config::{ConfigRequest, LinkConfig, ShareRule, frame};
 use super::max_packet_size::MaxPacketSizes;
@@ -108,27 +109,40 @@ impl LinkController {
         self.policy.is_some()
     }
 
+    /// True if another program has displaced the classes or filters.
+    pub(super) const fn is_displaced(&self) -> bool {
+        self.problem.is_some()
+    }
+
     /// Lets the policy of a link that shares by flows make a step, and sets the classes' rates in
-    /// the kernel. Does nothing if another program has displaced the classes.
-    pub(super) fn step_policy(&mut self) {
-        let Some(policy) = self.policy.as_mut().filter(|_| self.problem.is_none()) else {
-            return;
-        };
+    /// the kernel. Returns the state of the low-delay class. Does nothing if another program has
+    /// displaced the classes.
+    pub(super) fn step_policy(&mut self) -> Option<ClassSample> {
+        let policy = self.policy.as_mut().filter(|_| self.problem.is_none())?;
         let counters = match self.control.classes(self.record.index) {
             Ok(counters) => counters,
             // The next round reports a device that has disappeared.
             Err(error) => {
                 tracing::debug!(device = self.device.name, %error, "cannot read the class counters");
-                return;
+                return None;
             }
         };
         let elapsed = u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
         policy.step(self.flows, &counters, Time::from_nanos(elapsed));
+        let rates = policy.rates();
         // After a failed update, the next round tries again, and not each step: each failure is
         // logged.
         if self.shares.is_known() {
             self.update_shares();
         }
+        // Another program may have removed the class since the latest round.
+        let class = counters.iter().find(|counters| counters.id == CLASSES[1])?;
+        Some(ClassSample { counters: *class, rates, flows: self.flows, capacity: self.record.terms.rate() })
+    }
+
+    /// Returns the device, as the latest round found it.
+    pub(super) const fn device(&self) -> &LinkDevice {
+        &self.device
     }
 
     /// Updates the device's state, and checks whether another program has changed its classes or
@@ -266,6 +280,21 @@ impl LinkController {
         let (flow, lease) = (registration.flow()?, registration.lease()?);
         self.classifier.register(&flow, lease)?;
         Ok(vec![format!("{name}: flow registered for {lease}")])
+    }
+
+    /// Registers flows that the controller of network state names. Ignores invalid ones, which a
+    /// controller of another version may name.
+    pub(super) fn register_all(&mut self, registrations: &[FlowRegistration]) {
+        for registration in registrations {
+            if let Err(error) = self.register(registration) {
+                tracing::debug!(device = self.device.name, %error, "a registered flow is ignored");
+            }
+        }
+    }
+
+    /// True if single flows may be registered.
+    pub(super) const fn accepts_registrations(&self) -> bool {
+        self.classifier.accepts_registrations()
     }
 
     /// Returns a description of the link's promise in one line, for people.

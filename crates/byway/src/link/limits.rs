@@ -37,5 +37,16 @@ pub(super) const COMMAND_TIMEOUT: std::time::Duration = std::time::Duration::fro
 /// on a busy machine.
 pub(super) const ANSWER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// Time after which a stream of samples counts as stable: the next failure is retried soon again.
+pub(super) const STABLE_TIME: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Maximum number of the controller's registered flows that are counted: as many as the kernel's
+/// table holds.
+pub(super) const FOLLOWED_FLOWS_MAX: usize = 16_384;
+
+/// Maximum number of the controller's lines, of 64 registered flows each, that wait for the link's
+/// loop. Further ones wait in the connection.
+pub(super) const PENDING_LINES_MAX: usize = 4;
+
 /// Longest lease of a registered flow. A sender that has ended is interactive for no longer.
 pub(super) const LEASE_MAX: Duration = Duration::from_secs(3_600);

@@ -4,7 +4,8 @@
 //! ([`mark_flags`]), and records the time of each flow's latest packet ([`classifier`]). A
 //! controller ([`attach`]) counts flows every 400 ms and sets the classes' shares ([`sharing`]). If
 //! the link shares by flows, it sets them every 50 ms, as the policy of network state decides
-//! ([`flow_policy`]).
+//! ([`flow_policy`]). Then it may also report the state of its low-delay class to a controller
+//! ([`state_reporter`]), which names the registered flows in return ([`flow_follower`]).
 //!
 //! Before any change, the controller records the device's former state in a file ([`record`]). It
 //! restores that state when it ends, or a later command does ([`qdisc_setup`]).
@@ -14,7 +15,9 @@ mod classifier;
 mod control;
 mod control_socket;
 mod detach;
+mod flow_follower;
 mod flow_policy;
+mod ip_counters;
 mod limits;
 mod link_config;
 mod mark_flags;
@@ -24,7 +27,10 @@ mod record;
 mod register;
 mod registration;
 mod report;
+mod report_status;
+mod sample_sender;
 mod sharing;
+mod state_reporter;
 mod status;
 
 use std::ffi::OsString;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::link_config::ShareRule;
 use super::record::AttachRecord;
+use super::report_status::ReportStatus;
 use crate::table::aligned;
 
 /// Status report of a link, which its controller or `byway link status` makes.
@@ -42,6 +43,9 @@ pub(crate) struct LinkReport {
     pub(super) delay_us: Option<u64>,
     /// Bound of the low-delay sojourn time with the present flows and packets, in microseconds.
     pub(super) delay_promised_us: Option<u64>,
+    /// Reports to a controller of network state; `None` without one.
+    #[serde(default)]
+    pub(super) network_state: Option<ReportStatus>,
     /// Status of the high-rate class.
     pub(super) high_rate: ClassReport,
     /// Status of the low-delay class.
@@ -146,6 +150,7 @@ impl LinkReport {
             accepts_registrations: false,
             delay_us: None,
             delay_promised_us: None,
+            network_state: None,
             high_rate,
             low_delay,
         }
@@ -202,6 +207,9 @@ impl LinkReport {
                  device (ethtool -K DEVICE gro off)"
             );
         }
+        if let Some(reports) = &self.network_state {
+            let _ = writeln!(text, "{reports}");
+        }
         text
     }
 
@@ -254,6 +262,7 @@ pub(super) mod tests {
             accepts_registrations: false,
             delay_us: Some(10_000),
             delay_promised_us: Some(10_000),
+            network_state: None,
             high_rate: class.clone(),
             low_delay: class,
         }
@@ -298,9 +307,13 @@ pub(super) mod tests {
         assert!(!text.contains("sojourn"), "{text}");
         let json = serde_json::to_value(&shared).expect("JSON");
         assert_eq!(json["by_flows"]["shown_bits_per_second"], 4_900_000);
+        let reporting = LinkReport { network_state: Some(ReportStatus::new("core-1")), ..shared };
+        assert!(reporting.text().contains("\nnetwork state of core-1: connecting; 0 samples sent"));
         // A controller of a version without such shares does not report them.
         let mut before = serde_json::to_value(report()).expect("JSON");
-        before.as_object_mut().and_then(|report| report.remove("by_flows")).expect("it is null");
+        for field in ["by_flows", "network_state"] {
+            before.as_object_mut().and_then(|report| report.remove(field)).expect("it is null");
+        }
         assert_eq!(serde_json::from_value::<LinkReport>(before).expect("a report"), report());
     }
 

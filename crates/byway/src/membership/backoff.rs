@@ -24,9 +24,15 @@ impl Default for RetryPolicy {
 
 /// Exponential backoff with jitter, which separates the attempts of several nodes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     policy: RetryPolicy,
     failures: u32,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new(RetryPolicy::default())
+    }
 }
 
 impl Backoff {
@@ -48,11 +54,12 @@ impl Backoff {
     }
 
     /// Waits until the next attempt is due, after the error of the previous one.
-    pub(super) async fn wait(&mut self, error: &MembershipError) {
+    pub(crate) async fn wait(&mut self, error: &MembershipError) {
         sleep(self.next(error.retry_after(), u32::from_ne_bytes(random::bytes()))).await;
     }
 
-    pub(super) const fn succeeded(&mut self) {
+    /// Begins anew with the shortest interval.
+    pub(crate) const fn succeeded(&mut self) {
         self.failures = 0;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,15 +11,16 @@ use byway_api::{ErrorAnswer, ErrorCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use zeroize::Zeroizing;
 
 use super::MembershipError;
@@ -76,11 +78,11 @@ struct ControllerRequest {
 }
 
 /// Response of the controller to a request.
-struct ControllerResponse {
-    address: String,
-    status: StatusCode,
-    retry_after: Option<Duration>,
-    body: Bytes,
+pub(super) struct ControllerResponse {
+    pub(super) address: String,
+    pub(super) status: StatusCode,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) body: Bytes,
 }
 
 /// Reason why a connection to the controller failed.
@@ -89,23 +91,36 @@ enum ConnectFailure {
     Failed(String),
 }
 
-/// Opens a TCP connection to the first address of a host that accepts it. `mark` is the firewall
-/// mark of its packets.
-async fn connect(host: &str, mark: Option<u32>) -> io::Result<TcpStream> {
-    let Some(mark) = mark else {
-        return TcpStream::connect(host).await;
-    };
+/// Connection to one of the controller's addresses, on which nothing has been sent.
+pub(super) struct OpenedConnection {
+    pub(super) address: String,
+    pub(super) stream: TlsStream<TcpStream>,
+    /// Time that the controller took to accept the connection.
+    pub(super) round_trip: Duration,
+}
+
+/// Opens a TCP connection to the first address of a host that accepts it, and measures its round
+/// trip. `mark` is the firewall mark of its packets.
+async fn connect(host: &str, mark: Option<u32>) -> io::Result<(TcpStream, Duration)> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in lookup_host(host).await? {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // A process that may not mark packets may not capture any either. The capture reports that.
-        let _ = SockRef::from(&socket).set_mark(mark);
-        match socket.connect(address).await {
-            Ok(stream) => return Ok(stream),
+        let begun = Instant::now();
+        match connect_address(address, mark).await {
+            Ok(stream) => return Ok((stream, begun.elapsed())),
             Err(error) => failed = error,
         }
     }
     Err(failed)
+}
+
+async fn connect_address(address: SocketAddr, mark: Option<u32>) -> io::Result<TcpStream> {
+    let Some(mark) = mark else {
+        return TcpStream::connect(address).await;
+    };
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A process that may not mark packets may not capture any either. The capture reports that.
+    let _ = SockRef::from(&socket).set_mark(mark);
+    socket.connect(address).await
 }
 
 impl Client {
@@ -124,6 +139,17 @@ impl Client {
     pub(crate) fn with_mark(mut self, mark: FirewallMark) -> Self {
         self.mark = mark;
         self
+    }
+
+    /// Creates a client of the same controller, as the same member, with a connection of its own.
+    pub(crate) fn another(&self) -> Self {
+        Self {
+            addresses: self.addresses.clone(),
+            tls: self.tls.clone(),
+            bearer: self.bearer.clone(),
+            mark: self.mark.clone(),
+            connection: None,
+        }
     }
 
     /// Sends a GET request; returns the parsed answer.
@@ -219,10 +245,28 @@ impl Client {
                 Err(ConnectFailure::Failed(problem)) => attempts.push(format!("{address}: {problem}")),
             }
         }
-        Err(other_certificate.map_or_else(
-            || MembershipError::Unreachable { attempts: attempts.join("; ") },
-            |address| MembershipError::OtherCertificate { address },
-        ))
+        Err(no_answer(&attempts, other_certificate))
+    }
+
+    /// Opens a new connection to the first of the controller's addresses that accepts one.
+    ///
+    /// # Errors
+    /// If none does.
+    pub(super) async fn open(&mut self) -> Result<OpenedConnection, MembershipError> {
+        let (mut attempts, mut other_certificate) = (Vec::new(), None);
+        for address in self.addresses.clone() {
+            match self.connect_tls(&address).await {
+                Ok((stream, round_trip)) => {
+                    self.prefer(&address);
+                    return Ok(OpenedConnection { address, stream, round_trip });
+                }
+                Err(ConnectFailure::OtherCertificate) => {
+                    other_certificate = other_certificate.or(Some(address));
+                }
+                Err(ConnectFailure::Failed(problem)) => attempts.push(format!("{address}: {problem}")),
+            }
+        }
+        Err(no_answer(&attempts, other_certificate))
     }
 
     /// Moves the address that answered to the front, for the next connection.
@@ -231,20 +275,26 @@ impl Client {
     }
 
     async fn connect(&self, address: &str) -> Result<Connection, ConnectFailure> {
-        let connecting = async {
-            let stream = connect(address, self.mark.get()).await.map_err(|error| connect_failure(&error))?;
-            stream.set_nodelay(true).map_err(|error| connect_failure(&error))?;
-            let stream =
-                self.tls.connect(server_name(), stream).await.map_err(|error| connect_failure(&error))?;
-            let handshake = http1::handshake(TokioIo::new(stream)).await;
-            handshake.map_err(|error| ConnectFailure::Failed(error.to_string()))
-        };
-        let connected = timeout(CONNECT_TIMEOUT, connecting).await;
-        let (sender, connection) =
-            connected.unwrap_or_else(|_| Err(ConnectFailure::Failed(timeout_message(CONNECT_TIMEOUT))))?;
+        let (stream, _) = self.connect_tls(address).await?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(|error| ConnectFailure::Failed(error.to_string()))?;
         // The task ends with the sender. The waiting request receives the reason of a failure.
         tokio::spawn(async { drop(connection.await) });
         Ok(Connection { address: address.to_owned(), sender })
+    }
+
+    /// Opens a TLS connection to an address of the controller, and measures its round trip.
+    async fn connect_tls(&self, address: &str) -> Result<(TlsStream<TcpStream>, Duration), ConnectFailure> {
+        let connecting = async {
+            let (stream, round_trip) = connect(address, self.mark.get()).await?;
+            stream.set_nodelay(true)?;
+            let stream = self.tls.connect(server_name(), stream).await?;
+            Ok::<_, io::Error>((stream, round_trip))
+        };
+        match timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(connected) => connected.map_err(|error| connect_failure(&error)),
+            Err(_) => Err(ConnectFailure::Failed(timeout_message(CONNECT_TIMEOUT))),
+        }
     }
 
     async fn exchange(
@@ -252,7 +302,12 @@ impl Client {
         mut connection: Connection,
         controller_request: &ControllerRequest,
     ) -> Result<ControllerResponse, String> {
-        let request = self.request(&connection.address, controller_request);
+        let method = controller_request.method.clone();
+        let body = Full::new(controller_request.body.clone().unwrap_or_default());
+        let mut request = self.request(&connection.address, (method, &controller_request.path), body);
+        if controller_request.body.is_some() {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         let answering = async {
             connection.sender.ready().await.map_err(|error| error.to_string())?;
             let response =
@@ -267,16 +322,14 @@ impl Client {
         Ok(ControllerResponse { address, status, retry_after, body })
     }
 
-    fn request(&self, host: &str, controller_request: &ControllerRequest) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(controller_request.body.clone().unwrap_or_default()));
-        *request.method_mut() = controller_request.method.clone();
-        *request.uri_mut() = controller_request.path.parse().expect("paths of the interface are paths");
+    /// Returns a request as this member, to the controller at an address.
+    pub(super) fn request<B>(&self, host: &str, (method, path): (Method, &str), body: B) -> Request<B> {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().expect("paths of the interface are paths");
         let headers = request.headers_mut();
         if let Ok(host) = host.parse() {
             headers.insert(HOST, host);
-        }
-        if controller_request.body.is_some() {
-            headers.insert(CONTENT_TYPE, "application/json".parse().expect("it is a header's value"));
         }
         let bearer = self.bearer.as_ref().and_then(|bearer| format!("Bearer {}", **bearer).parse().ok());
         if let Some(bearer) = bearer {
@@ -286,7 +339,18 @@ impl Client {
     }
 }
 
-async fn read(response: Response<Incoming>) -> Result<(StatusCode, Option<Duration>, Bytes), String> {
+/// Returns the error of a controller that answers at none of its addresses.
+fn no_answer(attempts: &[String], other_certificate: Option<String>) -> MembershipError {
+    other_certificate.map_or_else(
+        || MembershipError::Unreachable { attempts: attempts.join("; ") },
+        |address| MembershipError::OtherCertificate { address },
+    )
+}
+
+/// Reads a response, up to the longest answer.
+pub(super) async fn read(
+    response: Response<Incoming>,
+) -> Result<(StatusCode, Option<Duration>, Bytes), String> {
     let (status, retry_after) = (response.status(), retry_after(response.headers()));
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     body.map(|body| (status, retry_after, body.to_bytes())).map_err(|error| error.to_string())
@@ -306,7 +370,7 @@ fn connect_failure(error: &io::Error) -> ConnectFailure {
     }
 }
 
-fn timeout_message(limit: Duration) -> String {
+pub(super) fn timeout_message(limit: Duration) -> String {
     format!("no reply within {} s", limit.as_secs())
 }
 
@@ -314,7 +378,7 @@ fn json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).expect("requests have only texts and numbers").into()
 }
 
-fn parse_body<T: DeserializeOwned>(answer: &ControllerResponse) -> Result<T, MembershipError> {
+pub(super) fn parse_body<T: DeserializeOwned>(answer: &ControllerResponse) -> Result<T, MembershipError> {
     serde_json::from_slice(&answer.body).map_err(|error| MembershipError::Unreadable {
         address: answer.address.clone(),
         problem: error.to_string(),
@@ -322,7 +386,7 @@ fn parse_body<T: DeserializeOwned>(answer: &ControllerResponse) -> Result<T, Mem
 }
 
 /// Returns a response if its status is a success, and otherwise the error that it describes.
-fn into_success(answer: ControllerResponse) -> Result<ControllerResponse, MembershipError> {
+pub(super) fn into_success(answer: ControllerResponse) -> Result<ControllerResponse, MembershipError> {
     if answer.status.is_success() {
         return Ok(answer);
     }

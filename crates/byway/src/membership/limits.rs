@@ -31,3 +31,18 @@ pub(super) const REFUSED_RETRY_FACTOR: u32 = 5;
 /// Time for which changes of this node are collected before they are reported to the controller. An
 /// agent learns addresses of several families and relays within a second of each other.
 pub(super) const REPORT_BATCH_DELAY: Duration = Duration::from_secs(1);
+
+/// Longest line that the controller sends in a stream, in bytes: 64 flows take less than 16 KiB.
+pub(super) const LINE_BYTES_MAX: usize = 32 << 10;
+
+/// Time without a line after which a stream of the controller counts as failed. The controller
+/// sends one each 5 s.
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Time after which a connection fails whose data the controller does not acknowledge. Older
+/// samples are no state, and the controller ends a silent stream after as long.
+pub(super) const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of a stream to the controller that may wait in this process: HTTP's least buffer, which
+/// holds two seconds of samples. Newer samples are merged until there is space.
+pub(super) const STREAM_BUFFER_BYTES: usize = 8 << 10;

@@ -172,6 +172,21 @@ impl Membership {
     }
 }
 
+/// Joins the network like [`Membership::start`], or resumes the stored membership, for a node that
+/// needs no maps. Returns a client that authenticates as this member.
+///
+/// # Errors
+/// If the node is not a member and cannot become one.
+pub(crate) async fn member_client(
+    settings: &MembershipSettings,
+    key: &NodeKey,
+    clock: &WallClock,
+) -> Result<Client, MembershipError> {
+    let files = MembershipFiles::new(&settings.state);
+    let record = load_or_join(settings, &files, key, clock, RetryPolicy::default()).await?;
+    client(&record, &settings.mark)
+}
+
 /// Returns the stored membership of this key and role, if it fits the settings. Otherwise joins the
 /// network, and stores the new membership.
 async fn load_or_join(

@@ -13,6 +13,7 @@ mod client;
 mod error;
 mod keys;
 mod limits;
+mod line_stream;
 mod member;
 mod membership_files;
 mod poller;
@@ -23,9 +24,11 @@ mod wall_clock;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use backoff::Backoff;
 pub(crate) use client::{Client, FirewallMark};
 pub(crate) use error::MembershipError;
 pub(crate) use keys::{KeyFileError, NodeKey};
-pub(crate) use member::{Membership, MembershipSettings};
+pub(crate) use line_stream::LineBody;
+pub(crate) use member::{Membership, MembershipSettings, member_client};
 pub(crate) use poller::ControllerContact;
 pub(crate) use wall_clock::{Date, Span, WallClock};

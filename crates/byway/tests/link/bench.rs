@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longest time of any step: a guard, not a measure.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Log message of an attached controller.
 const ATTACHED: &str = "link attached";
@@ -121,12 +121,17 @@ impl Bench {
         self.attach_by(self.command(&[&["attach"], words].concat()))
     }
 
-    pub(crate) fn attach_by(&self, mut command: Command) -> AttachedLink {
+    pub(crate) fn attach_by(&self, command: Command) -> AttachedLink {
+        self.start(command, ATTACHED)
+    }
+
+    /// Starts a process on the machine, and waits until it logs this message.
+    pub(crate) fn start(&self, mut command: Command, started: &str) -> AttachedLink {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = self.machine.run(move || command.spawn().expect("it starts"));
         let mut log = BufReader::new(process.stderr.take().expect("it is a pipe"));
         let mut message = String::new();
-        while !message.contains(ATTACHED) {
+        while !message.contains(started) {
             let length = log.read_line(&mut message).expect("text");
             assert!(length > 0, "it has ended: {message}");
         }

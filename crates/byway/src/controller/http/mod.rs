@@ -108,6 +108,7 @@ pub(super) fn router(served: HttpState) -> Router {
         .route("/v1/status", get(administration::status))
         .route("/v1/cost", get(administration::cost))
         .route("/v1/samples", post(samples::report))
+        .route("/v1/samples/flows", get(samples::flows))
         .merge(network_state_routes())
         .route("/openapi.json", get(openapi::serve))
         .fallback(async || Failure::NoSuchPath)

@@ -38,6 +38,7 @@ use super::{administration, members, network_state, samples};
         network_state::state,
         network_state::stream,
         samples::report,
+        samples::flows,
     ),
     components(schemas(NetworkMap, AgentCost, FlowExplanation, FlowList)),
     modifiers(&Bearer)

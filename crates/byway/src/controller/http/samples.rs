@@ -1,18 +1,25 @@
 //! HTTP requests of nodes that report samples of links.
 
+use std::convert::Infallible;
+
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State as Shared;
-use byway_api::{ErrorAnswer, SampleBatch, SamplesAnswer};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use byway_api::{ErrorAnswer, RegisteredFlows, SampleBatch, SamplesAnswer};
+use futures_util::stream::unfold;
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::extract::SampleReporter;
 use super::{Failure, HttpState};
-use crate::controller::limits::{RECORD_BURST, RECORD_BYTES_MAX, RECORDS_PER_MINUTE, REQUEST_TIMEOUT};
+use crate::controller::limits::{
+    RECORD_BURST, RECORD_BYTES_MAX, RECORDS_PER_MINUTE, REQUEST_TIMEOUT, SEEN_INTERVAL,
+};
 use crate::controller::network::Refusal;
 use crate::controller::rate_limiter::RateLimiter;
-use crate::controller::state_feed::SampleStream;
+use crate::controller::state_feed::{FlowStream, SampleStream};
 
 /// Accepts samples of links for as long as the node sends them: one JSON object on a line, each 50
 /// ms.
@@ -30,8 +37,13 @@ pub(super) async fn report(
 ) -> Result<Json<SamplesAnswer>, Failure> {
     let mut records = RecordReader::new(body);
     let mut limiter = RateLimiter::new(RECORD_BURST, RECORDS_PER_MINUTE);
+    let (number, mut seen_at) = (reporter.number, Instant::now());
     let mut stream = SampleStream::begin(&served.feed, reporter);
     while let Some(record) = records.next().await? {
+        if seen_at.elapsed() >= SEEN_INTERVAL {
+            seen_at = Instant::now();
+            served.state.note_seen(number);
+        }
         let acquired = limiter.try_acquire((), Instant::now());
         acquired.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })?;
         let batch = serde_json::from_slice::<SampleBatch>(&record);
@@ -39,6 +51,26 @@ pub(super) async fn report(
         stream.on_batch(&batch, served.feed.now())?;
     }
     Ok(Json(stream.answer()))
+}
+
+/// Sends the registered flows on the paths of a node's links: one JSON object on a line.
+///
+/// The first lines have all flows, and later ones the changes. Each flow is sent again before its
+/// lease ends. Empty lines show that the controller is there.
+#[utoipa::path(get, path = "/v1/samples/flows", tag = "members", security(("bearer" = [])),
+    responses((status = 200, body = RegisteredFlows, content_type = "application/x-ndjson",
+            description = "Lines with such objects."),
+        (status = "4XX", body = ErrorAnswer, description = "The node reports no links.")))]
+pub(super) async fn flows(
+    Shared(served): Shared<HttpState>,
+    SampleReporter(reporter): SampleReporter,
+) -> Response {
+    let begun = FlowStream::begin(&served.feed, reporter);
+    let lines = unfold(begun, |mut stream| async move {
+        let line = stream.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(line)), stream))
+    });
+    ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
 }
 
 /// Reader of a body's lines, each of which is a record.
@@ -95,8 +127,6 @@ impl RecordReader {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use futures_util::{StreamExt as _, stream};
 
     use super::*;

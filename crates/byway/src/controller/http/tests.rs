@@ -527,6 +527,28 @@ async fn streams_of_samples_end_with_typed_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_reports_reads_registered_flows_and_others_do_not() {
+    let controller = TestController::new();
+    controller.registered(&application(1)).await;
+    let path = "/v1/samples/flows";
+    let response = controller.get(&edge_bearer(), path).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/x-ndjson");
+    let mut body = response.into_body();
+    let line = frame(&mut body).await.expect("a line");
+    let expected = json!({"flows": [
+        {"from": "10.0.0.2:4433", "to": "198.51.100.7:4433", "protocol": "udp", "lease_s": 60},
+        {"from": "198.51.100.7:4433", "to": "10.0.0.2:4433", "protocol": "udp", "lease_s": 60}]});
+    assert_eq!(serde_json::from_str::<Value>(&line).expect("JSON"), expected);
+    for (bearer, expected) in [
+        ("8.secret", (StatusCode::FORBIDDEN, ErrorCode::WrongRole)),
+        (application(1).as_str(), (StatusCode::UNAUTHORIZED, ErrorCode::NotAMember)),
+    ] {
+        assert_eq!(refusal(controller.get(bearer, path).await).await, expected, "{bearer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_newer_stream_of_a_node_and_its_removal_end_the_one_before() {
     let controller = TestController::new();
     let mut before = TestEdge::new(&controller.feed);

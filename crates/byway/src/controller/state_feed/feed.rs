@@ -18,6 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::addresses::{AddressPair, checked_direction, checked_tuple};
 use super::encoding::{PublishedEntry, named_entry};
 use super::leases::{LeaseId, LeaseTable};
+use super::node_streams::NodeStreams;
 use super::path_table::{PathTable, ReadEntry};
 use super::refusal::FeedRefusal;
 use super::samples::SampleInputs;
@@ -36,7 +37,7 @@ const TICKS_PER_EXPIRY: u64 = 20;
 /// locked. Links report at their own times. All tables make their entries at one beat of 50 ms.
 #[derive(Debug)]
 pub(crate) struct StateFeed {
-    topology: Topology,
+    topology: Arc<Topology>,
     access: Arc<AccessTable>,
     clock: WallClock,
     /// Run of the controller, as 16 hexadecimal digits.
@@ -45,6 +46,8 @@ pub(crate) struct StateFeed {
     inputs: SampleInputs,
     paths: Vec<PathTable>,
     leases: Mutex<LeaseTable>,
+    /// Streams of registered flows to nodes.
+    flow_streams: NodeStreams,
     slots: StreamSlots,
     /// Number of beats so far. Streams wait for the next one.
     beats: watch::Sender<u64>,
@@ -70,10 +73,12 @@ impl StateFeed {
         clock: WallClock,
         epoch: [u8; 8],
     ) -> Self {
+        let topology = Arc::new(topology);
         Self {
             inputs: SampleInputs::new(&topology),
             paths: topology.paths.iter().map(|path| PathTable::new(path.path.clone())).collect(),
-            leases: Mutex::default(),
+            leases: Mutex::new(LeaseTable::new(Arc::clone(&topology))),
+            flow_streams: NodeStreams::default(),
             slots: StreamSlots::default(),
             epoch: HEXLOWER.encode(&epoch),
             started: Instant::now(),
@@ -105,6 +110,11 @@ impl StateFeed {
         &self.access
     }
 
+    /// Returns the streams of registered flows to nodes.
+    pub(super) const fn flow_streams(&self) -> &NodeStreams {
+        &self.flow_streams
+    }
+
     /// Returns the slots of streams.
     pub(super) const fn slots(&self) -> &StreamSlots {
         &self.slots
@@ -117,7 +127,7 @@ impl StateFeed {
         NetworkStateUse {
             paths: self.paths.len(),
             paths_known: self.paths.iter().filter(|path| path.silent_link(now).is_none()).count(),
-            reporters: self.inputs.reporters(),
+            reporters: self.inputs.streams().count(),
             flows: self.leases().tuples(),
             streams: self.slots.count(),
             samples_accepted,
@@ -276,7 +286,7 @@ impl StateFeed {
     }
 
     /// Locks the leases. They are consistent even after a panic, because each change is one step.
-    fn leases(&self) -> MutexGuard<'_, LeaseTable> {
+    pub(super) fn leases(&self) -> MutexGuard<'_, LeaseTable> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,6 +12,8 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
 use super::addresses::AddressPair;
 use super::refusal::FeedRefusal;
+use super::routed_flows::RoutedFlows;
+use super::topology::Topology;
 use crate::controller::access::Application;
 use crate::controller::limits::{TUPLES_MAX, TUPLES_PER_TENANT_MAX};
 
@@ -43,6 +45,8 @@ pub(super) struct LeaseTable {
     /// Number of registered flows of each tenant.
     tuples_by_tenant: BTreeMap<Arc<str>, usize>,
     tuples: usize,
+    /// Registered flows by path.
+    flows: RoutedFlows,
 }
 
 /// Registered flows of one request.
@@ -62,6 +66,16 @@ struct LeasedPair {
 }
 
 impl LeaseTable {
+    /// Creates the empty table of a topology, whose paths the flows take.
+    pub(super) fn new(topology: Arc<Topology>) -> Self {
+        Self { flows: RoutedFlows::new(topology), ..Self::default() }
+    }
+
+    /// Returns the registered flows by path.
+    pub(super) const fn flows(&self) -> &RoutedFlows {
+        &self.flows
+    }
+
     /// Registers an application's flows, which are checked, as a new lease.
     ///
     /// A flow may be in leases of several applications, because both of its ends may register it.
@@ -85,6 +99,7 @@ impl LeaseTable {
             let pair = self.pairs.entry(key).or_insert_with(|| LeasedPair { until, leases: BTreeSet::new() });
             pair.until = pair.until.max(until);
             pair.leases.insert(id);
+            self.flows.add(tuple);
         }
         self.tuples += tuples.len();
         self.tuples_by_tenant.insert(Arc::clone(&application.tenant), of_tenant + tuples.len());
@@ -144,7 +159,14 @@ impl LeaseTable {
     fn remove_tuples(&mut self, id: LeaseId, is_removed: impl Fn(&FlowTuple) -> bool) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         let before = lease.tuples.len();
-        lease.tuples.retain(|tuple| !is_removed(tuple));
+        let flows = &mut self.flows;
+        lease.tuples.retain(|tuple| {
+            let is_kept = !is_removed(tuple);
+            if !is_kept {
+                flows.remove(tuple);
+            }
+            is_kept
+        });
         let removed = before - lease.tuples.len();
         let tenant = Arc::clone(&lease.tenant);
         if lease.tuples.is_empty() {
@@ -200,8 +222,9 @@ mod tests {
     }
 
     fn is_empty(table: &LeaseTable) -> bool {
-        let LeaseTable { leases, pairs, tuples_by_tenant, tuples } = table;
-        leases.is_empty() && pairs.is_empty() && tuples_by_tenant.is_empty() && *tuples == 0
+        let LeaseTable { leases, pairs, tuples_by_tenant, tuples, flows } = table;
+        let has_none = leases.is_empty() && pairs.is_empty() && tuples_by_tenant.is_empty();
+        has_none && *tuples == 0 && flows.is_empty()
     }
 
     #[test]

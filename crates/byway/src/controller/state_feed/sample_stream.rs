@@ -26,7 +26,7 @@ pub(crate) struct SampleStream {
 impl SampleStream {
     /// Begins a stream of a node.
     pub(crate) fn begin(feed: &Arc<StateFeed>, reporter: LinkReporter) -> Self {
-        let number = feed.inputs().begin(reporter.number);
+        let number = feed.inputs().streams().begin(reporter.number);
         Self { feed: Arc::clone(feed), reporter, number, answer: SamplesAnswer::default(), logged: None }
     }
 
@@ -38,7 +38,7 @@ impl SampleStream {
     pub(crate) fn on_batch(&mut self, batch: &SampleBatch, now: Time) -> Result<(), FeedRefusal> {
         let feed = Arc::clone(&self.feed);
         let is_member = feed.access().reporter(self.reporter.number).as_ref() == Ok(&self.reporter);
-        if !is_member || !feed.inputs().is_latest(self.reporter.number, self.number) {
+        if !is_member || !feed.inputs().streams().is_latest(self.reporter.number, self.number) {
             return Err(FeedRefusal::Displaced);
         }
         for link in feed.inputs().links(&self.reporter, batch)? {
@@ -74,6 +74,6 @@ impl SampleStream {
 
 impl Drop for SampleStream {
     fn drop(&mut self) {
-        self.feed.inputs().end(self.reporter.number, self.number);
+        self.feed.inputs().streams().end(self.reporter.number, self.number);
     }
 }

@@ -1,13 +1,14 @@
 //! Reception of links' samples, and the states that follow from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use byway_api::{NAME_BYTES_MAX, SampleBatch, SampledLink};
 use byway_state::{ENTRY_LIFETIME, FlowCounts, LinkMeter, LinkSample, LinkState, SampleError};
 use byway_units::{Bytes, Duration, Rate, Time};
 
+use super::node_streams::NodeStreams;
 use super::refusal::FeedRefusal;
 use super::topology::Topology;
 use crate::controller::access::LinkReporter;
@@ -21,17 +22,9 @@ pub(super) struct SampleInputs {
     inputs: Vec<LinkInput>,
     /// Numbers of links, by node and name.
     numbers: BTreeMap<(String, String), usize>,
-    streams: Mutex<NodeStreams>,
+    streams: NodeStreams,
     accepted: AtomicU64,
     refused: AtomicU64,
-}
-
-/// Streams of samples. Each has a number of its own.
-#[derive(Debug, Default)]
-struct NodeStreams {
-    next: u64,
-    /// Latest stream of each node that has one, by the node's number.
-    latest: BTreeMap<u32, u64>,
 }
 
 /// Receiver of one link's samples.
@@ -62,7 +55,7 @@ impl SampleInputs {
         Self {
             inputs: (0..).zip(&topology.links).map(|(number, _)| input(number)).collect(),
             numbers: names.zip(0..).collect(),
-            streams: Mutex::default(),
+            streams: NodeStreams::default(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
@@ -73,32 +66,17 @@ impl SampleInputs {
         [&self.accepted, &self.refused].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of nodes with a stream.
-    pub(super) fn reporters(&self) -> usize {
-        self.streams().latest.len()
+    /// Returns the streams that samples arrive by.
+    pub(super) const fn streams(&self) -> &NodeStreams {
+        &self.streams
     }
 
-    /// Begins a stream of a node. It replaces the node's stream before, which may belong to a
-    /// connection that has failed.
-    pub(super) fn begin(&self, node: u32) -> u64 {
-        let mut streams = self.streams();
-        let stream = streams.next;
-        streams.next += 1;
-        streams.latest.insert(node, stream);
-        stream
-    }
-
-    /// Ends a stream of a node.
-    pub(super) fn end(&self, node: u32, stream: u64) {
-        let mut streams = self.streams();
-        if streams.latest.get(&node) == Some(&stream) {
-            streams.latest.remove(&node);
-        }
-    }
-
-    /// True if no later stream of the node replaces this one.
-    pub(super) fn is_latest(&self, node: u32, stream: u64) -> bool {
-        self.streams().latest.get(&node) == Some(&stream)
+    /// Returns the indices of the paths that have a link of a node.
+    pub(super) fn paths_of(&self, reporter: &LinkReporter) -> Vec<usize> {
+        let of_node = self.numbers.iter().filter(|((node, _), _)| **node == *reporter.name);
+        let paths: BTreeSet<usize> =
+            of_node.flat_map(|(_, number)| self.inputs[*number].paths.iter().copied()).collect();
+        paths.into_iter().collect()
     }
 
     /// Returns the links of a batch.
@@ -140,10 +118,6 @@ impl SampleInputs {
         let counter = if state.is_ok() { &self.accepted } else { &self.refused };
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(state?.map(|state| (state, input.paths.as_slice())))
-    }
-
-    fn streams(&self) -> MutexGuard<'_, NodeStreams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -309,18 +283,10 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_stream_of_a_node_replaces_the_one_before() {
+    fn a_node_has_the_paths_of_its_links() {
         let inputs = inputs();
-        let (first, other) = (inputs.begin(1), inputs.begin(2));
-        assert!(inputs.is_latest(1, first) && inputs.is_latest(2, other));
-        let second = inputs.begin(1);
-        assert!(!inputs.is_latest(1, first) && inputs.is_latest(1, second) && inputs.is_latest(2, other));
-        assert!(!inputs.is_latest(3, 0));
-        inputs.end(1, first);
-        assert!(inputs.is_latest(1, second), "the one before ends without an effect");
-        assert_eq!(inputs.reporters(), 2);
-        inputs.end(1, second);
-        let third = inputs.begin(1);
-        assert!(!inputs.is_latest(1, first) && !inputs.is_latest(1, second) && inputs.is_latest(1, third));
+        assert_eq!(inputs.paths_of(&reporter("edge")), [0, 1]);
+        assert_eq!(inputs.paths_of(&reporter("fra")), [1]);
+        assert_eq!(inputs.paths_of(&reporter("other")), [0; 0]);
     }
 }

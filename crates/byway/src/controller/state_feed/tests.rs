@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use byway_api::{
-    FlowProtocol, FlowRegistration, FlowTuple, NetworkStateUse, PathState, Role, SampleBatch, SampledLink,
-    StateAnswer,
+    FlowProtocol, FlowRegistration, FlowTuple, NetworkStateUse, PathState, RegisteredFlows, Role,
+    SampleBatch, SampledLink, StateAnswer,
 };
 use byway_state::{Path, StateQuery};
 use byway_units::Time;
@@ -357,6 +357,67 @@ async fn a_restarted_controller_has_another_epoch_and_begins_with_index_one() {
     register(&feed);
     let answer = feed.named(&lab(), ends(), StateQuery::new(10, 40), None, feed.now()).expect("it may read");
     assert_eq!((answer.epoch.as_str(), indices(&answer)), ("0808080808080808", vec![vec![1, 2]]));
+}
+
+/// Begins a stream of registered flows to `edge`.
+fn flow_stream(feed: &Arc<StateFeed>) -> FlowStream {
+    FlowStream::begin(feed, LinkReporter { number: EDGE, name: "edge".into() })
+}
+
+/// Returns the flows of the next line, with the seconds of their leases; none for an empty line.
+async fn flows(stream: &mut FlowStream) -> Vec<(String, u64)> {
+    let line = stream.next().await.expect("the node is a member");
+    if line == "\n" {
+        return Vec::new();
+    }
+    let parsed: RegisteredFlows = serde_json::from_str(&line).expect("a line");
+    parsed.flows.iter().map(|flow| (format!("{} to {}", flow.from, flow.to), flow.lease_s)).collect()
+}
+
+/// Flow of the registration, and its return direction.
+const FLOW: [&str; 2] = ["10.0.0.2:4433 to 198.51.100.7:4433", "198.51.100.7:4433 to 10.0.0.2:4433"];
+
+fn with_lease(seconds: u64) -> Vec<(String, u64)> {
+    FLOW.iter().map(|flow| ((*flow).to_owned(), seconds)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_gets_the_flows_of_its_paths_in_both_directions_until_they_are_released() {
+    let (feed, _access) = feed();
+    let mut edge = TestEdge::new(&feed);
+    let mut before = flow_stream(&feed);
+    assert!(flows(&mut before).await.is_empty(), "there are none");
+    register(&feed);
+    edge.beats(5).await;
+    assert_eq!(flows(&mut before).await, with_lease(60));
+    let mut stream = flow_stream(&feed);
+    assert_eq!(before.next().await, None, "a newer stream replaces it");
+    assert_eq!(flows(&mut stream).await, with_lease(60), "a new one begins with all of them");
+    assert_eq!(feed.release(&lab(), &LEASE.to_string(), feed.now()), Ok(()));
+    edge.beats(5).await;
+    assert_eq!(flows(&mut stream).await, with_lease(0));
+    let other = LinkReporter { number: 9, name: "other".into() };
+    assert_eq!(FlowStream::begin(&feed, other).next().await, None, "it is no member");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registered_flow_is_sent_again_before_its_lease_at_the_link_ends() {
+    let (feed, access) = feed();
+    let mut edge = TestEdge::new(&feed);
+    register(&feed);
+    let mut stream = flow_stream(&feed);
+    assert_eq!(flows(&mut stream).await, with_lease(60));
+    for look in 1..=8 {
+        // 5 s.
+        edge.beats(100).await;
+        let expected = if look % 4 == 0 { with_lease(60) } else { Vec::new() };
+        assert_eq!(flows(&mut stream).await, expected, "look {look}");
+    }
+    // Nobody has read for 60 s.
+    edge.beats(410).await;
+    assert_eq!(flows(&mut stream).await, with_lease(0));
+    access.apply(&[Change::NoNode(EDGE)]);
+    assert_eq!(stream.next().await, None);
 }
 
 #[test]

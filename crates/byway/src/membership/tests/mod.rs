@@ -4,6 +4,7 @@ mod hostile;
 mod joining;
 mod prices;
 mod relays;
+mod streams;
 mod working;
 
 use std::net::SocketAddr;
