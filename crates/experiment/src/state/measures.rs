@@ -190,7 +190,8 @@ impl Measures<'_, '_> {
             deviation(begin, begin + FAST_WINDOW).is_some_and(|deviation| deviation <= expected.within)
         };
         let longest = FAST_WINDOW + REACHED_STEP * REACHED_STEPS;
-        let reached = (0_u64..)
+        let steps = to.saturating_sub(from).as_nanos() / REACHED_STEP.as_nanos();
+        let reached = (0..=steps)
             .map(|step| from + REACHED_STEP * step)
             .take_while(|begin| *begin + longest <= to)
             .find(|begin| (0..REACHED_STEPS).all(|step| is_near(*begin + REACHED_STEP * step)));

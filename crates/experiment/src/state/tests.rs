@@ -37,11 +37,11 @@ fn plan(text: &str) -> Result<StatePlan, String> {
 
 /// Runs the small file with these changes.
 fn run(changes: &[(&str, &str)]) -> Findings {
-    let changed = changes.iter().fold(SMALL.to_owned(), |text, (before, after)| {
+    let text = changes.iter().fold(SMALL.to_owned(), |text, (before, after)| {
         assert!(text.contains(before), "{before}");
         text.replace(before, after)
     });
-    plan(&changed).expect("it is right").run(1, &mut |_| ControlFlow::Continue(()))
+    plan(&text).expect("it is right").run(1, &mut |_| ControlFlow::Continue(()))
 }
 
 fn of(findings: &Findings, measure: &str, traffic: Option<&str>) -> f64 {
