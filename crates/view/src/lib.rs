@@ -19,8 +19,8 @@
 //! - [`ServerMessage::decode`] and [`Request::decode`] read messages.
 //!
 //! # Input that is not trusted
-//! Everything read here may be hostile: images, requests, and what servers send. Nothing panics, and
-//! memory is bounded:
+//! Everything read here may be hostile: images, requests, and what servers send. Nothing panics,
+//! and memory is bounded:
 //!
 //! | input | memory |
 //! |---|---|

@@ -194,8 +194,8 @@ impl Outline {
 }
 
 impl<'a> ServerMessage<'a> {
-    /// Decodes the first message of `bytes`, and returns its length, too. `None` means that bytes are
-    /// missing: a client needs to buffer [`ANSWER_BYTES_MAX`] at most.
+    /// Decodes the first message of `bytes`, and returns its length, too. `None` means that bytes
+    /// are missing: a client needs to buffer [`ANSWER_BYTES_MAX`] at most.
     ///
     /// # Errors
     /// If the message is no valid outline or answer of this version.
@@ -293,7 +293,7 @@ impl fmt::Display for MessageError {
             Self::Length(length) => write!(f, "length {length} invalid"),
             Self::Kind(kind) => write!(f, "kind {kind} not expected"),
             Self::Content(kind) => write!(f, "content of kind {kind} invalid"),
-            Self::Outline(error) => error.fmt(f),
+            Self::Outline(error) => write!(f, "{error}"),
         }
     }
 }

@@ -88,8 +88,8 @@ impl Outline {
         &self.layout
     }
 
-    /// Returns the outline without the lengths of packets and tile-parts (PLT, PLM, TLM), which most
-    /// of an image's headers are. This is the outline that clients receive.
+    /// Returns the outline without the lengths of packets and tile-parts (PLT, PLM, TLM), which are
+    /// most of an image's headers. This is the outline that clients receive.
     #[must_use]
     pub fn without_lengths(&self) -> Self {
         let mut headers = Vec::new();
@@ -224,7 +224,7 @@ impl From<CodestreamError> for OutlineError {
 impl fmt::Display for OutlineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Header(error) => error.fmt(f),
+            Self::Header(error) => write!(f, "{error}"),
             Self::PacketCount => f.write_str("cannot read the outline: number of packets invalid"),
         }
     }

@@ -39,8 +39,8 @@ pub enum Remainder {
     Refused,
 }
 
-/// Packets that answer a request: coarse resolutions before fine ones, in a resolution by layer, and
-/// in a layer in the order of the codestream.
+/// Packets that answer a request: coarse resolutions before fine ones, in a resolution by layer,
+/// and in a layer in the order of the codestream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     number: u32,
@@ -55,8 +55,8 @@ pub(crate) const ANSWER_OVERHEAD: u32 = 11;
 impl Selection {
     /// Selects the packets of a request that are not in the cache, and adds them to it.
     ///
-    /// The first packet beyond the limit ends the answer, because a layer is of no use without those
-    /// below it. The time is that of the window's packets, and of its tiles.
+    /// The first packet beyond the limit ends the answer, because a layer is of no use without
+    /// those below it. The time is that of the window's packets, and of its tiles.
     #[must_use]
     pub fn new(index: &Index, request: &Request, cache: &mut Cache) -> Self {
         if request.is_fresh {

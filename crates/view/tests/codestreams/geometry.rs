@@ -1,4 +1,4 @@
-//! Which packet has which part of the image, and which bytes.
+//! Parts of the image and bytes of the file that packets have.
 
 use byway_view::{Index, PacketNumber, PacketPosition};
 use proptest::prelude::*;

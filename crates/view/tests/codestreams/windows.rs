@@ -1,4 +1,4 @@
-//! Which packets answer a request for a window.
+//! Packets that answer a request for a window.
 
 use std::collections::BTreeSet;
 
@@ -35,9 +35,9 @@ fn selected(index: &Index, request: &Request) -> Vec<u32> {
 
 #[test]
 fn a_window_has_the_precincts_that_its_decoding_reads_coarse_ones_first() {
-    // Pixels 512 to 639 are read from the samples 254 to 321 of the bands below the image: precincts
-    // of 64 samples 3 to 5. These are read from the samples 125 to 162 of the bands below: precincts
-    // 1 and 2. The lowest band has precincts of 128: 0 and 1.
+    // Pixels 512 to 639 are read from the samples 254 to 321 of the bands below the image, which
+    // are precincts of 64 samples: 3 to 5. These are read from the samples 125 to 162 of the bands
+    // below: precincts 1 and 2. The lowest band has precincts of 128: 0 and 1.
     let lowest = [0, 1, 2, 3];
     let middle = [5, 6, 9, 10].map(|precinct| 4 + precinct);
     let highest = [27, 28, 29, 35, 36, 37, 43, 44, 45].map(|precinct| 20 + precinct);
@@ -146,7 +146,8 @@ proptest! {
         let (mut cache, mut received) = (Cache::new(index.layout()), BTreeSet::new());
         loop {
             let selection = Selection::new(&index, &request, &mut cache);
-            let answer = selection.encode(|packet| index.packet(&file, packet)).expect("the file is the same");
+            let answer = selection.encode(|packet| index.packet(&file, packet));
+            let answer = answer.expect("the file is the same");
             prop_assert!(answer.len() == selection.bytes() as usize && selection.bytes() <= bytes_max);
             let position = |packet: PacketNumber| index.layout().position(packet).expect("it is there");
             let positions: Vec<_> =
