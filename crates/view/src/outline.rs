@@ -125,7 +125,7 @@ impl Outline {
             }
         }
         let mut codestream = self.headers[..self.main_end].to_vec();
-        let (mut begin, mut number, mut is_missing) = (self.main_end, 0, false);
+        let (mut begin, mut number, mut is_missing) = (self.main_end, 0_u32, false);
         for part in &self.parts {
             let start = codestream.len();
             codestream.extend_from_slice(&self.headers[begin..part.end]);

@@ -52,13 +52,12 @@ pub(crate) fn fetch(
 fn expected(image: &TestImage, parts: &[TestPart], present: &BTreeSet<usize>) -> Vec<u8> {
     let empty: &[u8] = if image.has_header_ends { &[0, 0xFF, 0x92] } else { &[0] };
     let layers = usize::from(image.layers);
-    let (mut parts, mut number) = (parts.to_vec(), 0);
-    for packet in parts.iter_mut().flat_map(|part| &mut part.packets) {
+    let mut parts = parts.to_vec();
+    for (number, packet) in parts.iter_mut().flat_map(|part| &mut part.packets).enumerate() {
         let lowest = number - number % layers;
         if !(lowest..=number).all(|layer| present.contains(&layer)) {
             *packet = empty.to_vec();
         }
-        number += 1;
     }
     image.codestream(&parts, false)
 }
@@ -111,7 +110,7 @@ fn an_image_whose_headers_are_too_long_has_no_message() {
     let (image, part) = three_layers(false);
     let file = image.codestream(&[part], true);
     let coding = file.windows(2).position(|marker| marker == [0xFF, 0x52]).expect("a coding");
-    let comments: Vec<u8> = (0..17).flat_map(|_| segment(0x64, &[1; 65_000])).collect();
+    let comments: Vec<u8> = (0..17).flat_map(|_| segment(0x64, &vec![1; 65_000])).collect();
     let file = [&file[..coding], &comments, &file[coding..]].concat();
     let index = Index::new(&file).expect("comments are skipped");
     let outline = Outline::new(&index, &file).expect("the file is the same");

@@ -68,7 +68,7 @@ fn check(name: &str, options: &[&str]) {
     let index = Index::new(&file).expect("the image has packet lengths");
     let (mut cache, mut store) = (Cache::new(index.layout()), PacketStore::new(usize::MAX));
     let [left, top, right, bottom] = WINDOW;
-    let window = Request { bytes_max: 20_000, ..request(left, top, right - left, bottom - top) };
+    let window = Request { bytes_max: 40_000, ..request(left, top, right - left, bottom - top) };
     fetch(&index, &file, &window, &mut cache, &mut store);
     assert!(cache.count() * 2 < index.layout().packets(), "a window has few packets: {}", cache.count());
 
