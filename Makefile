@@ -49,12 +49,13 @@ attack: ## Attackers beside an honest flow, agent or member: in virtual time, at
 fuzz: ## Every fuzzer for a minute, from the committed corpora, which grow; with nightly Rust (options: ARGS="--seconds 600")
 	@scripts/fuzz.sh $(ARGS)
 
-bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, queues, network state, relays on sockets, then the gates
+bench: ## Byway's coder beside others (options: ARGS="..."), the protocol core, queues, network state, windows of images, relays on sockets, then the gates
 	@scripts/setup.sh bench
 	@scripts/cargo.sh run --release --locked -p byway-bench -- $(ARGS)
 	@scripts/cargo.sh run --release --locked -p byway-bench -- protocol
 	@scripts/cargo.sh run --release --locked -p byway-bench -- queues
 	@scripts/cargo.sh run --release --locked -p byway-bench -- state
+	@scripts/cargo.sh run --release --locked -p byway-bench -- view
 	@scripts/cargo.sh run --release --locked -p byway-bench -- sockets
 	@scripts/cargo.sh run --release --locked -p byway-bench -- threads
 	@$(MAKE) --no-print-directory gates

@@ -18,7 +18,7 @@ where the next run goes on. Ends with 1 if a target fails, naming the input and 
 END
 }
 
-# The most that a committed corpus may take: eight of them are part of every clone, and `make test` replays them.
+# The most that a committed corpus may take: nine of them are part of every clone, and `make test` replays them.
 corpus_bytes_max=150000
 
 # Longer inputs take longer and seldom reach more: what the committed corpora reach, inputs of 350 bytes do.
@@ -147,7 +147,7 @@ coverage() {
     rows+=("$(row "$target" "${profiles[-1]}" "${binaries[-1]}")")
   done
   "$tools/llvm-profdata" merge --sparse "${profiles[@]}" --output fuzz/coverage/all.profdata
-  printf '\n| target | code | wire | proto/agent | proto/relay | proto/session | proto/parts | state |\n|---|---|---|---|---|---|---|---|\n'
+  printf '\n| target | code | wire | proto/agent | proto/relay | proto/session | proto/parts | state | view |\n|---|---|---|---|---|---|---|---|---|\n'
   printf '%s\n' "${rows[@]}" "$(row all fuzz/coverage/all.profdata "${binaries[@]}")"
 }
 

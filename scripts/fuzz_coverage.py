@@ -11,12 +11,12 @@ import sys
 # Tests measure themselves, the ciphers of a fuzzing build are stand-ins, and one machine has few of the engines.
 UNMEASURED = re.compile(r"/tests?/|/tests\.rs$|/seal/primitives/|/engines/")
 
-PARTS = ["code", "wire", "proto/agent", "proto/relay", "proto/session", "proto/parts", "state"]
+PARTS = ["code", "wire", "proto/agent", "proto/relay", "proto/session", "proto/parts", "state", "view"]
 
 
 def part_of(path):
     """The part of the core that a file belongs to, or None."""
-    match = re.search(r"/crates/(code|wire|proto|state)/src/(\w+)", path)
+    match = re.search(r"/crates/(code|wire|proto|state|view)/src/(\w+)", path)
     if match is None or UNMEASURED.search(path):
         return None
     part = f"proto/{match[2]}" if match[1] == "proto" else match[1]

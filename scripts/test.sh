@@ -56,7 +56,7 @@ build_for_wasm() {
   heading "The pure crates build without an operating system (wasm32)"
   if has_std wasm32-unknown-unknown; then
     RUSTFLAGS="-D warnings" cargo build --locked --target wasm32-unknown-unknown \
-      -p byway-units -p byway-code -p byway-wire -p byway-proto -p byway-sim -p byway-plan -p byway-plot -p byway-sched -p byway-state || fail "wasm32"
+      -p byway-units -p byway-code -p byway-wire -p byway-proto -p byway-sim -p byway-plan -p byway-plot -p byway-sched -p byway-state -p byway-view || fail "wasm32"
     RUSTFLAGS="-D warnings" cargo build --locked --target wasm32-unknown-unknown -p byway-client --no-default-features ||
       fail "wasm32, the client"
   else

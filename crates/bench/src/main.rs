@@ -1,5 +1,5 @@
 //! `byway-bench`: Byway's coder and others, interleaved in one run; the protocol core, stage by
-//! stage; packet queues of a link; network state; and relays on real sockets.
+//! stage; packet queues of a link; network state; windows of images; and relays on real sockets.
 //!
 //! It is a separate crate because other builds should not need the peers and their dependencies.
 //!
@@ -18,6 +18,7 @@
 //! | `ring` | ring of batches, whose buffers are cold |
 //! | `shape` | shapes of the comparison |
 //! | `sockets` | throughput of relays on real sockets |
+//! | `view` | time of a large image's index, and of a request for a window |
 
 #![allow(
     clippy::print_stdout,
@@ -37,6 +38,7 @@ mod report;
 mod ring;
 mod shape;
 mod sockets;
+mod view;
 
 use std::fs;
 use std::path::PathBuf;
@@ -89,6 +91,7 @@ enum Command {
     State(network_state::StateOptions),
     Sockets(sockets::SocketsOptions),
     Threads(sockets::threads::ThreadsOptions),
+    View(view::ViewOptions),
 }
 
 fn main() -> Result<ExitCode> {
@@ -99,6 +102,7 @@ fn main() -> Result<ExitCode> {
         Some(Command::State(options)) => network_state(options),
         Some(Command::Sockets(options)) => sockets(options),
         Some(Command::Threads(options)) => threads(options),
+        Some(Command::View(options)) => view(options),
         None => coder(&options),
     }
 }
@@ -128,6 +132,16 @@ fn network_state(options: &network_state::StateOptions) -> Result<ExitCode> {
         eprintln!("{}, one pinned thread", processor());
     }
     let all_met = network_state::run(options)?;
+    Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures windows of a large image, and prints the results.
+fn view(options: &view::ViewOptions) -> Result<ExitCode> {
+    pin();
+    if !options.is_for_machines() {
+        eprintln!("{}, one pinned thread", processor());
+    }
+    let all_met = view::run(options)?;
     Ok(if options.must_meet_goals() && !all_met { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -58,6 +58,7 @@ pub const PURE_CRATES: &[PureCrate] = &[
         may_depend_on: &["byway-units"],
         features: Features::All,
     },
+    PureCrate { name: "byway-view", folder: "crates/view", may_depend_on: &[], features: Features::All },
     PureCrate { name: "byway-plot", folder: "crates/plot", may_depend_on: &[], features: Features::All },
     PureCrate {
         name: "byway-wire",

@@ -15,6 +15,7 @@
 //! | [`network_state`] | links, readers and transports | tables have no gaps; windows and rates are in range |
 //! | [`relay_input`] | agents, the other relay, strangers | repairs within the budget, no amplification |
 //! | [`attacker`] | an attacker on every path | no datagram delivered twice, altered or to another flow; recovery |
+//! | [`view`] | images, clients and servers of windows | packets are in the file and in an answer once; all of them are the image |
 //!
 //! The targets of agents and relays drive the state machines through a harness that also checks the
 //! rules of drivers. Deadlines must advance, and the outputs and the work of one input are bounded.
@@ -38,6 +39,7 @@
 //! | `harness` | parts that the targets share |
 //! | `network_state` | fuzz target of tables of network state, and of senders that read them |
 //! | `relay_input` | fuzz target of a relay |
+//! | `view` | fuzz target of windows of images |
 //! | `wire_decode` | fuzz target of the wire format |
 
 mod agent_input;
@@ -49,6 +51,7 @@ mod handshake;
 mod harness;
 mod network_state;
 mod relay_input;
+mod view;
 mod wire_decode;
 
 pub use agent_input::agent_input;
@@ -58,6 +61,7 @@ pub use federation::federation;
 pub use handshake::handshake;
 pub use network_state::network_state;
 pub use relay_input::relay_input;
+pub use view::view;
 pub use wire_decode::wire_decode;
 
 /// A function that must not panic for any bytes.
@@ -72,5 +76,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("handshake", handshake),
     ("network_state", network_state),
     ("relay_input", relay_input),
+    ("view", view),
     ("wire_decode", wire_decode),
 ];

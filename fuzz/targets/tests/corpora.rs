@@ -34,7 +34,7 @@ macro_rules! replays {
     };
 }
 
-replays! { agent_input attacker decoders federation handshake network_state relay_input wire_decode }
+replays! { agent_input attacker decoders federation handshake network_state relay_input view wire_decode }
 
 fn replay(name: &str) {
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("the target is listed");
