@@ -63,8 +63,8 @@ fn a_busy_machine_gets_a_report_that_names_what_it_spoiled_and_a_run_that_fails_
     let read =
         |name: &str| std::fs::read_to_string(bench.bench.path("output").join(name)).expect("it is there");
     let result: serde_json::Value = serde_json::from_str(&read("result.json")).expect("JSON");
-    // The load may spoil other runs so much that they cannot be evaluated: each of them is then a row,
-    // too, and none is lost.
+    // The load may spoil other runs so much that they cannot be evaluated: each of them is then a
+    // row, too, and none is lost.
     let [runs, failed] = ["runs", "failed"].map(|list| result[list].as_array().expect("a list").clone());
     assert!(failed.iter().any(|run| run["service"] == "caching"), "{failed:?} in {message}");
     assert!(runs.len() + failed.len() == RUNS && failed.len() <= FAILED_MAX, "{failed:?} in {message}");

@@ -74,8 +74,8 @@ impl<'a> AnswerPackets<'a> {
         Some((packet, bytes))
     }
 
-    /// True if the bytes are packets up to the end.
-    fn is_valid(mut self) -> bool {
+    /// Returns true if the bytes are packets up to the end.
+    fn ends_with_a_packet(mut self) -> bool {
         while !self.content.is_empty() {
             if self.read().is_none() {
                 return false;
@@ -223,7 +223,7 @@ fn decode_answer(mut content: Reader<'_>) -> Option<Answer<'_>> {
         _ => return None,
     };
     let packets = AnswerPackets { content, before: None };
-    packets.clone().is_valid().then_some(Answer { number, remainder, packets })
+    packets.clone().ends_with_a_packet().then_some(Answer { number, remainder, packets })
 }
 
 /// Returns the headers of an outline, and the packets of its tile-parts.

@@ -14,7 +14,7 @@ use super::max_packet_size::MaxPacketSizes;
 use super::qdisc_setup::{apply, device_failure, missing};
 use super::record::{AttachRecord, Records};
 use super::registration::FlowRegistration;
-use super::report::{ClassReport, FlowShares, LinkReport, LinkState};
+use super::report::{ClassReport, FlowShares, LinkReport, LinkState, MarksReport};
 use super::sharing::{CLASSES, KernelUpdate, KernelUpdates, LinkShares, kernel_updates};
 use crate::exit::{Cause, Failure};
 
@@ -372,9 +372,11 @@ impl LinkController {
             state: if self.problem.is_none() { LinkState::Attached } else { LinkState::Displaced },
             note: self.problem.clone(),
             is_up: self.device.is_up,
-            dscps: (0..64).filter(is_low).collect(),
-            is_tos_literal: self.marking.is_literal(),
-            accepts_registrations: self.classifier.accepts_registrations(),
+            marks: MarksReport {
+                dscps: (0..64).filter(is_low).collect(),
+                is_tos_literal: self.marking.is_literal(),
+                accepts_registrations: self.classifier.accepts_registrations(),
+            },
             delay_us: promises_delay.then(|| self.wanted_delay().as_micros()),
             delay_promised_us: promises_delay.then(|| self.shares.delay.as_micros()),
             by_flows: self.flow_shares(report.by_flows),

@@ -32,13 +32,9 @@ pub(crate) struct LinkReport {
     /// Shares by flows; `None` if the link shares by ratio.
     #[serde(default)]
     pub(super) by_flows: Option<FlowShares>,
-    /// DSCPs of low-delay packets.
-    pub(super) dscps: Vec<u8>,
-    /// True if the traffic class byte 0x12, as a whole, marks low-delay packets.
-    pub(super) is_tos_literal: bool,
-    /// True if registered flows are low-delay, too.
-    #[serde(default)]
-    pub(super) accepts_registrations: bool,
+    /// Packets with low delay.
+    #[serde(flatten)]
+    pub(super) marks: MarksReport,
     /// Requested bound of the low-delay sojourn time, in microseconds.
     pub(super) delay_us: Option<u64>,
     /// Bound of the low-delay sojourn time with the present flows and packets, in microseconds.
@@ -50,6 +46,18 @@ pub(crate) struct LinkReport {
     pub(super) high_rate: ClassReport,
     /// Status of the low-delay class.
     pub(super) low_delay: ClassReport,
+}
+
+/// Packets that a link serves with low delay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MarksReport {
+    /// DSCPs of low-delay packets.
+    pub(super) dscps: Vec<u8>,
+    /// True if the traffic class byte 0x12, as a whole, marks low-delay packets.
+    pub(super) is_tos_literal: bool,
+    /// True if registered flows are low-delay, too.
+    #[serde(default)]
+    pub(super) accepts_registrations: bool,
 }
 
 /// Shares of a link by the numbers of flows. Rates are `None` without a controller.
@@ -145,9 +153,7 @@ impl LinkReport {
                 guaranteed_bits_per_second: None,
                 shown_bits_per_second: None,
             }),
-            dscps: Vec::new(),
-            is_tos_literal: false,
-            accepts_registrations: false,
+            marks: MarksReport::default(),
             delay_us: None,
             delay_promised_us: None,
             network_state: None,
@@ -169,7 +175,7 @@ impl LinkReport {
             let _ = write!(text, ": {note}");
         }
         let rate = Rate::from_bits_per_second(self.rate_bits_per_second);
-        let marks: Vec<String> = self.dscps.iter().map(u8::to_string).collect();
+        let marks: Vec<String> = self.marks.dscps.iter().map(u8::to_string).collect();
         let _ = match &self.by_flows {
             None => {
                 write!(
@@ -187,10 +193,10 @@ impl LinkReport {
         if !marks.is_empty() {
             let _ = write!(text, "; DSCP {}", marks.join(", "));
         }
-        if self.is_tos_literal {
+        if self.marks.is_tos_literal {
             text.push_str("; TOS 0x12");
         }
-        if self.accepts_registrations {
+        if self.marks.accepts_registrations {
             text.push_str("; registered flows");
         }
         text.push('\n');
@@ -257,9 +263,7 @@ pub(super) mod tests {
             rate_bits_per_second: 100_000_000,
             ratio: 2.5,
             by_flows: None,
-            dscps: vec![4, 45, 46],
-            is_tos_literal: false,
-            accepts_registrations: false,
+            marks: MarksReport { dscps: vec![4, 45, 46], ..MarksReport::default() },
             delay_us: Some(10_000),
             delay_promised_us: Some(10_000),
             network_state: None,
@@ -292,7 +296,7 @@ pub(super) mod tests {
         };
         let shared = LinkReport {
             by_flows: Some(by_flows),
-            accepts_registrations: true,
+            marks: MarksReport { accepts_registrations: true, ..report().marks },
             delay_us: None,
             delay_promised_us: None,
             ..report()

@@ -253,12 +253,12 @@ mod tests {
 
     fn flags(words: &[&str]) -> Result<ReportFlags, clap::Error> {
         #[derive(clap::Parser)]
-        struct Line {
+        struct Command {
             #[command(flatten)]
             flags: ReportFlags,
         }
         let words = ["link"].iter().chain(words);
-        <Line as clap::Parser>::try_parse_from(words).map(|line| line.flags)
+        <Command as clap::Parser>::try_parse_from(words).map(|command| command.flags)
     }
 
     #[test]

@@ -17,14 +17,14 @@ const ENDS: [&str; 2] = ["10.1.0.1", "10.1.0.2"];
 const IP_BYTES: u64 = 400 + 8 + 20;
 
 /// Controller in the link's network namespace, with an application's token.
-struct Controller<'a> {
+struct StateController<'a> {
     bench: &'a Bench,
     folder: tempfile::TempDir,
     application: String,
     _process: AttachedLink,
 }
 
-impl<'a> Controller<'a> {
+impl<'a> StateController<'a> {
     /// Starts a controller of one path with the link `core-1`; `None` without curl.
     fn start(bench: &'a Bench) -> Option<Self> {
         if !Command::new("curl").arg("--version").output().is_ok_and(|output| output.status.success()) {
@@ -107,7 +107,7 @@ struct PublishedSum {
 }
 
 impl PublishedSum {
-    fn read(&self, controller: &Controller<'_>) {
+    fn read(&self, controller: &StateController<'_>) {
         let [from, to] = ENDS;
         let answer = controller.ask(&format!("/stats/{from}/{to}/{}/100/", self.last.get()), None);
         for entry in answer.as_array().into_iter().flatten() {
@@ -122,7 +122,7 @@ impl PublishedSum {
 #[test]
 fn a_link_reports_what_a_registered_flow_sends_until_it_is_killed() {
     let Some(bench) = Bench::new() else { return };
-    let Some(controller) = Controller::start(&bench) else { return };
+    let Some(controller) = StateController::start(&bench) else { return };
     let membership = controller.folder.path().join("link");
     let token = controller.token(&["--role", "link"]);
     let words = [
@@ -183,7 +183,7 @@ fn a_link_reports_what_a_registered_flow_sends_until_it_is_killed() {
 }
 
 /// Kills the link, attaches it again, and lets another program displace it.
-fn check_outages(bench: &Bench, controller: &Controller<'_>, attached: AttachedLink, words: &[&str]) {
+fn check_outages(bench: &Bench, controller: &StateController<'_>, attached: AttachedLink, words: &[&str]) {
     attached.signal(Signal::KILL);
     attached.ended();
     let state = controller.state_when(|state| newest(state)["interval_us"] == 0);

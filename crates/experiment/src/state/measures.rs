@@ -177,7 +177,7 @@ impl Measures<'_, '_> {
     }
 
     /// Adds the measures of the flow that should have a rate: its deviation in the whole period and
-    /// at its begin, and the time after which it stays near the rate.
+    /// at its begin. Adds the time after which it stays near the rate, too.
     fn of_expected_rate(&mut self) {
         let Some(expected) = &self.period.expected else { return };
         let (from, to) = (self.period.from, self.period.to.min(self.run.plan.length));

@@ -66,6 +66,8 @@ pub(crate) struct PlannedReporter {
     pub(crate) rate: Rate,
     pub(crate) propagation: Duration,
     pub(crate) is_token_bucket: bool,
+    /// Size of each queue's buffer, as time at the link's rate.
+    pub(crate) buffer: Duration,
     pub(crate) scheduling: SchedulerSettings,
     /// Class of interactive packets.
     pub(crate) class: Class,
@@ -139,6 +141,27 @@ impl StatePlan {
         let links = &self.links[traffic.links.0..traffic.links.1];
         links.iter().map(|link| link.reported_delay() + link.propagation).sum()
     }
+}
+
+impl StatePlan {
+    /// Returns the receive window of TCP: a quarter more than queues and path hold. So TCP loses
+    /// packets, and always has some in a queue.
+    ///
+    /// With a larger window, slow start overfills a queue by as much as it holds, and
+    /// retransmissions are lost, too. This TCP has neither `HyStart` nor RACK: it times out, and
+    /// leaves the link idle for seconds.
+    pub(crate) fn receive_window(&self, traffic: &StateTraffic) -> Bytes {
+        let links = &self.links[traffic.links.0..traffic.links.1];
+        let rate = links.iter().map(|link| link.rate).min().unwrap_or(Rate::from_bits_per_second(0));
+        let queues: Bytes = links.iter().map(|link| link.rate * link.buffer).sum();
+        let held = queues + rate * self.base_round_trip(traffic);
+        Bytes::new(held.count() / 4 * 5)
+    }
+}
+
+/// Returns the size of each queue's buffer, as time at the link's rate.
+fn buffer(typed: &ReportingLinkSetting) -> Duration {
+    typed.buffer.map_or(Duration::from_millis(250), |buffer| buffer.0)
 }
 
 impl RulesSetting {
@@ -222,6 +245,7 @@ impl StatePlanReader<'_> {
             propagation,
             is_token_bucket,
             scheduling: self.scheduling(typed, here)?,
+            buffer: buffer(typed),
             class: match typed.queues {
                 QueuesSetting::One => Class::HighRate,
                 QueuesSetting::ByFlows => Class::LowDelay,
@@ -234,8 +258,7 @@ impl StatePlanReader<'_> {
     }
 
     fn scheduling(&self, typed: &ReportingLinkSetting, here: &KeyPath) -> Result<SchedulerSettings, Problem> {
-        let (rate, key) = (typed.rate.0, here.key("buffer"));
-        let buffer = typed.buffer.map_or(Duration::from_millis(250), |buffer| buffer.0);
+        let (rate, key, buffer) = (typed.rate.0, here.key("buffer"), buffer(typed));
         let bytes = rate.bytes_in(buffer).unwrap_or(Bytes::MAX);
         let is_buffer = buffer <= BUFFER_MAX && bytes >= PACKET + PACKET;
         self.check(is_buffer, &key, format!("out of range: two packets to {BUFFER_MAX}"))?;

@@ -141,7 +141,13 @@ fn tables(links: &[PlannedReporter], (first, next): (usize, usize)) -> Option<[T
 }
 
 /// Makes both machines of a flow, and the sender's settings of TCP.
-fn machines(traffic: &StateTraffic, ends: [SocketAddr; 2], times: [Time; 2], seed: Seed) -> [NetworkHost; 2] {
+fn machines(
+    plan: &StatePlan,
+    traffic: &StateTraffic,
+    ends: [SocketAddr; 2],
+    times: [Time; 2],
+    seed: Seed,
+) -> [NetworkHost; 2] {
     let [from, to] = ends;
     match &traffic.sends {
         SenderSetting::State { rules, acks, .. } => {
@@ -155,6 +161,7 @@ fn machines(traffic: &StateTraffic, ends: [SocketAddr; 2], times: [Time; 2], see
                 algorithm: algorithm.algorithm(),
                 segment_bytes: SEGMENT_BYTES,
                 timestamps: false,
+                receive_window: plan.receive_window(traffic),
                 ..Settings::default()
             };
             let mut hosts = [0, 1].map(|end| TcpHost::new(settings, seed.numbered(end)));
@@ -180,7 +187,7 @@ impl<'a> StateRun<'a> {
         let begin = Time::START + traffic.starts + traffic.apart * u64::from(nth) + spread;
         let end = Time::START + traffic.stops;
         let ends = [0, 1].map(|machine| address(world.nodes() + machine));
-        let hosts = machines(traffic, ends, [begin, end], seed.named("machines"));
+        let hosts = machines(self.plan, traffic, ends, [begin, end], seed.named("machines"));
         let mut addresses = ends.into_iter();
         let [from, to] = hosts.map(|host| {
             let address = addresses.next().expect("each machine has an address");

@@ -226,7 +226,9 @@ impl TestPart {
             // Ten lengths in each segment, so that several are read.
             for (number, packets) in self.packets.chunks(10).enumerate() {
                 let mut content = vec![number as u8];
-                packets.iter().for_each(|packet| content.extend(length(packet.len())));
+                for packet in packets {
+                    content.extend(length(packet.len()));
+                }
                 header.extend(segment(0x58, &content));
             }
         }
