@@ -107,7 +107,7 @@ impl Outline {
     /// Writes the codestream of those packets that `packet` returns. Any decoder reads it.
     ///
     /// An empty packet stands for each one that is missing, and for all higher layers of its
-    /// precinct: a packet header is coded relative to those of lower layers (ISO/IEC 15444-1, annex
+    /// precinct. A packet header is coded relative to those of lower layers (ISO/IEC 15444-1, annex
     /// B.10). If a packet is missing, the codestream has no lengths of packets (PLT, PLM, TLM). If
     /// none is, and the outline has them, the codestream is the image's, byte by byte.
     ///

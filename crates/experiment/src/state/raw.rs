@@ -122,8 +122,8 @@ pub(crate) struct StateTrafficSetting {
     pub(crate) apart: Option<DurationSetting>,
     /// Time at which all its flows end. Default: that of the run.
     pub(crate) stops: Option<DurationSetting>,
-    /// Probability that a flow with state pauses or continues, at each quarter of a second. Default:
-    /// `"0 %"`.
+    /// Probability that a flow with state pauses or continues, at each quarter of a second.
+    /// Default: `"0 %"`.
     pub(crate) toggles: Option<ShareSetting>,
     /// Longest additional delay of a packet behind the last link, uniformly random and in order.
     /// Default: `"0 s"`.

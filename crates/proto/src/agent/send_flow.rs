@@ -206,8 +206,8 @@ impl SendFlow {
         }
     }
 
-    /// Returns true if a flow that falls back from relays uses them besides the direct path. A relay
-    /// path works then, and delivers too little, or the sender is about to select both paths.
+    /// Returns true if a flow that falls back from relays uses them besides the direct path. A
+    /// relay path works then, and delivers too little, or the sender is about to select both paths.
     fn uses_relays_in_fallback(&self) -> bool {
         let has_relays = || self.registrations.steady_at().is_some();
         self.is_undelivered() || (self.has_selected_forwarding() && has_relays())
