@@ -18,13 +18,13 @@ const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval between two looks at a node's flows that have not changed. Each look sends a line, from
 /// which the node knows that the controller is there.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time after which a flow is sent again: a third of the lease that a link has, so that two lost
-/// lines end no lease.
+/// Time after which a flow is sent again. With the interval of checks, it is less than half of the
+/// lease that a link has: one missed renewal ends no lease.
 const RENEWAL: Duration = Duration::from_secs(20);
 
-const _: () = assert!(RENEWAL.as_nanos() + LOOK_INTERVAL.as_nanos() < LEASE.as_nanos() / 2);
+const _: () = assert!(RENEWAL.as_nanos() + KEEPALIVE_INTERVAL.as_nanos() < LEASE.as_nanos() / 2);
 
 /// Stream of the registered flows on the paths of a node's links.
 ///
@@ -85,7 +85,7 @@ impl FlowStream {
     fn is_due(&self, now: Time) -> bool {
         let Some((revision, at)) = self.looked else { return true };
         let elapsed = now.saturating_since(at);
-        elapsed >= LOOK_INTERVAL
+        elapsed >= KEEPALIVE_INTERVAL
             || elapsed >= CHANGE_INTERVAL && self.feed.leases().flows().revision(&self.paths) != revision
     }
 

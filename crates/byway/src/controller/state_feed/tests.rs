@@ -94,9 +94,9 @@ pub(in crate::controller) fn sampled(link: &str, number: u64) -> SampledLink {
     SampledLink {
         link: link.to_owned(),
         sent_bytes: 31_250 * number,
-        waiting_bytes: 1_500,
+        backlog_bytes: 1_500,
         shown_bits_per_second: 5_000_000,
-        granted_bits_per_second: 2_500_000,
+        guaranteed_bits_per_second: 2_500_000,
         delay_us: 10_000,
         target_bytes: 1_500,
         flows: [1, 0],
@@ -338,7 +338,7 @@ async fn a_silent_link_is_named_and_its_path_has_no_entries_after_five_seconds()
     }
     let newest = named(&feed).entries.pop().expect("the path is known");
     assert_eq!([newest.links[0].interval_us, newest.links[1].interval_us], [50_000, 0]);
-    assert_eq!((newest.links[1].waiting_bytes, newest.links[1].age_us), (0, 200_000));
+    assert_eq!((newest.links[1].backlog_bytes, newest.links[1].age_us), (0, 200_000));
     for _ in 0..96 {
         edge.beat_with(&["core-1", "back-1"]).await;
     }
