@@ -99,7 +99,7 @@ impl LeaseTable {
             let pair = self.pairs.entry(key).or_insert_with(|| LeasedPair { until, leases: BTreeSet::new() });
             pair.until = pair.until.max(until);
             pair.leases.insert(id);
-            self.flows.add(tuple);
+            self.flows.add(&application.tenant, tuple);
         }
         self.tuples += tuples.len();
         self.tuples_by_tenant.insert(Arc::clone(&application.tenant), of_tenant + tuples.len());
@@ -159,16 +159,16 @@ impl LeaseTable {
     fn remove_tuples(&mut self, id: LeaseId, is_removed: impl Fn(&FlowTuple) -> bool) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         let before = lease.tuples.len();
+        let tenant = Arc::clone(&lease.tenant);
         let flows = &mut self.flows;
         lease.tuples.retain(|tuple| {
             let is_kept = !is_removed(tuple);
             if !is_kept {
-                flows.remove(tuple);
+                flows.remove(&tenant, tuple);
             }
             is_kept
         });
         let removed = before - lease.tuples.len();
-        let tenant = Arc::clone(&lease.tenant);
         if lease.tuples.is_empty() {
             self.leases.remove(&id);
         }

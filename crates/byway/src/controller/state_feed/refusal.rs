@@ -33,8 +33,8 @@ pub(crate) enum FeedRefusal {
     #[error(transparent)]
     Query(#[from] QueryError),
     #[error(
-        "no path found: register a flow between these addresses first, of which one belongs to the \
-        tenant; the controller's settings have networks and paths"
+        "no path found: register a flow between these addresses first, on a path from or to a network \
+        of the tenant; the controller's settings have networks and paths"
     )]
     NoPath,
     #[error("no such lease found: it has expired, was deleted, or is not this application's")]

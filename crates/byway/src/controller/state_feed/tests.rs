@@ -1,7 +1,7 @@
 //! Feed of a small network, and tests of its streams.
 //!
-//! Hosts of the tenant `lab` exchange flows with a server. Two links are on the path to the server,
-//! and one on the return path. All are reported by the node `edge`.
+//! Hosts of the tenants `lab` and `office` exchange flows with a server. Two links are on each path
+//! to the server, and one on each return path. All are reported by the node `edge`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -42,8 +42,10 @@ pub(in crate::controller) fn topology() -> Topology {
         networks: vec![network("lab", "10.0.0.0/24"), network("office", "10.0.1.0/24")],
         links: vec![link("core-1"), link("core-2"), link("back-1")],
         paths: vec![
-            path("10.0.0.0/16", "198.51.100.0/24", &[0, 1]),
-            path("198.51.100.0/24", "10.0.0.0/16", &[2]),
+            path("10.0.0.0/24", "198.51.100.0/24", &[0, 1]),
+            path("198.51.100.0/24", "10.0.0.0/24", &[2]),
+            path("10.0.1.0/24", "198.51.100.0/24", &[0, 1]),
+            path("198.51.100.0/24", "10.0.1.0/24", &[2]),
         ],
     }
 }
@@ -224,8 +226,8 @@ async fn a_stream_begins_with_history_and_goes_on_with_each_beat() {
     edge.beats(1).await;
     assert_eq!(event(&mut stream).await.0, "4");
     let expected = NetworkStateUse {
-        paths: 2,
-        paths_known: 2,
+        paths: 4,
+        paths_known: 4,
         reporters: 1,
         flows: 1,
         streams: 1,
@@ -318,6 +320,40 @@ async fn a_stream_renews_the_registration_and_one_that_is_not_read_does_not() {
     assert_eq!(feed.now(), Time::from_nanos(65_000_000_000));
     edge.beats(1_200).await;
     assert_eq!(stream.next().await, None, "nobody has read for a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_of_another_tenant_is_neither_read_nor_used_though_it_has_an_own_address() {
+    let access = Arc::<AccessTable>::default();
+    access.apply(&network());
+    let with_paths = |sources: &[&str]| {
+        let mut topology = topology();
+        topology.paths = sources
+            .iter()
+            .map(|from| RoutedPath {
+                from: from.parse().expect("a prefix"),
+                to: "0.0.0.0/0".parse().expect("a prefix"),
+                path: Path::new([Topology::link_id(0)]).expect("a path"),
+            })
+            .collect();
+        let clock = WallClock::new(|| UNIX_SECONDS * 1_000_000);
+        StateFeed::new(topology, Arc::clone(&access), clock, [7; 8])
+    };
+    let between_tenants = registration(["10.0.0.2", "10.0.1.2"]);
+    let feed = with_paths(&["10.0.1.0/24"]);
+    let refused = feed.register(&lab(), &between_tenants, LEASE, feed.now());
+    assert_eq!(refused.map(drop), Err(FeedRefusal::NoPath));
+    let feed = with_paths(&["10.0.1.0/24", "10.0.0.0/24"]);
+    assert!(feed.register(&lab(), &between_tenants, LEASE, feed.now()).is_ok());
+    let tuple = between_tenants.tuples[0];
+    let [from, to] = [tuple.from.ip(), tuple.to.ip()];
+    let paths = |ends, both| feed.readable(&lab(), ends, both, feed.now());
+    let there = paths((from, to), true).expect("it is registered");
+    assert_eq!(there.iter().map(|readable| readable.path).collect::<Vec<_>>(), [1]);
+    assert_eq!(paths((to, from), false), Err(FeedRefusal::NoPath));
+    let leases = feed.leases();
+    assert!(leases.flows().of_paths(&[0], 9).is_empty(), "the other tenant's queue is not used");
+    assert_eq!(leases.flows().of_paths(&[1], 9).len(), 1);
 }
 
 /// Returns the state of the path of `lab`.
