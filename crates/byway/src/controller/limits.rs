@@ -179,6 +179,10 @@ pub(crate) const TUPLES_MAX: usize = 65_536;
 /// `byway link` holds.
 pub(crate) const FLOWS_PER_NODE_MAX: usize = 16_384;
 
+/// Maximum number of streams of registered flows to one node: one, and a dead one that its machine
+/// has not detected. Each may hold all flows of the node.
+pub(crate) const FLOW_STREAMS_PER_NODE_MAX: usize = 2;
+
 /// Interval at which a node that reports samples counts as seen, without new requests. It is
 /// shorter than [`ALIVE_SECONDS`].
 pub(crate) const SEEN_INTERVAL: Duration = Duration::from_secs(20);

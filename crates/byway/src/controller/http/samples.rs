@@ -60,17 +60,18 @@ pub(super) async fn report(
 #[utoipa::path(get, path = "/v1/samples/flows", tag = "members", security(("bearer" = [])),
     responses((status = 200, body = RegisteredFlows, content_type = "application/x-ndjson",
             description = "Lines with such objects."),
-        (status = "4XX", body = ErrorAnswer, description = "The node reports no links.")))]
+        (status = "4XX", body = ErrorAnswer, description = "The node reports no links, or has two streams.")))]
 pub(super) async fn flows(
     Shared(served): Shared<HttpState>,
     SampleReporter(reporter): SampleReporter,
-) -> Response {
+) -> Result<Response, Failure> {
     let begun = FlowStream::begin(&served.feed, reporter);
+    let begun = begun.ok_or(Refusal::TooManyRequests { wait_seconds: 1 })?;
     let lines = unfold(begun, |mut stream| async move {
         let line = stream.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(line)), stream))
     });
-    ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
 /// Reader of a body's lines, each of which is a record.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::feed::StateFeed;
 use crate::controller::access::LinkReporter;
-use crate::controller::limits::{FLOWS_PER_NODE_MAX, TUPLES_PER_LEASE_MAX};
+use crate::controller::limits::{FLOW_STREAMS_PER_NODE_MAX, FLOWS_PER_NODE_MAX, TUPLES_PER_LEASE_MAX};
 
 /// Interval between two looks at a node's flows that have changed. A burst of registrations is one
 /// look.
@@ -46,10 +46,11 @@ pub(crate) struct FlowStream {
 }
 
 impl FlowStream {
-    /// Begins a stream to a node. It replaces the node's stream before.
-    pub(crate) fn begin(feed: &Arc<StateFeed>, reporter: LinkReporter) -> Self {
-        let number = feed.flow_streams().begin(reporter.number);
-        Self {
+    /// Begins a stream to a node. It replaces the node's stream before. `None` if
+    /// [`FLOW_STREAMS_PER_NODE_MAX`] streams of the node have not ended.
+    pub(crate) fn begin(feed: &Arc<StateFeed>, reporter: LinkReporter) -> Option<Self> {
+        let number = feed.flow_streams().begin_below(reporter.number, FLOW_STREAMS_PER_NODE_MAX)?;
+        Some(Self {
             paths: feed.inputs().paths_of(&reporter),
             feed: Arc::clone(feed),
             reporter,
@@ -58,7 +59,7 @@ impl FlowStream {
             looked: None,
             lines: VecDeque::new(),
             beats: feed.beats(),
-        }
+        })
     }
 
     /// Returns the next line, once there is one. `None` if a newer stream replaces this one, or the

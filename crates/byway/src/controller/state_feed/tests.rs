@@ -397,7 +397,8 @@ async fn a_restarted_controller_has_another_epoch_and_begins_with_index_one() {
 
 /// Begins a stream of registered flows to `edge`.
 fn flow_stream(feed: &Arc<StateFeed>) -> FlowStream {
-    FlowStream::begin(feed, LinkReporter { number: EDGE, name: "edge".into() })
+    let begun = FlowStream::begin(feed, LinkReporter { number: EDGE, name: "edge".into() });
+    begun.expect("the ones before have ended")
 }
 
 /// Returns the flows of the next line, with the seconds of their leases; none for an empty line.
@@ -433,7 +434,12 @@ async fn a_node_gets_the_flows_of_its_paths_in_both_directions_until_they_are_re
     edge.beats(5).await;
     assert_eq!(flows(&mut stream).await, with_lease(0));
     let other = LinkReporter { number: 9, name: "other".into() };
-    assert_eq!(FlowStream::begin(&feed, other).next().await, None, "it is no member");
+    let mut of_other = FlowStream::begin(&feed, other).expect("its first stream");
+    assert_eq!(of_other.next().await, None, "it is no member");
+    let edge = LinkReporter { number: EDGE, name: "edge".into() };
+    assert!(FlowStream::begin(&feed, edge.clone()).is_none(), "two streams have not ended");
+    drop(before);
+    assert!(FlowStream::begin(&feed, edge).is_some());
 }
 
 #[tokio::test(start_paused = true)]
