@@ -491,6 +491,15 @@ async fn a_node_reports_samples_until_it_ends_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_begins_a_stream_again_has_no_new_burst() {
+    let controller = TestController::new();
+    let lines: Vec<String> = (1..=60).map(|number| record(number, &["core-1"])).collect();
+    assert_eq!(report(&controller, &edge_bearer(), &lines).await.status(), StatusCode::OK);
+    let too_many = (StatusCode::TOO_MANY_REQUESTS, ErrorCode::TooManyRequests);
+    assert_eq!(refusal(report(&controller, &edge_bearer(), &lines).await).await, too_many);
+}
+
+#[tokio::test(start_paused = true)]
 async fn streams_of_samples_end_with_typed_answers() {
     let controller = TestController::new();
     let good = record(1, &["core-1"]);
