@@ -85,12 +85,12 @@ pub struct NamedLink {
     /// Bytes that left the interactive queue in the interval.
     pub sent_bytes: u64,
     /// Bytes that wait in the interactive queue, without the packet being sent.
-    pub waiting_bytes: u64,
+    pub backlog_bytes: u64,
     /// Rate that interactive flows may count on.
     pub shown_bits_per_second: u64,
     /// Guaranteed rate of the interactive queue; absent if the link does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub granted_bits_per_second: Option<u64>,
+    pub guaranteed_bits_per_second: Option<u64>,
     /// Propagation delay, and a full packet's time if the link stores and forwards.
     pub delay_us: u64,
     /// Bytes of each flow that wait at the link if it is the bottleneck.
@@ -182,11 +182,11 @@ pub struct SampledLink {
     /// Bytes that have left the interactive queue so far.
     pub sent_bytes: u64,
     /// Bytes that wait in the interactive queue, without the packet being sent.
-    pub waiting_bytes: u64,
+    pub backlog_bytes: u64,
     /// Rate that interactive flows may count on.
     pub shown_bits_per_second: u64,
     /// Guaranteed rate of the interactive queue.
-    pub granted_bits_per_second: u64,
+    pub guaranteed_bits_per_second: u64,
     /// Propagation delay, and a full packet's time if the link stores and forwards.
     pub delay_us: u64,
     /// Bytes of each flow that wait at the link if it is the bottleneck.
@@ -253,16 +253,16 @@ mod tests {
             interval_us: 50_000,
             age_us: 61_000,
             sent_bytes: 31_250,
-            waiting_bytes: 1_500,
+            backlog_bytes: 1_500,
             shown_bits_per_second: 5_000_000,
-            granted_bits_per_second: None,
+            guaranteed_bits_per_second: None,
             delay_us: 27_400,
             target_bytes: 1_500,
             flows: None,
         };
         let written = serde_json::to_value(&link).expect("JSON");
         let expected = json!({"link": "core-1", "interval_us": 50_000, "age_us": 61_000, "sent_bytes": 31_250,
-            "waiting_bytes": 1_500, "shown_bits_per_second": 5_000_000, "delay_us": 27_400,
+            "backlog_bytes": 1_500, "shown_bits_per_second": 5_000_000, "delay_us": 27_400,
             "target_bytes": 1_500});
         assert_eq!(written, expected);
         assert_eq!(serde_json::from_value::<NamedLink>(written).expect("the same"), link);
@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn samples_with_numbers_that_are_none_are_not_read() {
-        let sample = json!({"link": "core-1", "sent_bytes": 1, "waiting_bytes": 2, "shown_bits_per_second": 3,
-            "granted_bits_per_second": 4, "delay_us": 5, "target_bytes": 6, "flows": [7, 8]});
+        let sample = json!({"link": "core-1", "sent_bytes": 1, "backlog_bytes": 2, "shown_bits_per_second": 3,
+            "guaranteed_bits_per_second": 4, "delay_us": 5, "target_bytes": 6, "flows": [7, 8]});
         assert!(serde_json::from_value::<SampledLink>(sample.clone()).is_ok());
         for number in [json!(-1), json!(1.5), json!(1e30), json!("1"), Value::Null] {
             let mut bad = sample.clone();

@@ -22,7 +22,7 @@ use crate::limits::UNACKED_PACKETS_MAX;
 pub struct QuinnController(PathController);
 
 impl QuinnController {
-    /// Returns the congestion control of the path.
+    /// Returns the controller of the path, for status.
     #[must_use]
     pub const fn path(&self) -> &PathController {
         &self.0

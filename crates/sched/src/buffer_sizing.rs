@@ -274,8 +274,10 @@ mod tests {
         }
         let (_, weights) = by_flows(300, [1_000, 1, 0]);
         assert_eq!((weights.high_rate, weights.low_delay), (3_500_000, 1_500_000), "the floor of 30 %");
-        // So many flows that the rest rounds to nothing: the other class keeps a bit per second.
-        let (_, weights) = by_flows(0, [0, u32::MAX, 0]);
+        let (settings, weights) = by_flows(0, [0, u32::MAX, 0]);
+        assert_eq!((weights.high_rate, weights.low_delay), (500_000, 4_500_000), "at most 90 %");
+        // A rate that leaves nothing: the other class keeps a bit per second.
+        let weights = Weights::at_rate(&settings, settings.capacity, 1);
         assert_eq!((weights.high_rate, weights.low_delay), (1, 4_999_999));
     }
 

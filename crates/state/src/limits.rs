@@ -210,8 +210,9 @@ pub(crate) const SHOWN_SECONDS: f64 = 0.1;
 /// Time constant of the measured rate of other traffic: five samples.
 pub(crate) const OTHER_RATE_SECONDS: f64 = 0.25;
 
-/// Largest floor of the guaranteed rate, as a part of the capacity: other traffic is never starved.
-pub(crate) const GUARANTEED_FLOOR_MAX: f64 = 0.9;
+/// Largest guaranteed rate, as a part of the capacity: neither a floor nor any number of flows
+/// starves other traffic.
+pub(crate) const GUARANTEED_PART_MAX: f64 = 0.9;
 
 /// Most networks that a query may pass: the Internet's paths have about four, seldom over seven.
 pub const NETWORKS_MAX: usize = 8;

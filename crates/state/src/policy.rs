@@ -7,7 +7,7 @@ use byway_units::{Bytes, Probability, Rate, Time};
 
 use crate::convert::{bytes_per_second, float, rate};
 use crate::limits::{
-    GUARANTEED_FLOOR_MAX, GUARANTEED_SECONDS, LINK_RATE_MAX, LINK_RATE_MIN, MARGIN_PART, OTHER_RATE_SECONDS,
+    GUARANTEED_PART_MAX, GUARANTEED_SECONDS, LINK_RATE_MAX, LINK_RATE_MIN, MARGIN_PART, OTHER_RATE_SECONDS,
     SHOWN_SECONDS,
 };
 use crate::link_state::FlowCounts;
@@ -46,7 +46,7 @@ impl PolicySettings {
         if !(LINK_RATE_MIN..=LINK_RATE_MAX).contains(&capacity) {
             return Err(PolicyError::Capacity(capacity));
         }
-        if floor.value() > GUARANTEED_FLOOR_MAX {
+        if floor.value() > GUARANTEED_PART_MAX {
             return Err(PolicyError::Floor(floor));
         }
         Ok(Self { capacity, floor: floor.value() })
@@ -64,10 +64,10 @@ impl PolicySettings {
         rate(bytes_per_second(self.capacity) * self.share(flows))
     }
 
-    /// Returns the part of the capacity that the guaranteed rate approaches.
+    /// Returns the part of the capacity that the guaranteed rate approaches, at most 0.9.
     fn share(&self, FlowCounts { interactive, other }: FlowCounts) -> f64 {
         let (interactive, other) = (f64::from(interactive), f64::from(other));
-        ((interactive + 1.0) / (interactive + other + 2.0)).max(self.floor)
+        ((interactive + 1.0) / (interactive + other + 2.0)).max(self.floor).min(GUARANTEED_PART_MAX)
     }
 }
 
@@ -264,9 +264,19 @@ mod tests {
     }
 
     #[test]
+    fn other_traffic_keeps_a_tenth_however_many_flows_there_are() {
+        // 8 of 9, 9 of 10, and 10 of 11 parts of 5 Mbit/s: the last one is too many.
+        let guaranteed = |interactive| {
+            settings(5, 0.0).settled(FlowCounts { interactive, other: 0 }).bits_per_second() / 1_000
+        };
+        assert_eq!([7, 8, 9, 1_000, u32::MAX].map(guaranteed), [4_444, 4_500, 4_500, 4_500, 4_500]);
+        // While the other queue is backlogged, senders are shown no more than that.
+        assert_eq!(TestLink::new().run(200, [1_000, 0], 1_500, 500), [4_500, 4_500]);
+    }
+
+    #[test]
     fn the_margin_is_not_shown_however_many_flows_there_are() {
-        // 1,001 of 1,002 parts are guaranteed.
-        assert_eq!(TestLink::new().run(200, [1_000, 0], 0, 0), [4_995, 4_900]);
+        assert_eq!(TestLink::new().run(200, [1_000, 0], 0, 0), [4_500, 4_900]);
     }
 
     #[test]

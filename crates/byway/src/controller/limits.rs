@@ -179,6 +179,10 @@ pub(crate) const TUPLES_MAX: usize = 65_536;
 /// `byway link` holds.
 pub(crate) const FLOWS_PER_NODE_MAX: usize = 16_384;
 
+/// Maximum number of streams of registered flows to one node: one, and a dead one that its machine
+/// has not detected. Each may hold all flows of the node.
+pub(crate) const FLOW_STREAMS_PER_NODE_MAX: usize = 2;
+
 /// Interval at which a node that reports samples counts as seen, without new requests. It is
 /// shorter than [`ALIVE_SECONDS`].
 pub(crate) const SEEN_INTERVAL: Duration = Duration::from_secs(20);
@@ -194,9 +198,10 @@ pub(crate) const READ_BURST: u32 = 40;
 /// second, for both directions of a path at each sample. A server with more paths follows streams.
 pub(crate) const READS_PER_MINUTE: u32 = 2_400;
 
-/// Maximum number of streams of network state of one application.
-pub(crate) const STREAMS_PER_APPLICATION_MAX: usize = 1_024;
-
 /// Maximum number of streams of network state. At 12 us an event and 20 events a second, they take
 /// a core.
 pub(crate) const STREAMS_MAX: usize = 4_096;
+
+/// Maximum number of streams of network state of one tenant, whose applications share them. No
+/// tenant thus takes those of all others.
+pub(crate) const STREAMS_PER_TENANT_MAX: usize = STREAMS_MAX / 4;

@@ -114,11 +114,17 @@ impl Classifier {
 
     /// Registers a flow for the time of a lease, or renews it: whatever its DSCP, the flow is in
     /// the low-delay class. If there are too many, the kernel forgets one that has not sent for
-    /// long.
+    /// long. A lease of no time ends the registration, and leaves its place to another flow.
     ///
     /// # Errors
     /// If the maps are not writable.
     pub(super) fn register(&mut self, flow: &FlowTuple, lease: Duration) -> Result<(), Failure> {
+        if lease == Duration::ZERO {
+            let removed = self.registered.remove(&registered_flow(flow));
+            // The kernel may have forgotten the flow.
+            return removed
+                .or_else(|error| if is_absent(&error) { Ok(()) } else { Err(map_failure(&error)) });
+        }
         let end = monotonic_nanos().saturating_add(lease.as_nanos());
         self.registered.insert(registered_flow(flow), end, 0).map_err(|error| map_failure(&error))?;
         if self.values[HAS_REGISTERED] == 0 {
@@ -290,6 +296,11 @@ fn of_map(error: &MapError) -> Option<&io::Error> {
         MapError::SyscallError(error) => Some(&error.io_error),
         _ => None,
     }
+}
+
+/// True if a map did not have the key.
+fn is_absent(error: &MapError) -> bool {
+    of_map(error).is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn map_failure(error: &MapError) -> Failure {

@@ -193,9 +193,9 @@ fn sampled_link(
     SampledLink {
         link: link.to_owned(),
         sent_bytes: counters.sent().count(),
-        waiting_bytes: counters.ip_part(sample.counters.backlog.count()),
+        backlog_bytes: counters.ip_part(sample.counters.backlog.count()),
         shown_bits_per_second: rate(sample.rates.shown.bits_per_second()),
-        granted_bits_per_second: rate(sample.rates.guaranteed.bits_per_second()),
+        guaranteed_bits_per_second: rate(sample.rates.guaranteed.bits_per_second()),
         delay_us: propagation.as_micros(),
         target_bytes: target_backlog(sample.capacity).count(),
         flows: [interactive, other],
@@ -231,9 +231,9 @@ mod tests {
         let expected = SampledLink {
             link: "core-1".to_owned(),
             sent_bytes: 15_000,
-            waiting_bytes: 3_000,
+            backlog_bytes: 3_000,
             shown_bits_per_second: 3_000_000,
-            granted_bits_per_second: 1_500_000,
+            guaranteed_bits_per_second: 1_500_000,
             delay_us: 7_000,
             // 1 ms at 50 Mbit/s.
             target_bytes: 6_250,
@@ -248,7 +248,7 @@ mod tests {
         let mut slow = sample(1);
         slow.rates.guaranteed = Rate::from_bits_per_second(1);
         let found = sampled_link("a", Duration::ZERO, &IpCounters::new(true, 1_500), &slow);
-        assert_eq!(found.granted_bits_per_second, 8_000);
+        assert_eq!(found.guaranteed_bits_per_second, 8_000);
     }
 
     fn flags(words: &[&str]) -> Result<ReportFlags, clap::Error> {

@@ -24,7 +24,7 @@ use tokio_rustls::client::TlsStream;
 use zeroize::Zeroizing;
 
 use super::MembershipError;
-use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CONNECT_TIMEOUT};
+use super::limits::{ANSWER_BYTES_MAX, ANSWER_TIMEOUT, CONNECT_TIMEOUT, ROUND_TRIP_MAX};
 use super::tls::{connector, is_other_certificate, server_name};
 
 /// Firewall mark on packets to the controller, by which the agent's captures exclude them. A reload
@@ -95,12 +95,12 @@ enum ConnectFailure {
 pub(super) struct OpenedConnection {
     pub(super) address: String,
     pub(super) stream: TlsStream<TcpStream>,
-    /// Time that the controller took to accept the connection.
+    /// Round trip to the controller, rather too short than too long.
     pub(super) round_trip: Duration,
 }
 
-/// Opens a TCP connection to the first address of a host that accepts it, and measures its round
-/// trip. `mark` is the firewall mark of its packets.
+/// Opens a TCP connection to the first address of a host that accepts it, and measures the time
+/// that this takes. `mark` is the firewall mark of its packets.
 async fn connect(host: &str, mark: Option<u32>) -> io::Result<(TcpStream, Duration)> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in lookup_host(host).await? {
@@ -286,10 +286,11 @@ impl Client {
     /// Opens a TLS connection to an address of the controller, and measures its round trip.
     async fn connect_tls(&self, address: &str) -> Result<(TlsStream<TcpStream>, Duration), ConnectFailure> {
         let connecting = async {
-            let (stream, round_trip) = connect(address, self.mark.get()).await?;
+            let (stream, accepted_in) = connect(address, self.mark.get()).await?;
             stream.set_nodelay(true)?;
+            let begun = Instant::now();
             let stream = self.tls.connect(server_name(), stream).await?;
-            Ok::<_, io::Error>((stream, round_trip))
+            Ok::<_, io::Error>((stream, least_round_trip(accepted_in, begun.elapsed())))
         };
         match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(connected) => connected.map_err(|error| connect_failure(&error)),
@@ -337,6 +338,12 @@ impl Client {
         }
         request
     }
+}
+
+/// Returns the round trip of a connection from the times that TCP and TLS took to begin. Each of
+/// them is a round trip, or longer: a lost packet costs TCP a second.
+fn least_round_trip(tcp: Duration, tls: Duration) -> Duration {
+    tcp.min(tls).min(ROUND_TRIP_MAX)
 }
 
 /// Returns the error of a controller that answers at none of its addresses.
@@ -395,4 +402,24 @@ pub(super) fn into_success(answer: ControllerResponse) -> Result<ControllerRespo
         message: format!("{} replied with status {}", answer.address, answer.status),
     });
     Err(MembershipError::from_refusal(refusal.error, refusal.message, answer.retry_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_packet_makes_no_round_trip_longer() {
+        let millis = Duration::from_millis;
+        for (tcp, tls, expected) in [
+            (20, 22, 20),
+            // The first packet of TCP was lost, then one of TLS, then one of each.
+            (1_020, 22, 22),
+            (20, 1_022, 20),
+            (1_020, 1_022, 200),
+            (200, 210, 200),
+        ] {
+            assert_eq!(least_round_trip(millis(tcp), millis(tls)), millis(expected), "{tcp} {tls}");
+        }
+    }
 }

@@ -10,6 +10,10 @@ pub(super) const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// fit.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// Longest round trip to the controller that a stream of samples assumes. Half of it counts as the
+/// age of each sample, for as long as the stream lasts: 2 s are too old for any reader.
+pub(super) const ROUND_TRIP_MAX: Duration = Duration::from_millis(200);
+
 /// Timeout of an answer that the controller does not delay. A slow disk of the controller writes
 /// within this time.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -218,8 +218,8 @@ pub(crate) struct RawController {
     /// Relays whose prices are known. Maps carry them to agents.
     #[serde(default)]
     pub(crate) relays: Vec<RawControllerRelay>,
-    /// Addresses of tenants. An application may read network state about flows with an endpoint in
-    /// its tenant's networks.
+    /// Addresses of tenants. An application may read network state of paths from or to its tenant's
+    /// networks.
     #[serde(default)]
     pub(crate) networks: Vec<RawTenantNetwork>,
     /// Links that report their queues and rates. A path has those that can queue.

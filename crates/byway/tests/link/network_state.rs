@@ -161,7 +161,7 @@ fn a_link_reports_what_a_registered_flow_sends_until_it_is_killed() {
     // 98 % of the link, without the headers of frames: 14 of 442 to 1,514 bytes.
     let shown = number("shown_bits_per_second");
     assert!((9_300_000..=9_710_000).contains(&shown), "{link}");
-    assert!(number("granted_bits_per_second") <= shown, "{link}");
+    assert!(number("guaranteed_bits_per_second") <= shown, "{link}");
     let status = bench.status();
     let sent = status["low_delay"]["sent_packets"].as_u64().expect("a number");
     assert_eq!(status["low_delay"]["sent_bytes"], sent * (IP_BYTES + 14));
@@ -187,7 +187,7 @@ fn check_outages(bench: &Bench, controller: &StateController<'_>, attached: Atta
     attached.signal(Signal::KILL);
     attached.ended();
     let state = controller.state_when(|state| newest(state)["interval_us"] == 0);
-    assert_eq!(newest(&state)["waiting_bytes"], 0, "{state}");
+    assert_eq!(newest(&state)["backlog_bytes"], 0, "{state}");
     // Old entries last for 5 s.
     controller.state_when(|state| state["silent_link"] == "core-1" && newest(state).is_null());
     // The token was for one node. The membership is stored.

@@ -265,7 +265,7 @@ impl Agent {
         let Flow::Sent(id) = flow else {
             return false;
         };
-        let is_selected = self.senders.get(id.0).is_some_and(SendFlow::has_selected_forwarding);
+        let is_selected = self.senders.get(id.0).is_some_and(SendFlow::is_forwarded_automatically);
         is_selected && !self.service_changes.routes.is_routed(id.0)
     }
 

@@ -210,11 +210,11 @@ impl SendFlow {
     /// relay path works then, and delivers too little, or the sender is about to select both paths.
     fn uses_relays_in_fallback(&self) -> bool {
         let has_relays = || self.registrations.steady_at().is_some();
-        self.is_undelivered() || (self.has_selected_forwarding() && has_relays())
+        self.is_undelivered() || (self.is_forwarded_automatically() && has_relays())
     }
 
     /// Returns true if relays alone forward the flow, and its sender selects the service.
-    pub(super) const fn has_selected_forwarding(&self) -> bool {
+    pub(super) const fn is_forwarded_automatically(&self) -> bool {
         !is_direct(self.settings.service) && self.settings.selects_service()
     }
 

@@ -165,7 +165,7 @@ impl FromRequestParts<HttpState> for RegisteringApplication {
 }
 
 /// Counts a request of a member or an application. Fails beyond its rate limit.
-fn acquire(limiter: &Mutex<RateLimiter<u32>>, number: u32) -> Result<(), Refusal> {
+pub(super) fn acquire(limiter: &Mutex<RateLimiter<u32>>, number: u32) -> Result<(), Refusal> {
     let acquired = lock(limiter).try_acquire(number, Instant::now());
     acquired.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })
 }

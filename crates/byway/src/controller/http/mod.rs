@@ -26,7 +26,8 @@ pub(super) use failure::Failure;
 use super::counts::RequestOutcome;
 use super::limits::{
     BODY_BYTES_MAX, CHANGE_BURST, CHANGES_PER_MINUTE, GUESS_BURST, GUESSES_PER_MINUTE, JOIN_BURST,
-    JOINS_PER_MINUTE, LEASE_BURST, LEASES_PER_MINUTE, READ_BURST, READS_PER_MINUTE,
+    JOINS_PER_MINUTE, LEASE_BURST, LEASES_PER_MINUTE, READ_BURST, READS_PER_MINUTE, RECORD_BURST,
+    RECORDS_PER_MINUTE,
 };
 use super::lock;
 use super::network::Refusal;
@@ -49,7 +50,8 @@ pub(super) struct HttpState {
     limits: Arc<Limits>,
 }
 
-/// Rate limiters of joins, of wrong bearer secrets, of members' changes, and of applications.
+/// Rate limiters of joins, of wrong bearer secrets, of members' changes and samples, and of
+/// applications.
 #[derive(Debug)]
 struct Limits {
     joins: Mutex<SourceRateLimiter>,
@@ -60,6 +62,8 @@ struct Limits {
     reads: Mutex<RateLimiter<u32>>,
     /// Registrations of flows, by application.
     leases: Mutex<RateLimiter<u32>>,
+    /// Records of samples, by node.
+    records: Mutex<RateLimiter<u32>>,
 }
 
 impl HttpState {
@@ -71,6 +75,7 @@ impl HttpState {
             changes: Mutex::new(RateLimiter::new(CHANGE_BURST, CHANGES_PER_MINUTE)),
             reads: Mutex::new(RateLimiter::new(READ_BURST, READS_PER_MINUTE)),
             leases: Mutex::new(RateLimiter::new(LEASE_BURST, LEASES_PER_MINUTE)),
+            records: Mutex::new(RateLimiter::new(RECORD_BURST, RECORDS_PER_MINUTE)),
         };
         Self { state, feed, addresses, limits: Arc::new(limits) }
     }

@@ -12,13 +12,10 @@ use futures_util::stream::unfold;
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
-use super::extract::SampleReporter;
+use super::extract::{SampleReporter, acquire};
 use super::{Failure, HttpState};
-use crate::controller::limits::{
-    RECORD_BURST, RECORD_BYTES_MAX, RECORDS_PER_MINUTE, REQUEST_TIMEOUT, SEEN_INTERVAL,
-};
+use crate::controller::limits::{RECORD_BYTES_MAX, REQUEST_TIMEOUT, SEEN_INTERVAL};
 use crate::controller::network::Refusal;
-use crate::controller::rate_limiter::RateLimiter;
 use crate::controller::state_feed::{FlowStream, SampleStream};
 
 /// Accepts samples of links for as long as the node sends them: one JSON object on a line, each 50
@@ -36,7 +33,6 @@ pub(super) async fn report(
     body: Body,
 ) -> Result<Json<SamplesAnswer>, Failure> {
     let mut records = RecordReader::new(body);
-    let mut limiter = RateLimiter::new(RECORD_BURST, RECORDS_PER_MINUTE);
     let (number, mut seen_at) = (reporter.number, Instant::now());
     let mut stream = SampleStream::begin(&served.feed, reporter);
     while let Some(record) = records.next().await? {
@@ -44,8 +40,7 @@ pub(super) async fn report(
             seen_at = Instant::now();
             served.state.note_seen(number);
         }
-        let acquired = limiter.try_acquire((), Instant::now());
-        acquired.map_err(|wait_seconds| Refusal::TooManyRequests { wait_seconds })?;
+        acquire(&served.limits.records, number)?;
         let batch = serde_json::from_slice::<SampleBatch>(&record);
         let batch = batch.map_err(|error| Failure::Request(format!("not a record of samples: {error}")))?;
         stream.on_batch(&batch, served.feed.now())?;
@@ -60,17 +55,18 @@ pub(super) async fn report(
 #[utoipa::path(get, path = "/v1/samples/flows", tag = "members", security(("bearer" = [])),
     responses((status = 200, body = RegisteredFlows, content_type = "application/x-ndjson",
             description = "Lines with such objects."),
-        (status = "4XX", body = ErrorAnswer, description = "The node reports no links.")))]
+        (status = "4XX", body = ErrorAnswer, description = "The node reports no links, or has two streams.")))]
 pub(super) async fn flows(
     Shared(served): Shared<HttpState>,
     SampleReporter(reporter): SampleReporter,
-) -> Response {
+) -> Result<Response, Failure> {
     let begun = FlowStream::begin(&served.feed, reporter);
+    let begun = begun.ok_or(Refusal::TooManyRequests { wait_seconds: 1 })?;
     let lines = unfold(begun, |mut stream| async move {
         let line = stream.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(line)), stream))
     });
-    ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
 /// Reader of a body's lines, each of which is a record.

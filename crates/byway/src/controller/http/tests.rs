@@ -385,8 +385,8 @@ async fn the_named_form_has_both_directions_at_once() {
     let query = "/v1/state?from=10.0.0.2&to=198.51.100.7&after=2&both=true&return_after=1";
     let answer: Value = serde_json::from_str(&text(controller.get(&lab, query).await).await).expect("JSON");
     let link = |name: &str, age_us: u64| {
-        json!({"link": name, "interval_us": 50_000, "age_us": age_us, "sent_bytes": 31_250, "waiting_bytes": 1_500,
-            "shown_bits_per_second": 5_000_000, "granted_bits_per_second": 2_500_000, "delay_us": 10_000,
+        json!({"link": name, "interval_us": 50_000, "age_us": age_us, "sent_bytes": 31_250, "backlog_bytes": 1_500,
+            "shown_bits_per_second": 5_000_000, "guaranteed_bits_per_second": 2_500_000, "delay_us": 10_000,
             "target_bytes": 1_500, "flows": [1, 0]})
     };
     let expected = json!({"epoch": "0707070707070707", "paths": [
@@ -488,6 +488,15 @@ async fn a_node_reports_samples_until_it_ends_the_stream() {
     assert_eq!((answer.accepted, answer.refused), (4, 1));
     let reason = answer.last_refusal.expect("one was refused");
     assert!(reason.contains("core-1") && reason.contains("delay"), "{reason}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_begins_a_stream_again_has_no_new_burst() {
+    let controller = TestController::new();
+    let lines: Vec<String> = (1..=60).map(|number| record(number, &["core-1"])).collect();
+    assert_eq!(report(&controller, &edge_bearer(), &lines).await.status(), StatusCode::OK);
+    let too_many = (StatusCode::TOO_MANY_REQUESTS, ErrorCode::TooManyRequests);
+    assert_eq!(refusal(report(&controller, &edge_bearer(), &lines).await).await, too_many);
 }
 
 #[tokio::test(start_paused = true)]

@@ -181,14 +181,17 @@ impl StateFeed {
         Ok(LeaseAnswer { lease: id.to_string(), expires_in_s })
     }
 
-    /// Checks that an application may register a flow: one of its ends belongs to the tenant, and
-    /// there is a path in one direction at least. Both failures are the same to the application.
+    /// Checks that an application may register a flow: in one direction at least, there is a path
+    /// that its tenant may use. No path, and one of others, are the same to the application.
     fn check_path(&self, application: &Application, tuple: &FlowTuple) -> Result<(), FeedRefusal> {
         let (from, to) = (tuple.from.ip(), tuple.to.ip());
-        let is_own = [from, to].iter().any(|end| self.topology.is_of_tenant(&application.tenant, *end));
         let directions = [Direction { from, to }, Direction { from: to, to: from }];
-        let has_path = directions.iter().any(|direction| self.topology.path_of(*direction).is_some());
-        if is_own && has_path { Ok(()) } else { Err(FeedRefusal::NoPath) }
+        let path = |direction: &Direction| self.topology.path_for(&application.tenant, *direction);
+        if directions.iter().any(|direction| path(direction).is_some()) {
+            Ok(())
+        } else {
+            Err(FeedRefusal::NoPath)
+        }
     }
 
     /// Ends a lease of an application, by the text of its identifier.
@@ -208,8 +211,8 @@ impl StateFeed {
             && self.leases().renew(application.number, AddressPair::of(direction), now)
     }
 
-    /// Returns the path that a query asks for, and its return direction if `both`. It renews the
-    /// application's flows there.
+    /// Returns the path that a query asks for, and its return direction if `both`, as far as the
+    /// tenant may use them. It renews the application's flows there.
     ///
     /// # Errors
     /// If the addresses are invalid, or the application has no flow between them. Addresses without
@@ -228,7 +231,7 @@ impl StateFeed {
         let back = Direction { from: direction.to, to: direction.from };
         let directions = [(direction, false)].into_iter().chain(both.then_some((back, true)));
         let path = |(direction, is_return)| {
-            let path = self.topology.path_of(direction)?;
+            let path = self.topology.path_for(&application.tenant, direction)?;
             Some(ReadablePath { direction, path, is_return })
         };
         let paths: Vec<ReadablePath> = directions.filter_map(path).collect();

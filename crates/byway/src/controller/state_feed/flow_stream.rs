@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::feed::StateFeed;
 use crate::controller::access::LinkReporter;
-use crate::controller::limits::{FLOWS_PER_NODE_MAX, TUPLES_PER_LEASE_MAX};
+use crate::controller::limits::{FLOW_STREAMS_PER_NODE_MAX, FLOWS_PER_NODE_MAX, TUPLES_PER_LEASE_MAX};
 
 /// Interval between two looks at a node's flows that have changed. A burst of registrations is one
 /// look.
@@ -18,13 +18,13 @@ const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval between two looks at a node's flows that have not changed. Each look sends a line, from
 /// which the node knows that the controller is there.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time after which a flow is sent again: a third of the lease that a link has, so that two lost
-/// lines end no lease.
+/// Time after which a flow is sent again. With the interval of checks, it is less than half of the
+/// lease that a link has: one missed renewal ends no lease.
 const RENEWAL: Duration = Duration::from_secs(20);
 
-const _: () = assert!(RENEWAL.as_nanos() + LOOK_INTERVAL.as_nanos() < LEASE.as_nanos() / 2);
+const _: () = assert!(RENEWAL.as_nanos() + KEEPALIVE_INTERVAL.as_nanos() < LEASE.as_nanos() / 2);
 
 /// Stream of the registered flows on the paths of a node's links.
 ///
@@ -46,10 +46,11 @@ pub(crate) struct FlowStream {
 }
 
 impl FlowStream {
-    /// Begins a stream to a node. It replaces the node's stream before.
-    pub(crate) fn begin(feed: &Arc<StateFeed>, reporter: LinkReporter) -> Self {
-        let number = feed.flow_streams().begin(reporter.number);
-        Self {
+    /// Begins a stream to a node. It replaces the node's stream before. `None` if
+    /// [`FLOW_STREAMS_PER_NODE_MAX`] streams of the node have not ended.
+    pub(crate) fn begin(feed: &Arc<StateFeed>, reporter: LinkReporter) -> Option<Self> {
+        let number = feed.flow_streams().begin_below(reporter.number, FLOW_STREAMS_PER_NODE_MAX)?;
+        Some(Self {
             paths: feed.inputs().paths_of(&reporter),
             feed: Arc::clone(feed),
             reporter,
@@ -58,7 +59,7 @@ impl FlowStream {
             looked: None,
             lines: VecDeque::new(),
             beats: feed.beats(),
-        }
+        })
     }
 
     /// Returns the next line, once there is one. `None` if a newer stream replaces this one, or the
@@ -85,7 +86,7 @@ impl FlowStream {
     fn is_due(&self, now: Time) -> bool {
         let Some((revision, at)) = self.looked else { return true };
         let elapsed = now.saturating_since(at);
-        elapsed >= LOOK_INTERVAL
+        elapsed >= KEEPALIVE_INTERVAL
             || elapsed >= CHANGE_INTERVAL && self.feed.leases().flows().revision(&self.paths) != revision
     }
 

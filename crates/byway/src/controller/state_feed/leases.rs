@@ -76,7 +76,8 @@ impl LeaseTable {
         &self.flows
     }
 
-    /// Registers an application's flows, which are checked, as a new lease.
+    /// Registers an application's flows, which are checked and distinct, as a new lease. Flows that
+    /// it has registered before move there from their earlier lease.
     ///
     /// A flow may be in leases of several applications, because both of its ends may register it.
     pub(super) fn register(
@@ -86,11 +87,13 @@ impl LeaseTable {
         tuples: Vec<FlowTuple>,
         now: Time,
     ) -> Result<(), FeedRefusal> {
+        let moved = self.registered_before(application.number, &tuples);
+        let added = tuples.len() - moved.values().map(BTreeSet::len).sum::<usize>();
         let of_tenant = self.tuples_by_tenant.get(&application.tenant).copied().unwrap_or_default();
-        if of_tenant + tuples.len() > TUPLES_PER_TENANT_MAX {
+        if of_tenant + added > TUPLES_PER_TENANT_MAX {
             return Err(FeedRefusal::TenantFull(application.tenant.to_string()));
         }
-        if self.tuples + tuples.len() > TUPLES_MAX {
+        if self.tuples + added > TUPLES_MAX {
             return Err(FeedRefusal::Full);
         }
         let until = now.saturating_add(LEASE);
@@ -99,13 +102,54 @@ impl LeaseTable {
             let pair = self.pairs.entry(key).or_insert_with(|| LeasedPair { until, leases: BTreeSet::new() });
             pair.until = pair.until.max(until);
             pair.leases.insert(id);
-            self.flows.add(tuple);
+            self.flows.add(&application.tenant, tuple);
         }
         self.tuples += tuples.len();
         self.tuples_by_tenant.insert(Arc::clone(&application.tenant), of_tenant + tuples.len());
         let tenant = Arc::clone(&application.tenant);
+        // Last, so that flows that move are never absent for the links.
+        for (earlier, tuples) in &moved {
+            self.move_away(application.number, *earlier, tuples);
+        }
         self.leases.insert(id, Lease { application: application.number, tenant, tuples });
         Ok(())
+    }
+
+    /// Returns those of the flows that an application has registered before, by their lease. Each
+    /// flow of an application is in one lease.
+    fn registered_before(
+        &self,
+        application: u32,
+        tuples: &[FlowTuple],
+    ) -> BTreeMap<LeaseId, BTreeSet<FlowTuple>> {
+        let wanted: BTreeSet<&FlowTuple> = tuples.iter().collect();
+        let pairs: BTreeSet<AddressPair> = tuples.iter().map(AddressPair::of_tuple).collect();
+        let leased = pairs.into_iter().filter_map(|pair| self.pairs.get(&(application, pair)));
+        let ids: BTreeSet<LeaseId> = leased.flat_map(|leased| leased.leases.iter().copied()).collect();
+        let mut found: BTreeMap<LeaseId, BTreeSet<FlowTuple>> = BTreeMap::new();
+        for id in ids {
+            let Some(lease) = self.leases.get(&id) else { continue };
+            for tuple in lease.tuples.iter().filter(|tuple| wanted.contains(tuple)) {
+                found.entry(id).or_default().insert(*tuple);
+            }
+        }
+        found
+    }
+
+    /// Removes flows of an application from a lease, because a newer one has them. Their endpoints
+    /// forget the lease, unless it has other flows between them.
+    fn move_away(&mut self, application: u32, id: LeaseId, tuples: &BTreeSet<FlowTuple>) {
+        self.remove_tuples(id, |tuple| tuples.contains(tuple));
+        let left = self.leases.get(&id).map(|lease| lease.tuples.as_slice()).unwrap_or_default();
+        let left: BTreeSet<AddressPair> = left.iter().map(AddressPair::of_tuple).collect();
+        for pair in tuples.iter().map(AddressPair::of_tuple).filter(|pair| !left.contains(pair)) {
+            let key = (application, pair);
+            let Some(leased) = self.pairs.get_mut(&key) else { continue };
+            leased.leases.remove(&id);
+            if leased.leases.is_empty() {
+                self.pairs.remove(&key);
+            }
+        }
     }
 
     /// Renews an application's flows between two endpoints. Returns false if it has none, or if
@@ -159,16 +203,16 @@ impl LeaseTable {
     fn remove_tuples(&mut self, id: LeaseId, is_removed: impl Fn(&FlowTuple) -> bool) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         let before = lease.tuples.len();
+        let tenant = Arc::clone(&lease.tenant);
         let flows = &mut self.flows;
         lease.tuples.retain(|tuple| {
             let is_kept = !is_removed(tuple);
             if !is_kept {
-                flows.remove(tuple);
+                flows.remove(&tenant, tuple);
             }
             is_kept
         });
         let removed = before - lease.tuples.len();
-        let tenant = Arc::clone(&lease.tenant);
         if lease.tuples.is_empty() {
             self.leases.remove(&id);
         }
@@ -314,10 +358,59 @@ mod tests {
         assert!(is_empty(&table));
         let register = |table: &mut LeaseTable, number: u32| {
             let lease = LeaseId(u128::from(number).to_be_bytes());
-            table.register(&lab, lease, vec![tuple(HERE, THERE, 1)], at(60))
+            let port = u16::try_from(number + 1).expect("a port");
+            table.register(&lab, lease, vec![tuple(HERE, THERE, port)], at(60))
         };
         assert!((0..4_096).all(|number| register(&mut table, number).is_ok()));
         assert_eq!(register(&mut table, 4_096), Err(FeedRefusal::TenantFull("lab".to_owned())));
+    }
+
+    #[test]
+    fn flows_that_are_registered_again_move_to_the_new_lease_and_count_once() {
+        let mut table = LeaseTable::default();
+        let lab = application(1, "lab");
+        let flows: Vec<FlowTuple> = (1..=64).map(|port| tuple(HERE, THERE, port)).collect();
+        for number in 1..=100 {
+            assert_eq!(table.register(&lab, id(number), flows.clone(), at(0)), Ok(()));
+            let of_pair = table.pairs.values().map(|leased| leased.leases.len()).sum::<usize>();
+            assert_eq!((table.tuples(), table.leases.len(), of_pair), (64, 1, 1), "{number}");
+        }
+        assert_eq!(table.release(1, id(99), at(0)), Err(FeedRefusal::NoLease), "nothing is left of it");
+        assert_eq!(table.release(1, id(100), at(0)), Ok(()));
+        assert!(is_empty(&table));
+    }
+
+    #[test]
+    fn a_lease_keeps_the_flows_that_are_not_registered_again() {
+        let mut table = LeaseTable::default();
+        let lab = application(1, "lab");
+        let [first, second, other] =
+            [tuple(HERE, THERE, 1), tuple(HERE, THERE, 2), tuple(HERE, [192, 0, 2, 1], 3)];
+        assert_eq!(table.register(&lab, id(1), vec![first, second, other], at(0)), Ok(()));
+        assert_eq!(table.register(&lab, id(2), vec![first, other], at(30)), Ok(()));
+        assert_eq!((table.tuples(), table.leases.len()), (3, 2));
+        assert_eq!(table.release(1, id(2), at(30)), Ok(()));
+        assert!(table.renew(1, pair(HERE, THERE), at(30)), "the second flow is in the first lease");
+        assert!(!table.renew(1, pair(HERE, [192, 0, 2, 1]), at(30)), "its only flow had moved");
+        assert_eq!(table.release(1, id(1), at(30)), Ok(()));
+        assert!(is_empty(&table));
+    }
+
+    #[test]
+    fn a_full_tenant_may_register_its_flows_again() {
+        let mut table = LeaseTable::default();
+        let lab = application(1, "lab");
+        let flows = |lease: u16| -> Vec<FlowTuple> {
+            (1..=64).map(|port| tuple(HERE, THERE, 64 * lease + port)).collect()
+        };
+        for lease in 0..64 {
+            let number = LeaseId(u128::from(lease).to_be_bytes());
+            assert_eq!(table.register(&lab, number, flows(lease), at(0)), Ok(()));
+        }
+        let full = Err(FeedRefusal::TenantFull("lab".to_owned()));
+        assert_eq!(table.register(&lab, id(7), flows(64), at(0)), full);
+        assert_eq!(table.register(&lab, id(7), flows(63), at(0)), Ok(()));
+        assert_eq!((table.tuples(), table.leases.len()), (4_096, 64));
     }
 
     #[test]

@@ -13,22 +13,42 @@ struct StreamNumbers {
     next: u64,
     /// Latest stream of each node that has one, by the node's number.
     latest: BTreeMap<u32, u64>,
+    /// Number of streams of each node that have not ended, whether replaced or not.
+    live: BTreeMap<u32, usize>,
+}
+
+impl StreamNumbers {
+    fn begin(&mut self, node: u32) -> u64 {
+        let stream = self.next;
+        self.next += 1;
+        self.latest.insert(node, stream);
+        *self.live.entry(node).or_default() += 1;
+        stream
+    }
 }
 
 impl NodeStreams {
     /// Begins a stream of a node. It replaces the node's stream before, which may belong to a
     /// connection that has failed.
     pub(super) fn begin(&self, node: u32) -> u64 {
+        self.numbers().begin(node)
+    }
+
+    /// Begins a stream of a node, unless `max` of its streams have not ended. One that was replaced
+    /// ends once its connection notices.
+    pub(super) fn begin_below(&self, node: u32, max: usize) -> Option<u64> {
         let mut streams = self.numbers();
-        let stream = streams.next;
-        streams.next += 1;
-        streams.latest.insert(node, stream);
-        stream
+        let live = streams.live.get(&node).copied().unwrap_or_default();
+        (live < max).then(|| streams.begin(node))
     }
 
     /// Ends a stream of a node.
     pub(super) fn end(&self, node: u32, stream: u64) {
         let mut streams = self.numbers();
+        let live = streams.live.remove(&node).unwrap_or_default();
+        if live > 1 {
+            streams.live.insert(node, live - 1);
+        }
         if streams.latest.get(&node) == Some(&stream) {
             streams.latest.remove(&node);
         }
@@ -67,5 +87,20 @@ mod tests {
         streams.end(1, second);
         let third = streams.begin(1);
         assert!(!streams.is_latest(1, first) && !streams.is_latest(1, second) && streams.is_latest(1, third));
+    }
+
+    #[test]
+    fn streams_that_have_not_ended_are_bounded() {
+        let streams = NodeStreams::default();
+        let [first, second] = [1, 1].map(|node| streams.begin_below(node, 2).expect("below the limit"));
+        assert_eq!(streams.begin_below(1, 2), None);
+        assert!(streams.is_latest(1, second), "a refused stream replaces none");
+        let other = streams.begin_below(2, 2).expect("others are counted apart");
+        streams.end(1, first);
+        let third = streams.begin_below(1, 2).expect("the first one has ended");
+        for (node, stream) in [(1, second), (1, third), (2, other)] {
+            streams.end(node, stream);
+        }
+        assert!(streams.numbers().live.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use byway_state::QueryError;
 use thiserror::Error;
 
 use crate::controller::limits::{
-    LINKS_PER_BATCH_MAX, STREAMS_MAX, STREAMS_PER_APPLICATION_MAX, TUPLES_MAX, TUPLES_PER_LEASE_MAX,
+    LINKS_PER_BATCH_MAX, STREAMS_MAX, STREAMS_PER_TENANT_MAX, TUPLES_MAX, TUPLES_PER_LEASE_MAX,
     TUPLES_PER_TENANT_MAX,
 };
 
@@ -33,8 +33,8 @@ pub(crate) enum FeedRefusal {
     #[error(transparent)]
     Query(#[from] QueryError),
     #[error(
-        "no path found: register a flow between these addresses first, of which one belongs to the \
-        tenant; the controller's settings have networks and paths"
+        "no path found: register a flow between these addresses first, on a path from or to a network \
+        of the tenant; the controller's settings have networks and paths"
     )]
     NoPath,
     #[error("no such lease found: it has expired, was deleted, or is not this application's")]
@@ -47,7 +47,7 @@ pub(crate) enum FeedRefusal {
     #[error("the controller has its maximum of {TUPLES_MAX} registered flows: retry later")]
     Full,
     #[error(
-        "the application has its maximum of {STREAMS_PER_APPLICATION_MAX} streams, or the controller of \
+        "the tenant has its maximum of {STREAMS_PER_TENANT_MAX} streams, or the controller of \
         {STREAMS_MAX}: end streams that are not in use"
     )]
     TooManyStreams,

@@ -13,8 +13,8 @@ use super::topology::Topology;
 #[derive(Debug, Default)]
 pub(super) struct RoutedFlows {
     topology: Arc<Topology>,
-    /// Flows as they are registered.
-    registered: BTreeMap<FlowTuple, RoutedFlow>,
+    /// Flows as each tenant has registered them. Tenants may use different paths.
+    registered: BTreeMap<(Arc<str>, FlowTuple), RoutedFlow>,
     /// Flows by the index of their path.
     paths: BTreeMap<usize, PathFlows>,
 }
@@ -23,7 +23,7 @@ pub(super) struct RoutedFlows {
 struct RoutedFlow {
     /// Number of leases with the flow.
     leases: usize,
-    /// Directions that have a path, with its index.
+    /// Directions that have a path of the tenant, with its index.
     directions: Vec<(usize, FlowTuple)>,
 }
 
@@ -42,9 +42,10 @@ impl RoutedFlows {
         Self { topology, ..Self::default() }
     }
 
-    /// Adds a flow of a lease.
-    pub(super) fn add(&mut self, tuple: &FlowTuple) {
-        if let Some(flow) = self.registered.get_mut(tuple) {
+    /// Adds a flow of a tenant's lease, to the paths that the tenant may use.
+    pub(super) fn add(&mut self, tenant: &Arc<str>, tuple: &FlowTuple) {
+        let key = (Arc::clone(tenant), *tuple);
+        if let Some(flow) = self.registered.get_mut(&key) {
             flow.leases += 1;
             return;
         }
@@ -52,7 +53,7 @@ impl RoutedFlows {
             .into_iter()
             .filter_map(|tuple| {
                 let direction = Direction { from: tuple.from.ip(), to: tuple.to.ip() };
-                self.topology.path_of(direction).map(|path| (path, tuple))
+                self.topology.path_for(tenant, direction).map(|path| (path, tuple))
             })
             .collect();
         for (path, tuple) in &directions {
@@ -60,17 +61,18 @@ impl RoutedFlows {
             path.revision += 1;
             *path.flows.entry(*tuple).or_default() += 1;
         }
-        self.registered.insert(*tuple, RoutedFlow { leases: 1, directions });
+        self.registered.insert(key, RoutedFlow { leases: 1, directions });
     }
 
-    /// Removes a flow of a lease.
-    pub(super) fn remove(&mut self, tuple: &FlowTuple) {
-        let Some(flow) = self.registered.get_mut(tuple) else { return };
+    /// Removes a flow of a tenant's lease.
+    pub(super) fn remove(&mut self, tenant: &Arc<str>, tuple: &FlowTuple) {
+        let key = (Arc::clone(tenant), *tuple);
+        let Some(flow) = self.registered.get_mut(&key) else { return };
         flow.leases -= 1;
         if flow.leases > 0 {
             return;
         }
-        let directions = self.registered.remove(tuple).map(|flow| flow.directions).unwrap_or_default();
+        let directions = self.registered.remove(&key).map(|flow| flow.directions).unwrap_or_default();
         for (path, tuple) in directions {
             let Some(path) = self.paths.get_mut(&path) else { continue };
             path.revision += 1;
@@ -115,6 +117,10 @@ mod tests {
         FlowTuple { from, to, protocol: FlowProtocol::Udp }
     }
 
+    fn lab() -> Arc<str> {
+        "lab".into()
+    }
+
     fn of_path(flows: &RoutedFlows, path: usize) -> Vec<FlowTuple> {
         flows.of_paths(&[path], 100).into_iter().collect()
     }
@@ -124,32 +130,47 @@ mod tests {
         let mut flows = RoutedFlows::new(Arc::new(topology()));
         let flow = tuple("10.0.0.2:4433", "198.51.100.7:50112");
         let back = reversed(&flow);
-        flows.add(&flow);
-        flows.add(&flow);
+        flows.add(&lab(), &flow);
+        flows.add(&lab(), &flow);
         assert_eq!((of_path(&flows, 0), of_path(&flows, 1)), (vec![flow], vec![back]));
         let revision = flows.revision(&[0]);
         // The other end registers what it sends.
-        flows.add(&back);
+        flows.add(&lab(), &back);
         assert_eq!(flows.of_paths(&[0, 1], 100).len(), 2);
-        flows.remove(&flow);
+        flows.remove(&lab(), &flow);
         assert_eq!(of_path(&flows, 0), [flow]);
-        flows.remove(&flow);
+        flows.remove(&lab(), &flow);
         assert_eq!(of_path(&flows, 0), [flow], "it is the return direction of another one");
         assert_ne!(flows.revision(&[0]), revision);
-        flows.remove(&back);
-        flows.remove(&back);
+        flows.remove(&lab(), &back);
+        flows.remove(&lab(), &back);
         assert!(flows.is_empty());
     }
 
     #[test]
     fn flows_without_a_path_are_on_none_and_answers_are_bounded() {
         let mut flows = RoutedFlows::new(Arc::new(topology()));
-        flows.add(&tuple("10.0.0.2:1", "192.0.2.1:2"));
+        flows.add(&lab(), &tuple("10.0.0.2:1", "192.0.2.1:2"));
         assert!(of_path(&flows, 0).is_empty() && of_path(&flows, 1).is_empty());
         for port in 1..=9 {
-            flows.add(&tuple(&format!("10.0.0.2:{port}"), "198.51.100.7:9"));
+            flows.add(&lab(), &tuple(&format!("10.0.0.2:{port}"), "198.51.100.7:9"));
         }
         assert_eq!(flows.of_paths(&[0, 1], 100).len(), 18);
         assert_eq!(flows.of_paths(&[0, 1], 7).len(), 7);
+    }
+
+    #[test]
+    fn flows_of_each_tenant_are_on_its_own_paths_only() {
+        let mut flows = RoutedFlows::new(Arc::new(topology()));
+        let office: Arc<str> = "office".into();
+        let flow = tuple("10.0.0.2:4433", "198.51.100.7:50112");
+        flows.add(&office, &flow);
+        assert!(flows.of_paths(&[0, 1, 2, 3], 100).is_empty(), "its end belongs to another tenant");
+        flows.add(&lab(), &flow);
+        assert_eq!(of_path(&flows, 0), [flow]);
+        flows.remove(&office, &flow);
+        assert_eq!(of_path(&flows, 0), [flow], "the other tenant's is not removed");
+        flows.remove(&lab(), &flow);
+        assert!(flows.is_empty());
     }
 }

@@ -128,9 +128,9 @@ fn sample_of(batch: &SampleBatch, sampled: &SampledLink) -> LinkSample {
         number: batch.number,
         clock: Time::START.saturating_add(micros(batch.clock_us)),
         sent: Bytes::new(sampled.sent_bytes),
-        backlog: Bytes::new(sampled.waiting_bytes),
+        backlog: Bytes::new(sampled.backlog_bytes),
         shown: Rate::from_bits_per_second(sampled.shown_bits_per_second),
-        guaranteed: Rate::from_bits_per_second(sampled.granted_bits_per_second),
+        guaranteed: Rate::from_bits_per_second(sampled.guaranteed_bits_per_second),
         delay: micros(sampled.delay_us),
         target: Bytes::new(sampled.target_bytes),
         flows: FlowCounts { interactive, other },
@@ -173,9 +173,9 @@ mod tests {
         SampledLink {
             link: link.to_owned(),
             sent_bytes: 31_250 * number,
-            waiting_bytes: 1_500,
+            backlog_bytes: 1_500,
             shown_bits_per_second: 5_000_000,
-            granted_bits_per_second: 2_500_000,
+            guaranteed_bits_per_second: 2_500_000,
             delay_us: 10_000,
             target_bytes: 1_500,
             flows: [1, 0],
@@ -254,11 +254,14 @@ mod tests {
         let out_of_range = |field| SampleError::Entry(EntryError::OutOfRange(field));
         refuse(|bad| bad.links[0].shown_bits_per_second = 0, out_of_range(EntryField::Shown));
         refuse(|bad| bad.links[0].shown_bits_per_second = 10_u64.pow(18), out_of_range(EntryField::Shown));
-        refuse(|bad| bad.links[0].granted_bits_per_second = u64::MAX, out_of_range(EntryField::Guaranteed));
+        refuse(
+            |bad| bad.links[0].guaranteed_bits_per_second = u64::MAX,
+            out_of_range(EntryField::Guaranteed),
+        );
         refuse(|bad| bad.links[0].delay_us = 60_000_000, out_of_range(EntryField::Delay));
         refuse(|bad| bad.links[0].delay_us = u64::MAX, out_of_range(EntryField::Delay));
         // A buffer of 10 s at 5 Mbit/s is below 16 MiB.
-        refuse(|bad| bad.links[0].waiting_bytes = (16 << 20) + 1, out_of_range(EntryField::Backlog));
+        refuse(|bad| bad.links[0].backlog_bytes = (16 << 20) + 1, out_of_range(EntryField::Backlog));
         // A hundred times 5 Mbit/s in 50 ms are 3,125,000 bytes.
         refuse(|bad| bad.links[0].sent_bytes = 31_250 + 3_125_001, out_of_range(EntryField::Sent));
         refuse(|bad| bad.links[0].sent_bytes = 31_249, SampleError::CounterBackwards);

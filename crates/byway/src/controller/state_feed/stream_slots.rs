@@ -4,32 +4,32 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::refusal::FeedRefusal;
-use crate::controller::limits::{STREAMS_MAX, STREAMS_PER_APPLICATION_MAX};
+use crate::controller::limits::{STREAMS_MAX, STREAMS_PER_TENANT_MAX};
 
-/// Numbers of streams, by application.
+/// Numbers of streams, by tenant.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StreamSlots(Arc<Mutex<BTreeMap<u32, usize>>>);
+pub(super) struct StreamSlots(Arc<Mutex<BTreeMap<Arc<str>, usize>>>);
 
 /// Slot of one stream. Its drop ends the stream.
 #[derive(Debug)]
 pub(super) struct StreamSlot {
     slots: StreamSlots,
-    application: u32,
+    tenant: Arc<str>,
 }
 
 impl StreamSlots {
-    /// Begins a stream of an application.
+    /// Begins a stream of an application of a tenant.
     ///
     /// # Errors
-    /// If the application has too many streams, or all of them together.
-    pub(super) fn begin(&self, application: u32) -> Result<StreamSlot, FeedRefusal> {
+    /// If the tenant has too many streams, or all of them together.
+    pub(super) fn begin(&self, tenant: &Arc<str>) -> Result<StreamSlot, FeedRefusal> {
         let mut counts = self.counts();
-        let own = counts.get(&application).copied().unwrap_or_default();
-        if own >= STREAMS_PER_APPLICATION_MAX || counts.values().sum::<usize>() >= STREAMS_MAX {
+        let own = counts.get(tenant).copied().unwrap_or_default();
+        if own >= STREAMS_PER_TENANT_MAX || counts.values().sum::<usize>() >= STREAMS_MAX {
             return Err(FeedRefusal::TooManyStreams);
         }
-        counts.insert(application, own + 1);
-        Ok(StreamSlot { slots: self.clone(), application })
+        counts.insert(Arc::clone(tenant), own + 1);
+        Ok(StreamSlot { slots: self.clone(), tenant: Arc::clone(tenant) })
     }
 
     /// Returns the number of streams.
@@ -37,7 +37,7 @@ impl StreamSlots {
         self.counts().values().sum()
     }
 
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<u32, usize>> {
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -45,9 +45,9 @@ impl StreamSlots {
 impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut counts = self.slots.counts();
-        let own = counts.remove(&self.application).unwrap_or_default();
+        let own = counts.remove(&self.tenant).unwrap_or_default();
         if own > 1 {
-            counts.insert(self.application, own - 1);
+            counts.insert(Arc::clone(&self.tenant), own - 1);
         }
     }
 }
@@ -57,19 +57,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_bounded_by_application_and_in_all() {
+    fn streams_are_bounded_by_tenant_and_in_all() {
         let slots = StreamSlots::default();
+        let begin = |tenant: usize| slots.begin(&format!("tenant-{tenant}").into());
         let mut streams: Vec<StreamSlot> =
-            (0..STREAMS_PER_APPLICATION_MAX).map(|_| slots.begin(1).expect("below the limit")).collect();
-        assert_eq!(slots.begin(1).err(), Some(FeedRefusal::TooManyStreams));
-        let others = STREAMS_MAX - STREAMS_PER_APPLICATION_MAX;
-        streams.extend((0..others).map(|number| {
-            let application = 2 + u32::try_from(number / STREAMS_PER_APPLICATION_MAX).expect("few");
-            slots.begin(application).expect("below the limit")
-        }));
-        assert_eq!(slots.begin(9).err(), Some(FeedRefusal::TooManyStreams));
+            (0..STREAMS_PER_TENANT_MAX).map(|_| begin(1).expect("below the limit")).collect();
+        assert_eq!(begin(1).err(), Some(FeedRefusal::TooManyStreams));
+        // Three other tenants take the other three quarters.
+        let others = STREAMS_MAX - STREAMS_PER_TENANT_MAX;
+        streams.extend(
+            (0..others).map(|number| begin(2 + number / STREAMS_PER_TENANT_MAX).expect("below the limit")),
+        );
+        assert_eq!(begin(9).err(), Some(FeedRefusal::TooManyStreams));
         drop(streams.pop());
-        assert!(slots.begin(9).is_ok());
+        assert!(begin(9).is_ok());
         drop(streams);
         assert_eq!((slots.count(), slots.counts().len()), (0, 0));
     }

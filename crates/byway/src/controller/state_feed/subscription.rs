@@ -63,7 +63,7 @@ impl Subscription {
         now: Time,
     ) -> Result<Self, FeedRefusal> {
         let paths = feed.readable(&application, ends, back.is_some(), now)?;
-        let slot = feed.slots().begin(application.number)?;
+        let slot = feed.slots().begin(&application.tenant)?;
         let beats = feed.beats();
         let reader = |readable: ReadablePath| {
             let query = back.filter(|_| readable.is_return).unwrap_or(there);

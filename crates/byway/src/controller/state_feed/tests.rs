@@ -1,7 +1,7 @@
 //! Feed of a small network, and tests of its streams.
 //!
-//! Hosts of the tenant `lab` exchange flows with a server. Two links are on the path to the server,
-//! and one on the return path. All are reported by the node `edge`.
+//! Hosts of the tenants `lab` and `office` exchange flows with a server. Two links are on each path
+//! to the server, and one on each return path. All are reported by the node `edge`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -42,8 +42,10 @@ pub(in crate::controller) fn topology() -> Topology {
         networks: vec![network("lab", "10.0.0.0/24"), network("office", "10.0.1.0/24")],
         links: vec![link("core-1"), link("core-2"), link("back-1")],
         paths: vec![
-            path("10.0.0.0/16", "198.51.100.0/24", &[0, 1]),
-            path("198.51.100.0/24", "10.0.0.0/16", &[2]),
+            path("10.0.0.0/24", "198.51.100.0/24", &[0, 1]),
+            path("198.51.100.0/24", "10.0.0.0/24", &[2]),
+            path("10.0.1.0/24", "198.51.100.0/24", &[0, 1]),
+            path("198.51.100.0/24", "10.0.1.0/24", &[2]),
         ],
     }
 }
@@ -94,9 +96,9 @@ pub(in crate::controller) fn sampled(link: &str, number: u64) -> SampledLink {
     SampledLink {
         link: link.to_owned(),
         sent_bytes: 31_250 * number,
-        waiting_bytes: 1_500,
+        backlog_bytes: 1_500,
         shown_bits_per_second: 5_000_000,
-        granted_bits_per_second: 2_500_000,
+        guaranteed_bits_per_second: 2_500_000,
         delay_us: 10_000,
         target_bytes: 1_500,
         flows: [1, 0],
@@ -224,8 +226,8 @@ async fn a_stream_begins_with_history_and_goes_on_with_each_beat() {
     edge.beats(1).await;
     assert_eq!(event(&mut stream).await.0, "4");
     let expected = NetworkStateUse {
-        paths: 2,
-        paths_known: 2,
+        paths: 4,
+        paths_known: 4,
         reporters: 1,
         flows: 1,
         streams: 1,
@@ -320,6 +322,40 @@ async fn a_stream_renews_the_registration_and_one_that_is_not_read_does_not() {
     assert_eq!(stream.next().await, None, "nobody has read for a minute");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_path_of_another_tenant_is_neither_read_nor_used_though_it_has_an_own_address() {
+    let access = Arc::<AccessTable>::default();
+    access.apply(&network());
+    let with_paths = |sources: &[&str]| {
+        let mut topology = topology();
+        topology.paths = sources
+            .iter()
+            .map(|from| RoutedPath {
+                from: from.parse().expect("a prefix"),
+                to: "0.0.0.0/0".parse().expect("a prefix"),
+                path: Path::new([Topology::link_id(0)]).expect("a path"),
+            })
+            .collect();
+        let clock = WallClock::new(|| UNIX_SECONDS * 1_000_000);
+        StateFeed::new(topology, Arc::clone(&access), clock, [7; 8])
+    };
+    let between_tenants = registration(["10.0.0.2", "10.0.1.2"]);
+    let feed = with_paths(&["10.0.1.0/24"]);
+    let refused = feed.register(&lab(), &between_tenants, LEASE, feed.now());
+    assert_eq!(refused.map(drop), Err(FeedRefusal::NoPath));
+    let feed = with_paths(&["10.0.1.0/24", "10.0.0.0/24"]);
+    assert!(feed.register(&lab(), &between_tenants, LEASE, feed.now()).is_ok());
+    let tuple = between_tenants.tuples[0];
+    let [from, to] = [tuple.from.ip(), tuple.to.ip()];
+    let paths = |ends, both| feed.readable(&lab(), ends, both, feed.now());
+    let there = paths((from, to), true).expect("it is registered");
+    assert_eq!(there.iter().map(|readable| readable.path).collect::<Vec<_>>(), [1]);
+    assert_eq!(paths((to, from), false), Err(FeedRefusal::NoPath));
+    let leases = feed.leases();
+    assert!(leases.flows().of_paths(&[0], 9).is_empty(), "the other tenant's queue is not used");
+    assert_eq!(leases.flows().of_paths(&[1], 9).len(), 1);
+}
+
 /// Returns the state of the path of `lab`.
 fn named(feed: &StateFeed) -> PathState {
     let answer = feed.named(&lab(), ends(), StateQuery::first(), None, feed.now());
@@ -338,7 +374,7 @@ async fn a_silent_link_is_named_and_its_path_has_no_entries_after_five_seconds()
     }
     let newest = named(&feed).entries.pop().expect("the path is known");
     assert_eq!([newest.links[0].interval_us, newest.links[1].interval_us], [50_000, 0]);
-    assert_eq!((newest.links[1].waiting_bytes, newest.links[1].age_us), (0, 200_000));
+    assert_eq!((newest.links[1].backlog_bytes, newest.links[1].age_us), (0, 200_000));
     for _ in 0..96 {
         edge.beat_with(&["core-1", "back-1"]).await;
     }
@@ -361,7 +397,8 @@ async fn a_restarted_controller_has_another_epoch_and_begins_with_index_one() {
 
 /// Begins a stream of registered flows to `edge`.
 fn flow_stream(feed: &Arc<StateFeed>) -> FlowStream {
-    FlowStream::begin(feed, LinkReporter { number: EDGE, name: "edge".into() })
+    let begun = FlowStream::begin(feed, LinkReporter { number: EDGE, name: "edge".into() });
+    begun.expect("the ones before have ended")
 }
 
 /// Returns the flows of the next line, with the seconds of their leases; none for an empty line.
@@ -397,7 +434,12 @@ async fn a_node_gets_the_flows_of_its_paths_in_both_directions_until_they_are_re
     edge.beats(5).await;
     assert_eq!(flows(&mut stream).await, with_lease(0));
     let other = LinkReporter { number: 9, name: "other".into() };
-    assert_eq!(FlowStream::begin(&feed, other).next().await, None, "it is no member");
+    let mut of_other = FlowStream::begin(&feed, other).expect("its first stream");
+    assert_eq!(of_other.next().await, None, "it is no member");
+    let edge = LinkReporter { number: EDGE, name: "edge".into() };
+    assert!(FlowStream::begin(&feed, edge.clone()).is_none(), "two streams have not ended");
+    drop(before);
+    assert!(FlowStream::begin(&feed, edge).is_some());
 }
 
 #[tokio::test(start_paused = true)]

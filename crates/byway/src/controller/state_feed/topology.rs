@@ -1,7 +1,5 @@
 //! Topology of a network, as the settings have it: networks of tenants, links, and paths.
 
-use std::net::IpAddr;
-
 use byway_state::{Direction, LinkId, NetworkId, Path};
 use ipnet::IpNet;
 
@@ -59,15 +57,21 @@ impl Topology {
         self.links.get(usize::try_from(id.number).ok()?)
     }
 
-    /// True if the address belongs to the tenant.
-    pub(super) fn is_of_tenant(&self, tenant: &str, address: IpAddr) -> bool {
+    /// Returns the index of the path of a direction, if the tenant may use it: one end of the path,
+    /// as the settings have it, lies within a network of the tenant.
+    ///
+    /// The addresses of a flow are not enough: one of them may belong to a path of another tenant.
+    pub(super) fn path_for(&self, tenant: &str, direction: Direction) -> Option<usize> {
+        let index = self.path_of(direction)?;
+        let path = &self.paths[index];
+        let is_own = |prefix: &IpNet| prefix.contains(&path.from) || prefix.contains(&path.to);
         let mut networks = self.networks.iter().filter(|network| network.tenant == tenant);
-        networks.any(|network| network.prefixes.iter().any(|prefix| prefix.contains(&address)))
+        networks.any(|network| network.prefixes.iter().any(is_own)).then_some(index)
     }
 
     /// Returns the index of the path of a direction: the one with the longest prefix of the sending
     /// endpoint, and then of the receiving one.
-    pub(super) fn path_of(&self, direction: Direction) -> Option<usize> {
+    fn path_of(&self, direction: Direction) -> Option<usize> {
         let has_path =
             |path: &RoutedPath| path.from.contains(&direction.from) && path.to.contains(&direction.to);
         let found = self.paths.iter().enumerate().filter(|(_, path)| has_path(path));
@@ -115,23 +119,43 @@ mod tests {
     }
 
     #[test]
-    fn addresses_belong_to_tenants_by_prefix() {
+    fn a_path_is_of_the_tenants_whose_networks_have_one_of_its_ends() {
         let network = |tenant: &str, prefixes: &[&str]| TenantNetwork {
             tenant: tenant.to_owned(),
             prefixes: prefixes.iter().map(|text| prefix(text)).collect(),
         };
-        let networks =
-            vec![network("lab", &["10.0.0.0/24", "2001:db8::/64"]), network("office", &["10.0.1.0/24"])];
-        let topology = Topology { networks, ..Topology::default() };
-        for (tenant, address, expected) in [
-            ("lab", "10.0.0.2", true),
-            ("lab", "2001:db8::2", true),
-            ("lab", "10.0.1.2", false),
-            ("office", "10.0.1.2", true),
-            ("default", "10.0.0.2", false),
+        let topology = Topology {
+            networks: vec![
+                network("lab", &["10.0.0.0/24", "2001:db8::/64"]),
+                network("office", &["10.0.1.0/24"]),
+            ],
+            paths: vec![
+                path("10.0.0.0/24", "198.51.100.0/24"),
+                path("198.51.100.0/24", "10.0.0.0/25"),
+                path("10.0.1.0/24", "0.0.0.0/0"),
+                path("0.0.0.0/0", "10.0.1.0/24"),
+                path("10.0.0.0/16", "192.0.2.0/24"),
+                path("2001:db8::/64", "::/0"),
+                path("10.0.0.0/24", "10.0.1.0/24"),
+            ],
+            ..Topology::default()
+        };
+        for (from, to, lab, office) in [
+            ("10.0.0.2", "198.51.100.7", Some(0), None),
+            ("198.51.100.7", "10.0.0.2", Some(1), None),
+            ("10.0.1.2", "198.51.100.7", None, Some(2)),
+            ("203.0.113.1", "10.0.1.2", None, Some(3)),
+            // An end of the flow is of `lab`, and no end of the path.
+            ("10.0.1.2", "10.0.0.2", None, Some(2)),
+            // The path has the networks of several tenants, and is nobody's.
+            ("10.0.0.2", "192.0.2.1", None, None),
+            ("2001:db8::2", "2001:db8:1::1", Some(5), None),
+            // From one tenant to the other, it is both tenants'.
+            ("10.0.0.2", "10.0.1.2", Some(6), Some(6)),
         ] {
-            let address = address.parse().expect("an address");
-            assert_eq!(topology.is_of_tenant(tenant, address), expected, "{tenant} {address}");
+            let direction = direction(from, to);
+            let found = ["lab", "office", "other"].map(|tenant| topology.path_for(tenant, direction));
+            assert_eq!(found, [lab, office, None], "{from} {to}");
         }
     }
 }

@@ -295,8 +295,14 @@ fn a_registered_flow_is_low_delay_without_a_dscp_until_its_lease_ends() {
         classifier.register(&other, Duration::from_secs(60)).expect("the kernel takes it");
         assert_eq!(classes(&classifier, 7), [Class::HighRate; 3], "{other:?}");
     }
-    classifier.register(&v4, Duration::ZERO).expect("the kernel takes it");
-    assert_eq!(classes(&classifier, 7), [Class::HighRate, Class::LowDelay, Class::HighRate]);
+    // A registration that ends leaves its place, also when it has ended before.
+    let places = |classifier: &Classifier| classifier.registered.keys().count();
+    assert_eq!(places(&classifier), 2);
+    for _ in 0..2 {
+        classifier.register(&v4, Duration::ZERO).expect("the kernel takes it");
+        assert_eq!(classes(&classifier, 7), [Class::HighRate, Class::LowDelay, Class::HighRate]);
+        assert_eq!(places(&classifier), 1);
+    }
 }
 
 #[test]

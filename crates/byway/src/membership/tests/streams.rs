@@ -26,7 +26,7 @@ async fn a_stream_that_the_controller_ends_tells_why_although_its_body_goes_on()
     let world = TestNetwork::new().await;
     let mut link = client(&world, Role::Link, "edge").await;
     let of_unknown = "{\"incarnation\":1,\"number\":1,\"clock_us\":1,\"links\":[{\"link\":\"core-1\",\"sent_bytes\":1,\
-                      \"waiting_bytes\":0,\"shown_bits_per_second\":1000000,\"granted_bits_per_second\":1000000,\
+                      \"backlog_bytes\":0,\"shown_bits_per_second\":1000000,\"guaranteed_bits_per_second\":1000000,\
                       \"delay_us\":0,\"target_bytes\":1500,\"flows\":[1,0]}]}\n";
     for (line, expected) in [("{}\n", ErrorCode::BadRequest), (of_unknown, ErrorCode::NotFound)] {
         let ended = link.post_lines::<SamplesAnswer>("/v1/samples", |_| endless(line));
