@@ -74,7 +74,7 @@ impl FlowFollower {
 
     /// Follows the flows in one stream, until it ends.
     async fn follow(&mut self, client: &mut Client) -> Result<(), MembershipError> {
-        let mut lines = client.get_lines("/v1/samples/flows").await?;
+        let mut lines = client.get_messages("/v1/samples/flows").await?;
         // The stream begins with all flows. Those that have ended meanwhile expire at the link.
         self.flows.clear();
         while let Some(update) = lines.next::<RegisteredFlows>().await? {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::limits::STABLE_TIME;
 use super::report_status::{ReportState, ReportStatus};
 use crate::membership::{
-    Backoff, Client, LineBody, MembershipError, MembershipSettings, NodeKey, WallClock, member_client,
+    Backoff, Client, MembershipError, MembershipSettings, MessageBody, NodeKey, WallClock, member_client,
 };
 
 /// Sender of a link's samples.
@@ -82,7 +82,7 @@ impl SampleSender {
             body(samples, status, u64::try_from(transit.as_micros()).unwrap_or(u64::MAX))
         };
         tokio::select! {
-            ended = client.post_lines::<SamplesAnswer>("/v1/samples", lines) => {
+            ended = client.post_messages::<SamplesAnswer>("/v1/samples", lines) => {
                 // Samples go on, so an answer is early, and the next attempt waits like others.
                 let early = |_| MembershipError::Unreachable { attempts: "the stream has ended".to_owned() };
                 Some(ended.map_or_else(|error| error, early))
@@ -111,7 +111,7 @@ fn body(
     mut samples: watch::Receiver<Option<SampleBatch>>,
     status: Arc<watch::Sender<ReportStatus>>,
     transit_us: u64,
-) -> LineBody {
+) -> MessageBody {
     // The first one may be the newest since before the connection.
     samples.mark_changed();
     let lines = unfold((samples, status), move |(mut samples, status)| async move {
@@ -133,7 +133,7 @@ mod tests {
         SampleBatch { incarnation: 7, number, clock_us: 50_000 * number, transit_us: 0, links: vec![] }
     }
 
-    async fn next(body: &mut LineBody) -> Option<SampleBatch> {
+    async fn next(body: &mut MessageBody) -> Option<SampleBatch> {
         let frame = body.frame().await?.expect("it cannot fail");
         let line = frame.into_data().expect("no trailers");
         assert_eq!(line.last(), Some(&b'\n'));

@@ -16,7 +16,7 @@ async fn client(world: &TestNetwork, role: Role, name: &str) -> Client {
 }
 
 /// Returns a body with one line, which does not end.
-fn endless(line: &'static str) -> LineBody {
+fn endless(line: &'static str) -> MessageBody {
     let first = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(line.as_bytes())))]);
     StreamBody::new(first.chain(stream::pending())).boxed_unsync()
 }
@@ -29,7 +29,7 @@ async fn a_stream_that_the_controller_ends_tells_why_although_its_body_goes_on()
                       \"backlog_bytes\":0,\"shown_bits_per_second\":1000000,\"guaranteed_bits_per_second\":1000000,\
                       \"delay_us\":0,\"target_bytes\":1500,\"flows\":[1,0]}]}\n";
     for (line, expected) in [("{}\n", ErrorCode::BadRequest), (of_unknown, ErrorCode::NotFound)] {
-        let ended = link.post_lines::<SamplesAnswer>("/v1/samples", |_| endless(line));
+        let ended = link.post_messages::<SamplesAnswer>("/v1/samples", |_| endless(line));
         let error = timeout(TIMEOUT, ended).await.expect("it ends").expect_err("it is refused");
         assert!(matches!(&error, MembershipError::Refused { code, .. } if *code == expected), "{error}");
     }
@@ -39,12 +39,12 @@ async fn a_stream_that_the_controller_ends_tells_why_although_its_body_goes_on()
 async fn links_read_registered_flows_until_the_controller_stops_and_agents_do_not() {
     let mut world = TestNetwork::new().await;
     let mut agent = client(&world, Role::Agent, "alice").await;
-    let refused = agent.get_lines("/v1/samples/flows").await.err();
+    let refused = agent.get_messages("/v1/samples/flows").await.err();
     assert!(matches!(refused, Some(MembershipError::WrongRole(_))), "{refused:?}");
     let mut link = client(&world, Role::Link, "edge").await;
-    let mut lines = link.another().get_lines("/v1/samples/flows").await.expect("it is a link");
+    let mut lines = link.another().get_messages("/v1/samples/flows").await.expect("it is a link");
     world.stop().await;
     let end = timeout(TIMEOUT, lines.next::<RegisteredFlows>()).await.expect("it ends");
     assert!(!matches!(end, Ok(Some(_))), "{end:?}");
-    assert!(link.get_lines("/v1/samples/flows").await.is_err(), "the controller has stopped");
+    assert!(link.get_messages("/v1/samples/flows").await.is_err(), "the controller has stopped");
 }

@@ -23,11 +23,11 @@ use super::limits::{
 use super::{Client, MembershipError};
 
 /// Body of a request that consists of lines, for as long as there are any.
-pub(crate) type LineBody = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) type MessageBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Lines that the controller sends, one JSON object on each. If it is dropped, its connection ends.
 #[derive(Debug)]
-pub(crate) struct LineStream {
+pub(crate) struct MessageStream {
     address: String,
     body: Incoming,
     /// Received bytes of lines that are not complete, or not read yet.
@@ -45,17 +45,17 @@ impl Client {
     ///
     /// # Errors
     /// If the controller does not answer, or ends the stream with an error.
-    pub(crate) async fn post_lines<T: DeserializeOwned>(
+    pub(crate) async fn post_messages<T: DeserializeOwned>(
         &mut self,
         path: &str,
-        lines: impl FnOnce(Duration) -> LineBody,
+        lines: impl FnOnce(Duration) -> MessageBody,
     ) -> Result<T, MembershipError> {
         let OpenedConnection { address, stream, round_trip } = self.open().await?;
         bound_unacknowledged(stream.get_ref().0);
         let failed = |problem: String| unreachable(&address, &problem);
         let mut builder = http1::Builder::new();
         builder.max_buf_size(STREAM_BUFFER_BYTES);
-        let handshake = builder.handshake::<_, LineBody>(TokioIo::new(stream)).await;
+        let handshake = builder.handshake::<_, MessageBody>(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| failed(error.to_string()))?;
         let mut running = JoinSet::new();
         running.spawn(async { drop(connection.await) });
@@ -74,7 +74,7 @@ impl Client {
     ///
     /// # Errors
     /// If the controller does not answer, or refuses.
-    pub(crate) async fn get_lines(&mut self, path: &str) -> Result<LineStream, MembershipError> {
+    pub(crate) async fn get_messages(&mut self, path: &str) -> Result<MessageStream, MembershipError> {
         let OpenedConnection { address, stream, .. } = self.open().await?;
         let failed = |problem: String| unreachable(&address, &problem);
         let handshake = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await;
@@ -98,11 +98,11 @@ impl Client {
             });
         }
         let (body, received) = (response.into_body(), Vec::new());
-        Ok(LineStream { address, body, received, _sender: sender, _connection: running })
+        Ok(MessageStream { address, body, received, _sender: sender, _connection: running })
     }
 }
 
-impl LineStream {
+impl MessageStream {
     /// Returns the next line, parsed; `None` at the end. Empty lines show that the controller is
     /// there, and are ignored.
     ///
