@@ -57,8 +57,8 @@ impl Topology {
         self.links.get(usize::try_from(id.number).ok()?)
     }
 
-    /// Returns the index of the path of a direction, if the tenant may use it: one end of the path,
-    /// as the settings have it, lies within a network of the tenant.
+    /// Returns the index of the path of a direction, if the tenant may use it. One end of the path,
+    /// as the settings have it, then lies within a network of the tenant.
     ///
     /// The addresses of a flow are not enough: one of them may belong to a path of another tenant.
     pub(super) fn path_for(&self, tenant: &str, direction: Direction) -> Option<usize> {
