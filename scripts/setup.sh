@@ -199,6 +199,14 @@ ensure_bpf_compiler() {
   apt_install clang-14 linux-libc-dev
 }
 
+# Windows of images have to be read by a decoder that is not ours.
+ensure_image_decoder() {
+  if has opj_compress && has opj_decompress; then return; fi
+  [[ ${CI:-} == true ]] && has apt-get && can_be_root_unasked || return
+  say "installing OpenJPEG's programs: decode windows of images"
+  apt_install libopenjp2-tools
+}
+
 # Only root makes network namespaces: nobody else is asked for these.
 ensure_namespaces() {
   local absent=()
@@ -274,6 +282,7 @@ setup_test() {
   add_target wasm32-unknown-unknown "shows that the pure crates need no operating system" || true
   ensure_neon || true
   ensure_bpf_compiler || true
+  ensure_image_decoder || true
   ensure_namespaces || true
 }
 

@@ -150,6 +150,11 @@ say_if_no_bpf_compiler() {
   fi
 }
 
+say_if_no_image_decoder() {
+  has opj_compress && has opj_decompress ||
+    skip "windows of images, decoded by another program: needs Debian's package libopenjp2-tools"
+}
+
 build_for_wasm
 document
 test_neon
@@ -160,6 +165,7 @@ say_if_no_lab
 say_if_no_iptables
 say_if_no_compiler_of_c
 say_if_no_bpf_compiler
+say_if_no_image_decoder
 test_nats
 
 name_failed_tests

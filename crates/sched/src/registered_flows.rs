@@ -36,11 +36,6 @@ impl RegisteredFlows {
         true
     }
 
-    /// Removes a flow; returns true if it was registered.
-    pub fn remove(&mut self, flow: FlowHash) -> bool {
-        self.ends.remove(&flow).is_some()
-    }
-
     /// True if a flow is registered and its lease has not ended.
     #[must_use]
     pub fn contains(&self, flow: FlowHash, now: Time) -> bool {
@@ -74,8 +69,6 @@ mod tests {
         assert!(flows.register(flow(1), at(50) + LEASE, at(50)));
         assert_eq!([1, 2].map(|number| flows.contains(flow(number), at(59))), [true, true]);
         assert_eq!([1, 2].map(|number| flows.contains(flow(number), at(60))), [true, false]);
-        assert!(flows.remove(flow(1)) && !flows.remove(flow(1)));
-        assert!(!flows.contains(flow(1), at(60)));
     }
 
     #[test]

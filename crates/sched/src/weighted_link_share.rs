@@ -23,7 +23,7 @@ impl WeightedShare {
 
     /// Changes the weights. Each party keeps what it is owed, up to `claim_max` bytes.
     ///
-    /// What the first one is owed grows with the ratio of the weights. Without a bound, it could
+    /// The first one's claim grows with the ratio of the weights. Without a bound, it could
     /// starve the second one after a change.
     pub(crate) fn set_weights(&mut self, weights: [u64; 2], claim_max: u64) {
         let claim_max = i64::try_from(claim_max).unwrap_or(i64::MAX);

@@ -59,7 +59,8 @@ impl Waits {
         self.cheaper = None;
     }
 
-    /// Returns true if a cheaper service, which is competent now, has been so for long enough.
+    /// Records that a cheaper service is competent now, and returns true if it has been for long
+    /// enough.
     /// Without a recent upgrade, a flow that `has_waited` otherwise need not wait.
     pub(super) fn is_due(&mut self, cheaper: Service, has_waited: bool, now: Time) -> bool {
         let since = self.cheaper.filter(|(known, _)| *known == cheaper).map_or(now, |(_, since)| since);
